@@ -1,0 +1,60 @@
+# What a person does with a checkout. `make` alone lists it; everything installs what it needs first.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/sh
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+ARGS ?=
+
+.PHONY: help
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name does; do printf '  make %-12s %s\n' "$$name" "$$does"; done
+
+.PHONY: setup test-setup bench-setup
+setup: ## install what a node needs: Debian packages, .venv, Hawker
+	@scripts/setup.sh run
+test-setup: ## that, and what the tests and checks need
+	@scripts/setup.sh test
+bench-setup: ## that, and what the benchmarks compare with
+	@scripts/setup.sh bench
+
+.PHONY: demo
+demo: setup ## run one machine from order to destroy, printing each step
+	@python scripts/demo.py $(ARGS)
+
+.PHONY: test
+test: test-setup ## run the whole test suite (ARGS="-k store" for a part)
+	@python -m pytest $(ARGS)
+
+.PHONY: check check-format check-lint check-types check-tidy check-docs
+check: test-setup check-format check-lint check-types check-tidy check-docs ## run what CI runs beside the tests
+check-format:
+	@ruff format --check .
+check-lint:
+	@ruff check .
+check-types:
+	@mypy
+check-tidy:
+	@python -m pytest tests/tidy tests/test_tidy.py
+check-docs:
+	@python scripts/docs.py --check
+
+.PHONY: docs
+docs: setup ## write docs/generated/ from the code
+	@python scripts/docs.py
+
+.PHONY: format
+format: test-setup ## rewrite the sources in the one format
+	@ruff format . && ruff check --fix .
+
+.PHONY: bench
+bench: bench-setup ## run the benchmarks that the README's figures come from
+	@set -e; for name in start create engine pull; do echo "# bench/$$name.py"; PYTHONPATH=. python bench/$$name.py $(ARGS); done
+
+.PHONY: lock
+lock: ## lock the versions and hashes of what is installed
+	@scripts/lock.sh
+
+.PHONY: clean
+clean: ## remove what was built and what tools remember; .venv stays
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .test-cache src/hawker/_guest .venv/.done-*
+	@find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

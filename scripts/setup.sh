@@ -1,0 +1,140 @@
+#!/bin/sh
+# Installs what Hawker needs, and nothing twice: Debian packages, a virtual environment in .venv, Hawker itself.
+#
+#   scripts/setup.sh run      what a node and `make demo` need
+#   scripts/setup.sh test     that, and what the tests and checks need
+#   scripts/setup.sh bench    that, and what the benchmarks compare with
+#
+# Each step prints one line; its whole output is in build/setup/. Without root, what is missing is named and left out.
+set -eu
+cd "$(dirname "$0")/.."
+
+level=${1:-run}
+case $level in
+    run | test | bench) ;;
+    *) echo "usage: $0 run|test|bench" >&2 && exit 2 ;;
+esac
+venv=.venv
+logs=build/setup
+worked=no
+missing=
+PATH="$PATH:/usr/sbin:/sbin" # where Debian keeps nft and ip, and where a user's PATH does not look
+export PATH DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+say() { echo "setup: $*"; }
+
+# step NAME TITLE COMMAND...: run the command with its output in a log; if it fails, say which log, and stop.
+step() {
+    name=$1 title=$2
+    shift 2
+    worked=yes
+    mkdir -p "$logs"
+    began=$(date +%s)
+    say "$title ..."
+    if "$@" >"$logs/$name.log" 2>&1 </dev/null; then
+        say "$title: done in $(($(date +%s) - began)) s"
+    else
+        tail -n 15 "$logs/$name.log" >&2
+        echo "setup: failed: $title; read $logs/$name.log" >&2
+        exit 1
+    fi
+}
+
+# stale NAME FILE...: true unless NAME was finished with files of exactly this content, in this place.
+stale() {
+    mark=$venv/.done-$1
+    shift
+    inputs=$({ pwd && sha256sum "$@"; } | sha256sum)
+    [ "$(cat "$mark" 2>/dev/null)" != "$inputs" ]
+}
+finish() { echo "$inputs" >"$mark"; }
+
+# --- Debian packages -------------------------------------------------------------------------------------------------
+
+modern='import sys; sys.exit(sys.version_info < (3, 11))'
+
+find_python() {
+    for candidate in python3.11 python3 python3.12 python3.13 python3.14; do
+        if "$candidate" -c "$modern" 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+# need PACKAGE COMMAND: what counts is the command, wherever it came from.
+need() { command -v "$2" >/dev/null 2>&1 || missing="$missing $1"; }
+
+need_venv() {
+    "$venv/bin/python" -c "$modern" 2>/dev/null && return
+    python=$(find_python) && "$python" -c 'import ensurepip' 2>/dev/null && return
+    missing="$missing python3-venv" # brings python3 along
+}
+
+find_missing() {
+    missing=
+    need crun crun
+    need nftables nft
+    need erofs-utils mkfs.erofs
+    need iproute2 ip
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
+    [ -e /etc/protocols ] || missing="$missing netbase" # nft knows protocols by name only with it
+    need_venv
+    [ "$level" = run ] && return
+    need docker-registry docker-registry
+    need debootstrap debootstrap
+    [ "$level" = test ] && return
+    need podman podman
+}
+
+install_packages() {
+    apt-get update -o Acquire::Retries=3 || echo "some package lists could not be read; going on with what is there"
+    # shellcheck disable=SC2086  # a list of words
+    apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 $missing || return 1
+    # Debian starts a registry on all addresses as soon as it is installed. The tests run their own on loopback.
+    case "$missing" in
+        *docker-registry*) [ ! -d /run/systemd/system ] || systemctl disable --now docker-registry ;;
+    esac
+}
+
+find_missing
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        step packages "Debian packages:$missing" install_packages
+    else
+        say "missing:$missing"
+        say "cannot install them here: as root, run 'apt-get install --no-install-recommends$missing'"
+        say "going on without; what needs them will not work"
+    fi
+fi
+
+# --- the virtual environment -----------------------------------------------------------------------------------------
+
+if ! "$venv/bin/python" -c "$modern" 2>/dev/null; then
+    python=$(find_python) || { echo "setup: failed: no Python 3.11 or later; install python3" >&2 && exit 1; }
+    step venv "virtual environment in $venv with $python" "$python" -m venv --clear "$venv"
+fi
+pip() { "$venv/bin/python" -m pip "$@"; }
+
+if stale requirements requirements.txt requirements-build.txt; then
+    step requirements "Python packages that Hawker runs on and is built with" \
+        pip install --require-hashes -r requirements.txt -r requirements-build.txt
+    finish
+fi
+
+# shellcheck disable=SC2046  # file names of ours, without blanks
+if stale hawker pyproject.toml requirements-build.txt $(find hatch_build.py guest -type f 2>/dev/null | sort) ||
+    [ ! -e src/hawker/_guest/pilot ] || [ ! -e src/hawker/_guest/hello ]; then
+    step hawker "Hawker itself and its guest program" \
+        pip install --no-deps --no-build-isolation --no-index --editable .
+    finish
+fi
+
+if [ "$level" != run ] && stale requirements-dev requirements-dev.txt; then
+    step requirements-dev "Python packages that the tests and checks need" \
+        pip install --require-hashes -r requirements-dev.txt
+    finish
+fi
+
+if [ $worked = yes ]; then say "ready"; else say "up to date"; fi

@@ -1,0 +1,35 @@
+from pathlib import Path
+
+from scripts.docs import errors, pages, settings, stale, write
+
+
+def test_every_flow_has_its_page() -> None:
+    assert {"flows/create.md", "flows/destroy.md", "errors.md", "settings.md"} <= pages().keys()
+
+
+def test_an_error_shows_its_status_and_whether_a_retry_helps() -> None:
+    [row] = [row for row in errors() if row.startswith("| Unavailable ")]
+    assert (
+        row == "| Unavailable | 503 | `unknown` | yes | Nothing was changed, and the same call may work in a moment. |"
+    )
+
+
+def test_an_error_without_a_word_of_its_own_does_not_borrow_one() -> None:
+    [row] = [row for row in errors() if row.startswith("| NotFound ")]
+    assert row.endswith("| no |  |")
+
+
+def test_a_setting_shows_its_default() -> None:
+    assert "| `machine_pids` | int | `4096` |" in list(settings())
+    assert "| `cpus` | int or None | `None` |" in list(settings())
+
+
+def test_missing_changed_and_left_over_pages_are_stale_until_written(tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/gone.md").write_text("old")
+    (tmp_path / "errors.md").write_text("old")
+    wanted = {"errors.md": "new", "flows/create.md": "new", "settings.md": "same"}
+    (tmp_path / "settings.md").write_text("same")
+    assert stale(wanted, tmp_path) == ["errors.md", "flows/create.md", "flows/gone.md"]
+    write(wanted, tmp_path)
+    assert stale(wanted, tmp_path) == []
