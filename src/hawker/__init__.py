@@ -1,0 +1,1 @@
+"""Hawker: order a machine, workers bid, the order fills now or not at all."""

@@ -1,0 +1,38 @@
+"""Apps and names: what an app, a machine and a network may be called. Pure; the records are in `worker`."""
+
+import re
+
+from hawker.errors import Unprocessable
+from hawker.ids import AppName
+
+DEFAULT_NETWORK = "default"
+
+_APP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_MACHINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_NETWORK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
+
+
+def app_name(text: str) -> AppName:
+    """Raises `Unprocessable` with the text that clients know."""
+    if not _APP_NAME.fullmatch(text):
+        raise Unprocessable("Validation failed: Name under 63 chars using numbers, lowercase letters and dashes")
+    return AppName(text)
+
+
+def machine_name(text: str) -> str:
+    """Wider than an app's name, because clients name machines in more ways. Raises `Unprocessable`."""
+    if not _MACHINE_NAME.fullmatch(text):
+        raise Unprocessable(
+            f"name: {text!r:.80} is not a machine name: use up to 63 letters, digits, dashes, dots and underscores, "
+            "beginning with a letter or digit"
+        )
+    return text
+
+
+def network_name(text: str | None) -> str:
+    """The network that an app is on; absent and empty mean the default one. Raises `Unprocessable`."""
+    if not text:
+        return DEFAULT_NETWORK
+    if not _NETWORK_NAME.fullmatch(text):
+        raise Unprocessable("network: use up to 63 letters, digits and dashes, beginning with a letter")
+    return text

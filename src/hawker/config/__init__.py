@@ -1,0 +1,51 @@
+"""The config of a machine: what a user orders, in the words of the Machines API (contract section 2).
+
+A config is stored and returned as given. An absent field and an explicit null mean the same and are returned absent; an
+integer duration (nanoseconds) is returned as its string. Nothing else is added, dropped or reordered. The structs hold
+the shape, `rules` says what is acceptable, `effective` works out what a config means with its defaults.
+"""
+
+from hawker.config.check import HttpHeader, MachineCheck
+from hawker.config.containers import Container
+from hawker.config.effective import (
+    Check,
+    Size,
+    checks,
+    file_contents,
+    guest,
+    restart_policy,
+    stop_config,
+    with_guest,
+)
+from hawker.config.guest import Guest
+from hawker.config.machine import MachineConfig
+from hawker.config.process import EnvFrom, File, Init, MachineProcess, MachineRestart, MachineSecret, StopConfig
+from hawker.config.rules import Served, validate, validate_metadata
+from hawker.config.services import Service
+
+__all__ = [
+    "Check",
+    "Container",
+    "EnvFrom",
+    "File",
+    "Guest",
+    "HttpHeader",
+    "Init",
+    "MachineCheck",
+    "MachineConfig",
+    "MachineProcess",
+    "MachineRestart",
+    "MachineSecret",
+    "Served",
+    "Service",
+    "Size",
+    "StopConfig",
+    "checks",
+    "file_contents",
+    "guest",
+    "restart_policy",
+    "stop_config",
+    "validate",
+    "validate_metadata",
+    "with_guest",
+]

@@ -1,0 +1,87 @@
+"""Which fields of a config are understood but not served, in one table. Shrinks as the house grows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from hawker.config.machine import MachineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed:
+    """A field by its path, `[]` for each item and `{}` for each value. `harmless` values ask for nothing."""
+
+    path: str
+    reason: str
+    harmless: tuple[object, ...] = ()
+
+
+NOT_SERVED: tuple[NotServed, ...] = (
+    NotServed("services", "nothing routes to machines yet"),
+    NotServed("mounts", "there are no volumes yet"),
+    NotServed("volumes", "a machine holds one container yet"),
+    NotServed("containers", "a machine holds one container yet"),
+    NotServed("schedule", "nothing starts machines by the clock yet"),
+    NotServed("standbys", "nothing starts spares yet"),
+    NotServed("statics", "nothing serves static files yet"),
+    NotServed("metrics", "nothing collects machines' metrics yet"),
+    NotServed("rootfs.persist", "a root filesystem is fresh at each start", harmless=("never",)),
+    NotServed("rootfs.size_gb", "every root filesystem has the node's size"),
+    NotServed("cache_drive", "there are no cache drives yet"),
+    NotServed("spot", "there is no spot price"),
+    NotServed("dns.nameservers", "machines use the node's nameservers"),
+    NotServed("dns.searches", "machines use the node's nameservers"),
+    NotServed("dns.options", "machines use the node's nameservers"),
+    NotServed("dns.dns_forward_rules", "machines use the node's nameservers"),
+    NotServed("dns.hostname", "the host name is the machine's id"),
+    NotServed("dns.hostname_fqdn", "the host name is the machine's id"),
+    NotServed("init.swap_size_mb", "machines have no swap"),
+    NotServed("init.kernel_args", "machines have no kernel of their own yet"),
+    NotServed("guest.kernel_args", "machines have no kernel of their own yet"),
+    NotServed("guest.max_memory_mb", "memory does not grow while a machine runs"),
+    NotServed("guest.gpu_kind", "there are no GPUs yet"),
+    NotServed("guest.gpus", "there are no GPUs yet"),
+    NotServed("guest.host_dedication_id", "hosts are not dedicated"),
+    NotServed("guest.persist_rootfs", "a root filesystem is fresh at each start", harmless=("never", "0")),
+    NotServed("guest.required_host_features", "hosts declare no features yet"),
+    NotServed("files[].secret_name", "there are no secrets yet"),
+    NotServed("files[].image_config", "image configs are not written to files yet"),
+    NotServed("processes[].secrets", "there are no secrets yet"),
+    NotServed("processes[].env_from", "the machine's own fields are in FLY_* variables"),
+    NotServed("checks{}.tls_server_name", "checks verify the address they connect to"),
+    NotServed("restart.gpu_bid_price", "there is no spot price"),
+)
+"""`dns.skip_registration`, `disable_machine_autostart`, `processes[].ignore_app_secrets` and a check's `kind` only say
+what routing, DNS and secrets shall leave alone; a node without those does as they say."""
+
+
+def not_served(config: MachineConfig) -> Iterator[tuple[str, str]]:
+    """Path and reason of each field that asks for something this program does not do."""
+    for entry in NOT_SERVED:
+        for path, value in _values(config, "", entry.path):
+            if value not in entry.harmless and _asks(value):
+                yield path, entry.reason
+
+
+def _values(part: object, at: str, path: str) -> Iterator[tuple[str, object]]:
+    """Each value that `path` leads to, with where it was found."""
+    step, _, rest = path.partition(".")
+    field = step.rstrip("[]{}")
+    value = getattr(part, field, None)
+    found = f"{at}{field}"
+    if step.endswith("[]") and isinstance(value, tuple):
+        items = [(f"{found}[{index}]", item) for index, item in enumerate(value)]
+    elif step.endswith("{}") and isinstance(value, dict):
+        items = [(f"{found}.{key}", item) for key, item in value.items()]
+    else:
+        items = [(found, value)]
+    for where, item in items:
+        yield from _values(item, f"{where}.", rest) if rest else [(where, item)]
+
+
+def _asks(value: object) -> bool:
+    """Whether a value is more than the nothing that clients send: null, false, zero, empty, or all of it such."""
+    if isinstance(value, msgspec.Struct):
+        return any(_asks(getattr(value, field)) for field in value.__struct_fields__)
+    return bool(value)

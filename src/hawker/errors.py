@@ -1,0 +1,146 @@
+"""Everything that can go wrong in a way a caller can act on: one closed family.
+
+Each leaf maps to one HTTP status and says whether the same call can succeed later. A broken invariant is an
+assertion, never one of these. The text is what a person reads: what happened and what to do next. Texts and `code`
+values that clients match on come from the Machines API contract.
+"""
+
+from typing import ClassVar
+
+
+class HawkerError(Exception):
+    """Base of the family; never raised itself. `str(error)` is the text shown to the caller."""
+
+    status: ClassVar[int] = 500
+    retry: ClassVar[bool] = False
+    code: ClassVar[str] = "unknown"  # the `status` member of the error body
+    prefix: ClassVar[str] = ""  # the gRPC-like word the real API puts before its text
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{self.prefix}: {text}" if self.prefix else text)
+
+
+# The caller was wrong.
+
+
+class BadRequest(HawkerError):
+    """The request cannot be read: malformed JSON, a value outside its range, an image that does not exist."""
+
+    status = 400
+    prefix = "invalid_argument"
+
+
+class Unauthorized(HawkerError):
+    status = 401
+
+
+class Forbidden(HawkerError):
+    status = 403
+
+
+class TooLarge(HawkerError):
+    status = 413
+
+
+class Unprocessable(HawkerError):
+    """The request was read but cannot be served: a wrong type, an unknown or not yet served field, a bad name."""
+
+    status = 422
+
+
+class NameTaken(HawkerError):
+    status = 422
+    code = "name_taken"
+
+
+class NotServed(HawkerError):
+    """Understood, and not offered by this node or driver."""
+
+    status = 501
+
+
+# Not there.
+
+
+class NotFound(HawkerError):
+    status = 404
+
+
+# Held by someone else, or in the wrong state.
+
+
+class Conflict(HawkerError):
+    """Lost against a concurrent change, or held by another client's lease."""
+
+    status = 409
+    retry = True
+    prefix = "aborted"
+
+
+class LeaseHeld(HawkerError):
+    status = 409
+    retry = True
+
+
+class AlreadyExists(HawkerError):
+    status = 409
+    prefix = "already_exists"
+
+
+class WrongState(HawkerError):
+    status = 412
+    prefix = "failed_precondition"
+
+
+# No room.
+
+
+class NoRoom(HawkerError):
+    """Nobody could fill the order. `scope` is host, region or quota; `shortfall` maps a resource to what is missing."""
+
+    status = 422
+    retry = True
+    code = "insufficient_capacity"
+
+    def __init__(self, text: str, *, scope: str, shortfall: dict[str, int], nearest: str | None = None) -> None:
+        super().__init__(text)
+        self.scope = scope
+        self.shortfall = shortfall
+        self.nearest = nearest
+
+
+# Try later.
+
+
+class DeadlineExceeded(HawkerError):
+    status = 408
+    retry = True
+    prefix = "deadline_exceeded"
+
+
+class RateLimited(HawkerError):
+    status = 429
+    retry = True
+
+
+class Unavailable(HawkerError):
+    """Nothing was changed, and the same call may work in a moment."""
+
+    status = 503
+    retry = True
+
+
+# The side that was called failed.
+
+
+class Fault(HawkerError):
+    """It failed or was lost in the middle: whether the call took effect is not known."""
+
+    status = 500
+
+
+# Not an answer to a call: the node itself cannot go on.
+
+
+class CannotStart(HawkerError):
+    """The daemon cannot boot: one line that says what to do; exit status 2."""

@@ -1,0 +1,23 @@
+"""Where the programs are that run inside machines; the package's build puts them there (`hatch_build.py`)."""
+
+from pathlib import Path
+
+from hawker.errors import CannotStart
+
+PROGRAMS = Path(__file__).parent / "_guest"
+
+
+def pilot_path(programs: Path = PROGRAMS) -> Path:
+    """Process 1 of every machine: a static program."""
+    return _program(programs / "pilot")
+
+
+def hello_path(programs: Path = PROGRAMS) -> Path:
+    """The sample web server that is all of the image `hawker/hello`."""
+    return _program(programs / "hello")
+
+
+def _program(path: Path) -> Path:
+    if not path.is_file():
+        raise CannotStart(f"the guest program {path.name!r} has not been built; run `make setup`")
+    return path

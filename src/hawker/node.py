@@ -1,0 +1,47 @@
+"""What a node has and what its machines hold of it. Values and the pure arithmetic of admission."""
+
+import msgspec
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts of what a node sells. Shared and performance cpus are counted apart: only shared ones may be oversold."""
+
+    shared_cpus: int = 0
+    performance_cpus: int = 0
+    memory_mib: int = 0
+    disk_mib: int = 0
+
+    def plus(self, other: "Resources") -> "Resources":
+        return Resources(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
+    def minus(self, other: "Resources") -> "Resources":
+        return Resources(**{name: getattr(self, name) - getattr(other, name) for name in self.__struct_fields__})
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """The host's totals. `shared_ratio` is how many shared cpus are sold per cpu not sold as performance."""
+
+    cpus: int
+    memory_mib: int
+    disk_mib: int
+    shared_ratio: float = 8.0
+
+
+def shortfall(capacity: Capacity, used: Resources, asked: Resources) -> dict[str, int]:
+    """What is missing to fill `asked`, per resource; empty when it fits.
+
+    Performance cpus are whole host cpus, never oversold; shared cpus share what those leave over, so selling either
+    kind may not break a promise made to the other."""
+    after = used.plus(asked)
+    missing: dict[str, int] = {}
+    if asked.shared_cpus or asked.performance_cpus:
+        left = capacity.cpus - after.performance_cpus
+        if left < 0:
+            missing["cpus"] = -left
+        elif after.shared_cpus > (sellable := int(left * capacity.shared_ratio)):
+            missing["cpus"] = after.shared_cpus - sellable
+    if asked.memory_mib and after.memory_mib > capacity.memory_mib:
+        missing["memory_mb"] = after.memory_mib - capacity.memory_mib
+    if asked.disk_mib and after.disk_mib > capacity.disk_mib:
+        missing["disk_mb"] = after.disk_mib - capacity.disk_mib
+    return missing

@@ -1,0 +1,135 @@
+"""All settings of a process in one frozen class, read once: flags over `HAWKER_*` variables over a TOML file over the
+defaults. An unknown key or a value of the wrong type is an error that names it.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hawker.errors import CannotStart
+
+_PREFIX = "HAWKER_"
+_NOT_SETTINGS = frozenset({"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP", "HAWKER_CONFIG", "HAWKER_FAILPOINT"})
+_NOT_SETTINGS_PREFIX = "HAWKER_GUEST_"  # of the package's build
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of a node. Sizes are MiB, times seconds. `None` means: found out from the host."""
+
+    data_dir: Path
+    listen: str = "127.0.0.1:4280"
+    region: str = "local"
+    driver: str | None = None
+    ephemeral: bool = False
+    log_level: str = "info"
+
+    # what is sold
+    cpus: int | None = None
+    memory_mib: int | None = None
+    disk_mib: int | None = None
+    shared_cpu_ratio: float = 8.0
+    machine_disk_mib: int = 256
+    free_disk_floor_mib: int = 512
+    machine_pids: int = 4096
+
+    # images
+    allow_local_images: bool = True
+    insecure_registries: tuple[str, ...] = ()
+    registry_auth_file: Path | None = None
+    max_layer_mib: int = 10_240
+    max_image_mib: int = 20_480
+    max_import_mib: int = 8_192
+    parallel_pulls: int = 3
+
+    # machines
+    nameservers: tuple[str, ...] = ()
+    ipv4_pool: str = "172.29.0.0/16"
+    logs_mib: int = 8
+    runs_kept: int = 50
+    destroyed_kept_s: float = 86_400.0
+    reconcile_every_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` naming the key; msgspec makes it its own."""
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        _check_pool(self.ipv4_pool)
+
+
+def default_data_dir() -> Path:
+    """`/var/lib/hawker` for root, else below the user's data directory."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/hawker")
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "hawker"
+
+
+def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None) -> Settings:
+    """Merge the four sources. Raises `CannotStart` naming the source and the key."""
+    merged: dict[str, Any] = {"data_dir": str(default_data_dir())}
+    if file is not None:
+        merged |= _read_file(file)
+    merged |= _from_environment(environ)
+    merged |= {key: value for key, value in flags.items() if value is not None}
+    try:
+        settings = msgspec.convert(merged, Settings, strict=False, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise CannotStart(f"setting refused: {error}") from error
+    return msgspec.structs.replace(settings, data_dir=settings.data_dir.expanduser().absolute())
+
+
+def _path(kind: type, value: object) -> object:
+    return Path(str(value)) if kind is Path else value
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise CannotStart(f"cannot read the settings file {file}: {error}") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in environ.items():
+        if name.startswith(_PREFIX) and name not in _NOT_SETTINGS and not name.startswith(_NOT_SETTINGS_PREFIX):
+            key = name.removeprefix(_PREFIX).lower()
+            found[key] = value.split(",") if key in _LISTS else value
+    return found
+
+
+_LISTS = frozenset({"insecure_registries", "nameservers"})
+
+_LEAST: Mapping[str, float] = {
+    "cpus": 1,
+    "memory_mib": 1,
+    "disk_mib": 1,
+    "shared_cpu_ratio": 1,
+    "machine_disk_mib": 0,
+    "free_disk_floor_mib": 0,
+    "machine_pids": 1,
+    "max_layer_mib": 1,
+    "max_image_mib": 1,
+    "max_import_mib": 1,
+    "parallel_pulls": 1,
+    "logs_mib": 1,
+    "runs_kept": 1,
+    "destroyed_kept_s": 0,
+    "reconcile_every_s": 1,
+}
+_SMALLEST_POOL = 28
+
+
+def _check_pool(text: str) -> None:
+    try:
+        pool = IPv4Network(text)
+    except ValueError as error:
+        raise ValueError(f"ipv4_pool {text!r} is not an IPv4 network such as 172.29.0.0/16: {error}") from error
+    if pool.prefixlen > _SMALLEST_POOL:
+        raise ValueError(f"ipv4_pool {text!r} is smaller than a /{_SMALLEST_POOL}")

@@ -1,0 +1,205 @@
+"""`hawker up`: every role of a node in one process. Builds each object once, joins them, serves until told to stop.
+
+Stopping leaves machines running; the next `up` on the same directory takes them up again and resumes every run.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import aiohttp
+import anyio
+
+from hawker import log
+from hawker.api.listener import bind, serving
+from hawker.api.server import Server
+from hawker.broker.tokens import RootToken, load_or_create_token
+from hawker.clock import Clock, SystemClock
+from hawker.errors import CannotStart
+from hawker.fsm.runner import Runner
+from hawker.host.facts import Facts, read_facts
+from hawker.host.network import NodeNetwork
+from hawker.ids import NodeId, new_node_id
+from hawker.image.cache import ImageCache
+from hawker.image.limits import MIB, ImageSettings, Limits
+from hawker.place import Place
+from hawker.runtime.container import container_driver
+from hawker.runtime.driver import Driver
+from hawker.runtime.process import process_driver
+from hawker.settings import Settings
+from hawker.store.contract import Store
+from hawker.store.sqlite import SqliteStore
+from hawker.worker.apps import Apps
+from hawker.worker.capacity import Room
+from hawker.worker.changes import Changes
+from hawker.worker.ephemeral import destroy_everything
+from hawker.worker.handlers import worker_handlers
+from hawker.worker.health import Health
+from hawker.worker.lifecycle import FLOWS
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.network import HostNetworks
+from hawker.worker.lifecycle.rootfs import HostRootfs
+from hawker.worker.operations import Operations
+from hawker.worker.parts import Parts
+from hawker.worker.probe import NetworkProber
+from hawker.worker.reconcile import Reconciler
+from hawker.worker.records import NODE, NodeRecord
+from hawker.worker.supervisor import Supervisor
+from hawker.worker.table import MachineTable
+
+_log = log.bind("hawker.up")
+_ANY_NODE = NodeId("00000000")
+_STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. Raises `CannotStart`."""
+    log.configure(settings.log_level)
+    os.umask(0o077)
+    return anyio.run(_main, settings, SystemClock(), backend_options={"use_uvloop": True})
+
+
+async def _main(settings: Settings, clock: Clock) -> int:
+    """From the first moment a signal to stop is heard, so that a node that has just begun ends as cleanly as any."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        await _live(settings, clock, signals)
+    return 0
+
+
+async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.Signals]) -> None:
+    """What can be refused is refused before anything is made."""
+    facts, place = read_facts(), Place(settings.data_dir)
+    await _driver(settings, facts, place, _ANY_NODE, clock).check()
+    listener = _bind(settings.listen)
+    async with AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        place.make()
+        store = SqliteStore(place.store)
+        stack.push_async_callback(store.close)
+        node = await _node_record(store, settings.region, clock)
+        images = ImageCache(place.images, _image_settings(settings), clock)
+        stack.push_async_callback(images.aclose)
+        await images.open()
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        deps = await _deps(settings, facts, place, node.id, store, images, clock)
+        await _serve(settings, place, listener, _parts(deps, node, facts, NetworkProber(http)), signals)
+
+
+def _bind(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise CannotStart(f"--listen takes HOST:PORT, not {listen!r}")
+    return bind(host.strip("[]"), int(port))
+
+
+def _driver(settings: Settings, facts: Facts, place: Place, node_id: NodeId, clock: Clock) -> Driver:
+    """The one asked for; by default containers for root and processes for everybody else."""
+    match settings.driver or ("container" if facts.root else "process"):
+        case "container":
+            return container_driver(node_id, place.machines, place.crun, clock)
+        case "process":
+            return process_driver(place.machines, clock)
+        case other:
+            raise CannotStart(f"there is no driver {other!r}: use container or process")
+
+
+async def _node_record(store: Store, region: str, clock: Clock) -> NodeRecord:
+    """Who this node is: written at first boot, and when its region changes."""
+    known = store.get(NODE, "self")
+    if known is not None and known.region == region:
+        return known
+    record = NodeRecord(
+        id=known.id if known else new_node_id(clock),
+        region=region,
+        created_at=known.created_at if known else clock.now(),
+    )
+    await store.write(lambda tx: tx.put(NODE, "self", record))
+    return record
+
+
+def _image_settings(settings: Settings) -> ImageSettings:
+    return ImageSettings(
+        allow_local=settings.allow_local_images,
+        insecure_hosts=frozenset(settings.insecure_registries),
+        auth_file=settings.registry_auth_file,
+        limits=Limits(
+            max_layer_bytes=settings.max_layer_mib * MIB,
+            max_image_bytes=settings.max_image_mib * MIB,
+            max_import_bytes=settings.max_import_mib * MIB,
+        ),
+    )
+
+
+async def _deps(
+    settings: Settings, facts: Facts, place: Place, node_id: NodeId, store: Store, images: ImageCache, clock: Clock
+) -> Deps:
+    driver = _driver(settings, facts, place, node_id, clock)
+    network = NodeNetwork(node_id, place.networks) if driver.features.network else None
+    if network is not None:
+        await network.boot()
+    return Deps(
+        store=store,
+        table=MachineTable(clock, Changes()),
+        images=images,
+        driver=driver,
+        rootfs=HostRootfs(place.root, images) if driver.features.rootfs else None,
+        networks=HostNetworks(network) if network is not None else None,
+        settings=settings,
+        clock=clock,
+    )
+
+
+def _parts(deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber) -> Parts:
+    settings, changes, room = deps.settings, deps.table.changes, Room(deps.settings, facts)
+    queues = {"pulls": settings.parallel_pulls}
+    keep, epoch = settings.runs_kept, facts.boot_id
+    runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep)
+    return Parts(
+        node=node,
+        deps=deps,
+        runner=runner,
+        operations=Operations(deps, runner, room),
+        apps=Apps(deps.store, deps.clock),
+        health=Health(deps.store, deps.clock, changes, prober),
+        changes=changes,
+        room=room,
+        started_at=deps.clock.now(),
+    )
+
+
+async def _serve(
+    settings: Settings, place: Place, listener: socket.socket, parts: Parts, signals: AsyncIterator[signal.Signals]
+) -> None:
+    """Take up what the last daemon left, then answer. The order matters: exits that were missed are recorded and runs
+    resumed before the first call is answered."""
+    deps = parts.deps
+    token = RootToken(load_or_create_token(place.token, deps.clock))
+    server = Server(worker_handlers(parts), token, deps.clock)
+    supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(supervisor.serve)
+        await tasks.start(parts.runner.serve)
+        await tasks.start(parts.health.serve)
+        tasks.start_soon(reconciler.serve, settings.reconcile_every_s)
+        async with serving(server, listener) as url:
+            place.announce(url)
+            sys.stdout.write(f"ready {url}\n")
+            sys.stdout.flush()
+            _log.info("ready", extra={"url": url, "node": parts.node.id, "driver": deps.driver.name})
+            _log.info("stopping", extra={"signal": (await anext(signals)).name})
+        if settings.ephemeral:
+            await destroy_everything(parts)
+        _end_within(_STOP_S)
+        tasks.cancel_scope.cancel()
+
+
+def _end_within(seconds: float) -> None:
+    """A step may be in a thread that nothing can interrupt, such as one that unpacks a large image. Being killed there
+    costs no more than that step, so a stop that was asked for does not wait for it."""
+    timer = threading.Timer(seconds, os._exit, (0,))
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,102 @@
+import pytest
+
+from hawker.config import (
+    File,
+    Guest,
+    HttpHeader,
+    MachineCheck,
+    MachineConfig,
+    MachineRestart,
+    Size,
+    StopConfig,
+    checks,
+    file_contents,
+    guest,
+    restart_policy,
+    stop_config,
+    with_guest,
+)
+from hawker.machine import Policy
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        (MachineConfig(), Size("shared", 1, 256)),
+        (MachineConfig(guest=Guest(cpus=2)), Size("shared", 2, 512)),
+        (MachineConfig(guest=Guest(cpu_kind="performance", cpus=2)), Size("performance", 2, 4096)),
+        (MachineConfig(guest=Guest(memory_mb=1024)), Size("shared", 1, 1024)),
+        (MachineConfig(size="shared-cpu-4x"), Size("shared", 4, 1024)),
+        (MachineConfig(size="performance-16x"), Size("performance", 16, 32768)),
+    ],
+)
+def test_the_size_is_the_guest_or_the_preset_or_the_smallest(config: MachineConfig, size: Size) -> None:
+    assert guest(config) == size
+
+
+def test_answers_always_have_a_guest_and_are_otherwise_as_given() -> None:
+    given = MachineConfig(image="a", size="performance-2x")
+    shown = with_guest(given)
+    assert shown.guest == Guest(cpu_kind="performance", cpus=2, memory_mb=4096)
+    assert (shown.image, shown.size) == ("a", "performance-2x")
+    partial = MachineConfig(guest=Guest(cpus=2))
+    assert with_guest(partial) is partial
+
+
+@pytest.mark.parametrize(
+    ("restart", "means"),
+    [
+        (None, (Policy.ON_FAILURE, 10)),
+        (MachineRestart(), (Policy.ON_FAILURE, 10)),
+        (MachineRestart(policy="no"), (Policy.NO, 10)),
+        (MachineRestart(policy="always", max_retries=3), (Policy.ALWAYS, 3)),
+        (MachineRestart(max_retries=0), (Policy.ON_FAILURE, 0)),
+    ],
+)
+def test_on_failure_with_ten_tries_is_the_default_policy(
+    restart: MachineRestart | None, means: tuple[Policy, int]
+) -> None:
+    assert restart_policy(MachineConfig(restart=restart)) == means
+
+
+@pytest.mark.parametrize(
+    ("stop", "means"),
+    [
+        (None, ("SIGINT", 5.0)),
+        (StopConfig(), ("SIGINT", 5.0)),
+        (StopConfig(signal="TERM", timeout="1m"), ("SIGTERM", 60.0)),
+        (StopConfig(timeout="0s"), ("SIGINT", 0.0)),
+        (StopConfig(timeout=2_000_000_000), ("SIGINT", 2.0)),
+    ],
+)
+def test_sigint_and_five_seconds_are_the_default_stop(stop: StopConfig | None, means: tuple[str, float]) -> None:
+    assert stop_config(MachineConfig(stop_config=stop)) == means
+
+
+def test_files_have_content_and_a_mode() -> None:
+    files = (File(guest_path="/a", raw_value="aGk="), File(guest_path="/b", mode=0o600))
+    assert list(file_contents(MachineConfig(files=files))) == [("/a", b"hi", 0o644), ("/b", b"", 0o600)]
+
+
+def test_a_check_has_defaults_for_all_that_is_left_out() -> None:
+    config = MachineConfig(
+        checks={
+            "up": MachineCheck(type="tcp", port=80),
+            "web": MachineCheck(
+                type="http",
+                port=8080,
+                interval="1m",
+                timeout="2s",
+                grace_period="0s",
+                method="head",
+                path="/health",
+                protocol="https",
+                tls_skip_verify=True,
+                headers=(HttpHeader(name="A", values=("1", "2")), HttpHeader(name="B")),
+            ),
+        }
+    )
+    up, web = checks(config)
+    assert (up.interval_s, up.timeout_s, up.grace_s, up.method, up.path, up.protocol) == (15, 10, 5, "GET", "/", "http")
+    assert (web.interval_s, web.timeout_s, web.grace_s, web.method) == (60, 2, 0, "HEAD")
+    assert web.headers == (("A", "1"), ("A", "2")) and web.tls_skip_verify

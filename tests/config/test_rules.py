@@ -1,0 +1,169 @@
+"""The rules of a config: what is accepted, and that each refusal opens with the path of the field."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from hawker.config import (
+    File,
+    Guest,
+    Init,
+    MachineCheck,
+    MachineConfig,
+    MachineProcess,
+    MachineRestart,
+    StopConfig,
+    checks,
+    file_contents,
+    guest,
+    restart_policy,
+    stop_config,
+    validate,
+    validate_metadata,
+)
+from hawker.errors import Unprocessable
+from hawker.runtime.driver import Features
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    rootfs: bool = True
+
+
+SERVED = Driver()
+PARTS = (MachineConfig, Guest, Init, File, MachineProcess, MachineCheck, MachineRestart, StopConfig)
+NAMES = sorted({name for part in PARTS for name in part.__struct_fields__})
+
+
+def _check(given: dict[str, Any], served: Driver = SERVED) -> None:
+    validate(msgspec.convert({"image": "nginx", **given}, MachineConfig), served)
+
+
+ACCEPTED: list[dict[str, Any]] = [
+    {},
+    {"guest": {"cpus": 1, "memory_mb": 32}},
+    {"guest": {"cpus": 8, "cpu_kind": "performance", "memory_mb": 65536}},
+    {"size": "shared-cpu-1x"},
+    {"size": "shared-cpu-2x", "guest": {"cpu_kind": "shared", "cpus": 2, "memory_mb": 512}},
+    {"env": {"A": "", "my.key": "x=y", "ü": "ü"}},
+    {"files": [{"guest_path": "/etc/a b", "raw_value": "aGk=", "mode": 0}]},
+    {"processes": [{"cmd": ["a"], "user": "root"}] * 16},
+    {"checks": {"web": {"type": "http", "port": 80, "path": "/a?b=c", "headers": [{"name": "A", "values": ["1"]}]}}},
+    {"restart": {"policy": "always", "max_retries": 0}},
+    {"stop_config": {"signal": "SIGUSR1", "timeout": "5m"}},
+    {"metadata": {"fly_platform_version": "v2", "empty": ""}},
+]
+
+
+@pytest.mark.parametrize("given", ACCEPTED)
+def test_what_clients_send_is_accepted(given: dict[str, Any]) -> None:
+    _check(given)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"image": None}, "config.image is required"),
+    ({"image": ""}, "config.image is required"),
+    ({"image": "a b"}, "config.image has a space"),
+    ({"image": "a\n"}, "config.image has a space"),
+    ({"image": "a" * 1025}, "config.image is longer"),
+    ({"size": "huge"}, "config.size: 'huge' is not one of shared-cpu-1x"),
+    ({"size": "shared-cpu-1x", "guest": {"cpus": 4}}, "config.size and config.guest exclude each other"),
+    ({"guest": {"cpus": 0}}, "config.guest.cpus must be between 1 and 1024, not 0"),
+    ({"guest": {"cpus": -1}}, "config.guest.cpus"),
+    ({"guest": {"cpus": 10**30}}, "config.guest.cpus"),
+    ({"guest": {"memory_mb": 0}}, "config.guest.memory_mb must be between 32 and 16777216, not 0"),
+    ({"guest": {"memory_mb": 2**30}}, "config.guest.memory_mb"),  # a pebibyte
+    ({"env": {"": "x"}}, "config.env: '' cannot be the name"),
+    ({"env": {"A=B": "x"}}, "config.env: 'A=B' cannot be the name"),
+    ({"env": {"A": "\0"}}, "config.env.A has a zero byte"),
+    ({"env": {"A": "x" * 131_073}}, "config.env is larger"),
+    ({"processes": [{}, {"env": {"": "x"}}]}, r"config.processes\[1\].env"),
+    ({"processes": [{}] * 17}, "config.processes has more than 16"),
+    ({"processes": [{"user": "\0"}]}, r"config.processes\[0\].user has a zero byte"),
+    ({"init": {"cmd": ["a\0"]}}, "config.init has a zero byte"),
+    ({"init": {"exec": ["x" * 131_073]}}, "config.init has commands larger"),
+    ({"files": [{"guest_path": "etc"}]}, r"config.files\[0\].guest_path must be an absolute path"),
+    ({"files": [{}]}, r"config.files\[0\].guest_path"),
+    ({"files": [{"guest_path": "/a/../b"}]}, r"config.files\[0\].guest_path"),
+    ({"files": [{"guest_path": "/a/"}]}, r"config.files\[0\].guest_path"),
+    ({"files": [{"guest_path": "/"}]}, r"config.files\[0\].guest_path"),
+    ({"files": [{"guest_path": "/a\0"}]}, r"config.files\[0\].guest_path"),
+    ({"files": [{"guest_path": "/a", "mode": 0o10000}]}, r"config.files\[0\].mode"),
+    ({"files": [{"guest_path": "/a", "mode": -1}]}, r"config.files\[0\].mode"),
+    ({"files": [{"guest_path": "/a", "raw_value": "***"}]}, r"config.files\[0\].raw_value is not base64"),
+    ({"files": [{"guest_path": "/a", "raw_value": "ä"}]}, r"config.files\[0\].raw_value is not base64"),
+    ({"files": [{"guest_path": "/a", "raw_value": "A" * 1_500_000}]}, "config.files are larger"),
+    ({"files": [{"guest_path": f"/{n}"} for n in range(257)]}, "config.files has more than 256"),
+    ({"metadata": {"": "x"}}, "config.metadata has an empty key"),
+    ({"metadata": {"a": "x" * 65_536}}, "config.metadata is larger"),
+    ({"checks": {"a": {"port": 80}}}, "config.checks.a.type is required"),
+    ({"checks": {"a": {"type": "tcp"}}}, "config.checks.a.port must be between 1 and 65535, not None"),
+    ({"checks": {"a": {"type": "tcp", "port": 65536}}}, "config.checks.a.port"),
+    ({"checks": {"a": {"type": "tcp", "port": 1, "interval": "1ms"}}}, "config.checks.a.interval must be between"),
+    ({"checks": {"a": {"type": "tcp", "port": 1, "interval": "often"}}}, "config.checks.a.interval: 'often'"),
+    ({"checks": {"a": {"type": "tcp", "port": 1, "timeout": "1h"}}}, "config.checks.a.timeout"),
+    ({"checks": {"a": {"type": "http", "port": 1, "path": "x"}}}, "config.checks.a.path must begin with /"),
+    ({"checks": {"a": {"type": "http", "port": 1, "path": "/\r\n"}}}, "config.checks.a.path"),
+    ({"checks": {"a": {"type": "http", "port": 1, "method": "G T"}}}, "config.checks.a.method"),
+    ({"checks": {"a": {"type": "http", "port": 1, "headers": [{"values": ["1"]}]}}}, "config.checks.a.headers"),
+    (
+        {"checks": {"a": {"type": "http", "port": 1, "headers": [{"name": "A", "values": ["\n"]}]}}},
+        "config.checks.a.headers",
+    ),
+    ({"checks": {str(n): {"type": "tcp", "port": 1} for n in range(65)}}, "config.checks has more than 64"),
+    ({"restart": {"policy": "spot-price"}}, "config.restart.policy: spot-price is not served"),
+    ({"restart": {"max_retries": -1}}, "config.restart.max_retries"),
+    ({"stop_config": {"signal": "SIGNOPE"}}, "config.stop_config.signal: 'SIGNOPE' is not a signal"),
+    ({"stop_config": {"timeout": "1h"}}, "config.stop_config.timeout must be between 0 s and 300 s"),
+    ({"stop_config": {"timeout": "-1s"}}, "config.stop_config.timeout"),
+    ({"services": [{"internal_port": 80}]}, "config.services is not served by this node yet: nothing routes"),
+    ({"guest": {"gpus": 1}}, "config.guest.gpus is not served by this node yet"),
+]
+
+
+@pytest.mark.parametrize(("given", "complaint"), REFUSED)
+def test_a_refusal_opens_with_the_path_of_the_field(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Unprocessable, match=f"^{complaint}"):
+        _check(given)
+
+
+def test_files_need_a_driver_with_a_filesystem() -> None:
+    with pytest.raises(Unprocessable, match=r"^config\.files is not served by this node's driver"):
+        _check({"files": [{"guest_path": "/a"}]}, Driver(rootfs=False))
+
+
+def test_a_drivers_features_say_what_is_served() -> None:
+    validate(MachineConfig(image="a"), Features(rootfs=False, network=False, limits=False))
+
+
+def test_metadata_alone_has_the_same_rule() -> None:
+    validate_metadata({"a": "b"})
+    with pytest.raises(Unprocessable, match=r"^metadata is larger"):
+        validate_metadata({"a": "x" * 65_536})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["tcp", "5s", "/a", "aGk="]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@hypothesis.given(st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6))
+def test_any_config_is_accepted_with_a_meaning_or_refused_by_path(given: dict[str, Any]) -> None:
+    try:
+        config = msgspec.convert({"image": "nginx", **given}, MachineConfig)
+    except msgspec.ValidationError:
+        return
+    try:
+        validate(config, SERVED)
+    except Unprocessable as error:
+        assert str(error).startswith("config.")
+        return
+    assert guest(config).cpus >= 1 and stop_config(config)[1] >= 0
+    assert restart_policy(config)[1] >= 0 and len(checks(config)) == len(config.checks or {})
+    assert len(list(file_contents(config))) == len(config.files or ())

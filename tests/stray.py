@@ -1,0 +1,107 @@
+"""What Hawker can leave on a host: processes, mounts, loop devices, interfaces, cgroups, packet tables.
+
+`host()` is a snapshot, `left(before)` what came since and is still there. Several test runs may share a host, so
+`left` can be told marks (a directory, a node's or machine's id): then it tells only what bears one of them.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PROC = Path("/proc")
+_MACHINE_VARIABLE = "FLY_MACHINE_ID="
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Trace:
+    """One thing on the host. `bears` is all text by which it can be told whose it is."""
+
+    kind: str
+    name: str
+    bears: str = field(compare=False, default="")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def host() -> frozenset[Trace]:
+    return frozenset([*_processes(), *_mounts(), *_loops(), *_interfaces(), *_cgroups(), *_tables()])
+
+
+def left(before: frozenset[Trace], *marks: object) -> list[Trace]:
+    since = host() - before
+    return sorted(trace for trace in since if not marks or any(str(mark) in trace.bears for mark in marks))
+
+
+def _processes() -> Iterator[Trace]:
+    own = set(_ancestors(os.getpid()))
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit() and int(folder.name) not in own:
+            command, environment = _text(folder / "cmdline"), _text(folder / "environ")
+            if _is_ours(_text(folder / "comm").strip(), command, environment):
+                bears = command + environment + _text(folder / "cgroup") + _other_mounts(folder)
+                yield Trace("process", f"{folder.name} {command.replace(chr(0), ' ').strip()}", bears)
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while pid > 0:
+        yield pid
+        pid = int(_text(_PROC / str(pid) / "stat").rpartition(")")[2].split()[1])
+
+
+def _is_ours(name: str, command: str, environment: str) -> bool:
+    """A pilot, a daemon, or anything that runs in a machine. A zombie has neither command nor environment."""
+    programs = [Path(word).name for word in command.split("\0")[:3]]
+    return bool(command) and (name == "pilot" or "hawker" in programs or _MACHINE_VARIABLE in environment)
+
+
+def _other_mounts(folder: Path) -> str:
+    """The mounts of a process that has its own: they name the files of the machine that it runs in."""
+    same = _link(folder / "ns/mnt") == _link(_PROC / "self/ns/mnt")
+    return "" if same else _text(folder / "mountinfo")
+
+
+def _mounts() -> Iterator[Trace]:
+    for line in _text(_PROC / "self/mountinfo").splitlines():
+        target = line.split()[4].encode().decode("unicode_escape")
+        yield Trace("mount", target, f"{target} {line}")
+
+
+def _loops() -> Iterator[Trace]:
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        backing = _text(file).strip()
+        yield Trace("loop", f"{file.parts[3]} of {backing}", backing)
+
+
+def _interfaces() -> Iterator[Trace]:
+    return (Trace("interface", each.name, each.name) for each in Path("/sys/class/net").glob("hw*"))
+
+
+def _cgroups() -> Iterator[Trace]:
+    for folder, _, _ in os.walk("/sys/fs/cgroup"):
+        if "hawker" in folder:
+            yield Trace("cgroup", folder, folder)
+
+
+def _tables() -> Iterator[Trace]:
+    if os.geteuid() == 0 and shutil.which("nft"):
+        listed = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True, timeout=10)
+        yield from (Trace("table", line, line) for line in listed.stdout.splitlines() if "hawker" in line)
+
+
+def _text(file: Path) -> str:
+    """Empty when it went away meanwhile or is not ours to read."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _link(file: Path) -> str:
+    try:
+        return os.readlink(file)
+    except OSError:
+        return ""

@@ -1,0 +1,29 @@
+import http
+
+from hawker.errors import CannotStart, Fault, HawkerError, NoRoom, WrongState
+
+
+def _leaves(kind: type[HawkerError]) -> list[type[HawkerError]]:
+    return [leaf for child in kind.__subclasses__() for leaf in [child, *_leaves(child)]]
+
+
+def test_every_error_maps_to_a_client_or_availability_status() -> None:
+    for leaf in _leaves(HawkerError):
+        if leaf not in (CannotStart, Fault):
+            assert 400 <= leaf.status < 600 and http.HTTPStatus(leaf.status)
+            assert leaf.status not in (500, 502)
+
+
+def test_a_prefix_comes_before_the_text_as_the_contract_shows() -> None:
+    error = WrongState("unable to start machine from current state: 'created'")
+    assert str(error) == "failed_precondition: unable to start machine from current state: 'created'"
+
+
+def test_no_room_carries_scope_and_shortfall() -> None:
+    error = NoRoom("could not find a candidate host", scope="region", shortfall={"memory_mb": 512})
+    assert (error.status, error.code, error.scope, error.shortfall) == (
+        422,
+        "insufficient_capacity",
+        "region",
+        {"memory_mb": 512},
+    )

@@ -1,0 +1,48 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.node import Capacity, Resources, shortfall
+
+HOST = Capacity(cpus=4, memory_mib=8192, disk_mib=10_000, shared_ratio=2.0)
+
+
+def test_an_order_that_fits_lacks_nothing() -> None:
+    assert shortfall(HOST, Resources(), Resources(shared_cpus=8, memory_mib=8192, disk_mib=10_000)) == {}
+
+
+def test_performance_cpus_are_never_oversold() -> None:
+    assert shortfall(HOST, Resources(performance_cpus=3), Resources(performance_cpus=2)) == {"cpus": 1}
+
+
+def test_shared_cpus_are_sold_by_the_ratio_of_what_performance_cpus_leave() -> None:
+    assert shortfall(HOST, Resources(performance_cpus=3), Resources(shared_cpus=2)) == {}
+    assert shortfall(HOST, Resources(performance_cpus=3), Resources(shared_cpus=3)) == {"cpus": 1}
+
+
+def test_a_performance_cpu_is_not_sold_from_under_shared_ones() -> None:
+    assert shortfall(HOST, Resources(shared_cpus=8), Resources(performance_cpus=1)) == {"cpus": 2}
+
+
+def test_each_lacking_resource_is_named_with_its_amount() -> None:
+    asked = Resources(shared_cpus=1, memory_mib=9000, disk_mib=10_001)
+    assert shortfall(HOST, Resources(), asked) == {"memory_mb": 808, "disk_mb": 1}
+
+
+amounts = st.builds(
+    Resources,
+    shared_cpus=st.integers(0, 9),
+    performance_cpus=st.integers(0, 5),
+    memory_mib=st.integers(0, 5000),
+    disk_mib=st.integers(0, 6000),
+)
+
+
+@given(st.lists(amounts, max_size=12))
+def test_admitting_only_what_fits_never_oversells(orders: list[Resources]) -> None:
+    used = Resources()
+    for order in orders:
+        if not shortfall(HOST, used, order):
+            used = used.plus(order)
+    assert used.performance_cpus <= HOST.cpus
+    assert used.shared_cpus <= (HOST.cpus - used.performance_cpus) * HOST.shared_ratio
+    assert used.memory_mib <= HOST.memory_mib and used.disk_mib <= HOST.disk_mib

@@ -1,0 +1,35 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import CannotStart
+from hawker.place import Place
+
+
+def test_the_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path / "deep" / "data")
+    place.make()
+    assert stat.S_IMODE(place.root.stat().st_mode) == 0o700 and place.machines.is_dir()
+
+
+def test_a_directory_that_cannot_be_made_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotStart, match="choose one with --data-dir"):
+        Place(tmp_path / "file" / "data").make()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(CannotStart):
+        Place(tmp_path).make()
+
+
+def test_the_address_is_announced_for_local_clients(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.announce("http://127.0.0.1:1")
+    place.announce("http://127.0.0.1:2")
+    assert place.address.read_text() == "http://127.0.0.1:2\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["address"]

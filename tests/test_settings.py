@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import CannotStart
+from hawker.settings import load_settings
+
+
+def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "hawker.toml"
+    file.write_text('region = "mad"\nmachine_pids = 10\nshared_cpu_ratio = 2\n')
+    settings = load_settings({"machine_pids": 30}, {"HAWKER_MACHINE_PIDS": "20", "HAWKER_EPHEMERAL": "true"}, file)
+    assert (settings.region, settings.machine_pids, settings.ephemeral) == ("mad", 30, True)
+    assert settings.listen == "127.0.0.1:4280" and settings.shared_cpu_ratio == 2.0
+
+
+def test_an_unset_flag_does_not_hide_a_variable() -> None:
+    assert load_settings({"region": None}, {"HAWKER_REGION": "ams"}).region == "ams"
+
+
+def test_lists_in_variables_are_separated_by_commas() -> None:
+    settings = load_settings({}, {"HAWKER_INSECURE_REGISTRIES": "a:5000,b"})
+    assert settings.insecure_registries == ("a:5000", "b")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "named"),
+    [
+        ({}, {"HAWKER_REGOIN": "mad"}, "regoin"),
+        ({}, {"HAWKER_CPUS": "many"}, "cpus"),
+        ({"machine_pids": "x"}, {}, "machine_pids"),
+        ({"memory_mib": 0}, {}, "memory_mib must be at least 1, not 0"),
+        ({"shared_cpu_ratio": float("nan")}, {}, "shared_cpu_ratio"),
+        ({}, {"HAWKER_IPV4_POOL": "banana"}, "ipv4_pool 'banana'"),
+        ({"ipv4_pool": "10.0.0.0/30"}, {}, "ipv4_pool"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(flags: dict[str, object], environ: dict[str, str], named: str) -> None:
+    with pytest.raises(CannotStart, match=named):
+        load_settings(flags, environ)
+
+
+def test_a_broken_file_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "hawker.toml"
+    file.write_text("region = ")
+    with pytest.raises(CannotStart, match=r"hawker\.toml"):
+        load_settings({}, {}, file)
+
+
+def test_the_clients_own_variables_are_not_settings() -> None:
+    load_settings({}, {"HAWKER_URL": "http://x", "HAWKER_TOKEN": "t", "HAWKER_APP": "a", "HAWKER_GUEST_CC": "cc"})
+
+
+def test_the_data_directory_is_absolute() -> None:
+    assert load_settings({"data_dir": "here"}, {}).data_dir.is_absolute()

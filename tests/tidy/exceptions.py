@@ -1,0 +1,37 @@
+"""The exceptions to the rules, each a named line with its reason. `test_tidy` refuses a line that nothing needs."""
+
+from tests.tidy.rules import Allowed
+
+EXCEPTIONS: tuple[Allowed, ...] = (
+    Allowed("banned", "src/hawker/clock.py", "*", "the one place where time and chance come from"),
+    Allowed("banned", "tests/waiting.py", "*.sleep", "the one place where tests sleep, between two looks at a fact"),
+    Allowed("banned", "tests/contract/test_driver_exec.py", "anyio.sleep", "a slow reader is what the test is about"),
+    Allowed("banned", "tests/worker/hourglass.py", "*", "a Clock over a loop whose time is virtual"),
+    Allowed("downward", "src/hawker/cli/commands/up.py", "hawker.up", "the command that starts a node"),
+    # Where everything may be caught.
+    Allowed("swallowing", "src/hawker/fsm/drive.py", "except", "the step runner: a step may raise anything"),
+    Allowed(
+        "swallowing", "src/hawker/fsm/ledger.py", "except", "part of the step runner: hands it what a commit raised"
+    ),
+    Allowed("swallowing", "src/hawker/api/edge.py", "except", "the HTTP edge: logs it and answers a typed error"),
+    Allowed("swallowing", "src/hawker/store/sqlite.py", "except", "carries it from the writer's thread to the caller"),
+    # Product code that only a test or a simulator builds.
+    Allowed("alive", "src/hawker/store/memory.py", "*", "the store's twin: for tests, crash runs and the simulator"),
+    Allowed("alive", "src/hawker/runtime/fake.py", "*", "the driver for tests, crash runs and the simulator"),
+    Allowed(
+        "alive", "src/hawker/cli/commands/*", "*", "cli/main.py names each command, cli/lazy.py imports it by name"
+    ),
+    Allowed(
+        "alive", "src/hawker/api/local.py", "*", "calls within the process: for the worker's tests, and the broker"
+    ),
+    # Values of two rooms that one record holds; nothing of theirs is called.
+    Allowed("one_meeting_place", "src/hawker/worker/records.py", "*", "a machine's record has its image and its exit"),
+    # What only a process shows.
+    Allowed(
+        "mirrored", "src/hawker/up.py", "*", "tests/e2e start it as a process, and there is no other way to use it"
+    ),
+    # What is not a value.
+    Allowed(
+        "frozen_dataclasses", "src/hawker/runtime/fake_host.py", "Instance", "plays the state of a host, which changes"
+    ),
+)

@@ -1,0 +1,165 @@
+"""Who imports whom: the rungs of the house, the one meeting place, no cycles, nothing imported late, nothing dead."""
+
+import ast
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.tidy.tree import File, Finding, Tree
+
+VOCABULARY = frozenset(
+    {"app", "clock", "config", "errors", "guest", "ids", "log", "machine", "node", "place", "settings"}
+)
+MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host"})
+ENGINES: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
+ROLES = frozenset({"worker", "broker", "edge", "cli"})
+WHOLES = frozenset({"sim", "up", "__main__"})
+ROOMS = VOCABULARY | MATERIALS | frozenset(ENGINES) | ROLES | WHOLES
+
+MEETING = frozenset({"image", "host", "runtime"})
+MEETING_PLACES = ("hawker.worker.lifecycle", "hawker.up", "hawker.worker.main")
+
+OWNERS = {"apsw": "hawker.store.sqlite", "sqlite3": "hawker.store.sqlite"}
+"""Libraries that one module hides from all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    target: str
+    line: int
+    inside: str  # the function it stands in, or ""
+
+
+def may_import(room: str) -> frozenset[str]:
+    """The rooms below `room`, itself not counted."""
+    if room in VOCABULARY:
+        return VOCABULARY
+    if room in MATERIALS:
+        return VOCABULARY
+    if room in ENGINES:
+        return VOCABULARY | ENGINES[room]
+    if room in ROLES:
+        return VOCABULARY | MATERIALS | frozenset(ENGINES)
+    return ROOMS
+
+
+def room_of(module: str) -> str:
+    return (module + ".").split(".")[1]
+
+
+def imports_of(file: File, modules: frozenset[str]) -> Iterator[Import]:
+    """Every import in the file; of Hawker's own, the module that it names rather than the name taken out of it."""
+    for inside, node in _statements(file.syntax, ""):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, inside)
+        elif isinstance(node, ast.ImportFrom):
+            origin = _absolute(file, node)
+            for alias in node.names:
+                full = f"{origin}.{alias.name}"
+                yield Import(full if full in modules else origin, node.lineno, inside)
+
+
+def _absolute(file: File, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    package = file.module.split(".") if file.stem == "__init__" else file.module.split(".")[:-1]
+    return ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+
+
+def _statements(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.AST]]:
+    for child in ast.iter_child_nodes(node):
+        yield inside, child
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from _statements(child, child.name if is_function else inside)  # type: ignore[attr-defined]
+
+
+def _modules(tree: Tree) -> frozenset[str]:
+    return frozenset(file.module for file in tree.product())
+
+
+def _own(tree: Tree) -> Iterator[tuple[File, Import]]:
+    modules = _modules(tree)
+    for file in tree.product():
+        for found in imports_of(file, modules):
+            if found.target.split(".")[0] == "hawker":
+                yield file, found
+
+
+def downward(tree: Tree) -> Iterator[Finding]:
+    """Imports go down the rungs of DESIGN.md only; rooms of one rung do not know each other."""
+    for file in tree.product():
+        room = room_of(file.module)
+        if room and room not in ROOMS:
+            yield Finding("downward", file.path, 1, room, f"the room `{room}` stands on no rung")
+    for file, found in _own(tree):
+        room, target = room_of(file.module), room_of(found.target)
+        if target and room != target and target not in may_import(room):
+            yield Finding("downward", file.path, found.line, found.target, f"`{room}` may not import `{target}`")
+
+
+def one_meeting_place(tree: Tree) -> Iterator[Finding]:
+    """Image, host and runtime meet in `worker/lifecycle/` and where a process is built, nowhere else."""
+    met: dict[str, set[str]] = {}
+    for file, found in _own(tree):
+        if room_of(file.module) != "runtime" and not file.module.startswith(MEETING_PLACES):
+            met.setdefault(file.path, set()).update({room_of(found.target)} & MEETING)
+    for path, rooms in met.items():
+        if len(rooms) > 1:
+            subject = "+".join(sorted(rooms))
+            yield Finding("one_meeting_place", path, 1, subject, f"{subject} meet outside worker/lifecycle")
+
+
+def at_the_top(tree: Tree) -> Iterator[Finding]:
+    """No import inside a function: it hides a cycle or a cost."""
+    for file in tree.python("src/", "tests/", "bench/", "scripts/"):
+        for found in imports_of(file, frozenset()):
+            if found.inside:
+                yield Finding("at_the_top", file.path, found.line, found.inside, f"imports {found.target} late")
+
+
+def hidden_libraries(tree: Tree) -> Iterator[Finding]:
+    """A library that one module hides is imported there only."""
+    for file in tree.product():
+        for found in imports_of(file, frozenset()):
+            library = found.target.split(".")[0]
+            if library in OWNERS and file.module != OWNERS[library]:
+                yield Finding("hidden_libraries", file.path, found.line, library, f"`{library}` is {OWNERS[library]}'s")
+
+
+def acyclic(tree: Tree) -> Iterator[Finding]:
+    """No module imports itself by way of others."""
+    edges: dict[str, set[str]] = {}
+    paths = {file.module: file.path for file in tree.product()}
+    for file, found in _own(tree):
+        if found.target != file.module:
+            edges.setdefault(file.module, set()).add(found.target)
+    for module in sorted(paths):
+        if module in _reachable(module, edges):
+            yield Finding("acyclic", paths[module], 1, module, "imports itself by way of others")
+
+
+def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    ahead = list(edges.get(start, ()))
+    while ahead:
+        module = ahead.pop()
+        if module not in seen:
+            seen.add(module)
+            ahead.extend(edges.get(module, ()))
+    return seen
+
+
+def alive(tree: Tree) -> Iterator[Finding]:
+    """Every module is imported by another one, or is where a program begins. Tests and benchmarks do not count."""
+    used = {found.target for file, found in _own(tree) if found.target != file.module} | _entries(tree)
+    used |= {found.target for file in tree.python("scripts/") for found in imports_of(file, _modules(tree))}
+    for file in tree.product():
+        if file.stem not in ("__init__", "__main__") and file.module not in used:
+            yield Finding("alive", file.path, 1, file.module, "nothing imports this module")
+
+
+def _entries(tree: Tree) -> set[str]:
+    texts = [file.text for file in tree.files if file.path == "pyproject.toml"]
+    scripts = [tomllib.loads(text).get("project", {}).get("scripts", {}) for text in texts]
+    return {place.split(":")[0] for table in scripts for place in table.values()}

@@ -1,0 +1,44 @@
+from tests.tidy.mirror import mirrored
+from tests.tidy.tree import tree_of
+
+CODE = "def encode(value: int) -> str:\n    return str(value)\n"
+
+
+def subjects(texts: dict[str, str]) -> list[str]:
+    return [finding.subject for finding in mirrored(tree_of(texts))]
+
+
+def test_code_without_its_test_is_found() -> None:
+    assert subjects({"src/hawker/store/codec.py": CODE, "src/hawker/ids.py": CODE}) == [
+        "hawker.ids",
+        "hawker.store.codec",
+    ]
+
+
+def test_code_with_its_test_is_not_found() -> None:
+    tests = {"tests/store/test_codec.py": "def test_x(): ...", "tests/test_ids.py": "class T:\n    def test_x(s): ..."}
+    assert subjects({"src/hawker/store/codec.py": CODE, "src/hawker/ids.py": CODE, **tests}) == []
+
+
+def test_a_test_file_without_a_test_does_not_count() -> None:
+    assert subjects({"src/hawker/ids.py": CODE, "tests/test_ids.py": CODE}) == ["hawker.ids"]
+
+
+def test_a_module_of_bare_declarations_needs_no_test() -> None:
+    contract = 'class Store(Protocol):\n    limit = 3\n    def get(self):\n        """It."""\n    def put(self): ...\n'
+    assert subjects({"src/hawker/store/contract.py": contract, "src/hawker/store/__init__.py": ""}) == []
+
+
+def test_a_package_below_a_room_may_have_one_test() -> None:
+    package = {"src/hawker/worker/handlers/__init__.py": CODE, "src/hawker/worker/handlers/runs.py": CODE}
+    assert subjects(package) == ["hawker.worker.handlers", "hawker.worker.handlers.runs"]
+    assert subjects({**package, "tests/worker/test_handlers.py": "def test_x(): ..."}) == []
+    assert subjects({**package, "tests/worker/handlers/test_runs.py": "def test_x(): ..."}) == [
+        "hawker.worker.handlers"
+    ]
+
+
+def test_a_room_may_not_be_tested_by_one_file() -> None:
+    assert subjects({"src/hawker/store/codec.py": CODE, "tests/test_store.py": "def test_x(): ..."}) == [
+        "hawker.store.codec"
+    ]

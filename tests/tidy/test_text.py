@@ -1,0 +1,36 @@
+import pytest
+
+from tests.tidy import text
+from tests.tidy.rules import Rule
+from tests.tidy.tree import tree_of
+
+# The words are put together here, so that this file keeps the rules too.
+
+
+def found(rule: Rule, line: str, path: str = "docs/guide.md") -> list[str]:
+    return [f"{finding.line} {finding.subject}" for finding in rule(tree_of({path: f"first\n{line}\n"}))]
+
+
+@pytest.mark.parametrize("mark", ["TO" + "DO", "FIX" + "ME", "X" * 3])
+def test_unfinished_work_is_found(mark: str) -> None:
+    assert found(text.finished, f"# {mark}: later") == [f"2 {mark}"]
+    assert found(text.finished, "mktemp /tmp/" + "X" * 6) == []
+
+
+@pytest.mark.parametrize("place", ["/home/" + "alice", "/work/" + "main", "/Users/" + "bob"])
+def test_a_path_of_one_machine_is_found(place: str) -> None:
+    assert found(text.no_places, f"cd {place}/hawker") == [f"2 {place}"]
+
+
+@pytest.mark.parametrize("line", ["overlay/work/upper", "GET /v1/home", "/workers/x", "the network/home-use"])
+def test_a_path_that_is_no_place_is_not_found(line: str) -> None:
+    assert found(text.no_places, line) == []
+
+
+@pytest.mark.parametrize("host", ["pypi" + ".org", "files.pythonhosted" + ".org", "deb.debian" + ".org"])
+def test_a_package_registry_is_found(host: str) -> None:
+    assert len(found(text.no_registries, f"--index-url https://{host}/x", ".ci/run")) == 1
+
+
+def test_an_image_registry_is_not_a_package_registry() -> None:
+    assert found(text.no_registries, "registry-1.docker.io/library/debian:12") == []

@@ -1,0 +1,47 @@
+"""Waiting for a condition with a deadline: the one place where a test sleeps. What is waited for is a fact, not a time.
+
+`wait_for` blocks the thread, `eventually` lets the event loop go on. Both return what the condition gave, once true.
+"""
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, overload
+
+import anyio
+
+T = TypeVar("T")
+
+_EVERY_S = 0.01
+
+
+def wait_for(condition: Callable[[], T], timeout_s: float = 10.0) -> T:
+    """The first true answer of `condition`. Raises `TimeoutError` that shows the last one."""
+    deadline = time.monotonic() + timeout_s
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(_complaint(condition, timeout_s, answer))
+        time.sleep(_EVERY_S)
+    return answer
+
+
+@overload
+async def eventually(condition: Callable[[], Awaitable[T]], timeout_s: float = ...) -> T: ...
+@overload
+async def eventually(condition: Callable[[], T], timeout_s: float = ...) -> T: ...
+async def eventually(condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    """As `wait_for`, for a plain or an async condition. The condition itself is held to the deadline too."""
+    answer: object = None
+    with anyio.move_on_after(timeout_s):
+        while True:
+            given = condition()
+            answer = await given if inspect.isawaitable(given) else given
+            if answer:
+                return answer
+            await anyio.sleep(_EVERY_S)
+    raise TimeoutError(_complaint(condition, timeout_s, answer))
+
+
+def _complaint(condition: Callable[[], object], timeout_s: float, answer: object) -> str:
+    name = getattr(condition, "__qualname__", condition)
+    return f"{name} not true within {timeout_s} s; last answer: {answer!r}"
