@@ -1,0 +1,1 @@
+"""The embedded key-value store that a worker keeps its truth in."""

@@ -1,0 +1,312 @@
+"""The store on disk: one SQLite file in WAL mode. All of Hawker's key-value SQL is in this file.
+
+The file is held with an exclusive lock for as long as it is open (`unix-excl`: locks against other processes, shared
+memory of this process's connections on the heap), so nobody can write under a live daemon. One connection writes, in
+the writer's thread; the others only read, in the caller's thread, and never wait for the writer.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from hawker.errors import CannotStart, HawkerError, Unavailable
+from hawker.store.codec import decode, encode
+from hawker.store.contract import Bucket, Durability, Reader, Tx
+from hawker.store.writer import Job, Writer
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+APPLICATION_ID = 0x68776B72  # "hwkr", in the file's header
+SCHEMA_VERSION = 1
+PAGE_BYTES = 4096
+CHECKPOINT_PAGES = 1000  # how far the log grows before it is copied into the file
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE pairs (bucket TEXT, key BLOB, value BLOB, PRIMARY KEY (bucket, key)) WITHOUT ROWID;
+CREATE TABLE pulse (id INTEGER PRIMARY KEY, beats INTEGER);
+INSERT INTO pulse VALUES (0, 0);
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+COMMIT;
+"""
+_GET = "SELECT value FROM pairs WHERE bucket = ? AND key = ?"
+_PUT = "INSERT INTO pairs VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = ?3"
+_DELETE = "DELETE FROM pairs WHERE bucket = ? AND key = ?"
+_COUNT = "SELECT count(*) FROM pairs WHERE bucket = ? AND key >= ? AND key < ?"
+_SCAN = "SELECT key, value FROM pairs WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+_SCAN_BACK = "SELECT key, value FROM pairs WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
+_PULSE = "UPDATE pulse SET beats = beats + 1"
+
+_log = logging.getLogger("hawker.store")
+
+
+class SqliteStore:
+    """Keeps `store.contract.Store`. Raises `CannotStart` when the file is in use, damaged or too new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = _open(path)
+        self._log_pages = 0
+        self._connection.set_wal_hook(self._note_log_size)
+        self._reader = _View(_connect(path))
+        self._spare: list[apsw.Connection] = []
+        self._writer = Writer(self._commit, self._checkpoint, self._finish)
+
+    def get(self, bucket: Bucket[T], key: str) -> T | None:
+        with _translated():
+            return self._reader.get(bucket, key)
+
+    def scan(
+        self,
+        bucket: Bucket[T],
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[str, T]]:
+        with _translated():
+            return self._reader.scan(bucket, prefix, after=after, limit=limit, reverse=reverse)
+
+    def count(self, bucket: Bucket[T], prefix: str = "") -> int:
+        with _translated():
+            return self._reader.count(bucket, prefix)
+
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._writer.submit(Job(apply, durability, future))
+        return await future
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Reader]:
+        with _translated():
+            connection = self._spare.pop() if self._spare else _connect(self._path)
+            connection.execute("BEGIN")
+            connection.execute("SELECT beats FROM pulse").fetchall()  # the view is fixed by the first read
+        try:
+            yield _View(connection)
+        finally:
+            connection.execute("ROLLBACK")
+            self._spare.append(connection)
+
+    async def backup(self, target: Path) -> None:
+        await anyio.to_thread.run_sync(_copy, self._path, target)
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._writer.close)
+        for connection in (self._reader.connection, *self._spare):
+            connection.close()
+
+    # In the writer's thread.
+
+    def _commit(self, group: list[Job]) -> None:
+        """All of `group` in one transaction, each in a savepoint of its own, so that one that fails goes alone."""
+        try:
+            durable = any(job.durability is Durability.DURABLE for job in group)
+            self._connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+            self._connection.execute("BEGIN IMMEDIATE")
+            for job in group:
+                self._apply(job)
+            if durable:  # an fsync comes with a changed page only, and a durable commit also covers those before it
+                self._connection.execute(_PULSE)
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            self._fail(group, error)
+
+    def _apply(self, job: Job) -> None:
+        self._connection.execute("SAVEPOINT job")
+        try:
+            job.result = job.apply(_Transaction(self._connection, job.calls))
+        except BaseException as error:  # it is the caller's, and is raised there
+            if not self._connection.in_transaction:  # SQLite has rolled back everything: disk full, I/O error
+                raise apsw.Error(str(error)) from error
+            job.error = _as_unavailable(error) if isinstance(error, apsw.Error) else error
+            self._connection.execute("ROLLBACK TO job")
+        self._connection.execute("RELEASE job")
+
+    def _fail(self, group: list[Job], error: apsw.Error) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        for job in group:
+            job.error = job.error or _as_unavailable(error)
+
+    def _note_log_size(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Copy the log into the file between two groups, never inside a commit that someone waits for."""
+        if self._log_pages < CHECKPOINT_PAGES:
+            return
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            _log.warning("checkpoint failed", extra={"path": str(self._path), "reason": str(error)})
+
+    def _finish(self) -> None:
+        try:
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute(_PULSE)
+            self._connection.close()
+        except apsw.Error as error:
+            _log.error("closing the store failed", extra={"path": str(self._path), "reason": str(error)})
+
+
+class _View:
+    """Reads over one connection. Rows are fetched at once, so that no cursor outlives the call."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+
+    def get(self, bucket: Bucket[T], key: str) -> T | None:
+        row = self.connection.execute(_GET, (bucket.name, key.encode())).fetchone()
+        return None if row is None else decode(bucket, row[0])
+
+    def scan(
+        self,
+        bucket: Bucket[T],
+        prefix: str = "",
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[str, T]]:
+        low, high = _range(prefix)
+        if after is not None and reverse:
+            high = min(high, after.encode())
+        elif after is not None:
+            low = max(low, after.encode() + b"\0")
+        bounds = (bucket.name, low, high, -1 if limit is None else limit)
+        rows: list[Any] = self.connection.execute(_SCAN_BACK if reverse else _SCAN, bounds).fetchall()
+        return ((key.decode(), decode(bucket, value)) for key, value in rows)
+
+    def count(self, bucket: Bucket[T], prefix: str = "") -> int:
+        counted: int = self.connection.execute(_COUNT, (bucket.name, *_range(prefix))).get
+        return counted
+
+
+class _Transaction(_View):
+    __slots__ = ("_calls",)
+
+    def __init__(self, connection: apsw.Connection, calls: list[Callable[[], None]]) -> None:
+        super().__init__(connection)
+        self._calls = calls
+
+    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        self.connection.execute(_PUT, (bucket.name, key.encode(), encode(value)))
+
+    def delete(self, bucket: Bucket[T], key: str) -> None:
+        self.connection.execute(_DELETE, (bucket.name, key.encode()))
+
+    def on_commit(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+
+def _range(prefix: str) -> tuple[bytes, bytes]:
+    """From the prefix to the first key beyond it; 0xFF is in no UTF-8 text."""
+    low = prefix.encode()
+    return low, low + b"\xff"
+
+
+def _as_unavailable(error: BaseException) -> HawkerError:
+    unavailable = Unavailable(f"the store cannot be used now: {error}")
+    unavailable.__cause__ = error
+    return unavailable
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise _as_unavailable(error) from error
+
+
+# Opening and copying the file.
+
+
+def _connect(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), vfs="unix-excl")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def _open(path: Path) -> apsw.Connection:
+    """The writer's connection to a sound file of ours. Never open the file by other means in this process: closing
+    any descriptor of it would drop the lock (POSIX)."""
+    try:
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        elif 0 < path.stat().st_size < PAGE_BYTES:  # SQLite would take it for an empty one
+            raise _damaged(path, "cut short")
+        connection = _connect(path)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            _make_or_check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except apsw.BusyError as error:
+        text = f"{path.parent} is in use by another hawker: stop it, or choose another data directory"
+        raise CannotStart(text) from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise _damaged(path, str(error)) from error
+    except (apsw.Error, OSError) as error:
+        raise CannotStart(f"{path} cannot be opened: {error}") from error
+
+
+def _make_or_check(connection: apsw.Connection, path: Path) -> None:
+    if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
+        connection.execute(_SCHEMA)
+        return
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise CannotStart(f"{path} is not a hawker store: choose another data directory")
+    version = connection.pragma("user_version")
+    if version > SCHEMA_VERSION:
+        text = f"{path} was written by a newer hawker (store version {version}, known here: {SCHEMA_VERSION})"
+        raise CannotStart(f"{text}: upgrade this one")
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != ("ok",):
+        raise _damaged(path, str(verdict[0] if verdict else "no verdict"))
+
+
+def _damaged(path: Path, reason: str) -> CannotStart:
+    return CannotStart(f"{path} is damaged ({reason}): restore a backup over it, or move it away to begin empty")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A consistent copy of one moment, complete and on disk before it takes the target's name."""
+    partial = target.with_name(target.name + ".partial")
+    partial.unlink(missing_ok=True)
+    try:
+        with _translated():
+            _copy_pages(source, partial)
+    except HawkerError:
+        partial.unlink(missing_ok=True)
+        raise
+    partial.replace(target)
+
+
+def _copy_pages(source: Path, partial: Path) -> None:
+    reading, writing = _connect(source), apsw.Connection(str(partial))
+    try:
+        with writing.backup("main", reading, "main") as backup:
+            backup.step(-1)
+        writing.execute("PRAGMA journal_mode = DELETE")
+    finally:
+        writing.close()
+        reading.close()

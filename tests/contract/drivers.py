@@ -1,0 +1,127 @@
+"""The drivers that the contract suite is run against. A new one is one more entry in `RIGS`."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from hawker.clock import SystemClock
+from hawker.ids import InstanceId, MachineId, new_machine_id, new_node_id, new_ulid
+from hawker.runtime.container import container_driver
+from hawker.runtime.driver import Driver, FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_host import FakeHost
+from hawker.runtime.process import process_driver
+from tests.rootfs import host_programs
+
+CLOCK = SystemClock()
+
+
+class MakeRootfs(Protocol):
+    async def __call__(self, machine_id: MachineId) -> str: ...
+
+
+@dataclass(slots=True)
+class Rig:
+    """A host with a driver. `renew` gives the driver of a new daemon on that host. `kill_pilot` ends process 1 of a
+    machine from outside. `real` runs programs: a shell and coreutils are there."""
+
+    driver: Driver
+    renew: Callable[[], Driver]
+    kill_pilot: Callable[[MachineId], Awaitable[None]]
+    real: bool = True
+    make_rootfs: MakeRootfs | None = None
+    made: list[MachineId] = field(default_factory=list)
+
+    async def spec(
+        self,
+        *commands: str | tuple[str, ...],
+        env: dict[str, str] | None = None,
+        files: tuple[FileSpec, ...] = (),
+        user: str = "",
+        tty: bool = False,
+        again: InstanceSpec | None = None,
+    ) -> InstanceSpec:
+        """A machine with one process per command; a string is for the shell. `again`: the same machine once more."""
+        machine_id = again.machine_id if again is not None else new_machine_id(CLOCK)
+        self.made.append(machine_id)
+        argvs = [("/bin/sh", "-c", command) if isinstance(command, str) else command for command in commands]
+        return InstanceSpec(
+            machine_id=machine_id,
+            instance_id=InstanceId(new_ulid(CLOCK)),
+            hostname="under-test",
+            processes=tuple(ProcessSpec(argv=argv, env=env or {}, user=user, tty=tty) for argv in argvs),
+            files=files,
+            limits=Limits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
+            rootfs=None if self.make_rootfs is None else await self.make_rootfs(machine_id),
+        )
+
+    async def started(self, *commands: str | tuple[str, ...], tty: bool = False) -> InstanceSpec:
+        spec = await self.spec(*commands, tty=tty)
+        await self.driver.prepare(spec)
+        await self.driver.start(spec)
+        return spec
+
+    async def destroy_all(self) -> None:
+        driver = self.renew()
+        for machine_id in self.made:
+            await driver.destroy(machine_id)
+
+
+MakeRig = Callable[[Path], AbstractAsyncContextManager[Rig]]
+
+
+@asynccontextmanager
+async def process_rig(place: Path) -> AsyncIterator[Rig]:
+    def renew() -> Driver:
+        return process_driver(place / "machines", CLOCK)
+
+    driver = renew()
+    yield Rig(driver=driver, renew=renew, kill_pilot=lambda machine_id: kill_from_outside(driver, machine_id))
+
+
+async def kill_from_outside(driver: Driver, machine_id: MachineId) -> None:
+    pid = (await driver.inspect(machine_id)).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def container_rig(place: Path) -> AsyncIterator[Rig]:
+    """Containers with copies of the host's programs, on the host's network."""
+    node_id = new_node_id(CLOCK)
+
+    def renew() -> Driver:
+        return container_driver(node_id, place / "machines", place / "crun", CLOCK)
+
+    async def make_rootfs(machine_id: MachineId) -> str:
+        return str(host_programs(place / "roots" / machine_id))
+
+    driver = renew()
+    await driver.check()
+    kill = partial(kill_from_outside, driver)
+    yield Rig(driver=driver, renew=renew, kill_pilot=kill, make_rootfs=make_rootfs)
+
+
+@asynccontextmanager
+async def fake_rig(place: Path) -> AsyncIterator[Rig]:
+    """Time passes as it does for the others."""
+    host = FakeHost(CLOCK)
+
+    async def kill(machine_id: MachineId) -> None:
+        host.end(machine_id, 137, signal=signal.SIGKILL)
+
+    yield Rig(driver=FakeDriver(host), renew=lambda: FakeDriver(host), kill_pilot=kill, real=False)
+
+
+RIGS = [
+    pytest.param(process_rig, id="process"),
+    pytest.param(container_rig, id="container", marks=pytest.mark.root),
+    pytest.param(fake_rig, id="fake"),
+]
