@@ -1,0 +1,218 @@
+"""Durable flows: what a flow, a step and its outcome are. Pure values; nothing here knows what a machine is.
+
+A step says *make it so*: it may run twice, must notice what is already there, and its result is recorded in the same
+transaction as whatever else its `commit` writes. See ARCHITECTURE.md, "Steps are idempotent".
+"""
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.errors import HawkerError
+from hawker.ids import RunId
+from hawker.store.contract import Tx
+
+D_co = TypeVar("D_co", covariant=True)  # the dependencies that every step of a runner shares
+I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
+I_co = TypeVar("I_co", bound=msgspec.Struct, covariant=True)
+T = TypeVar("T")
+
+ATTEMPTS_LIMIT = 1000  # each one is a record in the run's history
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+Commit: TypeAlias = Callable[[Tx], None]
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """What a run works on; at most one run per resource is active."""
+
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The step holds. `result` (msgspec-encodable) is recorded; `commit` is applied in the same transaction."""
+
+    result: Any = None
+    commit: Commit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again: after `after_s`, or after the step's own backoff. Counts against the step's attempts."""
+
+    reason: str
+    after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Give up: undo this step and the finished ones in reverse order and end the run as failed with this error."""
+
+    error: HawkerError | str
+
+
+@dataclass(frozen=True, slots=True)
+class HandOff:
+    """End this run as done and continue as a new run of another flow on the same resource, in one transaction."""
+
+    flow: str
+    input: msgspec.Struct
+    commit: Commit | None = None
+
+
+Outcome: TypeAlias = Done | Retry | Abort | HandOff
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter, capped: attempt n waits random(0.5..1) * min(cap_s, first_s * 2**n). `attempts` counts all tries."""
+
+    attempts: int = 5
+    first_s: float = 0.2
+    cap_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.attempts <= ATTEMPTS_LIMIT:
+            raise ValueError(f"attempts must be 1 to {ATTEMPTS_LIMIT}, not {self.attempts}")
+        if not 0 <= self.first_s <= self.cap_s < inf:
+            raise ValueError("a backoff needs 0 <= first_s <= cap_s")
+
+    def wait_s(self, attempt: int, jitter: float) -> float:
+        """How long to wait after failed attempt `attempt` (from 1). `jitter` is uniform in [0, 1)."""
+        return float((0.5 + jitter / 2) * min(self.cap_s, self.first_s * 2 ** min(attempt - 1, 63)))
+
+
+class StepContext(Protocol[D_co, I_co]):
+    """What a step is given."""
+
+    @property
+    def run_id(self) -> RunId: ...
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def input(self) -> I_co: ...
+    @property
+    def deps(self) -> D_co: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+
+    def result(self, step: str, type: type[T]) -> T:
+        """What an earlier step of this run recorded. Raises `LookupError` when that step has not finished."""
+
+    def finished(self, step: str) -> bool:
+        """Whether the step's completion is recorded. An undo asks it about its own step, which may be half made."""
+
+    async def child(self, flow: str, resource: Resource, input: msgspec.Struct) -> Any:
+        """Start the run of `flow` on another resource, or join the one of the same flow that is active there; wait for
+        it; return its last step's result. Raises the child's error if it failed. Safe to repeat after a crash.
+        Cancelling this run leaves the child running: others may have joined it."""
+
+
+StepCall: TypeAlias = Callable[[StepContext[Any, Any]], Awaitable[Outcome]]
+UndoCall: TypeAlias = Callable[[StepContext[Any, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row of a flow's table.
+
+    `do` may raise: an error of Hawker's family that says `retry` is retried, another one gives up at once; anything
+    else, and taking longer than `timeout_s`, is retried. `undo` runs for each finished step and for the step under
+    way: it must cope with one that is half made or not begun, and with being repeated. `durable` makes the record
+    of its completion durable before the next step begins, for an intent whose effect will leave the host.
+    """
+
+    name: str
+    do: StepCall
+    undo: UndoCall | None = None
+    timeout_s: float = 60.0
+    backoff: Backoff = field(default_factory=Backoff)
+    queue: str | None = None  # a named queue whose concurrency limit this step waits for
+    durable: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"step {self.name!r}: a name is lower_snake")
+        if not 0 < self.timeout_s < inf:
+            raise ValueError(f"step {self.name}: timeout_s must be positive and finite")
+        if self.queue is not None and not _NAME.fullmatch(self.queue):
+            raise ValueError(f"step {self.name}: queue {self.queue!r}: a name is lower_snake")
+
+
+class Ending(Enum):
+    """How a run ended: every step done, given up, or stopped on request. The last two have been undone."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow(Generic[I]):
+    """An ordered table of steps. A bad table (no steps, a name twice, a name that is not lower_snake, a timeout that is
+    not positive) fails when the module is imported. `on_end` runs in the transaction that ends the run."""
+
+    name: str
+    input: type[I]
+    steps: tuple[Step, ...]
+    deadline_s: float | None = None
+    on_end: Callable[[Tx, "EndedRun[I]"], None] | None = None
+
+    def __post_init__(self) -> None:
+        names = [step.name for step in self.steps]
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"flow {self.name!r}: a name is lower_snake")
+        if not names:
+            raise ValueError(f"flow {self.name}: it has no steps")
+        if len(set(names)) < len(names):
+            raise ValueError(f"flow {self.name}: a step's name is used twice")
+        if self.deadline_s is not None and not 0 < self.deadline_s < inf:
+            raise ValueError(f"flow {self.name}: deadline_s must be positive and finite")
+
+    def find(self, step: str) -> Step | None:
+        return next((row for row in self.steps if row.name == step), None)
+
+    def following(self, step: str) -> Step | None:
+        """The row after `step`; none after the last."""
+        names = [row.name for row in self.steps]
+        return next(iter(self.steps[names.index(step) + 1 :]), None)
+
+    def definition(self) -> str:
+        """A short hash of what a resumed run depends on: the steps, their order, which of them can be undone, and the
+        input's fields."""
+        rows = [(step.name, step.undo is not None, step.durable, step.queue) for step in self.steps]
+        fields = [(field.encode_name, str(field.type)) for field in msgspec.structs.fields(self.input)]
+        return hashlib.sha256(repr((self.name, fields, rows)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun(Generic[I_co]):
+    """What `on_end` sees. `deps` are the runner's."""
+
+    run_id: RunId
+    resource: Resource
+    input: I_co
+    ending: Ending
+    error: str | None
+    now: float
+    deps: Any
+
+
+class WhenBusy(Enum):
+    """What accepting a run does when its resource has an active one."""
+
+    QUEUE = "queue"
+    REFUSE = "refuse"
+    JOIN = "join"  # return the active run if it is of the same flow, else queue

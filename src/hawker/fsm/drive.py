@@ -1,0 +1,248 @@
+"""One run from wherever it is to its end: the loop that calls its steps and has what they come to recorded.
+
+Each unended run has one `Drive`, in one task. What others do to the run (cancel, its turn, a retry) they write to the
+store and then `poke`; the drive stops what it is doing and looks again. All else it decides from the run's record.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Generic, TypeVar
+
+import anyio
+import msgspec
+from anyio import CancelScope, CapacityLimiter
+
+from hawker.clock import Clock
+from hawker.errors import DeadlineExceeded
+from hawker.fsm import journal, verdict
+from hawker.fsm.context import Context
+from hawker.fsm.contract import Ending, Flow, Resource, Step
+from hawker.fsm.failpoint import reach
+from hawker.fsm.fault import error_of, fault_of
+from hawker.fsm.ledger import Ledger
+from hawker.fsm.log import RunLog
+from hawker.fsm.recorder import Recorder
+from hawker.fsm.run import ENDED, Outcome, Run, State, StepRecord
+from hawker.fsm.transition import StopAsked
+from hawker.fsm.verdict import Verdict
+from hawker.ids import RunId
+from hawker.store.contract import Durability, Store
+
+D = TypeVar("D")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine(Generic[D]):
+    """What all drives of a runner share. `settled` waits until a run has ended."""
+
+    store: Store
+    ledger: Ledger
+    recorder: Recorder
+    flows: dict[str, Flow[Any]]
+    deps: D
+    clock: Clock
+    queues: dict[str, CapacityLimiter]
+    settled: Callable[[RunId], Awaitable[Run]]
+    log: RunLog
+
+
+class Drive(Generic[D]):
+    def __init__(self, engine: Engine[D], run: Run) -> None:
+        self._engine = engine
+        self._run = run
+        self._results: dict[str, bytes] = {}
+        self._scope: CancelScope | None = None
+        self._poked = False
+        self.waiting_for = ""
+
+    def poke(self) -> None:
+        """The run's record was changed by someone else."""
+        self._poked = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        if self._run.records > 0:
+            for record in journal.history(self._engine.store, self._run.id):
+                self._note(record)
+        while self._run.state not in ENDED:
+            if self._poked:
+                self._poked = False
+                self._run = journal.find(self._engine.store, self._run.id) or self._run
+            else:
+                await self._advance()
+        error = None if self._run.fault is None else self._run.fault.text
+        self._say(logging.INFO, "run ended", state=self._run.state.value, error=error)
+
+    async def _advance(self) -> None:
+        match self._run.state:
+            case State.QUEUED:
+                await self._wait("turn", anyio.sleep_forever)
+            case State.STUCK:
+                self._say(logging.ERROR, "run is stuck", reason=self._run.note, fault=self._run.fault)
+                await self._wait("operator", anyio.sleep_forever)
+            case State.DELAYED:
+                if await self._awake():
+                    self._run = await self._engine.recorder.due(self._run)
+            case State.UNDOING:
+                if await self._awake():
+                    await self._undo()
+            case _:
+                if await self._awake():
+                    await self._attempt()
+
+    # Waiting.
+
+    async def _unless_poked(self, call: Callable[[], Awaitable[T]], deadline: float) -> T | None:
+        """What `call` returns; None when it was cut short by a poke or the deadline (in the event loop's time)."""
+        if self._poked:
+            return None
+        with CancelScope(deadline=deadline) as scope:
+            self._scope = scope
+            try:
+                return await call()
+            finally:
+                self._scope = None
+        return None
+
+    async def _wait(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
+        """As `_unless_poked`, until the run's deadline; past that the run is told to stop."""
+        self.waiting_for = what
+        done = await self._unless_poked(call, self._deadline())
+        self.waiting_for = ""
+        if done is None and not self._poked:
+            await self._expire()
+        return done
+
+    async def _awake(self) -> bool:
+        """Wait until the run's `wake_at`; false when interrupted."""
+        wake_at, clock = self._run.wake_at, self._engine.clock
+        if wake_at is None or wake_at <= clock.now():
+            return True
+
+        async def sleep() -> bool:
+            await clock.sleep(wake_at - clock.now())
+            return True
+
+        return await self._wait("time", sleep) is not None
+
+    def _deadline(self) -> float:
+        """When the run must be over, in the event loop's time. Nothing hurries an undo or an operator."""
+        at = self._run.deadline_at
+        if at is None or self._run.state in (State.UNDOING, State.STUCK):
+            return inf
+        return anyio.current_time() + max(0.0, at - self._engine.clock.now())
+
+    async def _expire(self) -> None:
+        fault = fault_of(DeadlineExceeded(f"{self._run.flow} did not finish in time; it was at {self._run.step}"))
+        self._run = await self._engine.recorder.post(self._run, StopAsked(Ending.FAILED, fault))
+
+    # Steps.
+
+    def _step(self) -> Step:
+        step = self._engine.flows[self._run.flow].find(self._run.step)
+        assert step is not None, "a run whose step is gone is stuck"
+        return step
+
+    async def _attempt(self) -> None:
+        step = self._step()
+        if step.queue is None:
+            await self._perform(step)
+            return
+        limiter = self._engine.queues[step.queue]
+        if await self._wait(f"queue {step.queue}", partial(_acquire, limiter, self)):
+            try:
+                await self._perform(step)
+            finally:
+                limiter.release_on_behalf_of(self)
+
+    async def _perform(self, step: Step) -> None:
+        name, started_at = f"{self._run.flow}.{step.name}", self._engine.clock.now()
+        limit, deadline = anyio.current_time() + step.timeout_s, self._deadline()
+        reach(f"{name}.before")
+        found = await self._unless_poked(partial(self._call, step), min(limit, deadline))
+        reach(f"{name}.after")
+        if found is not None:
+            await self._record(found, started_at, step)
+        elif self._poked:
+            return  # the step is called again, unless the run was stopped
+        elif deadline <= limit:
+            await self._expire()
+        else:
+            await self._record(verdict.of_error(_overtime(step), self._jitter()), started_at, step)
+
+    async def _undo(self) -> None:
+        step, started_at = self._step(), self._engine.clock.now()
+        reach(f"{self._run.flow}.{step.name}.undo")
+        found = await self._unless_poked(partial(self._call, step), anyio.current_time() + step.timeout_s)
+        if found is not None or not self._poked:
+            await self._record(found or verdict.of_undo(_overtime(step), self._jitter()), started_at, step)
+
+    async def _call(self, step: Step) -> Verdict:
+        undoing = self._run.state is State.UNDOING
+        try:
+            if not undoing:
+                return verdict.of_outcome(await step.do(self._context()), self._jitter())
+            assert step.undo is not None, "only a step with an undo is undone"
+            await step.undo(self._context())
+            return verdict.of_undo(None, self._jitter())
+        except Exception as error:  # noqa: BLE001 - a step may raise anything
+            found = (verdict.of_undo if undoing else verdict.of_error)(error, self._jitter())
+            if found.fault is not None and not found.fault.kind:  # in the family, the text is enough
+                self._say(logging.WARNING, "step raised", raised=error)
+            return found
+
+    def _context(self) -> Context[D]:
+        run, engine = self._run, self._engine
+        input = msgspec.msgpack.decode(run.input, type=engine.flows[run.flow].input)
+        return Context(run, input, self._results, engine.deps, engine.clock, self._child)
+
+    async def _record(self, found: Verdict, started_at: float, step: Step) -> None:
+        self._run, record = await self._engine.recorder.attempt(self._run, found, started_at, step.durable)
+        self._note(record)
+        level = logging.DEBUG if record.fault is None else logging.WARNING
+        error = None if record.fault is None else record.fault.text
+        self._say(
+            level, "step recorded", step=record.step, attempt=record.attempt, outcome=record.outcome.value, error=error
+        )
+
+    def _note(self, record: StepRecord) -> None:
+        if record.outcome is Outcome.DONE and record.result is not None:
+            self._results[record.step] = record.result
+        elif record.outcome is Outcome.UNDONE:
+            self._results.pop(record.step, None)
+
+    async def _child(self, slot: str, flow: str, resource: Resource, input: msgspec.Struct) -> Any:
+        engine, parent_id = self._engine, self._run.id
+        child_id = await engine.store.write(
+            lambda tx: engine.ledger.adopt(tx, parent_id, slot, flow, resource, input), Durability.DURABLE
+        )
+        self.waiting_for = f"run {child_id}"
+        try:
+            child = await engine.settled(child_id)
+            while child.handed_to is not None:
+                child = await engine.settled(child.handed_to)
+        finally:
+            self.waiting_for = ""
+        if child.state is not State.DONE:
+            raise error_of(child.fault or fault_of(f"{flow} was {child.state.value}"))
+        return None if child.result is None else msgspec.msgpack.decode(child.result)
+
+    def _jitter(self) -> float:
+        return self._engine.clock.random()
+
+    def _say(self, level: int, phrase: str, *, raised: Exception | None = None, **fields: object) -> None:
+        self._engine.log.say(self._run, level, phrase, raised, **fields)
+
+
+async def _acquire(limiter: CapacityLimiter, borrower: object) -> bool:
+    await limiter.acquire_on_behalf_of(borrower)
+    return True
+
+
+def _overtime(step: Step) -> TimeoutError:
+    return TimeoutError(f"took longer than {step.timeout_s:g} s")

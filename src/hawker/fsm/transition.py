@@ -1,0 +1,253 @@
+"""What an event makes of a run: pure, the whole of a run's life in one table. Nothing here reads, writes or waits.
+
+Invariant: an event that comes too late (the run was cancelled meanwhile, or has ended) changes nothing; a run leaves
+UNDOING only by ending or by getting stuck.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from hawker.fsm.contract import Ending, Flow
+from hawker.fsm.fault import Fault
+from hawker.fsm.run import ENDED, Run, State
+from hawker.ids import RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A delayed run's time has come, or a queued run's turn. `first`: nothing is before it on its resource."""
+
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The current step holds."""
+
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOff:
+    """The current step holds, and the rest is the business of another run."""
+
+    to: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The current step did not succeed; it may next time."""
+
+    fault: Fault
+    jitter: float
+    after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The current step never will succeed."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The current step's undo holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoFailed:
+    """The current step's undo did not succeed; it may next time."""
+
+    fault: Fault
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Someone, or the deadline, wants the run to end. `force` also gives up an undo that is stuck."""
+
+    ending: Ending
+    fault: Fault
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """An operator wants the current step tried again, now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The engine cannot go on with this run."""
+
+    why: str
+
+
+Event: TypeAlias = Due | Finished | HandedOff | Tried | GaveUp | Undone | UndoFailed | StopAsked | RetryAsked | Parked
+
+
+def transition(run: Run, flow: Flow[Any], event: Event, now: float) -> Run:
+    match event:
+        case Due():
+            return _due(run, event, now)
+        case Finished():
+            return _finished(run, flow, event, now) if run.state is State.RUNNING else run
+        case HandedOff():
+            done = replace(run, handed_to=event.to, finished=(*run.finished, run.step))
+            return _end(done, Ending.DONE, now) if run.state is State.RUNNING else run
+        case Tried():
+            return _tried(run, flow, event, now) if run.state is State.RUNNING else run
+        case GaveUp():
+            return _undo(run, flow, event.fault, now) if run.state is State.RUNNING else run
+        case Undone():
+            return _undo_next(_popped(run), flow, now) if run.state is State.UNDOING else run
+        case UndoFailed():
+            return _undo_failed(run, flow, event, now) if run.state is State.UNDOING else run
+        case StopAsked():
+            return _stop(run, flow, event, now)
+        case RetryAsked():
+            return _retry(run, flow, now)
+        case Parked():
+            return run if run.state in ENDED else _park(run, event.why)
+        case _:
+            assert_never(event)
+
+
+def fit(run: Run, flow: Flow[Any] | None) -> Run:
+    """The run under the flow's definition of today; stuck when that no longer has what the run needs."""
+    if flow is None:
+        return _park(run, f"its flow {run.flow} no longer exists")
+    if flow.find(run.step) is None:
+        return _park(run, f"its step {run.step} is no longer in flow {run.flow}")
+    if run.definition == flow.definition():
+        return run
+    try:
+        msgspec.msgpack.decode(run.input, type=flow.input)
+    except msgspec.ValidationError as error:
+        return _park(run, f"its input is no longer what flow {run.flow} takes: {error}")
+    note = f"continued at {run.step} although the flow changed from {run.definition} to {flow.definition()}"
+    return replace(run, definition=flow.definition(), note=note)
+
+
+def rewind(run: Run, flow: Flow[Any], epoch: str) -> Run:
+    """The run in an epoch that is not the one its steps began in: what they made is gone, so they make it again."""
+    if run.state is not State.RUNNING or run.epoch == epoch:
+        return run
+    fresh = replace(run, step=flow.steps[0].name, attempt=1, finished=(), wake_at=None, epoch=epoch)
+    return replace(fresh, note="begun again: the host was restarted")
+
+
+def end_without_flow(run: Run, event: StopAsked, now: float) -> Run:
+    """An operator ends a run whose flow is gone: there is nothing left that could undo it."""
+    return _end(replace(run, fault=event.fault), event.ending, now)
+
+
+def _due(run: Run, event: Due, now: float) -> Run:
+    if run.state not in (State.DELAYED, State.QUEUED):
+        return run
+    if not event.first:
+        return replace(run, state=State.QUEUED, wake_at=None)
+    return replace(run, state=State.RUNNING, started_at=now, wake_at=None)
+
+
+def _finished(run: Run, flow: Flow[Any], event: Finished, now: float) -> Run:
+    following = flow.following(run.step)
+    finished = (*run.finished, run.step)
+    if following is None:
+        return _end(replace(run, finished=finished, result=event.result), Ending.DONE, now)
+    return replace(run, finished=finished, step=following.name, attempt=1, wake_at=None)
+
+
+def _tried(run: Run, flow: Flow[Any], event: Tried, now: float) -> Run:
+    wait_s = _wait_s(run, flow, event.jitter)
+    if wait_s is None:
+        return _undo(run, flow, event.fault, now)
+    return replace(run, attempt=run.attempt + 1, wake_at=now + (wait_s if event.after_s is None else event.after_s))
+
+
+def _undo_failed(run: Run, flow: Flow[Any], event: UndoFailed, now: float) -> Run:
+    wait_s = _wait_s(run, flow, event.jitter)
+    if wait_s is None:
+        return _park(run, f"undo of {run.step} failed: {event.fault.text}")
+    return replace(run, attempt=run.attempt + 1, wake_at=now + wait_s)
+
+
+def _wait_s(run: Run, flow: Flow[Any], jitter: float) -> float | None:
+    """None when the step's attempts are used up."""
+    step = flow.find(run.step)
+    assert step is not None, f"a step that was called is in its flow: {run.step}"
+    return step.backoff.wait_s(run.attempt, jitter) if run.attempt < step.backoff.attempts else None
+
+
+def _stop(run: Run, flow: Flow[Any], event: StopAsked, now: float) -> Run:
+    match run.state:
+        case State.QUEUED | State.DELAYED:
+            return _end(replace(run, fault=event.fault), event.ending, now)
+        case State.RUNNING:
+            return _undo(run, flow, event.fault, now, event.ending)
+        case State.STUCK if run.ending is None:
+            return _undo(run, flow, event.fault, now, event.ending)
+        case State.STUCK if event.force:
+            return _undo_next(_popped(replace(run, state=State.UNDOING)), flow, now)
+        case _:
+            return run
+
+
+def _retry(run: Run, flow: Flow[Any], now: float) -> Run:
+    match run.state:
+        case State.STUCK if run.started_at is None:
+            return replace(run, state=State.QUEUED, fault=None, note="", deadline_at=None)
+        case State.STUCK:
+            state = State.RUNNING if run.ending is None else State.UNDOING
+            fault = None if run.ending is None else run.fault
+            again = replace(run, state=state, fault=fault, attempt=1, note="", wake_at=None, deadline_at=None)
+            return fit(again, flow)
+        case State.RUNNING | State.UNDOING if run.wake_at is not None and run.wake_at > now:
+            return replace(run, wake_at=None)
+        case State.FAILED:
+            return _begin_again(run, flow)
+        case _:
+            return run
+
+
+def _begin_again(run: Run, flow: Flow[Any]) -> Run:
+    """From the first step: the finished ones have been undone."""
+    first, definition = flow.steps[0].name, flow.definition()
+    again = replace(run, state=State.QUEUED, step=first, attempt=1, finished=(), definition=definition, note="")
+    return replace(again, fault=None, ending=None, started_at=None, ended_at=None, deadline_at=None)
+
+
+def _undo(run: Run, flow: Flow[Any], fault: Fault, now: float, ending: Ending = Ending.FAILED) -> Run:
+    """Turn back. The step under way may be half made, so it comes first; one that is gone from the flow cannot."""
+    stack = (*run.finished, run.step) if flow.find(run.step) else run.finished
+    undoing = replace(run, state=State.UNDOING, ending=ending, fault=fault, finished=stack, wake_at=None, note="")
+    return _undo_next(undoing, flow, now)
+
+
+def _undo_next(run: Run, flow: Flow[Any], now: float) -> Run:
+    """Go to the last step that can be undone; end when there is none."""
+    for left in range(len(run.finished), 0, -1):
+        name = run.finished[left - 1]
+        step = flow.find(name)
+        here = replace(run, finished=run.finished[:left], step=name, attempt=1, wake_at=None)
+        if step is None:
+            return _park(here, f"its step {name} is no longer in flow {run.flow} and cannot be undone")
+        if step.undo is not None:
+            return here
+    return _end(replace(run, finished=()), run.ending or Ending.FAILED, now)
+
+
+def _popped(run: Run) -> Run:
+    return replace(run, finished=run.finished[:-1])
+
+
+def _park(run: Run, why: str) -> Run:
+    return replace(run, state=State.STUCK, note=why, wake_at=None)
+
+
+def _end(run: Run, ending: Ending, now: float) -> Run:
+    return replace(run, state=State(ending.value), ending=ending, ended_at=now, wake_at=None)

@@ -1,0 +1,113 @@
+"""Runs and their history as callers see them: decoded, and with what a run waits for right now."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hawker.errors import HawkerError
+from hawker.fsm.contract import Resource
+from hawker.fsm.fault import Fault, error_of
+from hawker.fsm.run import ENDED, Outcome, Run, State, StepRecord
+from hawker.ids import RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """Times are Unix seconds. `input` and `result` are plain values (dicts, lists, numbers, text)."""
+
+    run_id: RunId
+    flow: str
+    definition: str
+    resource: Resource
+    state: State
+    step: str
+    attempt: int
+    finished: tuple[str, ...]
+    input: Any
+    result: Any
+    accepted_at: float
+    started_at: float | None
+    ended_at: float | None
+    deadline_at: float | None
+    wake_at: float | None
+    fault: Fault | None
+    waiting_for: str  # "", "turn", "time", "operator", "queue NAME" or "run ID"
+    note: str
+    parent: RunId | None
+    children: tuple[RunId, ...]
+    handed_from: RunId | None
+    handed_to: RunId | None
+    resumes: int
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def error(self) -> str | None:
+        """What a person reads about a run that failed, was cancelled or is stuck."""
+        if self.state is State.STUCK and self.note:
+            return self.note
+        return None if self.fault is None else self.fault.text
+
+    @property
+    def failure(self) -> HawkerError | None:
+        """The error that ended the run, as it was raised; none while it runs and when it is done."""
+        return error_of(self.fault) if self.fault is not None and self.ended else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    step: str
+    attempt: int
+    outcome: Outcome
+    started_at: float
+    ended_at: float
+    error: str | None
+    result: Any
+
+
+def view_of(run: Run, waiting_for: str = "") -> RunView:
+    waits = run.state is State.RUNNING and waiting_for != ""
+    return RunView(
+        run_id=run.id,
+        flow=run.flow,
+        definition=run.definition,
+        resource=run.resource,
+        state=State.WAITING if waits else run.state,
+        step=run.step,
+        attempt=run.attempt,
+        finished=run.finished,
+        input=_plain(run.input),
+        result=_plain(run.result),
+        accepted_at=run.accepted_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        deadline_at=run.deadline_at,
+        wake_at=run.wake_at,
+        fault=run.fault,
+        waiting_for=waiting_for,
+        note=run.note,
+        parent=run.parent,
+        children=tuple(run.children.values()),
+        handed_from=run.handed_from,
+        handed_to=run.handed_to,
+        resumes=run.resumes,
+    )
+
+
+def step_view_of(record: StepRecord) -> StepView:
+    return StepView(
+        step=record.step,
+        attempt=record.attempt,
+        outcome=record.outcome,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        error=None if record.fault is None else record.fault.text,
+        result=_plain(record.result),
+    )
+
+
+def _plain(data: bytes | None) -> Any:
+    return None if data is None else msgspec.msgpack.decode(data)
