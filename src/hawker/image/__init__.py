@@ -1,0 +1,1 @@
+"""From an image's name to a root filesystem: references, registries, layers, the cache."""

@@ -1,0 +1,287 @@
+"""The images of one node: from a name to a block image, each step repeatable, everything under one directory.
+
+blobs/ (compressed, by digest, shared), partial/ (downloads under way), rootfs/ (one block image per image), images/ and
+names/ (what is complete, and what it is called), staging/ (emptied at boot).
+
+Invariant: a file under its final name is whole. A crash costs at most the step it interrupts.
+"""
+
+from collections.abc import AsyncIterator, Callable, Set
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import aiohttp
+from anyio.to_thread import run_sync
+
+from hawker.clock import Clock
+from hawker.errors import NotFound, Unavailable
+from hawker.guest import hello_path
+from hawker.ids import Digest
+from hawker.image.blobs import BlobStore
+from hawker.image.blocks import Blocks
+from hawker.image.config import Image
+from hawker.image.contents import Contents, Pins
+from hawker.image.credentials import Credentials
+from hawker.image.failure import disk_room
+from hawker.image.fetch import Fetcher
+from hawker.image.limits import ImageSettings
+from hawker.image.locks import KeyedLocks
+from hawker.image.manifest import Manifest
+from hawker.image.naming import Naming
+from hawker.image.platform import host_platform
+from hawker.image.progress import PullProgress, Report, Stage, silent
+from hawker.image.prune import Pruner, PruneReport
+from hawker.image.reference import DigestReference, Reference, RegistryReference, parse
+from hawker.image.resolve import Resolved, find_manifest, named
+from hawker.image.shelf import Shelf
+from hawker.image.source import Source
+from hawker.image.sources import Sources
+from hawker.image.staging import Staging, area
+from hawker.image.transport import Transport, new_session
+from hawker.image.upload import archive_name, receive
+
+
+class ImageCache:
+    """`tmp` is a tmpfs to stage in; without it the host's shared memory is used, if it is one."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: ImageSettings,
+        clock: Clock,
+        tmp: Path | None = None,
+        hello: Callable[[], Path] = hello_path,
+    ) -> None:
+        self.root = root
+        self._settings = settings
+        self._clock = clock
+        self._hello = hello
+        self._platform = host_platform()
+        self._staging = Staging(root / "staging", tmp)
+        self._blobs = BlobStore(root)
+        self._blocks = Blocks(root, settings.block, self._staging, settings.limits)
+        self._shelf = Shelf(root)
+        self._fetcher = Fetcher(self._blobs, clock, settings.parallel_downloads)
+        self._building: KeyedLocks[Digest] = KeyedLocks()
+        self._contents = Contents(self._blobs, settings.limits)
+        self._naming = Naming(self._shelf)
+        self._pins = Pins()
+        self._session: aiohttp.ClientSession | None = None
+        self._pruner = Pruner(
+            blobs=self._blobs,
+            blocks=self._blocks,
+            shelf=self._shelf,
+            building=self._building,
+            fetching=self._fetcher.locks,
+            pinned=self._pins.has,
+            clock=clock,
+        )
+
+    async def open(self) -> None:
+        """Repair what a crash left half made. Raises `CannotStart` when a tool is missing."""
+        await run_sync(self._open_files)
+        self._session = new_session()
+        transport = Transport(self._session, self._settings.insecure_hosts)
+        self._sources = Sources(self._settings, transport, self._clock, self._hello, self._staging.disk)
+        await self._pruner.sweep(self._settings.partial_age_s)
+
+    def _open_files(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._staging.clear()
+        for part in (self._blobs, self._shelf, self._blocks):
+            part.open()
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    # From a name to a block image.
+
+    async def pull(
+        self, reference: Reference | str, credentials: Credentials | None = None, progress: Report | None = None
+    ) -> Image:
+        """Resolve, fetch, build. Raises `BadImage`, `Unavailable`, `NoRoom`, `NotServed`, `NotFound`."""
+        report = progress or silent
+        report(PullProgress(Stage.RESOLVING))
+        resolved = await self.resolve(reference, credentials)
+        with self.pin(resolved.digest):
+            await self.fetch(resolved, credentials, report)
+            image = await self.build(resolved, report)
+        report(PullProgress(Stage.DONE, done_bytes=image.size_bytes, total_bytes=image.size_bytes))
+        return image
+
+    async def resolve(self, reference: Reference | str, credentials: Credentials | None = None) -> Resolved:
+        """What the reference means now; its manifest is kept. When its registry does not answer, what it meant last,
+        if that is still here."""
+        wanted = parse(reference) if isinstance(reference, str) else reference
+        if isinstance(wanted, DigestReference) or self._naming.is_imported(wanted):
+            return self._resolved_here(wanted)
+        try:
+            async with self._sources.open(wanted, credentials) as source:
+                return await self._resolve_from(source, wanted)
+        except Unavailable:
+            if self._find(wanted) is None:
+                raise
+            return self._resolved_here(wanted)
+
+    async def _resolve_from(self, source: Source, wanted: Reference, *, imported: bool = False) -> Resolved:
+        pinned = wanted.digest if isinstance(wanted, RegistryReference) else None
+        content = await find_manifest(source, pinned, self._platform, self._settings.limits)
+        with disk_room("keeping a manifest"):
+            digest = await run_sync(self._blobs.put, content)
+        resolved = named(wanted, digest, self._contents.manifest(digest).size_bytes, imported=imported)
+        await self._naming.resolved(resolved)
+        return resolved
+
+    def _resolved_here(self, wanted: Reference) -> Resolved:
+        image = self._find(wanted)
+        if image is None:
+            raise NotFound(f"image {wanted} is not on this node")
+        return named(wanted, image.digest, image.size_bytes, imported=self._naming.is_imported(wanted))
+
+    async def fetch(
+        self, resolved: Resolved, credentials: Credentials | None = None, progress: Report | None = None
+    ) -> None:
+        """Have every blob of the image here; none is needed when the image is complete."""
+        if self._complete(resolved.digest):
+            return
+        if resolved.imported:
+            raise NotFound(f"image {resolved.reference} was uploaded and is not here any more; import it again")
+        async with self._sources.open(parse(resolved.reference), credentials) as source:
+            await self._fetch_from(source, resolved, progress or silent)
+
+    async def _fetch_from(self, source: Source, resolved: Resolved, report: Report) -> None:
+        await self._ensure_manifest(source, resolved.digest)
+        manifest = self._contents.manifest(resolved.digest)
+        present = max(0, manifest.size_bytes - self._contents.missing_bytes(manifest))
+        report(PullProgress(Stage.DOWNLOADING, done_bytes=present, total_bytes=manifest.size_bytes))
+        with self.pin(resolved.digest, *manifest.blobs):
+            await self._fetcher.fetch(source, [manifest.config], silent)
+            self._contents.check_config(manifest, self._platform)
+            await self._fetcher.fetch(source, manifest.layers, report)
+
+    async def _ensure_manifest(self, source: Source, digest: Digest) -> None:
+        """It was kept when the reference was resolved, which may be long ago."""
+        if not self._blobs.has(digest):
+            content = await find_manifest(source, digest, self._platform, self._settings.limits)
+            with disk_room("keeping a manifest"):
+                await run_sync(self._blobs.put, content)
+
+    async def build(self, resolved: Resolved, progress: Report | None = None) -> Image:
+        """Make the block image from the fetched blobs, and put the image on the shelf. Raises `BadLayer`. What was
+        pruned since it was fetched is fetched again."""
+        async with self._building.hold(resolved.digest):
+            image = self._complete(resolved.digest)
+            if image is None:
+                (progress or silent)(PullProgress(Stage.UNPACKING, total_bytes=resolved.size_bytes))
+                image = await self._build(resolved)
+            with disk_room("writing down an image's name"):
+                await self._naming.complete(resolved)
+            self._shelf.touch(image.digest, self._clock.now())
+            return image
+
+    async def _build(self, resolved: Resolved) -> Image:
+        if not self._blobs.has(resolved.digest):
+            await self.fetch(resolved)
+        manifest = self._contents.manifest(resolved.digest)
+        with self.pin(resolved.digest, *manifest.blobs):
+            if self._contents.missing_bytes(manifest):
+                await self.fetch(resolved)
+            if self._blocks.wanted and self._blocks.find(resolved.digest) is None:
+                await self._blocks.make(resolved.digest, self._contents.layers(manifest))
+            image = self._described(self._naming.best(resolved), manifest)
+            with disk_room("writing down an image"):
+                await self._shelf.put_image(image)
+            return image
+
+    def _described(self, resolved: Resolved, manifest: Manifest) -> Image:
+        block = self._blocks.find(resolved.digest)
+        return Image(
+            digest=resolved.digest,
+            reference=resolved.reference,
+            registry=resolved.registry,
+            repository=resolved.repository,
+            tag=resolved.tag,
+            config=self._contents.config(manifest).run,
+            config_digest=manifest.config.digest,
+            layers=manifest.layers,
+            size_bytes=manifest.size_bytes,
+            rootfs_bytes=block.stat().st_size if block else 0,
+            rootfs_type=block.suffix[1:] if block else "",
+            created_at=self._clock.now(),
+        )
+
+    async def import_archive(self, stream: AsyncIterator[bytes], name: str | None = None) -> Image:
+        """An uploaded oci-archive or docker-archive, compressed or not. Without `name` it is called what it calls
+        itself, or by its digest. Raises `TooLarge`, `BadImage`, `NoRoom`."""
+        async with area(self._staging.disk) as directory:
+            file = directory / "upload.tar"
+            await receive(stream, file, self._settings.limits.max_import_bytes)
+            async with self._sources.archive(file, "the archive", None) as found:
+                wanted = archive_name(name, found.name) or DigestReference(found.source.root)
+                resolved = await self._resolve_from(found.source, wanted, imported=True)
+                with self.pin(resolved.digest):
+                    await self._fetch_from(found.source, resolved, silent)
+                    return await self.build(resolved)
+
+    # What is here.
+
+    def find(self, reference_or_digest: str) -> Image | None:
+        """The complete image with this digest, or what this name last resolved to. Asks nobody."""
+        return self._find(parse(reference_or_digest))
+
+    def _find(self, wanted: Reference) -> Image | None:
+        digest = self._naming.lookup(wanted)
+        return self._complete(digest) if digest else None
+
+    def list(self) -> list[Image]:
+        """Oldest first."""
+        return self._shelf.images()
+
+    def names_of(self, digest: Digest) -> tuple[str, ...]:
+        """The references that lead to the image."""
+        return self._shelf.names_of(digest)
+
+    def used_at(self, digest: Digest) -> float:
+        """When the image was last pulled or marked as used; Unix seconds."""
+        return self._shelf.used_at(digest)
+
+    def mark_used(self, digest: Digest) -> None:
+        """For pruning by age: a machine of this image starts."""
+        if self._shelf.image(digest):
+            self._shelf.touch(digest, self._clock.now())
+
+    def block_path(self, digest: Digest) -> Path:
+        """The block image. Raises `NotFound`."""
+        found = self._blocks.find(digest)
+        if found is None:
+            raise NotFound(f"image {digest} has no block image on this node; pull it again")
+        return found
+
+    def block_type(self, digest: Digest) -> str:
+        """`erofs` or `ext4`."""
+        return self.block_path(digest).suffix[1:]
+
+    def disk_bytes(self) -> int:
+        return self._blobs.disk_bytes() + self._blocks.disk_bytes()
+
+    def missing_bytes(self, resolved: Resolved) -> int:
+        """What a pull would download, for bids."""
+        if self._complete(resolved.digest):
+            return 0
+        return self._contents.missing_bytes(self._contents.manifest(resolved.digest))
+
+    def pin(self, *digests: Digest) -> AbstractContextManager[None]:
+        """Keep these images or blobs from being pruned while the block runs."""
+        return self._pins.hold(*digests)
+
+    async def prune(self, in_use: Callable[[], Set[Digest]], unused_for_s: float | None = None) -> PruneReport:
+        """Remove images that are not in use, and blobs that no image needs. `unused_for_s` spares what was used since.
+        `in_use` is asked right before each removal. An image in the middle of a pull is never removed."""
+        return await self._pruner.prune(in_use, unused_for_s or 0.0)
+
+    def _complete(self, digest: Digest) -> Image | None:
+        image = self._shelf.image(digest)
+        if image and self._blocks.wanted and self._blocks.find(digest) is None:
+            return None
+        return image

@@ -1,0 +1,89 @@
+"""Brings one blob from a source into the store: resumes, hashes while it streams, tries again.
+
+Hashing and disk work are in threads, in batches.
+"""
+
+from anyio.to_thread import run_sync
+
+from hawker.clock import Clock
+from hawker.image.blobs import BlobStore, PartialBlob
+from hawker.image.config import Layer
+from hawker.image.failure import BadImage, disk_room
+from hawker.image.progress import PullProgress, Report, Stage
+from hawker.image.retry import TryLater, persist
+from hawker.image.source import Piece, Source
+
+_BATCH = 1 << 20
+_PROGRESS_WORTH = 1 << 16
+
+
+async def download(source: Source, blob: Layer, store: BlobStore, clock: Clock, report: Report) -> None:
+    """No effect when the blob is there. Raises `BadImage` when the content is wrong, `NoRoom` when the disk is full,
+    `Unavailable` when the source cannot be had. Only in the last case is a partial file kept; the next call resumes."""
+    if await run_sync(store.has, blob.digest):
+        report(PullProgress(Stage.DOWNLOADING, blob.digest, blob.size, blob.size))
+        return
+    doing = f"failed to download {blob.digest}"
+    resumed = await persist(clock, doing, lambda: _attempt(source, blob, store, report, fresh=False))
+    if not resumed:
+        await persist(clock, doing, lambda: _attempt(source, blob, store, report, fresh=True))
+
+
+async def _attempt(source: Source, blob: Layer, store: BlobStore, report: Report, *, fresh: bool) -> bool:
+    """One request. False: an earlier try's bytes were wrong, so begin again."""
+    with disk_room(f"downloading {blob.digest}"):
+        partial = await run_sync(PartialBlob, store, blob)
+        try:
+            await run_sync(partial.restart if fresh else partial.recall)
+            return await _complete(source, blob, partial, report)
+        except OSError:
+            partial.discard()
+            raise
+        finally:
+            partial.close()
+
+
+async def _complete(source: Source, blob: Layer, partial: PartialBlob, report: Report) -> bool:
+    kept = partial.size
+    await _fill(source, blob, partial, report)
+    try:
+        await run_sync(partial.finish)
+    except BadImage:
+        if kept:
+            return False
+        raise
+    return True
+
+
+async def _fill(source: Source, blob: Layer, partial: PartialBlob, report: Report) -> None:
+    """Raises `TryLater` unless the blob is whole. Progress is what goes beyond the start of this try, also when the
+    source made it begin again: so a source that always breaks off at one point is given up."""
+    had = partial.size
+    if partial.is_whole:
+        return
+    reason, after_s = "", None
+    try:
+        async with source.blob(blob, partial.size) as piece:
+            await _take(piece, blob, partial, report)
+    except TryLater as error:
+        reason, after_s = str(error), error.after_s
+    if reason or not partial.is_whole:
+        reason = reason or f"it ended after {partial.size} of {blob.size} bytes"
+        raise TryLater(reason, after_s=after_s, progressed=partial.size >= had + _PROGRESS_WORTH)
+
+
+async def _take(piece: Piece, blob: Layer, partial: PartialBlob, report: Report) -> None:
+    if piece.offset != partial.size:
+        await run_sync(partial.restart)
+    batch = bytearray()
+    async for chunk in piece.chunks:
+        batch += chunk
+        if len(batch) >= _BATCH:
+            await _write(blob, partial, batch, report)
+    await _write(blob, partial, batch, report)
+
+
+async def _write(blob: Layer, partial: PartialBlob, batch: bytearray, report: Report) -> None:
+    await run_sync(partial.write, bytes(batch))
+    batch.clear()
+    report(PullProgress(Stage.DOWNLOADING, blob.digest, partial.size, blob.size))

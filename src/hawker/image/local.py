@@ -1,0 +1,76 @@
+"""A `Source` whose content is on this node already: in memory, or in a part of a file."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from anyio.to_thread import run_sync
+
+from hawker.ids import Digest
+from hawker.image.config import Layer
+from hawker.image.failure import BadImage
+from hawker.image.source import Piece, Stored
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`size` bytes of a file from `offset` on."""
+
+    path: Path
+    offset: int
+    size: int
+
+    def read(self, start: int, count: int) -> bytes:
+        """Raises `BadImage` when the file cannot be read."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.pread(fd, max(0, min(count, self.size - start)), self.offset + start)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise BadImage(f"cannot read {self.path}: {error.strerror}") from error
+
+
+Content: TypeAlias = Span | bytes
+
+
+class LocalSource:
+    """`root` is the manifest or index that the reference names; `find` says where a digest's content is."""
+
+    def __init__(self, root: Digest, find: Callable[[Digest], Content | None], max_manifest_bytes: int) -> None:
+        self.root = root
+        self._find = find
+        self._max_manifest_bytes = max_manifest_bytes
+
+    async def manifest(self, digest: Digest | None) -> Stored:
+        found = self._there(digest or self.root, "manifest")
+        if isinstance(found, bytes):
+            return Stored(found)
+        if found.size > self._max_manifest_bytes:
+            raise BadImage(f"manifest {digest or self.root} is over {self._max_manifest_bytes} bytes")
+        return Stored(await run_sync(found.read, 0, found.size))
+
+    @asynccontextmanager
+    async def blob(self, blob: Layer, offset: int) -> AsyncIterator[Piece]:
+        yield Piece(offset, _chunks(self._there(blob.digest, "layer"), offset))
+
+    def _there(self, digest: Digest, what: str) -> Content:
+        found = self._find(digest)
+        if found is None:
+            raise BadImage(f"{what} {digest} is missing from the image")
+        return found
+
+
+async def _chunks(content: Content, offset: int) -> AsyncIterator[bytes]:
+    if isinstance(content, bytes):
+        yield content[offset:]
+        return
+    while data := await run_sync(content.read, offset, _CHUNK):
+        offset += len(data)
+        yield data

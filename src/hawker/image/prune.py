@@ -1,0 +1,88 @@
+"""Removes images that nothing uses, and the blobs and leftovers that no image needs."""
+
+from collections.abc import Callable, Set
+
+import msgspec
+from anyio.to_thread import run_sync
+
+from hawker.clock import Clock
+from hawker.ids import Digest
+from hawker.image.blobs import BlobStore, remove_file
+from hawker.image.blocks import Blocks
+from hawker.image.config import Image
+from hawker.image.locks import KeyedLocks
+from hawker.image.shelf import Shelf
+
+GRACE_S = 600.0  # an unreferenced blob may belong to a pull whose next step has not begun
+
+
+class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
+    removed: tuple[Digest, ...]
+    freed_bytes: int
+
+
+class Pruner:
+    """`building` and `fetching` are the locks that builds and downloads hold; `pinned` what pulls under way need."""
+
+    def __init__(
+        self,
+        *,
+        blobs: BlobStore,
+        blocks: Blocks,
+        shelf: Shelf,
+        building: KeyedLocks[Digest],
+        fetching: KeyedLocks[Digest],
+        pinned: Callable[[Digest], bool],
+        clock: Clock,
+    ) -> None:
+        self._blobs = blobs
+        self._blocks = blocks
+        self._shelf = shelf
+        self._building = building
+        self._fetching = fetching
+        self._pinned = pinned
+        self._clock = clock
+
+    async def prune(self, in_use: Callable[[], Set[Digest]], unused_for_s: float) -> PruneReport:
+        """`in_use` is asked right before each removal, with nothing else running in between."""
+        removed: list[Digest] = []
+        loose: set[Digest] = set()
+        freed = 0
+        for image in self._shelf.images():
+            async with self._building.hold(image.digest):
+                if self._may_go(image, in_use(), unused_for_s):
+                    self._shelf.remove(image.digest)
+                    freed += await run_sync(self._remove_block, image.digest)
+                    removed.append(image.digest)
+                    loose |= image.blobs
+        return PruneReport(removed=tuple(removed), freed_bytes=freed + await self.sweep(GRACE_S, loose))
+
+    def _may_go(self, image: Image, in_use: Set[Digest], unused_for_s: float) -> bool:
+        if image.digest in in_use or self._pinned(image.digest) or self._shelf.image(image.digest) is None:
+            return False
+        return self._shelf.used_at(image.digest) <= self._clock.now() - unused_for_s
+
+    def _remove_block(self, digest: Digest) -> int:
+        block = self._blocks.find(digest)
+        return remove_file(block) if block else 0
+
+    async def sweep(self, grace_s: float, loose: Set[Digest] = frozenset()) -> int:
+        """Drop what no image needs and no pull works on: block images, blobs in `loose`, and other blobs and partial
+        downloads that are older than `grace_s`. Gives the bytes freed."""
+        before = self._clock.now() - grace_s
+        freed = await self._sweep_blobs(before, loose)
+        for digest, block in await run_sync(self._blocks.all):
+            async with self._building.hold(digest):
+                if self._shelf.image(digest) is None and not self._pinned(digest):
+                    freed += await run_sync(remove_file, block)
+        return freed + await run_sync(self._blobs.drop_partials, before, self._fetching.busy())
+
+    async def _sweep_blobs(self, before: float, loose: Set[Digest]) -> int:
+        needed = {blob for image in self._shelf.images() for blob in image.blobs}
+        freed = 0
+        for digest, found in await run_sync(lambda: list(self._blobs.all())):
+            if digest not in needed and (digest in loose or found.st_mtime < before):
+                async with self._fetching.hold(digest):
+                    if not self._pinned(digest):
+                        freed += await run_sync(self._blobs.remove, digest)
+        return freed

@@ -1,0 +1,160 @@
+"""Image references: what a user may write for an image, and its one canonical form. Pure.
+
+The grammar of registry references, and the defaults (docker.io, library/, latest), are those of the distribution
+project. `parse(str(reference)) == reference` for every reference.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from hawker.ids import Digest
+from hawker.image.digest import is_digest, parse_digest
+from hawker.image.failure import BadImage
+
+HELLO = "hawker/hello"
+DEFAULT_REGISTRY = "docker.io"
+DEFAULT_TAG = "latest"
+_NAME_LIMIT = 255
+_PATH_LIMIT = 4096
+
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,5}})?")
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryReference:
+    """An image in a registry. `tag` is None only beside a digest; a digest pins the content whatever the tag says."""
+
+    registry: str
+    repository: str
+    tag: str | None
+    digest: Digest | None = None
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{self.registry}/{self.repository}{tag}{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReference:
+    """An OCI image layout in a directory of the node."""
+
+    path: str
+    tag: str | None = None
+
+    def __str__(self) -> str:
+        return f"oci:{self.path}" + (f":{self.tag}" if self.tag else "")
+
+
+class ArchiveKind(Enum):
+    OCI = "oci-archive"
+    DOCKER = "docker-archive"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveReference:
+    """A tar file on the node."""
+
+    kind: ArchiveKind
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class HelloReference:
+    """The sample image that ships with the package."""
+
+    def __str__(self) -> str:
+        return f"{HELLO}:{DEFAULT_TAG}"
+
+
+@dataclass(frozen=True, slots=True)
+class DigestReference:
+    """An image that is on the node already."""
+
+    digest: Digest
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+Reference: TypeAlias = RegistryReference | LayoutReference | ArchiveReference | HelloReference | DigestReference
+
+
+def parse(text: str) -> Reference:
+    """Raises `BadImage` with a text that says what is wrong."""
+    if not text or len(text) > _PATH_LIMIT or not text.isprintable():
+        raise BadImage("image reference is empty, too long or has unprintable characters")
+    scheme, _, rest = text.partition(":")
+    match scheme:
+        case "oci":
+            return _parse_layout(text, rest)
+        case "oci-archive" | "docker-archive":
+            return ArchiveReference(ArchiveKind(scheme), _checked_path(text, rest))
+        case "sha256":
+            return DigestReference(parse_digest(text))
+    if text in (HELLO, f"{HELLO}:{DEFAULT_TAG}"):
+        return HelloReference()
+    return _parse_registry(text)
+
+
+def _parse_layout(text: str, rest: str) -> LayoutReference:
+    """`DIR[:TAG]`: the tag is what follows the last colon, if there is no slash in it."""
+    path, colon, tag = rest.rpartition(":")
+    if not colon or "/" in tag:
+        return LayoutReference(_checked_path(text, rest))
+    if not _TAG.fullmatch(tag):
+        raise _invalid(text, f"{tag!r} is not a tag")
+    return LayoutReference(_checked_path(text, path), tag)
+
+
+def _checked_path(text: str, path: str) -> str:
+    if not path.startswith("/"):
+        raise _invalid(text, "the path of a local image must be absolute")
+    return path
+
+
+def _parse_registry(text: str) -> RegistryReference:
+    name, at, pinned = text.partition("@")
+    if at and not is_digest(pinned):
+        raise _invalid(text, "what follows @ must be sha256: and 64 lowercase hex characters")
+    head, slash, last = name.rpartition("/")
+    last, colon, tag = last.partition(":")
+    if colon and not _TAG.fullmatch(tag):
+        raise _invalid(text, f"{tag!r} is not a tag")
+    registry, repository = _split_host(f"{head}{slash}{last}")
+    _check_name(text, registry, repository)
+    digest = Digest(pinned) if at else None
+    return RegistryReference(registry, repository, tag or (None if digest else DEFAULT_TAG), digest)
+
+
+def _split_host(name: str) -> tuple[str, str]:
+    """The first part is a host if it could not be part of a repository's name: a dot, a colon, `localhost`."""
+    first, slash, rest = name.partition("/")
+    is_host = "." in first or ":" in first or first == "localhost" or first != first.lower()
+    registry, repository = (first, rest) if slash and is_host else (DEFAULT_REGISTRY, name)
+    if registry in (DEFAULT_REGISTRY, "index.docker.io", "registry-1.docker.io"):
+        return DEFAULT_REGISTRY, repository if "/" in repository else f"library/{repository}"
+    return registry, repository
+
+
+def _check_name(text: str, registry: str, repository: str) -> None:
+    if not _HOST.fullmatch(registry):
+        raise _invalid(text, f"{registry!r} is not a host name")
+    if not _REPOSITORY.fullmatch(repository):
+        shown = repository.removeprefix("library/")
+        raise _invalid(text, f"{shown!r} is not a repository name: lowercase letters, digits, and . _ - / between them")
+    if len(registry) + 1 + len(repository) > _NAME_LIMIT:
+        raise _invalid(text, f"the name is longer than {_NAME_LIMIT} characters")
+
+
+def _invalid(text: str, reason: str) -> BadImage:
+    return BadImage(f"invalid image reference {text[:200]!r}: {reason}")

@@ -1,0 +1,87 @@
+"""The images that are whole, and the names they go by: one small JSON file each, read at boot, synced when written.
+
+An image's file is written last, after its blobs and its block image; so what is on the shelf is complete. Its time of
+change is when the image was last used.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+from anyio.to_thread import run_sync
+
+from hawker.ids import Digest
+from hawker.image.blobs import remove_file, write_whole
+from hawker.image.config import Image
+from hawker.image.digest import hex_of
+
+
+class Name(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reference last resolved to. `imported`: it was given to an upload, and no registry is asked about it."""
+
+    reference: str
+    digest: Digest
+    imported: bool = False
+
+
+class Shelf:
+    def __init__(self, root: Path) -> None:
+        self._images_dir = root / "images"
+        self._names_dir = root / "names"
+        self._images: dict[Digest, Image] = {}
+        self._names: dict[str, Name] = {}
+
+    def open(self) -> None:
+        """Read everything. A file that a crash cut off was never renamed into place."""
+        for directory in (self._images_dir, self._names_dir):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for stale in directory.glob("*.tmp"):
+                remove_file(stale)
+        for file in self._images_dir.glob("*.json"):
+            image = msgspec.json.decode(file.read_bytes(), type=Image)
+            self._images[image.digest] = image
+        for file in self._names_dir.glob("*.json"):
+            name = msgspec.json.decode(file.read_bytes(), type=Name)
+            self._names[name.reference] = name
+
+    def image(self, digest: Digest) -> Image | None:
+        return self._images.get(digest)
+
+    def images(self) -> list[Image]:
+        return sorted(self._images.values(), key=lambda image: image.created_at)
+
+    def name(self, reference: str) -> Name | None:
+        return self._names.get(reference)
+
+    def names_of(self, digest: Digest) -> tuple[str, ...]:
+        return tuple(sorted(name.reference for name in self._names.values() if name.digest == digest))
+
+    async def put_image(self, image: Image) -> None:
+        await run_sync(write_whole, self._image_file(image.digest), msgspec.json.encode(image), self._images_dir)
+        self._images[image.digest] = image
+
+    async def put_name(self, name: Name) -> None:
+        if self._names.get(name.reference) != name:
+            await run_sync(write_whole, self._name_file(name.reference), msgspec.json.encode(name), self._names_dir)
+            self._names[name.reference] = name
+
+    def remove(self, digest: Digest) -> None:
+        """The image and all its names."""
+        for reference in self.names_of(digest):
+            remove_file(self._name_file(reference))
+            del self._names[reference]
+        remove_file(self._image_file(digest))
+        self._images.pop(digest, None)
+
+    def touch(self, digest: Digest, now: float) -> None:
+        os.utime(self._image_file(digest), (now, now))
+
+    def used_at(self, digest: Digest) -> float:
+        return self._image_file(digest).stat().st_mtime
+
+    def _image_file(self, digest: Digest) -> Path:
+        return self._images_dir / f"{hex_of(digest)}.json"
+
+    def _name_file(self, reference: str) -> Path:
+        return self._names_dir / f"{hashlib.sha256(reference.encode()).hexdigest()}.json"

@@ -1,0 +1,34 @@
+"""Where an image's content comes from: the contract that registries, layouts, archives and the sample image keep."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from hawker.ids import Digest
+from hawker.image.config import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A manifest or index as its source has it. `media_type` may be empty."""
+
+    content: bytes
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of a blob from `offset` on, which is the one asked for or 0."""
+
+    offset: int
+    chunks: AsyncIterator[bytes]
+
+
+class Source(Protocol):
+    """Nothing that comes from here is trusted: callers check digests and sizes. May raise `TryLater`."""
+
+    async def manifest(self, digest: Digest | None) -> Stored:
+        """With that digest, or what the reference names."""
+
+    def blob(self, blob: Layer, offset: int) -> AbstractAsyncContextManager[Piece]: ...

@@ -1,0 +1,107 @@
+"""From a reference to the source that its content comes from."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import assert_never
+
+import anyio.from_thread
+from anyio.to_thread import run_sync
+
+from hawker.clock import Clock
+from hawker.errors import NotFound, NotServed
+from hawker.image.bundle import DirectoryBundle, open_archive
+from hawker.image.credentials import Credentials, find_credentials
+from hawker.image.docker_archive import open_docker
+from hawker.image.failure import disk_room
+from hawker.image.hello import hello_source
+from hawker.image.layout import INDEX, LocalImage, open_layout
+from hawker.image.limits import ImageSettings
+from hawker.image.local import LocalSource
+from hawker.image.platform import host_platform
+from hawker.image.reference import (
+    ArchiveKind,
+    ArchiveReference,
+    DigestReference,
+    HelloReference,
+    LayoutReference,
+    Reference,
+    RegistryReference,
+)
+from hawker.image.registry import RegistrySource
+from hawker.image.source import Source
+from hawker.image.staging import area
+from hawker.image.transport import Transport
+
+
+class Sources:
+    """`scratch` is a directory for what must be unpacked to be read; `hello` finds the sample image's program."""
+
+    def __init__(
+        self,
+        settings: ImageSettings,
+        transport: Transport,
+        clock: Clock,
+        hello: Callable[[], Path],
+        scratch: Path,
+    ) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._clock = clock
+        self._hello = hello
+        self._scratch = scratch
+        self._made: tuple[os.stat_result, LocalSource] | None = None
+
+    @asynccontextmanager
+    async def open(self, reference: Reference, credentials: Credentials | None) -> AsyncIterator[Source]:
+        """Raises `NotServed` for local forms where they are not allowed, `NotFound` for a digest that is not here."""
+        limits = self._settings.limits
+        match reference:
+            case RegistryReference():
+                yield await self._registry(reference, credentials)
+            case HelloReference():
+                yield await self._sample()
+            case LayoutReference():
+                self._check_local()
+                bundle = DirectoryBundle(Path(reference.path))
+                yield (await run_sync(open_layout, bundle, reference.tag, host_platform(), limits)).source
+            case ArchiveReference():
+                self._check_local()
+                async with self.archive(Path(reference.path), reference.path, reference.kind) as found:
+                    yield found.source
+            case DigestReference():
+                raise NotFound(f"image {reference} is not on this node")
+            case _:
+                assert_never(reference)
+
+    @asynccontextmanager
+    async def archive(self, file: Path, label: str, kind: ArchiveKind | None) -> AsyncIterator[LocalImage]:
+        """The image in an archive; of either kind when `kind` is None."""
+        async with area(self._scratch) as directory:
+            with disk_room(f"reading {label}"):
+                found = await run_sync(self._open_archive, file, label, kind, directory / "plain.tar")
+            yield found
+
+    def _open_archive(self, file: Path, label: str, kind: ArchiveKind | None, scratch: Path) -> LocalImage:
+        check, limits = anyio.from_thread.check_cancelled, self._settings.limits
+        bundle = open_archive(file, label, scratch, limits, check)
+        is_oci = kind is ArchiveKind.OCI or (kind is None and bundle.find(INDEX) is not None)
+        return open_layout(bundle, None, host_platform(), limits) if is_oci else open_docker(bundle, limits, check)
+
+    async def _registry(self, reference: RegistryReference, credentials: Credentials | None) -> RegistrySource:
+        known = credentials or await run_sync(find_credentials, self._settings.auth_file, reference.registry)
+        most = self._settings.limits.max_manifest_bytes
+        return RegistrySource(self._transport, reference, known, self._clock, most)
+
+    async def _sample(self) -> LocalSource:
+        """Made once for each program: every order of the sample image asks for it."""
+        program = self._hello()
+        if self._made is None or self._made[0] != program.stat():
+            most = self._settings.limits.max_manifest_bytes
+            self._made = (program.stat(), await run_sync(hello_source, program, most))
+        return self._made[1]
+
+    def _check_local(self) -> None:
+        if not self._settings.allow_local:
+            raise NotServed("images from this node's files are switched off; upload with `hawker images import`")

@@ -1,0 +1,226 @@
+"""A root filesystem in memory: the layers' entries merged, before anything is written. Pure; file content is elsewhere.
+
+Names are resolved in here, links and all, so no name in a layer can lead out of the tree or through the host. Layers
+merge as overlayfs would show them: the last entry of a name wins, and whiteouts hide what lower layers had.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hawker.image.limits import Limits
+
+_LINKS_LIMIT = 40  # as in Linux
+_STEPS_PER_FILE = 64
+_NAME_LIMIT = 255
+_WHITEOUT = b".wh."
+_AUFS = b".wh..wh."
+_OPAQUE = b".wh..wh..opq"
+
+
+class TreeError(ValueError):
+    """An entry that no root filesystem can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """Of one inode."""
+
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    mtime_ns: int = 0
+    xattrs: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class File:
+    """`content` is the number under which its bytes are kept. Hard links are one `File` under several names."""
+
+    meta: Meta
+    content: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symlink:
+    meta: Meta
+    target: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fifo:
+    meta: Meta
+
+
+class Directory:
+    """`children` are nodes by name, each with the number of the layer that it is from."""
+
+    __slots__ = ("children", "meta", "opaque_in")
+
+    def __init__(self, meta: Meta) -> None:
+        self.meta = meta
+        self.children: dict[bytes, tuple[Node, int]] = {}
+        self.opaque_in = -1
+
+
+Node: TypeAlias = Directory | File | Symlink | Fifo
+_IMPLIED = Meta(mode=0o755)
+
+
+class Tree:
+    """Layers are added one after the other, `layer` counting up. Raises `TreeError`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.root = Directory(_IMPLIED)
+        self._depth = limits.max_depth
+        self._steps_left = _STEPS_PER_FILE * limits.max_files
+
+    def add(self, layer: int, name: bytes, node: Node) -> None:
+        """Put `node` at `name`. A directory over a directory keeps what is in it."""
+        parts = split_name(name)
+        if not parts:
+            self._set_root(node)
+        elif parts[-1].startswith(_WHITEOUT):
+            self._white_out(layer, parts)
+        else:
+            self._put(self._reach(layer, parts[:-1]), parts[-1], node, layer)
+
+    def link(self, layer: int, name: bytes, target: bytes) -> None:
+        """A hard link: another name for what is at `target` now."""
+        parts = split_name(name)
+        if parts and parts[-1].startswith(_WHITEOUT):
+            return self._white_out(layer, parts)
+        node = self.find(target)
+        if node is None or not parts:
+            raise TreeError(f"a hard link to {shown(target)}, which is not there")
+        if isinstance(node, Directory):
+            raise TreeError(f"a hard link to the directory {shown(target)}")
+        self._put(self._reach(layer, parts[:-1]), parts[-1], node, layer)
+
+    def remove(self, layer: int, name: bytes) -> None:
+        """Take away what is at `name`, whatever layer it is from; no error when nothing is."""
+        parts = split_name(name)
+        if parts and parts[-1].startswith(_WHITEOUT):
+            self._white_out(layer, parts)
+        elif parts and (parent := self._walk(parts[:-1], None)):
+            parent.children.pop(parts[-1], None)
+
+    def find(self, name: bytes) -> Node | None:
+        """What is at `name`; links are followed on the way, not at the end."""
+        parts = split_name(name)
+        parent = self._walk(parts[:-1], None)
+        found = parent.children.get(parts[-1]) if parent and parts else None
+        return found[0] if found else None if parts else self.root
+
+    def _set_root(self, node: Node) -> None:
+        if not isinstance(node, Directory):
+            raise TreeError("the root itself is not a directory")
+        self.root.meta = node.meta
+
+    def _put(self, parent: Directory, name: bytes, node: Node, layer: int) -> None:
+        old = parent.children.get(name)
+        if old and isinstance(node, Directory) and isinstance(old[0], Directory):
+            old[0].meta = node.meta
+            node = old[0]
+        parent.children[name] = (node, layer)
+
+    def _white_out(self, layer: int, parts: list[bytes]) -> None:
+        """OCI image-spec, layer.md: `.wh.NAME` hides NAME of lower layers, `.wh..wh..opq` all siblings of them."""
+        name = parts[-1]
+        parent = self._walk(parts[:-1], None)
+        if name == _OPAQUE:
+            directory = self._reach(layer, parts[:-1])
+            if directory.opaque_in != layer:
+                directory.opaque_in = layer
+                _hide_lower(directory, layer)
+        elif name.startswith(_AUFS):
+            return  # bookkeeping of aufs
+        else:
+            hidden = name[len(_WHITEOUT) :]
+            if hidden in (b"", b".", b".."):
+                raise TreeError("a whiteout of nothing")
+            if parent and (old := parent.children.get(hidden)) and old[1] < layer:
+                del parent.children[hidden]
+
+    def _reach(self, layer: int, parts: list[bytes]) -> Directory:
+        """The directory at `parts`. What is missing on the way is made, and what is in the way gives way."""
+        directory = self._walk(parts, layer)
+        assert directory is not None, "a walk that may make directories arrives"
+        return directory
+
+    def _walk(self, parts: list[bytes], make_in: int | None) -> Directory | None:
+        """Follow names from the root; symbolic links stay below the root as in a chroot. `make_in`: the layer that
+        missing directories are made in, or None to give up at the first."""
+        way = [self.root]
+        todo = parts[::-1]
+        links = 0
+        while todo:
+            part = todo.pop()
+            self._count_step()
+            if part == b"..":
+                del way[max(1, len(way) - 1) :]
+                continue
+            if part in (b"", b"."):
+                continue
+            found = way[-1].children.get(part)
+            node = found[0] if found else None
+            if isinstance(node, Symlink):
+                links += 1
+                if links > _LINKS_LIMIT:
+                    raise TreeError("too many symbolic links on the way, or a loop of them")
+                if node.target.startswith(b"/"):
+                    del way[1:]
+                todo.extend(node.target.split(b"/")[::-1])
+                continue
+            if not isinstance(node, Directory):
+                if make_in is None:
+                    return None
+                node = Directory(_IMPLIED)
+                self._put(way[-1], checked_name(part), node, make_in)
+            way.append(node)
+            if len(way) > self._depth:
+                raise TreeError(f"directories nested deeper than {self._depth}")
+        return way[-1]
+
+    def _count_step(self) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise TreeError("too many names and links to follow")
+
+
+def split_name(name: bytes) -> list[bytes]:
+    """The components of a name, from the image's root whether it is absolute or not. Raises `TreeError`."""
+    parts = [part for part in name.split(b"/") if part not in (b"", b".")]
+    for part in parts:
+        if len(part) > _NAME_LIMIT:
+            raise TreeError(f"a name of {len(part)} bytes; {_NAME_LIMIT} is the limit")
+        if part == b"..":
+            raise TreeError("a name that leads upwards with ..")
+    if any(part.startswith(_WHITEOUT) for part in parts[:-1]):
+        raise TreeError("an entry below a whiteout")
+    return parts
+
+
+def checked_name(part: bytes) -> bytes:
+    """A directory that only a link's target asks for."""
+    if part.startswith(_WHITEOUT):
+        raise TreeError("an entry below a whiteout")
+    if len(part) > _NAME_LIMIT:
+        raise TreeError(f"a name of {len(part)} bytes; {_NAME_LIMIT} is the limit")
+    return part
+
+
+def shown(name: bytes) -> str:
+    """A name for a person to read."""
+    return name[:200].decode("utf-8", "backslashreplace")
+
+
+def _hide_lower(directory: Directory, layer: int) -> None:
+    """Drop what lower layers put below `directory`, keeping directories that this layer put something into."""
+    for name, (node, origin) in list(directory.children.items()):
+        if isinstance(node, Directory):
+            _hide_lower(node, layer)
+            if origin < layer and not node.children:
+                del directory.children[name]
+        elif origin < layer:
+            del directory.children[name]

@@ -1,0 +1,149 @@
+"""Layers into a tree and a pool: content is written as it comes, once, under plain numbers; names stay in memory.
+
+Runs in a worker thread. What a layer says can therefore never decide where on the host a byte is written. Device nodes
+are dropped (a machine gets its own /dev), sockets cannot be in a tar, set-id bits, owners and times are kept.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hawker.ids import Digest
+from hawker.image.failure import BadLayer
+from hawker.image.inflate import Brake, InflateError, inflated
+from hawker.image.limits import Limits
+from hawker.image.manifest import Compression
+from hawker.image.tar import Entry, Kind, TarReader
+from hawker.image.tarfield import TarError
+from hawker.image.tree import Directory, Fifo, File, Meta, Symlink, Tree, TreeError, shown
+
+_CHUNK = 1 << 20
+_HEADERS = 1536  # an entry's headers and padding, generously
+_KEPT_XATTRS = ("user.", "security.capability")
+_DROPPED_XATTRS = ("user.overlay.",)  # overlayfs would obey them
+_LINK_LIMIT = 4095
+_XATTRS_LIMIT = 2048  # of one entry: what every filesystem on the way can hold
+
+
+class PoolFull(Exception):
+    """The place chosen for the pool has no room for this image; another one may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBlob:
+    """A layer that is on disk, verified."""
+
+    digest: Digest
+    path: Path
+    compression: Compression
+
+
+class Unpacker:
+    """One image. `pool` is an empty directory that nobody else can reach; `budget` how many bytes may go there."""
+
+    def __init__(self, pool: Path, budget: int, limits: Limits, check: Callable[[], None]) -> None:
+        self.tree = Tree(limits)
+        self._pool = pool
+        self._budget = budget
+        self._limits = limits
+        self._check = check
+        self._layer_bytes = self._image_bytes = self._entries = self._names_bytes = 0
+
+    def unpack(self, layers: Sequence[LayerBlob]) -> Tree:
+        """Raises `BadLayer` naming the layer and the entry at fault, or `PoolFull`."""
+        for number, layer in enumerate(layers):
+            self._layer_bytes = 0
+            self._unpack_layer(number, layer)
+        return self.tree
+
+    def _unpack_layer(self, number: int, layer: LayerBlob) -> None:
+        most = self._limits.max_layer_bytes + self._limits.max_files * _HEADERS
+        brake = Brake(layer.path.stat().st_size, most, self._limits, self._check)
+        name = b""
+        try:
+            with inflated(layer.path, layer.compression, brake) as stream:
+                archive = TarReader(stream, self._limits.max_path)
+                for entry in archive:
+                    name = entry.name
+                    self._count(entry)
+                    self._place(number, entry, archive)
+        except TarError as error:
+            raise BadLayer(layer.digest, str(error), shown(error.entry)) from error
+        except (TreeError, InflateError) as error:
+            raise BadLayer(layer.digest, str(error), shown(name)) from error
+
+    def _count(self, entry: Entry) -> None:
+        """Against the limits, before anything is written."""
+        limits = self._limits
+        self._entries += 1
+        self._layer_bytes += entry.size
+        self._image_bytes += entry.size
+        self._names_bytes += len(entry.name) + len(entry.link) + sum(len(value) for _, value in entry.xattrs)
+        for value, most, what in (
+            (self._entries, limits.max_files, "entries"),
+            (self._layer_bytes, limits.max_layer_bytes, "bytes in one layer"),
+            (self._image_bytes, limits.max_image_bytes, "bytes in one image"),
+            (self._names_bytes, limits.max_names_bytes, "bytes of names and attributes"),
+        ):
+            if value > most:
+                raise TreeError(f"more than {most} {what}")
+        if self._image_bytes > self._budget:
+            raise PoolFull
+
+    def _place(self, layer: int, entry: Entry, archive: TarReader) -> None:
+        meta = Meta(entry.mode, entry.uid, entry.gid, entry.mtime_ns, kept_xattrs(entry))
+        match entry.kind:
+            case Kind.FILE:
+                self.tree.add(layer, entry.name, File(meta, self._keep(entry, archive), entry.size))
+            case Kind.DIRECTORY:
+                self.tree.add(layer, entry.name, Directory(meta))
+            case Kind.SYMLINK:
+                self.tree.add(layer, entry.name, Symlink(meta, _checked_target(entry.link)))
+            case Kind.HARD_LINK:
+                self.tree.link(layer, entry.name, entry.link)
+            case Kind.FIFO:
+                self.tree.add(layer, entry.name, Fifo(meta))
+            case Kind.DEVICE:
+                self.tree.remove(layer, entry.name)
+
+    def _keep(self, entry: Entry, archive: TarReader) -> int:
+        """Write the entry's content into the pool; its number there."""
+        number = self._entries
+        fd = os.open(self._pool / str(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+        try:
+            for offset, length in entry.extents:
+                _write_extent(fd, archive, offset, length)
+            if sum(length for _, length in entry.extents) < entry.size:
+                os.truncate(fd, entry.size)
+        finally:
+            os.close(fd)
+        return number
+
+
+def _write_extent(fd: int, archive: TarReader, offset: int, length: int) -> None:
+    while length:
+        data = archive.read(min(length, _CHUNK))
+        written = 0
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], offset + written)
+        offset += len(data)
+        length -= len(data)
+
+
+def kept_xattrs(entry: Entry) -> tuple[tuple[str, bytes], ...]:
+    """Capabilities and the user's own; `trusted.overlay.*` and the like would be orders to the host's kernel."""
+    kept = tuple(
+        (name, value)
+        for name, value in entry.xattrs
+        if name.startswith(_KEPT_XATTRS) and not name.startswith(_DROPPED_XATTRS)
+    )
+    if sum(len(name) + len(value) for name, value in kept) > _XATTRS_LIMIT:
+        raise TreeError(f"extended attributes of more than {_XATTRS_LIMIT} bytes")
+    return kept
+
+
+def _checked_target(target: bytes) -> bytes:
+    if not 0 < len(target) <= _LINK_LIMIT:
+        raise TreeError(f"a symbolic link of {len(target)} bytes")
+    return target

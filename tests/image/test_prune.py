@@ -1,0 +1,127 @@
+"""Facts about pruning: what is used, shared or on its way stays; what nobody needs goes."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hawker.clock import ManualClock
+from hawker.ids import Digest
+from hawker.image.cache import ImageCache
+from hawker.image.config import Image
+from hawker.image.limits import BlockChoice, ImageSettings
+from hawker.image.prune import GRACE_S
+from tests.fixtures.parts import ImageParts, layer, tar
+from tests.image.fake_registry import FakeRegistry
+from tests.image.images import architecture
+
+pytestmark = pytest.mark.anyio
+
+_SHARED = layer(tar(("shared", os.urandom(50_000))))
+_ONE, _TWO = (
+    ImageParts([_SHARED, layer(tar((name, os.urandom(50_000))))], architecture=architecture())
+    for name in ("one", "two")
+)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def cache(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ImageCache]:
+    opened = ImageCache(tmp_path / "images", ImageSettings(block=BlockChoice.NONE), clock)
+    await opened.open()
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+async def one(cache: ImageCache, fake: FakeRegistry) -> Image:
+    return await cache.pull(fake.add("one", "v1", _ONE))
+
+
+@pytest.fixture
+async def two(cache: ImageCache, fake: FakeRegistry) -> Image:
+    return await cache.pull(fake.add("two", "v1", _TWO))
+
+
+def nothing() -> set[Digest]:
+    return set()
+
+
+async def test_unused_image_goes_with_all_that_only_it_needs(cache: ImageCache, one: Image, two: Image) -> None:
+    before = cache.disk_bytes()
+    report = await cache.prune(lambda: {two.digest})
+    assert report.removed == (one.digest,)
+    assert report.freed_bytes == before - cache.disk_bytes() > 50_000
+    assert cache.find(one.digest) is None and cache.find(one.reference) is None
+    assert cache.find(two.digest) == two
+    assert cache.missing_bytes(await cache.resolve(two.reference)) == 0
+
+
+async def test_nothing_is_left_when_nothing_is_used(cache: ImageCache, one: Image, two: Image) -> None:
+    report = await cache.prune(nothing)
+    assert set(report.removed) == {one.digest, two.digest}
+    assert cache.list() == []
+    assert cache.disk_bytes() == 0
+
+
+async def test_image_that_was_used_lately_stays_when_asked(cache: ImageCache, one: Image, clock: ManualClock) -> None:
+    clock.advance(100)
+    assert (await cache.prune(nothing, unused_for_s=200)).removed == ()
+    cache.mark_used(one.digest)
+    clock.advance(150)
+    assert (await cache.prune(nothing, unused_for_s=200)).removed == ()
+    assert (await cache.prune(nothing, unused_for_s=150)).removed == (one.digest,)
+
+
+async def test_pinned_image_stays(cache: ImageCache, one: Image) -> None:
+    with cache.pin(one.digest):
+        assert (await cache.prune(nothing)).removed == ()
+    assert (await cache.prune(nothing)).removed == (one.digest,)
+
+
+async def test_blobs_between_two_steps_of_a_pull_stay_for_a_while(
+    cache: ImageCache, fake: FakeRegistry, clock: ManualClock
+) -> None:
+    resolved = await cache.resolve(fake.add("one", "v1", _ONE))
+    await cache.fetch(resolved)
+    _set_file_times(cache, clock.now())
+    await cache.prune(nothing)
+    assert cache.missing_bytes(resolved) == 0
+    clock.advance(GRACE_S + 1)
+    await cache.prune(nothing)
+    assert cache.disk_bytes() == 0
+
+
+def _set_file_times(cache: ImageCache, now: float) -> None:
+    """The kernel's clock is not the test's."""
+    for file in cache.root.rglob("blobs/sha256/*"):
+        os.utime(file, (now, now))
+
+
+async def test_pull_during_a_prune_gets_a_whole_image(cache: ImageCache, one: Image, fake: FakeRegistry) -> None:
+    pulled: list[Image] = []
+
+    def in_use() -> set[Digest]:
+        return {image.digest for image in pulled}
+
+    await cache.prune(in_use)
+    pulled.append(await cache.pull(one.reference))
+    assert cache.find(one.digest) == pulled[0]
+    assert (await cache.prune(in_use)).removed == ()
+
+
+async def test_image_that_comes_into_use_meanwhile_stays(cache: ImageCache, one: Image, two: Image) -> None:
+    asked = 0
+
+    def in_use() -> set[Digest]:
+        nonlocal asked
+        asked += 1
+        return {two.digest} if asked > 1 else set()
+
+    assert (await cache.prune(in_use)).removed == (one.digest,)
+    assert cache.find(two.digest) == two

@@ -1,0 +1,124 @@
+"""Facts about one GET: where it goes, what goes with it, and how failures are sorted."""
+
+import socket
+
+import pytest
+
+from hawker.image.retry import TryLater
+from hawker.image.transport import Refused, Transport, is_loopback, new_session, read_error
+from tests.image.fake_registry import FakeRegistry, fake_registry
+
+pytestmark = pytest.mark.anyio
+
+_BLOB = "sha256:" + "0" * 64
+_SECRET = {"Authorization": "Bearer secret"}
+
+
+async def body(transport: Transport, url: str, headers: dict[str, str] | None = None) -> bytes:
+    async with transport.get(url, headers or {}) as response:
+        return await response.read()
+
+
+def blob_url(registry: FakeRegistry) -> str:
+    return f"http://{registry.host}/v2/x/blobs/{_BLOB}"
+
+
+async def test_body_comes(transport: Transport, fake: FakeRegistry) -> None:
+    fake.blobs[_BLOB] = b"content"
+    assert await body(transport, blob_url(fake)) == b"content"
+
+
+async def test_redirect_within_the_host_keeps_the_credentials(transport: Transport, fake: FakeRegistry) -> None:
+    fake.redirect_to = f"http://{fake.host}"
+    with pytest.raises(Refused, match="redirects in circles"):
+        await body(transport, blob_url(fake), _SECRET)
+    assert {asked.authorization for asked in fake.asked} == {"Bearer secret"}
+    assert len(fake.asked) == 6
+
+
+async def test_redirect_to_another_host_leaves_the_credentials_behind(transport: Transport, fake: FakeRegistry) -> None:
+    async with fake_registry() as storage:
+        storage.blobs[_BLOB] = b"content"
+        fake.redirect_to = f"http://{storage.host}"
+        assert await body(transport, blob_url(fake), _SECRET) == b"content"
+        assert [asked.authorization for asked in storage.asked] == [None]
+
+
+@pytest.mark.parametrize("target", ["http://192.0.2.1", "ftp://127.0.0.1", "file:///etc"])
+async def test_redirect_out_of_safety_is_refused(transport: Transport, fake: FakeRegistry, target: str) -> None:
+    fake.redirect_to = target
+    with pytest.raises(Refused, match=r"refusing to speak (http|ftp|file)"):
+        await body(transport, blob_url(fake))
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+async def test_failure_of_the_moment_is_for_later(transport: Transport, fake: FakeRegistry, status: int) -> None:
+    fake.refusals, fake.retry_after = [status], "7"
+    with pytest.raises(TryLater, match=f"answered {status}: come back") as caught:
+        await body(transport, blob_url(fake))
+    assert caught.value.after_s == 7.0
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 410])
+async def test_no_is_no(transport: Transport, fake: FakeRegistry, status: int) -> None:
+    fake.refusals = [status]
+    with pytest.raises(Refused, match="come back") as caught:
+        await body(transport, blob_url(fake))
+    assert (caught.value.status, caught.value.code) == (status, "BUSY")
+
+
+async def test_nobody_there_is_for_later(transport: Transport) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(TryLater, match=f"cannot reach {host}"):
+            await body(transport, f"http://{host}/v2/")
+
+
+async def test_cut_while_reading_is_for_later(transport: Transport, fake: FakeRegistry) -> None:
+    fake.blobs[_BLOB], fake.cuts = bytes(100_000), [50_000]
+    with pytest.raises(TryLater):
+        await body(transport, blob_url(fake))
+
+
+async def test_plain_server_behind_https_gets_a_hint(transport: Transport, fake: FakeRegistry) -> None:
+    with pytest.raises(Refused, match="does not speak TLS; if it speaks plain HTTP, list it in insecure_registries"):
+        await body(transport, f"https://{fake.host}/v2/")
+
+
+async def test_only_loopback_and_listed_hosts_are_plain() -> None:
+    session = new_session()
+    transport = Transport(session, frozenset({"lab.example:5000", "old.example"}))
+    assert transport.scheme("localhost:5000") == "http"
+    assert transport.scheme("[::1]:5000") == "http"
+    assert transport.scheme("lab.example:5000") == "http"
+    assert transport.scheme("old.example:9") == "http"
+    assert transport.scheme("lab.example") == "https"
+    assert transport.scheme("registry.example") == "https"
+    await session.close()
+
+
+async def test_proxy_of_the_environment_is_used_but_not_for_loopback(
+    transport: Transport, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    fake.blobs[_BLOB] = b"content"
+    assert await body(transport, blob_url(fake)) == b"content"
+    lab = Transport(transport.session, frozenset({"lab.example"}))
+    with pytest.raises(TryLater, match=r"cannot reach lab.example: .*127.0.0.1:1"):
+        await body(lab, "http://lab.example/v2/")
+
+
+@pytest.mark.parametrize(
+    ("host", "wanted"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("localhost.example", False),
+     ("10.0.0.1", False), ("127.0.0.1.example", False), ("", False), (None, False)],
+)  # fmt: skip
+def test_loopback_is_known(host: str | None, wanted: bool) -> None:
+    assert is_loopback(host) is wanted
+
+
+@pytest.mark.parametrize("text", [b"", b"<html>", b"{}", b'{"errors": []}', b'{"errors": "x"}'])
+def test_error_body_of_another_kind_says_nothing(text: bytes) -> None:
+    assert read_error(text) == ("", "")
