@@ -1,0 +1,84 @@
+"""Addresses and interface names as pure functions of ids, so that any host computes the same ones.
+
+A private network is fdaa:<32-bit network id>::/48; a machine in it owns a /112 made of its id. Neither says on which
+host the machine runs. Interface names begin with `hw` and four characters of the node's id.
+"""
+
+import base64
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
+
+from hawker.ids import MachineId, NodeId
+
+GATEWAY4 = IPv4Address("169.254.1.1")
+"""The machines' IPv4 gateway, the same in every network and never seen outside of it."""
+
+_PRIVATE = 0xFDAA << 112
+_HOST_PART = 2
+_GATEWAY_PART = 1
+
+
+def network_prefix(network_id: int) -> IPv6Network:
+    """The /48 of a private network. `network_id` has 32 bits."""
+    assert 0 <= network_id < 1 << 32, "a network id has 32 bits"
+    return IPv6Network((_PRIVATE | network_id << 80, 48))
+
+
+def private_ip(network_id: int, machine_id: MachineId) -> IPv6Address:
+    """48 bits of network, 56 of machine id, 8 zero, then 16 bits that a machine may use as it likes; ours is 2."""
+    host = int(machine_id, 16) << 24 | _HOST_PART
+    return network_prefix(network_id)[host]
+
+
+def machine_prefix(network_id: int, machine_id: MachineId) -> IPv6Network:
+    """The /112 that is a machine's own."""
+    return IPv6Network((private_ip(network_id, machine_id), 112), strict=False)
+
+
+def gateway(network_id: int) -> IPv6Address:
+    """The host's own address in the network."""
+    return network_prefix(network_id)[_GATEWAY_PART]
+
+
+def interface_prefix(node_id: NodeId) -> str:
+    """What every interface of a node begins with."""
+    return f"hw{node_id[:4]}"
+
+
+def bridge_prefix(node_id: NodeId) -> str:
+    return f"{interface_prefix(node_id)}n"
+
+
+def bridge_name(node_id: NodeId, network_id: int) -> str:
+    """14 of the 15 characters that the kernel allows; seven of base32 hold the whole network id."""
+    encoded = base64.b32encode(network_id.to_bytes(4, "big")).decode().rstrip("=").lower()
+    return bridge_prefix(node_id) + encoded
+
+
+def network_of(bridge: str) -> int:
+    """The network id that `bridge_name` wrote into the name."""
+    encoded = bridge[len(bridge_prefix(NodeId("0000"))) :].upper()
+    return int.from_bytes(base64.b32decode(encoded + "=" * (-len(encoded) % 8)), "big")
+
+
+def veth_name(node_id: NodeId, machine_id: MachineId) -> str:
+    """The host's end of a machine's link: for people to read. Two machines may get the same, so nothing looks a
+    machine up by it."""
+    return f"{interface_prefix(node_id)}v{machine_id[:8]}"
+
+
+def spare_veth_name(node_id: NodeId) -> str:
+    """A name for the rare case that the readable one is taken; the kernel fills in the number."""
+    return f"{interface_prefix(node_id)}w%d"
+
+
+def bridge_mac(node_id: NodeId, network_id: int) -> str:
+    """Fixed, because a bridge without one takes that of a port and changes it when the port goes."""
+    return _mac(bytes([2, int(node_id[:2], 16)]) + network_id.to_bytes(4, "big"))
+
+
+def machine_mac(machine_id: MachineId) -> str:
+    return _mac(bytes([6]) + bytes.fromhex(machine_id)[-5:])
+
+
+def _mac(octets: bytes) -> str:
+    return ":".join(f"{octet:02x}" for octet in octets)

@@ -1,0 +1,77 @@
+"""Block files: which filesystem is in one, and loop devices for kernels that cannot mount the file itself."""
+
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hawker.errors import BadRequest
+
+_EROFS_MAGIC = 0xE0F5E1E2
+_EXT4_MAGIC = 0xEF53
+_SUPERBLOCK = 1024
+_LOOP_CTL_GET_FREE = 0x4C82
+_LOOP_CONFIGURE = 0x4C0A
+_LO_READ_ONLY, _LO_AUTOCLEAR = 1, 4
+_LOOP_MAJOR_TRIES = 20
+_LO_FLAGS_OFFSET = 52  # of lo_flags in struct loop_info64
+_LOOP_INFO64_SIZE = 232
+
+
+def filesystem_of(file: Path) -> str:
+    """ "erofs" or "ext4", by the superblock. Raises `BadRequest` for anything else."""
+    with file.open("rb") as stream:
+        head = stream.read(_SUPERBLOCK + 58)[_SUPERBLOCK:]
+    if len(head) >= 4 and struct.unpack_from("<I", head)[0] == _EROFS_MAGIC:
+        return "erofs"
+    if len(head) >= 58 and struct.unpack_from("<H", head, 56)[0] == _EXT4_MAGIC:
+        return "ext4"
+    raise BadRequest(f"{file.name} is not a block image: neither EROFS nor ext4")
+
+
+@contextmanager
+def attach_loop(file: Path) -> Iterator[str]:
+    """A read-only loop device over `file`, by path. It is released when the block is left and nothing has mounted it,
+    or else with the last mount."""
+    backing = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        device, path = _configure_free(backing)
+    finally:
+        os.close(backing)
+    try:
+        yield path
+    finally:
+        os.close(device)
+
+
+def _configure_free(backing: int) -> tuple[int, str]:
+    """Claim a free device; another process may be faster, so try again with the next."""
+    for _ in range(_LOOP_MAJOR_TRIES):
+        path = f"/dev/loop{_free_number()}"
+        device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(device, _LOOP_CONFIGURE, _loop_config(backing))
+            return device, path
+        except OSError as error:
+            os.close(device)
+            if error.errno != errno.EBUSY:
+                raise
+    raise OSError(errno.EBUSY, "no free loop device")
+
+
+def _free_number() -> int:
+    control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
+    finally:
+        os.close(control)
+
+
+def _loop_config(backing: int) -> bytes:
+    """struct loop_config: the file, the default block size, a loop_info64 with only its flags set, 64 spare bytes."""
+    info = bytearray(_LOOP_INFO64_SIZE)
+    struct.pack_into("=I", info, _LO_FLAGS_OFFSET, _LO_READ_ONLY | _LO_AUTOCLEAR)
+    return struct.pack("=II", backing, 0) + bytes(info) + bytes(64)

@@ -1,0 +1,195 @@
+"""The control groups of one node's machines: how they are mounted here, what they count, and their end.
+
+Made by the container runtime at `/hawker-<node>/<machine id>`; only read, emptied and removed here. `find_hierarchies`
+reads the layout; `Cgroups` works in all three: v1, v2, and hybrid (v1 with an almost unused v2 beside it).
+"""
+
+import os
+import select
+import signal
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from hawker.errors import NotFound, Unavailable
+from hawker.host.mount import Mount
+from hawker.ids import MachineId, NodeId
+
+_KILL_TRIES = 20
+_DYING_S = 10.0  # how long the kernel may take to end processes that were sent SIGKILL
+
+
+class Layout(Enum):
+    V1 = "v1"
+    V2 = "v2"
+    HYBRID = "hybrid"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchies:
+    """Where control groups are mounted. `v1` maps a controller's name to its tree; `v2` is the unified tree."""
+
+    v1: Mapping[str, Path]
+    v2: Path | None
+
+    @property
+    def layout(self) -> Layout:
+        if self.v1:
+            return Layout.HYBRID if self.v2 else Layout.V1
+        return Layout.V2 if self.v2 else Layout.NONE
+
+    def of(self, controller: str) -> Path:
+        """The tree that has the controller. Raises `NotFound`."""
+        tree = self.v1.get(controller, None if self.v1 else self.v2)
+        if tree is None:
+            raise NotFound(f"no cgroup controller '{controller}' on this host")
+        return tree
+
+    def trees(self) -> list[Path]:
+        """Each tree in which the runtime makes a machine's group."""
+        if self.v1:
+            return sorted(set(self.v1.values()))
+        return [self.v2] if self.v2 else []
+
+
+def find_hierarchies(mounted: Iterable[Mount]) -> Hierarchies:
+    """From the list of mounts. A v1 tree is known by the controllers among its filesystem options."""
+    v1: dict[str, Path] = {}
+    v2: Path | None = None
+    for mount in mounted:
+        if mount.fstype == "cgroup2" and v2 is None:
+            v2 = mount.target
+        elif mount.fstype == "cgroup":
+            v1.update(dict.fromkeys(mount.options.split(","), mount.target))
+    return Hierarchies({name: tree for name, tree in v1.items() if name not in ("rw", "ro", "xattr")}, v2)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Cpu in seconds since the group was made, memory in bytes and processes now."""
+
+    cpu_s: float
+    memory_bytes: int
+    pids: int
+
+
+class Cgroups:
+    """The groups of one node. Blocking only in `kill`, and there bounded."""
+
+    def __init__(self, node_id: NodeId, hierarchies: Hierarchies) -> None:
+        self._parent = f"hawker-{node_id[:4]}"
+        self._hierarchies = hierarchies
+        self._unified = hierarchies.layout is Layout.V2
+
+    @property
+    def layout(self) -> Layout:
+        return self._hierarchies.layout
+
+    def path_of(self, machine_id: MachineId) -> str:
+        """Within each tree; what the runtime is told."""
+        return f"/{self._parent}/{machine_id}"
+
+    def oom_kills(self, machine_id: MachineId) -> int:
+        """How many processes the memory limit has killed; 0 when the group is gone."""
+        name = "memory.events" if self._unified else "memory.oom_control"
+        try:
+            return read_flat(self._read(machine_id, "memory", name)).get("oom_kill", 0)
+        except NotFound:
+            return 0
+
+    def usage(self, machine_id: MachineId) -> Usage:
+        """Raises `NotFound` when the machine has no group."""
+        if self._unified:
+            cpu_s = read_flat(self._read(machine_id, "cpu", "cpu.stat"))["usage_usec"] / 1e6
+        else:
+            cpu_s = int(self._read(machine_id, "cpuacct", "cpuacct.usage")) / 1e9
+        memory = "memory.current" if self._unified else "memory.usage_in_bytes"
+        return Usage(
+            cpu_s=cpu_s,
+            memory_bytes=int(self._read(machine_id, "memory", memory)),
+            pids=int(self._read(machine_id, "pids", "pids.current")),
+        )
+
+    def list(self) -> list[MachineId]:
+        """Every machine with a group in any tree."""
+        found: set[str] = set()
+        for tree in self._hierarchies.trees():
+            with suppress(FileNotFoundError), os.scandir(tree / self._parent) as entries:
+                found.update(entry.name for entry in entries if entry.is_dir())
+        return [MachineId(name) for name in sorted(found)]
+
+    def kill(self, machine_id: MachineId) -> None:
+        """End every process of the group and return once they are dead. Raises `Unavailable` when they will not die."""
+        for tree in self._hierarchies.trees():
+            for group in _subtree(tree / self._parent / machine_id):
+                _kill_all(group)
+
+    def remove(self, machine_id: MachineId) -> None:
+        """`kill`, then remove the group from every tree; the node's own parent group too when it was the last."""
+        self.kill(machine_id)
+        for tree in self._hierarchies.trees():
+            for group in _subtree(tree / self._parent / machine_id):
+                with suppress(FileNotFoundError):
+                    group.rmdir()
+            with suppress(OSError):  # other machines' groups are in it, or it is gone
+                (tree / self._parent).rmdir()
+
+    def _read(self, machine_id: MachineId, controller: str, name: str) -> str:
+        group = self._hierarchies.of(controller) / self._parent / machine_id
+        try:
+            return (group / name).read_text()
+        except OSError as error:
+            raise NotFound(f"no {name} of machine {machine_id}") from error
+
+
+def read_flat(text: str) -> dict[str, int]:
+    """The kernel's "flat keyed" files: a name and a number on each line."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+
+
+def _subtree(group: Path) -> list[Path]:
+    """The group and all below it, innermost first."""
+    return [Path(path) for path, _, _ in os.walk(group, topdown=False)]
+
+
+def _kill_all(group: Path) -> None:
+    """Processes may fork meanwhile, so look again until none is left. v2 can kill a whole group at once."""
+    if (group / "cgroup.kill").exists():
+        (group / "cgroup.kill").write_text("1")
+    for _ in range(_KILL_TRIES):
+        pids = _processes(group)
+        if not pids:
+            return
+        _kill_and_wait(pids)
+    raise Unavailable(f"processes of {group.name} do not end")
+
+
+def _processes(group: Path) -> list[int]:
+    try:
+        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _kill_and_wait(pids: list[int]) -> None:
+    with ExitStack() as stack:
+        waiting = select.poll()
+        left = set[int]()
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                handle = os.pidfd_open(pid)
+                stack.callback(os.close, handle)
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                waiting.register(handle, select.POLLIN)
+                left.add(handle)
+        while left:
+            ended = waiting.poll(_DYING_S * 1000)
+            if not ended:
+                raise Unavailable(f"process does not end after SIGKILL, one of {pids}")
+            for handle, _ in ended:
+                waiting.unregister(handle)
+                left.discard(handle)

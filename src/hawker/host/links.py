@@ -1,0 +1,178 @@
+"""Requests to the kernel about interfaces, addresses and routes; encoded by pyroute2, sent by a `NetlinkSocket`.
+
+Each is idempotent where the kernel allows it: what is there already, or gone already, is success.
+"""
+
+import errno
+import socket
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv6Interface
+from typing import Any, TypeAlias
+
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkSocket, Request
+
+Interface: TypeAlias = IPv4Interface | IPv6Interface
+
+_NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
+_NEWADDR, _NEWROUTE, _DELROUTE = 20, 24, 25
+_IFF_UP = 1
+_NO_DAD = 0x02
+_ON_LINK = 4
+_SCOPE_LINK = 253
+_TABLE_MAIN, _PROTO_STATIC, _UNICAST = 254, 4, 1
+_HEADER_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`master` is the index of the bridge it is a port of."""
+
+    index: int
+    name: str
+    master: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The far end of a veth pair; `netns` is a file descriptor of the namespace that it is made in."""
+
+    name: str
+    mac: str
+    netns: int
+
+
+def add_bridge(name: str, mac: str) -> Request:
+    """Without multicast snooping: nobody here sends the queries it relies on, and neighbour discovery must work."""
+    options = {"attrs": [("IFLA_BR_MCAST_SNOOPING", 0)]}
+    info = {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", options)]}
+    message = _up(ifinfmsg())
+    message["attrs"] = [("IFLA_IFNAME", name), ("IFLA_ADDRESS", mac), ("IFLA_LINKINFO", info)]
+    return _request(_NEWLINK, message, CREATE | EXCLUSIVE, errno.EEXIST)
+
+
+def add_veth(name: str, *, master: int, peer: Peer) -> Request:
+    """A pair in one step: `name` here, up and in the bridge `master`; `peer` in its namespace. A `%d` in `name` becomes
+    the first free number."""
+    other = {"attrs": [("IFLA_IFNAME", peer.name), ("IFLA_ADDRESS", peer.mac), ("IFLA_NET_NS_FD", peer.netns)]}
+    info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", other)]})]}
+    message = _up(ifinfmsg())
+    message["attrs"] = [("IFLA_IFNAME", name), ("IFLA_MASTER", master), ("IFLA_LINKINFO", info)]
+    return _request(_NEWLINK, message, CREATE | EXCLUSIVE)
+
+
+def link_up(index: int) -> Request:
+    message = _up(ifinfmsg())
+    message["index"] = index
+    return _request(_NEWLINK, message)
+
+
+def delete_link(name: str) -> Request:
+    message = ifinfmsg()
+    message["attrs"] = [("IFLA_IFNAME", name)]
+    return _request(_DELLINK, message, 0, errno.ENODEV)
+
+
+def delete_link_by_index(index: int) -> Request:
+    message = ifinfmsg()
+    message["index"] = index
+    return _request(_DELLINK, message, 0, errno.ENODEV)
+
+
+def add_address(index: int, address: Interface) -> Request:
+    """Usable at once: no duplicate address detection."""
+    message = ifaddrmsg()
+    message["family"] = _family(address)
+    message["index"] = index
+    message["prefixlen"] = address.network.prefixlen
+    message["flags"] = _NO_DAD if address.version == 6 else 0
+    message["scope"] = _SCOPE_LINK if address.version == 4 and address.is_link_local else 0
+    message["attrs"] = [("IFA_LOCAL", str(address.ip)), ("IFA_ADDRESS", str(address.ip))]
+    return _request(_NEWADDR, message, CREATE | REPLACE)
+
+
+def add_route(target: Interface, index: int, *, via: str | None = None) -> Request:
+    """A route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
+    neighbour that need not be in a network of the link."""
+    message = _route(target, index)
+    if via is not None:
+        message["flags"] = _ON_LINK
+        message["attrs"].append(("RTA_GATEWAY", via))
+    return _request(_NEWROUTE, message, CREATE | REPLACE)
+
+
+def delete_route(target: Interface, index: int) -> Request:
+    return _request(_DELROUTE, _route(target, index), 0, errno.ESRCH)
+
+
+def links(netlink: NetlinkSocket) -> list[Link]:
+    """Every interface of the socket's namespace."""
+    request = _request(_GETLINK, ifinfmsg(), DUMP, ack=False)
+    return [_read_link(body) for body in netlink.dump(request)]
+
+
+def master_of(netlink: NetlinkSocket, index: int) -> int | None:
+    """The index of the bridge that a link is a port of."""
+    return _attribute_of(netlink, index, "IFLA_MASTER")
+
+
+def other_end_of(netlink: NetlinkSocket, index: int) -> int | None:
+    """The index of a veth's far end, in whatever namespace that is."""
+    return _attribute_of(netlink, index, "IFLA_LINK")
+
+
+def index_of(name: str) -> int | None:
+    """The index of an interface of the calling thread's namespace."""
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return None
+
+
+def _up(message: Any) -> Any:
+    message["flags"] = message["change"] = _IFF_UP
+    return message
+
+
+def _route(target: Interface, index: int) -> Any:
+    message, network = rtmsg(), target.network
+    message["family"] = _family(target)
+    message["dst_len"] = network.prefixlen
+    message["table"], message["proto"], message["type"] = _TABLE_MAIN, _PROTO_STATIC, _UNICAST
+    message["scope"] = _SCOPE_LINK if target.version == 4 and network.prefixlen == 32 else 0
+    message["attrs"] = [("RTA_OIF", index)]
+    if network.prefixlen:
+        message["attrs"].append(("RTA_DST", str(network.network_address)))
+    return message
+
+
+def _family(address: Interface) -> int:
+    return int(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+
+
+def _request(kind: int, message: Any, flags: int = 0, *tolerated: int, ack: bool = True) -> Request:
+    message.encode()
+    return Request(kind, bytes(message.data[_HEADER_SIZE:]), flags, frozenset(tolerated), ack)
+
+
+def _attribute_of(netlink: NetlinkSocket, index: int, attribute: str) -> int | None:
+    asked = ifinfmsg()
+    asked["index"] = index
+    body = netlink.ask(_request(_GETLINK, asked, ack=False))
+    value = _decode(body).get_attr(attribute)
+    return None if value is None else int(value)
+
+
+def _decode(body: bytes) -> Any:
+    message = ifinfmsg(struct.pack("=IHHII", _HEADER_SIZE + len(body), _NEWLINK, 0, 0, 0) + body)
+    message.decode()
+    return message
+
+
+def _read_link(body: bytes) -> Link:
+    message = _decode(body)
+    return Link(index=message["index"], name=message.get_attr("IFLA_IFNAME"), master=message.get_attr("IFLA_MASTER"))

@@ -1,0 +1,121 @@
+"""A netlink socket that sends many requests at once and reads one acknowledgement for each.
+
+Batches, because a call through a general library costs more than the kernel's own work. A socket belongs to the
+network namespace of the thread that opened it. Blocking, for worker threads, and bounded: no call waits longer than
+`_TIMEOUT_S`. The messages are in `links.py` and `nftables.py`.
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+NETLINK_NETFILTER = 12
+REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
+REPLACE, EXCLUSIVE, CREATE = 0x100, 0x200, 0x400
+
+_ERROR, _DONE = 2, 3
+_HEADER = struct.Struct("=IHHII")
+_TIMEOUT_S = 10.0
+_BUFFER = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One message. `ack` False is for the messages that frame a batch; error numbers in `tolerated` are success."""
+
+    kind: int
+    body: bytes
+    flags: int = 0
+    tolerated: frozenset[int] = frozenset()
+    ack: bool = True
+
+    def encode(self, number: int) -> bytes:
+        flags = REQUEST | self.flags | (ACK if self.ack else 0)
+        padding = bytes(-len(self.body) % 4)
+        return _HEADER.pack(_HEADER.size + len(self.body), self.kind, flags, number, 0) + self.body + padding
+
+
+class NetlinkSocket:
+    """One protocol of netlink in one network namespace. Not for two threads at once."""
+
+    def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self._socket.settimeout(_TIMEOUT_S)
+        self._socket.bind((0, 0))
+        self._last = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def apply(self, requests: Sequence[Request]) -> None:
+        """Carry out all requests in order. All are tried; the first refusal that is not tolerated is raised as
+        `OSError`."""
+        numbered = {self._next(): request for request in requests}
+        self._socket.send(b"".join(request.encode(number) for number, request in numbered.items()))
+        waiting = {number for number, request in numbered.items() if request.ack}
+        refusals: list[int] = []
+        while waiting:
+            for kind, number, body in self._receive():
+                code = -int(struct.unpack_from("=i", body)[0]) if kind == _ERROR else 0
+                request = numbered.get(number)
+                if kind != _ERROR or request is None:
+                    continue
+                waiting.discard(number)
+                if code and code not in request.tolerated:
+                    refusals.append(code)
+                    waiting = set() if not request.ack else waiting  # the frame was refused, and the batch with it
+        if refusals:
+            raise OSError(refusals[0], os.strerror(refusals[0]))
+
+    def dump(self, request: Request) -> Iterator[bytes]:
+        """The bodies of all messages that answer a listing request."""
+        number = self._next()
+        self._socket.send(request.encode(number))
+        while True:
+            for kind, answered, body in self._receive():
+                if answered != number:
+                    continue
+                if kind in (_DONE, _ERROR):
+                    return
+                yield body
+
+    def ask(self, request: Request) -> bytes:
+        """The body of the one message that answers a question."""
+        number = self._next()
+        self._socket.send(request.encode(number))
+        while True:
+            for kind, answered, body in self._receive():
+                if answered == number and kind == _ERROR:
+                    code = -int(struct.unpack_from("=i", body)[0])
+                    raise OSError(code, os.strerror(code))
+                if answered == number:
+                    return body
+
+    def _next(self) -> int:
+        self._last = (self._last + 1) & 0x7FFFFFFF
+        return self._last
+
+    def _receive(self) -> Iterator[tuple[int, int, bytes]]:
+        """(type, sequence number, body) of each message of one datagram."""
+        try:
+            data = self._socket.recv(_BUFFER)
+        except TimeoutError as error:
+            raise OSError(errno.ETIMEDOUT, "netlink: the kernel did not answer") from error
+        offset = 0
+        while offset + _HEADER.size <= len(data):
+            length, kind, _, number, _ = _HEADER.unpack_from(data, offset)
+            yield kind, number, data[offset + _HEADER.size : offset + length]
+            offset += max(length + 3 & ~3, _HEADER.size)

@@ -1,0 +1,73 @@
+"""Network namespaces that outlive the daemon: each is bound to a file of ours.
+
+`create` binds the file last, so a bound namespace is always a finished one; a daemon that dies earlier leaves
+nothing. A thread that has entered another namespace is never reused: each call starts one and joins it.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from hawker.host.mount import bind, is_mounted, unmount
+
+T = TypeVar("T")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+_SELF = "/proc/thread-self/ns/net"
+
+
+def create(path: Path, configure: Callable[[int], None]) -> None:
+    """Make a namespace, call `configure` in it with a file descriptor of it, then bind it to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+
+    def work() -> None:
+        _check(_libc.unshare(_CLONE_NEWNET))
+        namespace = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            configure(namespace)
+            bind(_SELF, path)
+        finally:
+            os.close(namespace)
+
+    _in_own_thread(work)
+
+
+def inside(path: Path, work: Callable[[], T]) -> T:
+    """Call `work` in the namespace bound to `path`."""
+
+    def enter() -> T:
+        namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check(_libc.setns(namespace, _CLONE_NEWNET))
+        finally:
+            os.close(namespace)
+        return work()
+
+    return _in_own_thread(enter)
+
+
+def exists(path: Path) -> bool:
+    """Whether a namespace is bound there; a plain file, as after a reboot, is none."""
+    return is_mounted(path)
+
+
+def delete(path: Path) -> None:
+    """Unbind. The namespace ends with its last process; its interfaces go soon after. No error when there is none."""
+    unmount(path)
+    path.unlink(missing_ok=True)
+
+
+def _in_own_thread(work: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="netns") as thread:
+        return thread.submit(work).result()
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"network namespace: {os.strerror(code)}")

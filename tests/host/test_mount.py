@@ -1,0 +1,167 @@
+"""Facts about mounts. Those marked root mount for real, below the test's own directory."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.host.block import attach_loop, filesystem_of
+from hawker.host.mount import (
+    bind,
+    discard_overlay,
+    empty_trash,
+    fresh_overlay,
+    is_mounted,
+    mount,
+    mount_image,
+    mount_overlay,
+    mounts,
+    parse_mountinfo,
+    unmount,
+)
+
+_LINE = r"98 23 0:28 /a /data/with\040space\134x rw,relatime shared:7 - overlay over\054lay rw,lowerdir=/l"
+
+
+def test_mountinfo_is_parsed_and_unescaped() -> None:
+    [found] = parse_mountinfo(_LINE + "\n")
+    assert found.target == Path("/data/with space\\x")
+    assert (found.fstype, found.source, found.options) == ("overlay", "over,lay", "rw,lowerdir=/l")
+
+
+def test_mountinfo_without_optional_fields_is_parsed() -> None:
+    [found] = parse_mountinfo("31 23 0:28 / /sys rw - tmpfs tmpfs rw\n")
+    assert (found.target, found.fstype) == (Path("/sys"), "tmpfs")
+
+
+def test_non_ascii_mount_points_are_read_as_written() -> None:
+    [found] = parse_mountinfo("31 23 0:28 / /données/é rw - tmpfs tmpfs rw\n")
+    assert found.target == Path("/données/é")
+
+
+def test_proc_is_mounted_and_a_plain_directory_is_not(tmp_path: Path) -> None:
+    assert is_mounted(Path("/proc"))
+    assert not is_mounted(tmp_path)
+    assert not is_mounted(tmp_path / "nope")
+
+
+@pytest.fixture
+def area(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose mounts are undone."""
+    yield tmp_path
+    for found in reversed(mounts(tmp_path)):
+        unmount(found.target)
+
+
+def _image(area: Path, kind: str) -> Path:
+    tree, file = area / "tree", area / f"image.{kind}"
+    (tree / "etc").mkdir(parents=True, exist_ok=True)
+    (tree / "etc" / "motd").write_text("hello")
+    if kind == "erofs":
+        command = ["mkfs.erofs", "-zlz4", "--quiet", str(file), str(tree)]
+    else:
+        command = ["mke2fs", "-q", "-t", "ext4", "-d", str(tree), str(file), "4M"]
+    subprocess.run(command, check=True, capture_output=True)
+    return file
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["erofs", "ext4"])
+def test_image_is_mounted_read_only_and_once(area: Path, kind: str) -> None:
+    file, target = _image(area, kind), area / "mounted"
+    assert filesystem_of(file) == kind
+    mount_image(file, target)
+    mount_image(file, target)
+    assert (target / "etc/motd").read_text() == "hello"
+    assert len(mounts(target)) == 1
+    with pytest.raises(OSError, match="Read-only"):
+        (target / "new").write_text("x")
+    unmount(target)
+    unmount(target)
+    assert mounts(target) == []
+
+
+@pytest.mark.root
+def test_loop_device_goes_away_with_its_mount(area: Path) -> None:
+    file, target = _image(area, "erofs"), area / "mounted"
+    target.mkdir()
+    with attach_loop(file) as device:
+        mount(device, target, "erofs", 1)
+    backing = Path("/sys/block", Path(device).name, "loop/backing_file")
+    assert backing.read_text().strip() == str(file)
+    unmount(target)
+    assert not backing.exists()
+
+
+@pytest.mark.root
+def test_fresh_overlay_drops_what_the_last_one_wrote(area: Path) -> None:
+    lower, layer, target, trash = area / "lower", area / "layer", area / "root", area / "trash"
+    lower.mkdir(mode=0o711)
+    (lower / "kept").write_text("below")
+    fresh_overlay(lower, layer, target, trash)
+    (target / "kept").write_text("changed")
+    (target / "new").write_text("written")
+    fresh_overlay(lower, layer, target, trash)
+    assert (target / "kept").read_text() == "below"
+    assert not (target / "new").exists()
+    assert target.stat().st_mode & 0o7777 == lower.stat().st_mode & 0o7777
+    assert len(mounts(target)) == 1
+
+
+@pytest.mark.root
+@pytest.mark.anyio
+async def test_discarded_layer_is_removed_with_the_trash(area: Path) -> None:
+    lower, layer, target, trash = area / "lower", area / "layer", area / "root", area / "trash"
+    lower.mkdir()
+    fresh_overlay(lower, layer, target, trash)
+    (target / "new").write_text("written")
+    discard_overlay(layer, target, trash)
+    discard_overlay(layer, target, trash)
+    assert mounts(target) == []
+    assert not layer.exists()
+    assert len(list(trash.iterdir())) == 1
+    await empty_trash(trash)
+    assert not trash.exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("name", ["plain", "a,b", "a:b", "a\\b", "a b"])
+def test_overlay_takes_any_directory_name(area: Path, name: str) -> None:
+    here = area / name
+    for directory in ("lower", "upper", "work"):
+        (here / directory).mkdir(parents=True)
+    (here / "lower/file").write_text("x")
+    mount_overlay(here / "lower", here / "upper", here / "work", here / "root")
+    mount_overlay(here / "lower", here / "upper", here / "work", here / "root")
+    assert (here / "root/file").read_text() == "x"
+    assert [found.target for found in mounts(here / "root")] == [here / "root"]
+
+
+@pytest.mark.root
+def test_bind_shows_a_directory_read_only(area: Path) -> None:
+    target = area / "devices"
+    target.mkdir()
+    bind(Path("/dev/shm"), target, read_only=True)
+    assert os.statvfs(target).f_flag & os.ST_RDONLY
+    assert not os.statvfs("/dev/shm").f_flag & os.ST_RDONLY
+
+
+@pytest.mark.root
+def test_bind_within_one_filesystem_is_seen_and_undone(area: Path) -> None:
+    source, target = area / "source", area / "target"
+    source.mkdir()
+    target.mkdir()
+    bind(source, target)
+    bind(source, target)
+    assert is_mounted(target)
+    assert len(mounts(target)) == 1
+    unmount(target)
+    assert not is_mounted(target)
+
+
+@pytest.mark.root
+def test_failed_mount_names_the_reason_and_the_place(area: Path) -> None:
+    with pytest.raises(OSError, match=r"mount overlay: .*root"):
+        mount_overlay(area / "no", area / "such", area / "dirs", area / "root")

@@ -1,0 +1,66 @@
+"""Facts about the packet rules' text and set; what they do to packets is in test_network.py."""
+
+import subprocess
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hawker.errors import CannotStart
+from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
+from hawker.host.nftables import admit_network, forget_network, install, remove_table, ruleset, table_name
+from hawker.ids import NodeId
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def table(node_id: NodeId) -> AsyncIterator[NodeId]:
+    await install(node_id)
+    yield node_id
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        netlink.apply(remove_table(node_id))
+
+
+def _elements(node_id: NodeId) -> str:
+    command = ["nft", "list", "set", "inet", table_name(node_id), "networks"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_rules_name_no_interface_but_the_nodes_own() -> None:
+    text = ruleset(NodeId("ab12cd34"))
+    assert 'iifname "hwab12n*"' in text
+    assert text.count('ifname "') == text.count('ifname "hwab12n*"')
+
+
+@pytest.mark.root
+async def test_networks_are_admitted_and_forgotten_without_complaint(table: NodeId) -> None:
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        for _ in range(2):
+            netlink.apply(admit_network(table, "hwone"))
+        netlink.apply(admit_network(table, "hwtwo"))
+        assert '"hwone" . "hwone"' in _elements(table) and '"hwtwo" . "hwtwo"' in _elements(table)
+        for _ in range(2):
+            netlink.apply(forget_network(table, "hwone"))
+    assert "hwone" not in _elements(table) and '"hwtwo"' in _elements(table)
+
+
+@pytest.mark.root
+async def test_installing_again_keeps_the_networks(table: NodeId) -> None:
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        netlink.apply(admit_network(table, "hwone"))
+    await install(table)
+    assert '"hwone"' in _elements(table)
+
+
+@pytest.mark.root
+async def test_removing_what_is_gone_is_no_error_and_admitting_there_is(node_id: NodeId) -> None:
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        netlink.apply(remove_table(node_id))
+        with pytest.raises(OSError, match="No such file"):
+            netlink.apply(admit_network(node_id, "hwone"))
+
+
+async def test_a_host_without_nft_is_told_what_to_install(node_id: NodeId, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(CannotStart, match="apt-get install nftables"):
+        await install(node_id)
