@@ -1,0 +1,116 @@
+#include "dispatch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "listing.h"
+#include "machine.h"
+#include "session.h"
+
+static void answer_spec(struct peer *peer, const char *instance) {
+    char why[160];
+    if (strcmp(instance, machine_spec()->instance) != 0) {
+        snprintf(why, sizeof why, "instance %.64s runs here", machine_spec()->instance);
+        peer_refuse(peer, 0, why);
+    } else if (machine_ready())
+        peer_send(peer, FRAME_READY, 0, "", 0);
+}
+
+/* The whole spec is here. It is accepted once and then ours; the same again is answered with the state. */
+static void take_spec(struct peer *peer) {
+    struct buffer *bytes = peer_spec(peer);
+    struct spec spec;
+    if (!spec_parse(&spec, buffer_head(bytes), bytes->used)) {
+        peer_refuse(peer, 0, "malformed run spec");
+        buffer_free(bytes);
+    } else if (machine_state() == AWAITING) {
+        machine_accept(&spec);
+        *bytes = (struct buffer){.max = bytes->max};
+    } else {
+        answer_spec(peer, spec.instance);
+        spec_free(&spec);
+        buffer_free(bytes);
+    }
+}
+
+static bool take_spec_part(struct peer *peer, struct cursor *payload) {
+    bool last = take_number(payload, 1) & 1;
+    if (payload->failed || !buffer_add(peer_spec(peer), payload->at, (size_t)(payload->end - payload->at))) return false;
+    if (last) take_spec(peer);
+    return true;
+}
+
+static bool take_stop(struct cursor *payload) {
+    int signal = (int)take_number(payload, 1);
+    uint32_t timeout_ms = (uint32_t)take_number(payload, 4);
+    if (payload->failed || signal >= NSIG) return false;
+    machine_stop(signal, timeout_ms);
+    return true;
+}
+
+static bool take_exec(struct peer *peer, uint32_t channel, struct cursor *payload) {
+    if (channel == 0 || session_find(peer, channel)) return false;
+    if (machine_state() == RUNNING) return session_open(peer, channel, payload);
+    peer_refuse(peer, channel, "the machine is not running");
+    return true;
+}
+
+static bool take_signal(struct session *session, uint32_t channel, struct cursor *payload) {
+    int signal = (int)take_number(payload, 1);
+    if (payload->failed || signal < 1 || signal >= NSIG) return false;
+    if (channel == 0)
+        machine_signal(signal);
+    else if (session)
+        session_signal(session, signal);
+    return true;
+}
+
+/* A frame for a session that has just ended crosses our exit frame on the way: it is no error. */
+static bool for_session(struct session *session, enum frame type, struct cursor *payload) {
+    if (!session) return true;
+    switch (type) {
+    case FRAME_STDIN:
+        return session_input(session, payload->at, (size_t)(payload->end - payload->at));
+    case FRAME_STDIN_END:
+        session_input_end(session);
+        return true;
+    case FRAME_CREDIT: {
+        uint32_t bytes = (uint32_t)take_number(payload, 4);
+        return !payload->failed && session_credit(session, bytes);
+    }
+    case FRAME_RESIZE: {
+        uint16_t rows = (uint16_t)take_number(payload, 2), cols = (uint16_t)take_number(payload, 2);
+        session_resize(session, rows, cols);
+        return !payload->failed;
+    }
+    default:
+        session_hang_up(session);
+        return true;
+    }
+}
+
+bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct cursor *payload) {
+    struct session *session = channel ? session_find(peer, channel) : NULL;
+    switch (type) {
+    case FRAME_SPEC:
+        return take_spec_part(peer, payload);
+    case FRAME_STOP:
+        return take_stop(payload);
+    case FRAME_SIGNAL:
+        return take_signal(session, channel, payload);
+    case FRAME_EXEC:
+        return take_exec(peer, channel, payload);
+    case FRAME_LIST:
+        list_processes(peer, channel);
+        return true;
+    case FRAME_STDIN:
+    case FRAME_STDIN_END:
+    case FRAME_CREDIT:
+    case FRAME_RESIZE:
+    case FRAME_CLOSE:
+        return for_session(session, type, payload);
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,148 @@
+/* Process 1 of every machine: waits for a run spec, runs it, records how it ended. See PROTOCOL.md.
+ *
+ *   pilot --listen FD | --stream FD  [--journal FD] [--output FD --output FD]
+ *
+ * Descriptors are inherited. Nothing here waits for a peer: nobody may be connected for days. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "descent.h"
+#include "journal.h"
+#include "loop.h"
+#include "machine.h"
+#include "output.h"
+#include "peer.h"
+#include "session.h"
+
+enum { USAGE = 125, REAP_MS = 2000, FLUSH_MS = 200, CLOEXEC_RANGE = 4 };
+
+static int signals = -1;
+
+/* Whatever else a careless parent left open: held by us, it would keep someone's pipe from ending for days. */
+static void close_others(const int *kept, size_t count) {
+    for (unsigned first = 3, last; first != 0; first = last + 2) { /* the gap up to the next that is kept */
+        last = ~0U - 1;
+        for (size_t i = 0; i < count; i++)
+            if (kept[i] >= (int)first && (unsigned)kept[i] - 1 < last) last = (unsigned)kept[i] - 1;
+        if (last >= first) (void)syscall(SYS_close_range, first, last, 0);
+    }
+}
+
+static int listen_fd = -1, stream_fd = -1, journal_fd = -1, output_fds[2] = {-1, -1};
+
+static void take_options(int argc, char **argv) {
+    int outputs = 0;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        int fd = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--listen") == 0) listen_fd = fd;
+        if (strcmp(argv[i], "--stream") == 0) stream_fd = fd;
+        if (strcmp(argv[i], "--journal") == 0) journal_fd = fd;
+        if (strcmp(argv[i], "--output") == 0 && outputs < 2) output_fds[outputs++] = fd;
+    }
+    if (listen_fd < 3 && stream_fd < 3) {
+        fputs("usage: pilot --listen FD | --stream FD [--journal FD] [--output FD --output FD]\n", stderr);
+        exit(USAGE);
+    }
+    const int kept[] = {listen_fd, stream_fd, journal_fd, output_fds[0], output_fds[1]};
+    close_others(kept, sizeof kept / sizeof *kept);
+}
+
+static void begin(void) {
+    journal_open(journal_fd);
+    output_open(output_fds[0], output_fds[1]);
+    if (listen_fd >= 3) peers_listen(listen_fd);
+    journal_started(); /* after listening: who reads this may ask the socket for our process id */
+    if (stream_fd >= 3) peers_add(stream_fd);
+}
+
+/* No descriptor of ours reaches the workload, and it cannot take one from /proc/1/fd. */
+static void guard(void) {
+    int null;
+    while ((null = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && null < 3) (void)fcntl(null, F_SETFD, 0);
+    if (null >= 0) close(null);
+    if (syscall(SYS_close_range, 3, ~0U, CLOEXEC_RANGE) < 0)
+        for (int fd = 3; fd < 1024; fd++) (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    prctl(PR_SET_DUMPABLE, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+static void open_signals(void) {
+    sigset_t set;
+    sigfillset(&set);
+    sigprocmask(SIG_SETMASK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGPWR); /* how some engines ask a machine to shut down */
+    signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals < 0) exit(USAGE);
+}
+
+static void reap(void) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        if (!machine_reaped(pid, status)) (void)sessions_reaped(pid, status);
+}
+
+static void signal_ready(void *owner, int fd, short events) {
+    struct signalfd_siginfo info;
+    (void)owner, (void)events;
+    while (read(fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD) machine_stop(0, 0);
+    reap();
+}
+
+/* Kill and bury until nobody is left. Who forks meanwhile is met again, as our child; in a pid namespace of our own
+ * the kernel ends the rest with us. */
+static void end_everything(void) {
+    int64_t deadline = now_ms() + REAP_MS;
+    for (;;) {
+        siginfo_t nobody = {0};
+        kill_descendants();
+        reap();
+        int64_t left = deadline - now_ms();
+        if (waitid(P_ALL, 0, &nobody, WEXITED | WNOHANG | WNOWAIT) < 0 || left <= 0) return;
+        struct pollfd wait = {.fd = signals, .events = POLLIN};
+        poll(&wait, 1, left < 50 ? (int)left : 50);
+        struct signalfd_siginfo info;
+        (void)!read(signals, &info, sizeof info);
+    }
+}
+
+_Noreturn static void end(void) {
+    end_everything();
+    machine_drain();
+    machine_finish();
+    sessions_finish();
+    peers_tell_exit();
+    peers_flush(now_ms() + FLUSH_MS);
+    exit((int)machine_ending()->code);
+}
+
+int main(int argc, char **argv) {
+    take_options(argc, argv);
+    guard();
+    open_signals();
+    begin();
+    for (;;) {
+        sessions_tick();
+        peers_tick();
+        if (machine_over()) end();
+        peers_watch();
+        machine_watch();
+        sessions_watch();
+        loop_watch(signals, POLLIN, signal_ready, NULL);
+        loop_turn();
+    }
+}

@@ -1,0 +1,113 @@
+"""A pilot on one end of a socket pair, without a driver: what the tests of the program itself talk to."""
+
+import os
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hawker import guest
+from hawker.ids import InstanceId, MachineId
+from hawker.runtime.driver import Exit, InstanceSpec, Limits, OutputChunk, ProcessSpec
+from hawker.runtime.pilot import frames, messages
+from hawker.runtime.pilot.frames import Frame, FrameParser, Kind, Reader
+from hawker.runtime.pilot.journal import Story, read_journal
+from hawker.runtime.pilot.output import read_output
+
+DEADLINE_S = 20.0
+
+
+def spec(*commands: str | tuple[str, ...], instance: str = "instance-1", output_bytes: int = 8 << 20) -> bytes:
+    """The run spec of plain processes of this host; a string is for the shell."""
+    argvs = [("/bin/sh", "-c", command) if isinstance(command, str) else command for command in commands]
+    return messages.run_spec(
+        InstanceSpec(
+            machine_id=MachineId("00000000000001"),
+            instance_id=InstanceId(instance),
+            hostname="unused",
+            processes=tuple(ProcessSpec(argv=argv, env={}) for argv in argvs),
+            limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+            output_bytes=output_bytes,
+            stop_signal="SIGTERM",
+            stop_timeout_s=5.0,
+        ),
+        contained=False,
+    )
+
+
+@dataclass(slots=True)
+class Pilot:
+    program: subprocess.Popen[bytes]
+    stream: socket.socket
+    files: Path
+    parser: FrameParser = field(default_factory=FrameParser)
+    arrived: deque[Frame] = field(default_factory=deque)
+
+    def send(self, kind: Kind, channel: int = 0, payload: bytes = b"") -> None:
+        self.stream.sendall(frames.encode(kind, channel, payload))
+
+    def greet(self) -> messages.Hello:
+        self.stream.sendall(messages.hello())
+        return messages.read_hello(self.take(Kind.HELLO))
+
+    def run(self, encoded: bytes) -> None:
+        self.greet()
+        for part in messages.spec_frames(encoded):
+            self.stream.sendall(part)
+
+    def take(self, kind: Kind) -> Frame:
+        """The next frame of that kind; others are passed over."""
+        while (frame := self.next()).kind != kind:
+            pass
+        return frame
+
+    def next(self) -> Frame:
+        """Raises `EOFError` when the pilot has closed the stream."""
+        while not self.arrived:
+            data = self.stream.recv(65536)
+            if not data:
+                raise EOFError
+            self.arrived.extend(self.parser.feed(data))
+        return self.arrived.popleft()
+
+    def exit(self) -> Exit:
+        return messages.read_ending(Reader(self.take(Kind.EXIT).payload))
+
+    def status(self) -> int:
+        return self.program.wait(DEADLINE_S)
+
+    def story(self) -> Story:
+        return read_journal(self.files / "journal")
+
+    def output(self) -> list[OutputChunk]:
+        return read_output((self.files / "output.0", self.files / "output.1"))
+
+
+@contextmanager
+def pilot(files: Path, *left_open: int) -> Iterator[Pilot]:
+    """`left_open` are descriptors that it inherits by mistake."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(DEADLINE_S)
+    opened = [
+        os.open(files / name, os.O_RDWR | os.O_CREAT | os.O_APPEND) for name in ("journal", "output.0", "output.1")
+    ]
+    fds = [theirs.fileno(), *opened]
+    options = [
+        word
+        for name, fd in zip(("stream", "journal", "output", "output"), fds, strict=True)
+        for word in (f"--{name}", str(fd))
+    ]
+    program = subprocess.Popen(
+        [str(guest.pilot_path()), *options], pass_fds=[*fds, *left_open], stdin=subprocess.DEVNULL
+    )
+    theirs.close()
+    for fd in opened:
+        os.close(fd)
+    with ours, program:
+        try:
+            yield Pilot(program, ours, files)
+        finally:
+            program.terminate()  # it ends its processes, and itself

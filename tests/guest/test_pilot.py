@@ -1,0 +1,248 @@
+"""The pilot program itself: its states, its journal, its ring, and what it makes of hostile bytes."""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hawker import guest
+from hawker.runtime.driver import ExecSpec
+from hawker.runtime.pilot import frames, messages
+from hawker.runtime.pilot.frames import Kind, Reader
+from hawker.runtime.pilot.messages import PilotState
+from tests.guest.pilot import Pilot, pilot, spec
+from tests.waiting import wait_for
+
+
+def refusal(running: Pilot) -> str:
+    return Reader(running.take(Kind.REFUSED).payload).string()
+
+
+def test_wrong_use_is_said_and_has_its_own_status() -> None:
+    done = subprocess.run([str(guest.pilot_path())], capture_output=True, check=False)
+    assert done.returncode == 125 and b"usage:" in done.stderr
+
+
+def test_it_waits_for_a_spec_and_says_so(tmp_path: Path) -> None:
+    with pilot(tmp_path) as waiting:
+        hello = waiting.greet()
+        assert (hello.version, hello.state, hello.instance_id) == (frames.VERSION, PilotState.AWAITING, "")
+        assert waiting.story().pilot_pid == waiting.program.pid
+
+
+def test_what_its_parent_left_open_it_closes(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with pilot(tmp_path, writing) as waiting, os.fdopen(reading, "rb") as other_end:
+        os.close(writing)
+        waiting.greet()
+        assert other_end.read() == b""
+
+
+def test_a_run_is_told_and_recorded_from_spec_to_exit(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("echo out; exit 3"))
+        running.take(Kind.READY)
+        told = running.exit()
+        assert running.status() == 3
+        story = running.story()
+        assert (told.exit_code, story.instance_id) == (3, "instance-1")
+        assert story.final_exit == told == story.first_exit
+        assert story.ready_at is not None
+        assert [(chunk.stream, chunk.data) for chunk in running.output()] == [(1, b"out\n")]
+
+
+def test_nobody_connected_is_no_reason_to_wait(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("head -c 30000000 /dev/zero; exit 4"))
+        running.stream.close()
+        assert running.status() == 4
+        assert running.story().final_exit is not None
+
+
+def test_the_ring_stays_within_its_limit(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("head -c 30000000 /dev/zero; exit 0", output_bytes=2 << 20))
+        running.status()
+        assert all(0 < (tmp_path / name).stat().st_size <= 1 << 20 for name in ("output.0", "output.1"))
+
+
+def test_a_stop_counts_although_its_sender_is_gone(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        running.stream.sendall(messages.stop_request(signal.SIGTERM, 5.0))
+        running.stream.close()
+        assert running.status() == 143
+
+
+def test_sigterm_is_a_stop(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        running.program.terminate()
+        assert running.exit().signal == signal.SIGTERM
+
+
+def test_a_stop_before_any_spec_ends_it(tmp_path: Path) -> None:
+    with pilot(tmp_path) as waiting:
+        waiting.greet()
+        waiting.stream.sendall(messages.stop_request(signal.SIGTERM, 5.0))
+        assert waiting.status() == 143
+        final = waiting.story().final_exit
+        assert final is not None and final.reason == "stopped before it started"
+
+
+def test_the_same_spec_again_is_answered_with_the_state(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        for part in messages.spec_frames(spec("sleep 1000")):
+            running.stream.sendall(part)
+        running.take(Kind.READY)
+
+
+def test_another_spec_is_refused(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        for part in messages.spec_frames(spec("sleep 1000", instance="instance-2")):
+            running.stream.sendall(part)
+        assert refusal(running) == "instance instance-1 runs here"
+
+
+def test_orphans_are_reaped_and_end_with_the_machine(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("(setsid sleep 93 & true); (true &); echo up; sleep 0.2; exit 0"))
+        wait_for(running.output)
+        running.status()
+    assert b"sleep\x0093" not in {_command(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def _command(pid: str) -> bytes:
+    try:
+        return Path("/proc", pid, "cmdline").read_bytes().rstrip(b"\0")
+    except OSError:
+        return b""
+
+
+def test_the_rest_gets_two_seconds_when_a_process_ends(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("trap '' TERM; echo up; while true; do sleep 0.1; done", "sleep 0.2; exit 8"))
+        began = time.monotonic()
+        assert running.status() == 8
+        assert 1.5 < time.monotonic() - began < 10
+        final = running.story().final_exit
+        assert final is not None and final.process == 1
+
+
+def test_the_workload_cannot_take_its_descriptors(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.greet()
+        status = Path(f"/proc/{running.program.pid}/fd").stat()
+        assert status.st_uid == 0  # not dumpable: its descriptors are root's to see, whoever runs it
+
+
+def test_the_workload_starts_with_signals_as_they_are(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("grep Sig /proc/self/status; umask; exit 0"))
+        running.status()
+        said = dict(line.split(b":\t") for line in _said(running).splitlines() if b":\t" in line)
+        assert int(said[b"SigBlk"], 16) == 0
+        assert int(said[b"SigIgn"], 16) & (1 << (signal.SIGPIPE - 1)) == 0
+        assert b"0022" in _said(running)
+
+
+def _said(running: Pilot) -> bytes:
+    return b"".join(chunk.data for chunk in running.output())
+
+
+def test_a_session_beyond_its_credit_is_cut_off(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        running.stream.sendall(messages.exec_request(1, ExecSpec(argv=("sleep", "1000"))))
+        with suppress(BrokenPipeError):
+            for _ in range(6):
+                running.send(Kind.STDIN, 1, bytes(frames.PAYLOAD_MAX))
+        assert refusal(running) == "protocol error"
+
+
+def test_output_stops_at_the_credit_and_goes_on_with_more(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        running.stream.sendall(messages.exec_request(1, ExecSpec(argv=("head", "-c", "400000", "/dev/zero"))))
+        got = 0
+        while got < frames.OUT_WINDOW:
+            got += len(running.take(Kind.STDOUT).payload)
+        assert got == frames.OUT_WINDOW
+        running.send(Kind.CREDIT, 1, frames.number(200_000, 4))
+        assert running.exit().exit_code == 0
+
+
+BAD_FRAMES = [
+    pytest.param(b"\0\0\0\0", id="no length"),
+    pytest.param(b"\xff\xff\xff\xff", id="too long"),
+    pytest.param(frames.encode(Kind.READY), id="a pilot's own frame"),
+    pytest.param(frames.encode(Kind.STOP, 0, b"\x0f"), id="a short payload"),
+    pytest.param(frames.encode(Kind.SIGNAL, 0, b"\xff"), id="no signal"),
+    pytest.param(frames.encode(Kind.EXEC, 0), id="a session on channel 0"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_FRAMES)
+def test_a_protocol_error_ends_the_connection_and_nothing_else(tmp_path: Path, bad: bytes) -> None:
+    with pilot(tmp_path) as running:
+        running.run(spec("sleep 1000"))
+        running.take(Kind.READY)
+        running.stream.sendall(bad)
+        assert refusal(running) == "protocol error"
+        with pytest.raises(EOFError):
+            running.next()
+        assert running.program.poll() is None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=400),
+            st.builds(frames.encode, st.sampled_from(list(Kind)), st.integers(0, 3), st.binary(max_size=200)),
+        ),
+        max_size=12,
+    ),
+    st.booleans(),
+)
+def test_hostile_bytes_never_bring_it_down(tmp_path: Path, pieces: list[bytes], greets: bool) -> None:
+    """Not even a signal or an exit of its own: it ends only when a stop says so."""
+    pieces = [piece for piece in pieces if len(piece) < 5 or piece[4] not in (Kind.STOP, Kind.SIGNAL)]
+    with pilot(tmp_path) as running:
+        running.take(Kind.HELLO)  # it is up: a stop before that is a plain end
+        if greets:
+            running.stream.sendall(messages.hello())
+        with suppress(OSError):  # it may cut us off before it has read all
+            running.stream.sendall(b"".join(pieces))
+        running.stream.close()
+        running.program.terminate()
+        assert running.status() == 143
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_spec_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st.DataObject) -> None:
+    encoded = bytearray(spec(("true",)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    with pilot(tmp_path) as running:
+        running.run(bytes(encoded))
+        answer = None
+        while answer not in (Kind.REFUSED, Kind.EXIT):
+            answer = running.next().kind
+        running.program.terminate()
+        assert running.status() >= 0
