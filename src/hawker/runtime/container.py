@@ -1,0 +1,131 @@
+"""The container driver: a machine is a container of crun whose process 1 is the pilot.
+
+Here is what crun and the kernel add to `PilotDriver`: the bundle, limits, the memory limit's verdict, and every end by
+control group, so that no process escapes it. Root filesystem and network are given in the spec and belong to others.
+"""
+
+import os
+import resource
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from hawker import guest
+from hawker.clock import Clock
+from hawker.errors import BadRequest, CannotStart, WrongState
+from hawker.host import netns
+from hawker.host.cgroup import Cgroups, Layout, find_hierarchies
+from hawker.host.mount import mounts
+from hawker.ids import MachineId, NodeId
+from hawker.runtime.crun import Bundle, Crun
+from hawker.runtime.driver import Exit, Features, InstanceSpec, Stats
+from hawker.runtime.oci_bundle import OPEN_FILES, Placement, oci_config
+from hawker.runtime.pilot.driver import PilotDriver
+from hawker.runtime.pilot.launch import PILOT_OPTIONS
+from hawker.runtime.pilot.rundir import RunDir
+
+_CGROUP_NAMESPACE = Path("/proc/self/ns/cgroup")
+
+
+def container_driver(node_id: NodeId, machines: Path, crun_state: Path, clock: Clock) -> "ContainerDriver":
+    """`crun_state` is a directory of this node's own."""
+    cgroups = Cgroups(node_id, find_hierarchies(mounts()))
+    return ContainerDriver(Containers(Crun(crun_state, cgroups), cgroups), machines, clock)
+
+
+class Containers:
+    """Keeps `Technology` with crun. Remembers nothing."""
+
+    name = "container"
+    features = Features(rootfs=True, network=True, limits=True)
+    contained = True
+
+    def __init__(self, crun: Crun, cgroups: Cgroups) -> None:
+        self._crun = crun
+        self._cgroups = cgroups
+
+    async def check(self) -> None:
+        if os.geteuid() != 0:
+            raise CannotStart("the container driver needs root: start as root, or choose --driver process")
+        self._crun.find_program()
+        if shutil.which("nft") is None:
+            raise CannotStart("nft is missing: apt-get install nftables")
+        if self._cgroups.layout is Layout.NONE:
+            raise CannotStart("no cgroups are mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+        guest.pilot_path()
+        _raise_open_files()
+
+    async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
+        _refuse_incomplete(spec)
+        Bundle(run.path).config.write_bytes(oci_config(spec, self._placement(spec.machine_id)))
+
+    async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
+        if self._crun.knows(spec.machine_id):
+            await anyio.to_thread.run_sync(self._crun.forget, spec.machine_id)
+        return await self._crun.run(spec.machine_id, Bundle(run.path), fds)
+
+    async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
+        """All are in the machine's control group, the pilot too."""
+        await anyio.to_thread.run_sync(self._cgroups.kill, machine_id)
+
+    async def clear(self, machine_id: MachineId, run: RunDir) -> None:
+        await anyio.to_thread.run_sync(self._crun.forget, machine_id)
+
+    def complete(self, run: RunDir, exit: Exit) -> Exit:
+        """The memory limit is to blame when it killed anything and the end was not a clean or an asked-for one."""
+        spec = run.spec()
+        failed = exit.exit_code != 0 and exit.signal in (0, signal.SIGKILL)
+        if spec is None or not failed or self._cgroups.oom_kills(spec.machine_id) == 0:
+            return exit
+        return msgspec.structs.replace(exit, oom_killed=True)
+
+    def stats(self, run: RunDir, pid: int) -> Stats:
+        spec = run.spec()
+        assert spec is not None, "a running machine has a spec"
+        usage = self._cgroups.usage(spec.machine_id)
+        return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
+
+    def list(self) -> list[MachineId]:
+        return self._crun.list()
+
+    def _placement(self, machine_id: MachineId) -> Placement:
+        return Placement(
+            pilot=guest.pilot_path(),
+            arguments=PILOT_OPTIONS,
+            environment=(),
+            cgroup=self._cgroups.path_of(machine_id),
+            cgroup_namespace=_CGROUP_NAMESPACE.exists(),
+            open_files=min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        )
+
+
+class ContainerDriver(PilotDriver):
+    """`PilotDriver`, with an eye for containers and control groups that have lost their run directory."""
+
+    def __init__(self, containers: Containers, machines: Path, clock: Clock) -> None:
+        super().__init__(containers, machines, clock)
+        self._containers = containers
+
+    async def list(self) -> list[MachineId]:
+        return sorted({*await super().list(), *self._containers.list()})
+
+
+def _refuse_incomplete(spec: InstanceSpec) -> None:
+    """What crun would refuse with less clear words."""
+    if spec.rootfs is None:
+        raise BadRequest("a container machine needs a root filesystem")
+    if not Path(spec.rootfs).is_dir():
+        raise WrongState(f"the root filesystem of machine {spec.machine_id} is not mounted: {spec.rootfs}")
+    if spec.netns is not None and not netns.exists(Path(spec.netns)):
+        raise WrongState(f"the network of machine {spec.machine_id} is not there: {spec.netns}")
+
+
+def _raise_open_files() -> None:
+    """crun cannot give more than it was given, and a shell's limit is often lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, max(hard, OPEN_FILES)))

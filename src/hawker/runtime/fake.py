@@ -1,0 +1,193 @@
+"""The driver that keeps every promise in memory, for tests and for the simulator: no process, no file, one `Clock`.
+
+It remembers nothing itself: instances are in the `FakeHost`, so a daemon's restart is a new driver over the same
+host. What a command does is in `fake_program.py`.
+"""
+
+import math
+
+import anyio
+
+from hawker.errors import BadRequest, NotFound, NotServed, WrongState
+from hawker.ids import MachineId
+from hawker.runtime.driver import (
+    ExecSpec,
+    Exit,
+    Features,
+    Inspection,
+    InstanceSpec,
+    OutputChunk,
+    Phase,
+    ProcessInfo,
+    Stats,
+)
+from hawker.runtime.fake_host import FakeHost, Instance, contents
+from hawker.runtime.fake_program import read_command
+from hawker.runtime.fake_session import FakeExecSession, at_most, last_lines
+from hawker.runtime.pilot.messages import signal_number
+
+_OUTPUT_LIMIT = 4 << 20
+
+
+class FakeDriver:
+    """A daemon's view of a `FakeHost`."""
+
+    name = "fake"
+
+    def __init__(self, host: FakeHost, features: Features | None = None) -> None:
+        self.features = features or Features(rootfs=True, network=False, limits=True)
+        self._host = host
+
+    async def check(self) -> None:
+        async with _Call(self._host, "check"):
+            pass
+
+    async def prepare(self, spec: InstanceSpec) -> None:
+        async with _Call(self._host, "prepare"):
+            self._place(spec)
+
+    async def start(self, spec: InstanceSpec) -> Inspection:
+        async with _Call(self._host, "start"):
+            instance = self._place(spec)
+            if instance.phase is Phase.PREPARED:
+                self._host.launch(instance)
+        return await self.inspect(spec.machine_id)
+
+    def _place(self, spec: InstanceSpec) -> Instance:
+        if spec.files and not self.features.rootfs:
+            raise NotServed(f"the {self.name} driver cannot serve `files`: its machines have no root filesystem")
+        here = self._host.look(spec.machine_id)
+        if here is not None and here.spec.instance_id == spec.instance_id:
+            return here
+        if here is not None and here.phase is Phase.RUNNING:
+            raise WrongState(f"machine {spec.machine_id} still has a running instance, {here.spec.instance_id}")
+        return self._host.place(spec)
+
+    async def recover(self, machine_id: MachineId) -> Inspection:
+        async with _Call(self._host, "recover"):
+            return _inspection(self._host.look(machine_id))
+
+    async def inspect(self, machine_id: MachineId) -> Inspection:
+        return _inspection(self._host.look(machine_id))
+
+    async def wait(self, machine_id: MachineId) -> Exit:
+        async with _Call(self._host, "wait"):
+            return await self._ended(self._there(machine_id))
+
+    async def stop(self, machine_id: MachineId, signal: str, timeout_s: float) -> Exit:
+        async with _Call(self._host, "stop"):
+            instance = self._there(machine_id)
+            if instance.phase is Phase.RUNNING:
+                self._host.deliver(instance, signal_number(signal))
+            if instance.exit is None:
+                await self._wait_until(instance, self._host.clock.now() + timeout_s)
+            if instance.exit is None:
+                self._host.deliver(instance, signal_number("SIGKILL"))
+            return await self._ended(instance)
+
+    async def signal(self, machine_id: MachineId, signal: int) -> None:
+        async with _Call(self._host, "signal"):
+            self._host.deliver(self._running(machine_id), signal)
+
+    async def exec(self, machine_id: MachineId, spec: ExecSpec) -> "FakeExecSession":
+        async with _Call(self._host, "exec"):
+            if not spec.argv:
+                raise BadRequest("a command is needed")
+            workload = self._running(machine_id).spec
+            script = read_command(spec.argv, workload.processes[0].env | spec.env, contents(workload))
+            return FakeExecSession(self._host.clock, script)
+
+    async def stats(self, machine_id: MachineId) -> Stats:
+        instance = self._running(machine_id)
+        assert instance.started_at is not None
+        busy_s = self._host.clock.now() - instance.started_at
+        return Stats(cpu_s=busy_s, memory_bytes=1 << 20, pids=1 + len(instance.scripts))
+
+    async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
+        instance = self._running(machine_id)
+        assert instance.started_at is not None
+        return tuple(
+            ProcessInfo(
+                pid=2 + index,
+                started_at=instance.started_at,
+                command=" ".join(process.argv),
+                cwd=process.cwd,
+                cpu_s=0.0,
+                rss_bytes=1 << 20,
+            )
+            for index, process in enumerate(instance.spec.processes)
+        )
+
+    def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
+        instance = self._host.look(machine_id)
+        chunks = [] if instance is None else [chunk for chunk in instance.chunks if chunk.position > after]
+        return last_lines(at_most(chunks, _OUTPUT_LIMIT), tail)
+
+    async def destroy(self, machine_id: MachineId) -> None:
+        async with _Call(self._host, "destroy"):
+            self._host.remove(machine_id)
+
+    async def list(self) -> list[MachineId]:
+        return self._host.machines()
+
+    def _there(self, machine_id: MachineId) -> Instance:
+        instance = self._host.look(machine_id)
+        if instance is None or instance.phase is Phase.PREPARED:
+            raise NotFound(f"no instance of machine {machine_id} on this host")
+        return instance
+
+    def _running(self, machine_id: MachineId) -> Instance:
+        instance = self._there(machine_id)
+        if instance.phase is not Phase.RUNNING:
+            raise WrongState(f"machine {machine_id} is not running")
+        return instance
+
+    async def _ended(self, instance: Instance) -> Exit:
+        while instance.exit is None:
+            await self._wait_until(instance, instance.ends_at)
+            self._host.look(instance.spec.machine_id)
+        return instance.exit
+
+    async def _wait_until(self, instance: Instance, moment: float) -> None:
+        """Return when the instance has ended or the moment has come, whichever is first."""
+        if math.isinf(moment):
+            return await instance.ended.wait()
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                await instance.ended.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await self._host.clock.sleep(moment - self._host.clock.now())
+            tasks.cancel_scope.cancel()
+
+
+class _Call:
+    """One call of the driver, with the fault that the test asked for."""
+
+    def __init__(self, host: FakeHost, name: str) -> None:
+        self._host = host
+        self._fault = host.fault(name)
+
+    async def __aenter__(self) -> None:
+        fault = self._fault
+        await self._host.clock.sleep(fault.delay_s) if fault.delay_s else await anyio.lowlevel.checkpoint()
+        if fault.error is not None and not fault.after:
+            raise fault.error
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None and self._fault.error is not None:
+            raise self._fault.error
+
+
+def _inspection(instance: Instance | None) -> Inspection:
+    if instance is None:
+        return Inspection(phase=Phase.ABSENT)
+    return Inspection(
+        phase=instance.phase,
+        instance_id=instance.spec.instance_id,
+        pid=instance.pid if instance.phase is Phase.RUNNING else None,
+        started_at=instance.started_at,
+        exit=instance.exit,
+    )

@@ -1,0 +1,142 @@
+"""From an instance's spec to the runtime specification's config.json: what isolates a container machine. Pure.
+
+Process 1 is the pilot, which starts the workload itself; so users, files, environment and commands are not here. The
+workload has Docker's default capabilities less NET_RAW: raw sockets would let it forge addresses on its network's
+bridge, and ping works without them (the namespace's ping_group_range). The pilot is not shielded from the memory
+limit by a score: it is the smallest process there, so never the one taken, and its score would be the workload's to
+use.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hawker.runtime.driver import InstanceSpec, Limits
+from hawker.runtime.seccomp import seccomp_profile
+
+PILOT_PATH = "/.hawker/pilot"
+"""Where the pilot is seen inside a machine."""
+
+_CAPABILITIES = [
+    "CAP_AUDIT_WRITE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_MKNOD",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SETFCAP",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
+]
+_MASKED = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+]
+_READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
+_PERIOD_US = 100_000
+_MIB = 1 << 20
+OPEN_FILES = 65_536
+"""How many files each process of a machine may open, where the daemon may give that many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What the host adds to a spec: the pilot's file and arguments, the cgroup's path, which namespaces exist."""
+
+    pilot: Path
+    arguments: tuple[str, ...]
+    environment: tuple[str, ...]
+    cgroup: str
+    cgroup_namespace: bool
+    open_files: int = OPEN_FILES
+
+
+def oci_config(spec: InstanceSpec, placement: Placement) -> bytes:
+    """The config.json of one instance."""
+    assert spec.rootfs is not None, "a container has a root filesystem"
+    config = {
+        "ociVersion": "1.0.2",
+        "hostname": spec.hostname,
+        "root": {"path": spec.rootfs, "readonly": False},
+        "process": _process(placement),
+        "mounts": _mounts(placement.pilot),
+        "linux": {
+            "cgroupsPath": placement.cgroup,
+            "resources": _resources(spec.limits),
+            "namespaces": _namespaces(spec.netns, placement.cgroup_namespace),
+            "maskedPaths": _MASKED,
+            "readonlyPaths": _READ_ONLY,
+            "seccomp": seccomp_profile(),
+        },
+    }
+    return msgspec.json.encode(config)
+
+
+def _process(placement: Placement) -> dict[str, Any]:
+    kinds = ("bounding", "effective", "permitted")
+    return {
+        "terminal": False,
+        "user": {"uid": 0, "gid": 0},
+        "cwd": "/",
+        "args": [PILOT_PATH, *placement.arguments],
+        "env": list(placement.environment),
+        "capabilities": dict.fromkeys(kinds, _CAPABILITIES),
+        "rlimits": [{"type": "RLIMIT_NOFILE", "soft": placement.open_files, "hard": placement.open_files}],
+        "noNewPrivileges": False,  # sudo and setuid programs work in a machine as they do on a host
+    }
+
+
+def _mounts(pilot: Path) -> list[dict[str, Any]]:
+    quiet = ["nosuid", "noexec", "nodev"]
+    return [
+        _mount("/proc", "proc", quiet),
+        _mount("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        _mount("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
+        _mount("/dev/shm", "tmpfs", [*quiet, "mode=1777", "size=65536k"]),
+        _mount("/dev/mqueue", "mqueue", quiet),
+        _mount("/sys", "sysfs", [*quiet, "ro"]),
+        _mount("/sys/fs/cgroup", "cgroup", [*quiet, "relatime", "ro"]),
+        _mount(PILOT_PATH, "bind", ["bind", "ro", "nosuid", "nodev"], source=str(pilot)),
+    ]
+
+
+def _mount(destination: str, kind: str, options: list[str], *, source: str | None = None) -> dict[str, Any]:
+    return {"destination": destination, "type": kind, "source": source or kind, "options": options}
+
+
+def _namespaces(netns: str | None, cgroup_namespace: bool) -> list[dict[str, str]]:
+    kinds = ["pid", "ipc", "uts", "mount", *(["cgroup"] if cgroup_namespace else [])]
+    network = [{"type": "network", "path": netns}] if netns is not None else []
+    return [{"type": kind} for kind in kinds] + network
+
+
+def _resources(limits: Limits) -> dict[str, Any]:
+    """Swap equal to memory means no swap. Devices: none but the usual harmless ones, which the runtime allows."""
+    memory = limits.memory_mib * _MIB
+    return {
+        "cpu": {"period": _PERIOD_US, "quota": limits.cpus * _PERIOD_US, "shares": cpu_shares(limits.cpu_weight)},
+        "memory": {"limit": memory, "swap": memory},
+        "pids": {"limit": limits.pids},
+        "devices": [{"allow": False, "access": "rwm"}],
+    }
+
+
+def cpu_shares(weight: int) -> int:
+    """v1's shares (2 to 262144) for a v2 weight (1 to 10000); the runtime turns them back where v2 is mounted."""
+    return 2 + (weight - 1) * 262_142 // 9_999

@@ -1,0 +1,133 @@
+"""Frames of the pilot protocol (guest/PROTOCOL.md): how they are cut from a byte stream, and fields within a payload.
+
+Pure and bounded: a parser never holds more than one frame, and hostile bytes give `Malformed`, nothing else.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+MAGIC = 0x504B5748
+VERSION = 1
+FRAME_MAX = 65536
+PAYLOAD_MAX = FRAME_MAX - 5
+OUT_WINDOW = 256 << 10  # bytes of a session's output that the pilot may have sent and we not yet consumed
+IN_WINDOW = 64 << 10  # bytes of input that we may have sent and the command not yet read
+
+_HEAD = struct.Struct("<IBI")
+
+
+class Kind(IntEnum):
+    HELLO = 1
+    SPEC = 2
+    STOP = 3
+    SIGNAL = 4
+    EXEC = 5
+    STDIN = 6
+    STDIN_END = 7
+    RESIZE = 8
+    CREDIT = 9
+    CLOSE = 10
+    LIST = 11
+    READY = 33
+    REFUSED = 34
+    EXIT = 35
+    STDOUT = 36
+    STDERR = 37
+    PROCESS = 38
+    LIST_END = 39
+
+
+class Malformed(ValueError):
+    """The other side sent what the protocol does not allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: int  # a `Kind`, or a number that a newer pilot knows
+    channel: int
+    payload: bytes
+
+
+def encode(kind: Kind, channel: int = 0, payload: bytes = b"") -> bytes:
+    assert len(payload) <= PAYLOAD_MAX
+    return _HEAD.pack(len(payload) + 5, kind, channel) + payload
+
+
+class FrameParser:
+    """Feed it what arrives; it yields the frames that are complete."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        self._rest += data
+        at = 0
+        try:
+            while (end := self._frame_end(at)) is not None:
+                _, kind, channel = _HEAD.unpack_from(self._rest, at)
+                payload = bytes(self._rest[at + _HEAD.size : end])
+                at = end
+                yield Frame(kind, channel, payload)
+        finally:
+            del self._rest[:at]
+
+    def _frame_end(self, at: int) -> int | None:
+        """Where the frame at `at` ends, or None while it is not complete."""
+        if len(self._rest) - at < 4:
+            return None
+        length = int.from_bytes(self._rest[at : at + 4], "little")
+        if not 5 <= length <= FRAME_MAX:
+            raise Malformed(f"a frame of {length} bytes")
+        end = at + 4 + length
+        return end if len(self._rest) >= end else None
+
+
+class Reader:
+    """Fields of a payload, in order. Running past the end is `Malformed`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self._take(width), "little")
+
+    def string(self) -> str:
+        """A string is for people or is compared; bytes that are no UTF-8 are kept as escapes."""
+        text = self._take(self.number(4))
+        if self._take(1) != b"\0":
+            raise Malformed("a string without its end")
+        return text.decode("utf-8", "backslashreplace")
+
+    def strings(self) -> tuple[str, ...]:
+        count = self.number(4)
+        if count > len(self._data):
+            raise Malformed("a list longer than its payload")
+        return tuple(self.string() for _ in range(count))
+
+    def _take(self, length: int) -> bytes:
+        end = self._at + length
+        if end > len(self._data):
+            raise Malformed("a payload that ends too soon")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+
+def number(value: int, width: int) -> bytes:
+    return value.to_bytes(width, "little")
+
+
+def blob(data: bytes) -> bytes:
+    return number(len(data), 4) + data
+
+
+def string(text: str) -> bytes:
+    """`surrogateescape` lets names through that are no UTF-8. A NUL inside is refused by the pilot."""
+    return blob(text.encode("utf-8", "surrogateescape")) + b"\0"
+
+
+def strings(texts: tuple[str, ...]) -> bytes:
+    return number(len(texts), 4) + b"".join(string(text) for text in texts)

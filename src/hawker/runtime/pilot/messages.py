@@ -1,0 +1,149 @@
+"""What the pilot's frames carry, as values: the run spec and exec requests out, hello, endings and processes in."""
+
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from hawker.errors import BadRequest
+from hawker.runtime.driver import ExecSpec, Exit, InstanceSpec, ListenSocket, ProcessInfo, ProcessSpec
+from hawker.runtime.pilot import frames
+from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+
+SPEC_MAX = 4 << 20
+_SPEC_PART = frames.PAYLOAD_MAX - 1
+
+
+class PilotState(IntEnum):
+    AWAITING = 0
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    EXITED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    version: int
+    state: PilotState
+    instance_id: str  # empty while the pilot awaits its spec
+
+
+def hello() -> bytes:
+    return frames.encode(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(frames.VERSION, 2))
+
+
+def read_hello(frame: Frame) -> Hello:
+    reader = Reader(frame.payload)
+    if frame.kind != Kind.HELLO or reader.number(4) != frames.MAGIC:
+        raise Malformed("no pilot at the other end")
+    version, state = reader.number(2), reader.number(1)
+    try:
+        return Hello(version=version, state=PilotState(state), instance_id=reader.string())
+    except ValueError as unknown:
+        raise Malformed(f"a pilot in state {state}") from unknown
+
+
+def run_spec(spec: InstanceSpec, *, contained: bool) -> bytes:
+    """The whole run spec; `spec_frames` cuts it to frames. Raises `BadRequest` when it is too large to send."""
+    encoded = b"".join(
+        (
+            frames.string(spec.instance_id),
+            frames.string(spec.hostname),
+            frames.number(1 if contained else 0, 1),
+            frames.number(signal_number(spec.stop_signal), 1),
+            _milliseconds(spec.stop_timeout_s),
+            frames.number(spec.output_bytes // 2, 4),
+            frames.number(len(spec.files), 4),
+            *(
+                frames.string(file.path) + frames.number(file.mode, 4) + frames.blob(file.content)
+                for file in spec.files
+            ),
+            frames.number(len(spec.processes), 4),
+            *(_process(process) for process in spec.processes),
+        )
+    )
+    if len(encoded) > SPEC_MAX:
+        raise BadRequest(f"config and files take {len(encoded)} bytes; at most {SPEC_MAX} can be given to a machine")
+    return encoded
+
+
+def spec_frames(encoded: bytes) -> Iterator[bytes]:
+    for at in range(0, len(encoded), _SPEC_PART):
+        part = encoded[at : at + _SPEC_PART]
+        last = at + _SPEC_PART >= len(encoded)
+        yield frames.encode(Kind.SPEC, 0, (b"\1" if last else b"\0") + part)
+
+
+def _milliseconds(seconds: float) -> bytes:
+    """Seven weeks at most, which is as good as for ever."""
+    return frames.number(min(max(round(seconds * 1000), 0), 2**32 - 1), 4)
+
+
+def _process(process: ProcessSpec) -> bytes:
+    return _command(process.argv, process.env, process.user, process.cwd, process.tty, 24, 80)
+
+
+def _command(
+    argv: tuple[str, ...], env: Mapping[str, str], user: str, cwd: str, tty: bool, rows: int, cols: int
+) -> bytes:
+    return b"".join(
+        (
+            frames.strings(argv),
+            frames.strings(tuple(f"{name}={value}" for name, value in env.items())),
+            frames.string(user),
+            frames.string(cwd),
+            frames.number(1 if tty else 0, 1),
+            frames.number(rows, 2),
+            frames.number(cols, 2),
+        )
+    )
+
+
+def exec_request(channel: int, spec: ExecSpec) -> bytes:
+    if not spec.argv:
+        raise BadRequest("a command is needed")
+    given = (1 if spec.user is not None else 0) | (2 if spec.cwd is not None else 0)
+    payload = _command(spec.argv, spec.env, spec.user or "", spec.cwd or "", spec.tty, spec.rows, spec.cols)
+    if len(payload) >= frames.PAYLOAD_MAX:
+        raise BadRequest(f"the command and its environment are too long; at most {frames.PAYLOAD_MAX} bytes")
+    return frames.encode(Kind.EXEC, channel, payload + frames.number(given, 1))
+
+
+def stop_request(signal: int, timeout_s: float) -> bytes:
+    return frames.encode(Kind.STOP, 0, frames.number(signal, 1) + _milliseconds(timeout_s))
+
+
+def read_ending(reader: Reader) -> Exit:
+    at, code, signal, process = reader.number(8), reader.number(4), reader.number(4), reader.number(1)
+    return Exit(exit_code=code, signal=signal, process=process, exited_at=at / 1e9, reason=reader.string())
+
+
+def read_process(payload: bytes) -> ProcessInfo:
+    reader = Reader(payload)
+    pid, started_at, cpu_ms, rss = reader.number(4), reader.number(8) / 1e9, reader.number(8), reader.number(8)
+    return ProcessInfo(
+        pid=pid,
+        started_at=started_at,
+        cpu_s=cpu_ms / 1000,
+        rss_bytes=rss,
+        command=reader.string(),
+        cwd=reader.string(),
+        sockets=tuple(_socket(line) for line in reader.strings()),
+    )
+
+
+def _socket(line: str) -> ListenSocket:
+    proto, _, address = line.partition(" ")
+    return ListenSocket(proto=proto, address=address)
+
+
+def signal_number(name: str) -> int:
+    """ "SIGINT", "INT" and "2" all mean 2. Raises `BadRequest` for what is no signal."""
+    text = name.strip().upper()
+    if text.isdecimal() and 1 <= int(text) <= 64:
+        return int(text)
+    known = signal.Signals.__members__.get(text if text.startswith("SIG") else f"SIG{text}")
+    if known is None:
+        raise BadRequest(f"no such signal: {name!r}")
+    return int(known)

@@ -1,0 +1,130 @@
+"""A command beside the workload, as its client holds it: the pilot's exec channel with credit in both directions."""
+
+from collections import deque
+from collections.abc import AsyncIterator
+
+import anyio
+
+from hawker.errors import Unavailable
+from hawker.runtime.driver import ExecSpec, Exit
+from hawker.runtime.pilot import frames, messages
+from hawker.runtime.pilot.connection import Connection
+from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+
+_INPUT_PART = 16 << 10
+
+
+class PilotSession:
+    """Keeps `ExecSession`, and owns its connection. `wait` drops the output that nobody reads, so that it can end."""
+
+    def __init__(self, connection: Connection, spec: ExecSpec) -> None:
+        self._connection = connection
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._held_bytes = 0
+        self._credit = frames.IN_WINDOW
+        self._exit: Exit | None = None
+        self._lost: str | None = None
+        self._change = anyio.Event()
+        self._readers = 0
+        self._channel = connection.open_channel(self)
+        connection.send(messages.exec_request(self._channel, spec))
+
+    # --- the caller's side
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        self._readers += 1
+        try:
+            while (piece := await self._next()) is not None:
+                yield piece
+        finally:
+            self._readers -= 1
+            self._wake()
+
+    async def wait(self) -> Exit:
+        """How the command ended. Raises `Unavailable` when contact was lost before that."""
+        while not self._over:
+            if self._held and not self._readers:
+                await self._next()
+            else:
+                await self._change.wait()
+        if self._exit is None:
+            raise Unavailable(self._lost or "the machine's pilot has gone")
+        return self._exit
+
+    async def send(self, data: bytes) -> None:
+        """Waits while the command reads more slowly than we send. Input past its end is dropped."""
+        at = 0
+        while at < len(data) and not self._over:
+            if self._credit == 0:
+                await self._change.wait()
+                continue
+            part = data[at : at + min(_INPUT_PART, self._credit)]
+            self._credit -= len(part)
+            at += len(part)
+            self._send(Kind.STDIN, part)
+
+    async def send_eof(self) -> None:
+        self._send(Kind.STDIN_END)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        self._send(Kind.RESIZE, frames.number(rows, 2) + frames.number(cols, 2))
+
+    async def signal(self, signal: int) -> None:
+        self._send(Kind.SIGNAL, frames.number(signal, 1))
+
+    async def close(self) -> None:
+        self._connection.close()
+
+    # --- the connection's side
+
+    def receive(self, frame: Frame) -> None:
+        reader = Reader(frame.payload)
+        match frame.kind:
+            case Kind.STDOUT | Kind.STDERR:
+                self._hold(1 if frame.kind == Kind.STDOUT else 2, frame.payload)
+            case Kind.CREDIT:
+                self._credit += reader.number(4)
+            case Kind.EXIT:
+                self._exit = messages.read_ending(reader)
+                self._connection.close()
+            case Kind.REFUSED:
+                self._lost = reader.string()
+            case _:
+                pass
+        self._wake()
+
+    def lose(self, why: str) -> None:
+        self._lost = self._lost or why
+        self._wake()
+
+    # --- between them
+
+    @property
+    def _over(self) -> bool:
+        return self._exit is not None or self._lost is not None
+
+    async def _next(self) -> tuple[int, bytes] | None:
+        """The next piece of output, with its credit given back; None at the end."""
+        while not self._held:
+            if self._over:
+                return None
+            await self._change.wait()
+        stream, data = self._held.popleft()
+        self._held_bytes -= len(data)
+        self._send(Kind.CREDIT, frames.number(len(data), 4))
+        return stream, data
+
+    def _hold(self, stream: int, data: bytes) -> None:
+        self._held_bytes += len(data)
+        if self._held_bytes > frames.OUT_WINDOW:
+            raise Malformed("more output than the credit given")
+        if data:
+            self._held.append((stream, data))
+
+    def _send(self, kind: Kind, payload: bytes = b"") -> None:
+        if not self._over:
+            self._connection.send(frames.encode(kind, self._channel, payload))
+
+    def _wake(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()

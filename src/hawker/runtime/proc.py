@@ -1,0 +1,64 @@
+"""Reads this host's /proc: which processes descend from one or carry a mark, and what they use.
+
+A process id found here may belong to another process a moment later: open a pidfd and look again before acting on it.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGESIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    pid: int
+    parent: int
+    cpu_s: float
+    memory_bytes: int
+
+
+def entries() -> Iterator[Entry]:
+    for pid in _pids():
+        with suppress(OSError):
+            yield _entry(pid, (_PROC / str(pid) / "stat").read_text("utf-8", "replace"))
+
+
+def descendants(ancestor: int) -> list[Entry]:
+    """Everyone below `ancestor`, which is not among them."""
+    children: dict[int, list[Entry]] = {}
+    for entry in entries():
+        children.setdefault(entry.parent, []).append(entry)
+    found, parents = [], [ancestor]
+    while parents:
+        below = children.get(parents.pop(), [])
+        found += below
+        parents += [entry.pid for entry in below]
+    return found
+
+
+def carries(pid: int, mark: bytes) -> bool:
+    """Whether `mark`, "NAME=value", is in the environment that `pid` was executed with."""
+    try:
+        return mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def marked(mark: bytes) -> list[int]:
+    return [pid for pid in _pids() if carries(pid, mark)]
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
+
+
+def _entry(pid: int, stat: str) -> Entry:
+    """proc(5): the name is in parentheses and may hold any character; fields are counted from behind it."""
+    fields = stat[stat.rindex(")") + 2 :].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return Entry(pid=pid, parent=int(fields[1]), cpu_s=ticks / _TICKS, memory_bytes=int(fields[21]) * _PAGE)

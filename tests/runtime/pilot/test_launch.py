@@ -1,0 +1,50 @@
+"""What a launched pilot inherits, and what it does not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hawker.runtime.pilot.launch import pilot_files, spawn_detached
+from hawker.runtime.pilot.rundir import RunDir
+
+
+def said_by(script: str, *fds: int) -> list[str]:
+    """What a shell started with `fds` as 4 and up writes to its descriptor 3."""
+    reading, writing = os.pipe()
+    pid = spawn_detached(("/bin/sh", "-c", f"{{ {script}; }} >&3"), {"ONLY": "this"}, (writing, *fds))
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        lines = answer.read().splitlines()
+    os.waitpid(pid, 0)
+    return lines
+
+
+def test_descriptors_become_3_and_up(tmp_path: Path) -> None:
+    with pilot_files(RunDir(tmp_path)) as fds:
+        lines = said_by("for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done", *fds)
+    held = dict(line.split() for line in lines)
+    assert held["0"] == held["2"] == "/dev/null"
+    assert held["5"] == str(tmp_path / "journal") and held["7"] == str(tmp_path / "output.1")
+    assert held["4"].startswith("socket:") and held["6"] == str(tmp_path / "output.0")
+
+
+def test_it_leads_a_session_of_its_own() -> None:
+    (line,) = said_by("echo $$; exec 2>&1; cat /proc/$$/stat | cut -d' ' -f5,6 | tr ' ' ,")[1:]
+    group, session = line.split(",")
+    assert group == session != str(os.getsid(0))
+
+
+def test_it_has_the_environment_that_it_is_given() -> None:
+    assert "ONLY=this" in said_by("env")
+    assert not any(line.startswith("HOME=") for line in said_by("env"))
+
+
+def test_the_socket_is_its_owner_s_alone(tmp_path: Path) -> None:
+    with pilot_files(RunDir(tmp_path)):
+        assert (tmp_path / "pilot.sock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_launch_beside_a_living_pilot_is_impossible(tmp_path: Path) -> None:
+    with pilot_files(RunDir(tmp_path)), pytest.raises(BlockingIOError), pilot_files(RunDir(tmp_path)):
+        pass

@@ -1,0 +1,56 @@
+"""The run directory: life is the journal's lock; a file that a crash cut is as if it had not been written."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from hawker.runtime.driver import Exit
+from hawker.runtime.pilot.launch import pilot_files
+from hawker.runtime.pilot.rundir import RunDir
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path)
+
+
+def test_nothing_is_not_alive(run: RunDir) -> None:
+    assert not run.alive()
+
+
+def test_whoever_holds_the_pilot_s_files_is_alive(run: RunDir) -> None:
+    with pilot_files(run) as fds:
+        inherited = os.dup(fds[1])
+    assert run.alive()
+    os.close(inherited)
+    assert not run.alive()
+
+
+def test_asking_does_not_make_alive(run: RunDir) -> None:
+    run.journal.touch()
+    fd = os.open(run.journal, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    assert not run.alive()
+    os.close(fd)
+
+
+def test_values_come_back(run: RunDir) -> None:
+    exit = Exit(exit_code=3, exited_at=1.5)
+    run.write_exit(exit)
+    run.write_pid(77)
+    assert (run.exit(), run.pid(), run.spec()) == (exit, 77, None)
+
+
+@pytest.mark.parametrize("left", [b"", b'{"exit_code":', b"[]", b"\xff"])
+def test_a_cut_file_is_no_file(run: RunDir, left: bytes) -> None:
+    (run.path / "exit").write_bytes(left)
+    assert run.exit() is None
+
+
+def test_removing_twice_is_no_error(run: RunDir) -> None:
+    run.write_pid(1)
+    run.remove()
+    run.remove()
+    assert not run.exists()

@@ -1,0 +1,94 @@
+"""Facts about what isolates a container machine."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawker.ids import InstanceId, MachineId
+from hawker.runtime.driver import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.oci_bundle import PILOT_PATH, Placement, cpu_shares, oci_config
+
+PLACEMENT = Placement(
+    pilot=Path("/opt/pilot"),
+    arguments=("--listen", "3"),
+    environment=(),
+    cgroup="/hawker-ab12/0123456789abcd",
+    cgroup_namespace=True,
+)
+SPEC = InstanceSpec(
+    machine_id=MachineId("0123456789abcd"),
+    instance_id=InstanceId("I1"),
+    hostname="web",
+    processes=(ProcessSpec(argv=("/bin/web",), env={"SECRET": "x"}),),
+    limits=Limits(cpus=2, cpu_weight=100, memory_mib=256, pids=50),
+    rootfs="/data/root",
+    netns="/data/netns/m",
+)
+
+
+def _config(spec: InstanceSpec = SPEC, placement: Placement = PLACEMENT) -> dict[str, Any]:
+    return msgspec.json.decode(oci_config(spec, placement), type=dict[str, Any])
+
+
+def test_process_1_is_the_pilot_from_a_read_only_mount() -> None:
+    config = _config()
+    assert config["process"]["args"] == [PILOT_PATH, "--listen", "3"]
+    [mount] = [mount for mount in config["mounts"] if mount["destination"] == PILOT_PATH]
+    assert (mount["source"], "ro" in mount["options"]) == ("/opt/pilot", True)
+
+
+def test_the_workload_and_its_secrets_are_not_in_the_bundle() -> None:
+    assert b"/bin/web" not in oci_config(SPEC, PLACEMENT)
+    assert b"SECRET" not in oci_config(SPEC, PLACEMENT)
+
+
+def test_limits_are_the_kernels_units() -> None:
+    resources = _config()["linux"]["resources"]
+    assert resources["cpu"] == {"period": 100_000, "quota": 200_000, "shares": cpu_shares(100)}
+    assert resources["memory"] == {"limit": 256 << 20, "swap": 256 << 20}
+    assert resources["pids"] == {"limit": 50}
+    assert resources["devices"][0]["allow"] is False
+
+
+@pytest.mark.parametrize("weight, shares", [(1, 2), (10_000, 262_144), (39, 998)])
+def test_weights_become_shares(weight: int, shares: int) -> None:
+    assert cpu_shares(weight) == shares
+    assert round(1 + (shares - 2) * 9_999 / 262_142) == weight  # as the runtime turns them back for v2
+
+
+def test_namespaces_are_new_but_for_the_given_network() -> None:
+    namespaces = _config()["linux"]["namespaces"]
+    assert {"type": "network", "path": "/data/netns/m"} in namespaces
+    assert {entry["type"] for entry in namespaces} == {"pid", "ipc", "uts", "mount", "cgroup", "network"}
+
+
+def test_without_a_network_the_hosts_is_used_and_old_kernels_get_no_cgroup_namespace() -> None:
+    placement = Placement(Path("/opt/pilot"), (), (), "/x", cgroup_namespace=False)
+    namespaces = _config(msgspec.structs.replace(SPEC, netns=None), placement)["linux"]["namespaces"]
+    assert {entry["type"] for entry in namespaces} == {"pid", "ipc", "uts", "mount"}
+
+
+def test_dangerous_capabilities_are_absent_from_every_set() -> None:
+    for granted in _config()["process"]["capabilities"].values():
+        assert not {"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_MODULE", "CAP_SYS_PTRACE"} & set(granted)
+
+
+def test_kernel_surfaces_are_masked_or_read_only() -> None:
+    linux = _config()["linux"]
+    assert {"/proc/kcore", "/proc/keys", "/sys/firmware"} <= set(linux["maskedPaths"])
+    assert {"/proc/sys", "/proc/sysrq-trigger"} <= set(linux["readonlyPaths"])
+    sys_mounts = [mount for mount in _config()["mounts"] if mount["destination"].startswith("/sys")]
+    assert sys_mounts
+    assert all("ro" in mount["options"] for mount in sys_mounts)
+
+
+def test_seccomp_refuses_mounts_keys_and_new_user_namespaces() -> None:
+    rules = _config()["linux"]["seccomp"]["syscalls"]
+    refused = set(rules[0]["names"])
+    assert {"mount", "keyctl", "bpf", "io_uring_setup", "kexec_load", "open_by_handle_at"} <= refused
+    [by_flag] = [rule for rule in rules if "args" in rule]
+    assert by_flag["names"] == ["clone", "unshare"]
+    assert by_flag["args"][0]["valueTwo"] == 0x10000000
+    assert not refused & {"clone", "execve", "ptrace", "openat"}
