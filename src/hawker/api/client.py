@@ -1,0 +1,212 @@
+"""The typed HTTP client, driven by the route table: the `Caller` between processes and for the command line.
+
+An error answer is raised as the error that the other side raised. `Unavailable` means that nothing was sent; `Fault`
+that the call may or may not have taken effect.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Generic
+
+import aiohttp
+import msgspec
+
+from hawker.api.bodies import Problem
+from hawker.api.codec import encode_json
+from hawker.api.failure import error_in, error_of, is_failed
+from hawker.api.handlers import Channel
+from hawker.api.outgoing import Outgoing, RouteCodecs
+from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
+from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
+from hawker.log import Secret
+
+CONNECT_S = 5.0
+STREAM_SILENCE_S = 60.0  # a living node sends an empty line every 15 s
+MAX_LINE_BYTES = 16 * 1024 * 1024
+
+
+class Client:
+    """Keeps connections open between calls; use it as a context manager, inside the event loop."""
+
+    def __init__(self, url: str, token: Secret | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        self._opened: aiohttp.ClientSession | None = None
+        self._codecs: dict[str, RouteCodecs[Any, Any, Any, Any]] = {}
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+    async def call(
+        self,
+        route: Unary[P, Q, B, R],
+        *,
+        params: P | None = None,
+        query: Q | None = None,
+        body: B | None = None,
+        nonce: str | None = None,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        codecs = self._codecs_of(route)
+        outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
+        return await self._answered(codecs, outgoing, timeout_s or route.timeout_s)
+
+    @asynccontextmanager
+    async def stream(
+        self, route: Stream[P, Q, B, R], *, params: P | None = None, query: Q | None = None, body: B | None = None
+    ) -> AsyncIterator[AsyncIterator[R]]:
+        outgoing = self._codecs_of(route).outgoing(self._url, params, query, body)
+        with self._lost():
+            response = await self._open(outgoing, aiohttp.ClientTimeout(sock_read=STREAM_SILENCE_S))
+        try:
+            yield self._items(msgspec.json.Decoder(route.response), response)
+        finally:
+            response.close()
+
+    async def upload(
+        self,
+        route: Upload[P, Q, B, R],
+        data: AsyncIterator[bytes],
+        *,
+        params: P | None = None,
+        query: Q | None = None,
+    ) -> R:
+        codecs = self._codecs_of(route)
+        outgoing = codecs.outgoing(self._url, params, query, None)
+        return await self._answered(codecs, outgoing.carrying(data), route.timeout_s)
+
+    @asynccontextmanager
+    async def socket(
+        self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
+    ) -> AsyncIterator[Channel[U, R]]:
+        outgoing = self._codecs_of(route).outgoing(self._url, params, query, body)
+        with self._lost():
+            socket = await self._session().ws_connect(outgoing.url, headers=self._authorization(), heartbeat=20.0)
+        try:
+            channel: ClientChannel[U, R] = ClientChannel(socket, msgspec.json.Decoder(route.response))
+            await channel.send_bytes(outgoing.data)
+            yield channel
+        finally:
+            await socket.close()
+
+    async def _answered(self, codecs: RouteCodecs[Any, Any, Any, R], outgoing: Outgoing, timeout_s: float) -> R:
+        with self._lost():
+            response = await self._open(outgoing, aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S))
+            async with response:
+                return codecs.answer.decode(await response.read(), response.headers)
+
+    async def _open(self, outgoing: Outgoing, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """The response of a call that succeeded, its body unread; raises the error of one that did not."""
+        response = await self._session().request(
+            outgoing.method,
+            outgoing.url,
+            data=outgoing.data or None,
+            headers={**self._authorization(), **outgoing.headers},
+            timeout=timeout,
+            expect100=outgoing.expects_consent,
+            allow_redirects=False,
+        )
+        if response.status >= 300:
+            async with response:
+                raise _refusal(response.status, await response.read())
+        return response
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        return self._opened
+
+    def _authorization(self) -> dict[str, str]:
+        return {} if self._token is None else {"Authorization": f"Bearer {self._token.reveal()}"}
+
+    def _codecs_of(self, route: Route[P, Q, B, R]) -> RouteCodecs[P, Q, B, R]:
+        if route.name not in self._codecs:
+            self._codecs[route.name] = RouteCodecs(route)
+        return self._codecs[route.name]
+
+    async def _items(self, decoder: "msgspec.json.Decoder[R]", response: aiohttp.ClientResponse) -> AsyncIterator[R]:
+        lines = _lines(response)
+        while True:
+            with self._lost():
+                line = await anext(lines, None)
+                if line is None:
+                    return
+                if is_failed(line):
+                    raise error_in(line)
+                item = decoder.decode(line)
+            yield item
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """Says in the family's words what went wrong below the call."""
+        try:
+            yield
+        except aiohttp.ClientConnectorError as error:
+            raise Unavailable(f"cannot reach {self._url}: is the node running? start one with `hawker up`") from error
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"no answer from {self._url} in time") from error
+        except aiohttp.WSServerHandshakeError as error:
+            raise _refusal(error.status, b"the conversation was refused") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Fault(f"the connection to {self._url} was lost: {error or type(error).__name__}") from error
+        except msgspec.DecodeError as error:
+            raise Fault(f"{self._url} answered in a way that this version does not know: {error}") from error
+
+
+class ClientChannel(Generic[U, R]):
+    """The client's end of a socket."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, decoder: "msgspec.json.Decoder[R]") -> None:
+        self._socket = socket
+        self._decoder = decoder
+
+    async def send(self, message: U) -> None:
+        await self.send_bytes(encode_json(message))
+
+    async def send_bytes(self, message: bytes) -> None:
+        try:
+            await self._socket.send_str(message.decode())
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable("the node has gone") from error
+
+    async def receive(self) -> R | None:
+        """Raises the error that ended the conversation, if one did."""
+        message = await self._socket.receive()
+        if message.type is not aiohttp.WSMsgType.TEXT:
+            return None
+        data = message.data.encode()
+        if is_failed(data):
+            raise error_in(data)
+        return self._decoder.decode(data)
+
+
+def _refusal(status: int, data: bytes) -> HawkerError:
+    try:
+        return error_of(status, msgspec.json.decode(data, type=Problem))
+    except msgspec.DecodeError:
+        text = data[:200].decode(errors="replace").strip() or "no text"
+        return error_of(status, Problem(error=f"HTTP status {status}: {text}", status="unknown"))
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Whole lines without their ends, and without the empty ones that only say that the node lives."""
+    held = b""
+    async for chunk in response.content.iter_any():
+        *lines, held = (held + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+        if len(held) > MAX_LINE_BYTES:
+            raise Fault("the node sent a line that does not end")

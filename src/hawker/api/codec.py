@@ -1,0 +1,120 @@
+"""Bodies to and from bytes. Built once per route; the same objects serve both ends. Pure.
+
+What cannot be read as JSON is a `BadRequest`; what can be read but not used is an `Unprocessable` that opens with the
+path of the field.
+"""
+
+import re
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, Generic, cast, get_args, get_origin
+
+import msgspec
+
+from hawker.api.route import AnyRoute, B, Page, R
+from hawker.errors import BadRequest, Unprocessable
+
+CURSOR_HEADER = "fly-next-cursor"
+
+_JSON = msgspec.json.Encoder()
+_AT = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
+
+
+def encode_json(value: object) -> bytes:
+    return _JSON.encode(value)
+
+
+class BodyCodec(Generic[B]):
+    """A route's request body."""
+
+    def __init__(self, kind: type[B], *, strict: bool = False, optional: bool = False) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(kind)
+        self._strict = strict
+        self._optional = optional
+
+    def decode(self, data: bytes) -> B:
+        if self._kind is NoneType:
+            return cast(B, None)
+        if not data and not self._optional:
+            raise BadRequest("this call needs a JSON body")
+        return self._strictly(data) if self._strict else self._tolerantly(data or b"{}")
+
+    def encode(self, body: B) -> bytes:
+        return b"" if body is None else encode_json(body)
+
+    def _tolerantly(self, data: bytes) -> B:
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise Unprocessable(_located(error)) from error
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise BadRequest(f"the body is not JSON: {error}") from error
+
+    def _strictly(self, data: bytes) -> B:
+        body = self._tolerantly(data or b"{}")
+        unknown = _surplus(msgspec.json.decode(data or b"{}"), msgspec.to_builtins(body), "")
+        if unknown is not None:
+            raise Unprocessable(f"{unknown} is not a known field")
+        return body
+
+
+def answer_type(route: AnyRoute) -> Any:
+    """The type of the JSON that is sent; a page is a bare list."""
+    if get_origin(route.response) is Page:
+        item = get_args(route.response)[0]
+        return tuple[item, ...]  # type: ignore[valid-type]  # made at run time
+    return route.response
+
+
+class AnswerCodec(Generic[R]):
+    """A route's answer, or one item of its stream: a body and, for a page, the header with the next cursor."""
+
+    def __init__(self, route: AnyRoute) -> None:
+        self._none = route.response is NoneType
+        self._paged = get_origin(route.response) is Page
+        self._decoder = msgspec.json.Decoder(answer_type(route))
+
+    def encode(self, answer: R) -> tuple[bytes, str | None]:
+        """The body, and the cursor of the next page."""
+        if self._none:
+            return b"", None
+        if isinstance(answer, Page):
+            return encode_json(answer.items), answer.next_cursor
+        return encode_json(answer), None
+
+    def decode(self, data: bytes, headers: Mapping[str, str]) -> R:
+        """Raises `msgspec.DecodeError`."""
+        if self._none:
+            return cast(R, None)
+        answer = self._decoder.decode(data)
+        if self._paged:
+            return cast(R, Page(items=answer, next_cursor=headers.get(CURSOR_HEADER)))
+        return cast(R, answer)
+
+
+def _located(error: msgspec.ValidationError) -> str:
+    """The field first: "config.guest.cpus: expected `int`, got `str`"."""
+    match = _AT.fullmatch(str(error))
+    if match is None:
+        return str(error)
+    what, where = match.groups()
+    return f"{where}: {what[0].lower()}{what[1:]}" if where else what
+
+
+def _surplus(given: object, kept: object, path: str) -> str | None:
+    """The path of the first thing in `given` that was not taken over into `kept`; null asks for nothing."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for key, value in given.items():
+            where = f"{path}.{key}" if path else str(key)
+            if value is None:
+                continue
+            found = _surplus(value, kept[key], where) if key in kept else where
+            if found is not None:
+                return found
+    elif isinstance(given, list) and isinstance(kept, list | tuple):
+        for index, (item, taken) in enumerate(zip(given, kept, strict=True)):
+            found = _surplus(item, taken, f"{path}[{index}]")
+            if found is not None:
+                return found
+    return None

@@ -1,0 +1,160 @@
+"""What each kind of HTTP route does between a request and its reply. Errors before a reply begins are the server's."""
+
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from hawker.api.asgi import Receive
+from hawker.api.codec import AnswerCodec, encode_json
+from hawker.api.edge import typed_errors
+from hawker.api.failure import failed
+from hawker.api.handlers import Handlers, finish
+from hawker.api.reply import LINES, Reply
+from hawker.api.request import CallReader, Incoming, body_chunks
+from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload
+from hawker.api.running import Running
+from hawker.clock import Clock
+from hawker.errors import HawkerError
+
+KEEPALIVE_S = 15.0
+UPLOAD_CHUNK_DEADLINE_S = 60.0
+
+
+class Endpoint(Protocol):
+    """Answers the requests of one path."""
+
+    path: str
+    auth: bool
+
+    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all endpoints of a server share."""
+
+    handlers: Handlers
+    running: Running
+    clock: Clock
+    max_body_bytes: int
+
+
+class UnaryEndpoint:
+    """A body in, a body out. A call that only waits ends when the server stops; one that changes things does not."""
+
+    def __init__(self, route: Unary[Any, Any, Any, Any], setup: Setup) -> None:
+        self.path, self.auth = route.path, route.auth
+        self._status = route.status
+        self._handler = setup.handlers.of(route)
+        self._reader = CallReader(route, setup.max_body_bytes)
+        self._codec: AnswerCodec[Any] = AnswerCodec(route)
+        lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
+        self._running = setup.running if lasting else None
+
+    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+        call = await self._reader.with_body(request, caller)
+        with self._running.until_stop() if self._running else nullcontext():
+            answer = await self._handler(call)
+        data, cursor = self._codec.encode(answer)
+        await reply.answer(self._status, data, cursor)
+
+
+class UploadEndpoint:
+    def __init__(self, route: Upload[Any, Any, Any, Any], setup: Setup) -> None:
+        self.path, self.auth = route.path, route.auth
+        self._status = route.status
+        self._handler = setup.handlers.of(route)
+        self._reader = CallReader(route, 0)
+        self._codec: AnswerCodec[Any] = AnswerCodec(route)
+        self._running = setup.running
+
+    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+        call = self._reader.with_data(request, caller, b"")
+        with self._running.until_stop():
+            answer = await self._handler(call, body_chunks(request, UPLOAD_CHUNK_DEADLINE_S))
+        data, cursor = self._codec.encode(answer)
+        await reply.answer(self._status, data, cursor)
+
+
+class StreamEndpoint:
+    """Lines of JSON until the items end, the client goes, or the server stops. An empty line now and then tells the
+    client that the node still lives."""
+
+    def __init__(self, route: Stream[Any, Any, Any, Any], setup: Setup) -> None:
+        self.path, self.auth = route.path, route.auth
+        self._status = route.status
+        self._handler = setup.handlers.of(route)
+        self._reader = CallReader(route, setup.max_body_bytes)
+        self._running = setup.running
+        self._clock = setup.clock
+
+    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+        items: AsyncIterator[object] = await self._handler(await self._reader.with_body(request, caller))
+        try:
+            await reply.begin(self._status, LINES)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_cancel_when_gone, request.receive, group.cancel_scope)
+                group.start_soon(_keep_alive, reply, self._clock)
+                await self._send_lines(items, request, reply)
+                group.cancel_scope.cancel()
+        finally:
+            await finish(items)
+        await reply.end()
+
+    async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: Reply) -> None:
+        try:
+            with typed_errors(request.request_id), self._running.until_stop():
+                async for item in items:
+                    await reply.part(encode_json(item) + b"\n")
+        except HawkerError as error:
+            await reply.part(encode_json(failed(error)) + b"\n")
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _keep_alive(reply: Reply, clock: Clock) -> None:
+    while True:
+        await clock.sleep(KEEPALIVE_S)
+        await reply.part(b"\n")
+
+
+class Refusal:
+    """Answers a path with an error, whatever the request is."""
+
+    def __init__(self, path: str, error: type[HawkerError], text: str, *, auth: bool = True) -> None:
+        self.path, self.auth = path, auth
+        self._error, self._text = error, text
+
+    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+        raise self._error(self._text)
+
+
+class Fixed:
+    """Answers a path with bytes that never change."""
+
+    def __init__(self, path: str, data: bytes, kind: bytes) -> None:
+        self.path, self.auth = path, False
+        self._data, self._kind = data, kind
+
+    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+        await reply.body(200, self._data, kind=self._kind)
+
+
+def endpoint_of(route: AnyRoute, setup: Setup) -> Endpoint | None:
+    """None for a socket, which is not answered over plain HTTP."""
+    match route:
+        case Unary():
+            return UnaryEndpoint(route, setup)
+        case Stream():
+            return StreamEndpoint(route, setup)
+        case Upload():
+            return UploadEndpoint(route, setup)
+        case _:
+            return None

@@ -1,0 +1,77 @@
+"""Which function answers which route. A server is refused as long as a route has none."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import anyio
+
+from hawker.api.route import AnyRoute, B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload
+
+FINISH_DEADLINE_S = 5.0
+
+Out_contra = TypeVar("Out_contra", contravariant=True)
+In_co = TypeVar("In_co", covariant=True)
+
+
+class Channel(Protocol[Out_contra, In_co]):
+    """One end of a socket's conversation."""
+
+    async def send(self, message: Out_contra) -> None:
+        """Returns once the message is on its way; waits while the other end is slow."""
+
+    async def receive(self) -> In_co | None:
+        """The next message, or None once the other end has gone."""
+
+
+UnaryHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[R]]
+StreamHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[AsyncIterator[R]]]
+"""Checks the call and returns the items: what it raises is an error answer, what the iterator raises ends the lines."""
+UploadHandler: TypeAlias = Callable[[Call[P, Q, B], AsyncIterator[bytes]], Awaitable[R]]
+SocketHandler: TypeAlias = Callable[[Call[P, Q, B], Channel[R, U]], Awaitable[None]]
+
+
+async def finish(items: AsyncIterator[object]) -> None:
+    """End an iterator that may not have come to its own end."""
+    close = getattr(items, "aclose", None)
+    if close is not None:
+        with anyio.move_on_after(FINISH_DEADLINE_S, shield=True):
+            await close()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A route and its handler, whose types `Handlers` has matched."""
+
+    route: AnyRoute
+    handler: Callable[..., Any]
+
+
+class Handlers:
+    """Filled by the process's `main`, then only read."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Bound] = {}
+
+    def on(self, route: Unary[P, Q, B, R], handler: UnaryHandler[P, Q, B, R]) -> None:
+        self._bind(route, handler)
+
+    def stream(self, route: Stream[P, Q, B, R], handler: StreamHandler[P, Q, B, R]) -> None:
+        self._bind(route, handler)
+
+    def upload(self, route: Upload[P, Q, B, R], handler: UploadHandler[P, Q, B, R]) -> None:
+        self._bind(route, handler)
+
+    def socket(self, route: Socket[P, Q, B, R, U], handler: SocketHandler[P, Q, B, R, U]) -> None:
+        self._bind(route, handler)
+
+    def of(self, route: Route[P, Q, B, R]) -> Callable[..., Any]:
+        return self._bound[route.name].handler
+
+    def missing(self, routes: Iterable[AnyRoute]) -> tuple[str, ...]:
+        """The names of routes that nothing answers yet."""
+        return tuple(route.name for route in routes if route.name not in self._bound)
+
+    def _bind(self, route: Route[P, Q, B, R], handler: Callable[..., Any]) -> None:
+        assert route.name not in self._bound, f"{route.name} has a handler already"
+        self._bound[route.name] = Bound(route, handler)

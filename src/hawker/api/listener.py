@@ -1,0 +1,91 @@
+"""A server on a TCP port, run by uvicorn inside the caller's event loop, stopped when the context is left."""
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import uvicorn
+
+from hawker.api.server import Server
+from hawker.errors import CannotStart
+
+STOP_GRACE_S = 2
+START_DEADLINE_S = 10.0
+
+
+class _Uvicorn(uvicorn.Server):
+    """Says when it has started. Signals belong to the process's `main`."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def listening(server: Server, host: str, port: int) -> AsyncIterator[str]:
+    """`bind`, then `serving`."""
+    async with serving(server, bind(host, port)) as url:
+        yield url
+
+
+@asynccontextmanager
+async def serving(server: Server, listener: socket.socket) -> AsyncIterator[str]:
+    """The URL under which the server answers on a bound socket, which is closed at the end. Leaving ends waits and
+    streams at once and gives other calls `STOP_GRACE_S` to finish."""
+    uvicorn_server = _Uvicorn(_config(server))
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(uvicorn_server.serve, [listener])
+            with anyio.fail_after(START_DEADLINE_S):
+                await uvicorn_server.up.wait()
+            try:
+                yield url_of(listener)
+            finally:
+                server.stop()
+                uvicorn_server.should_exit = True
+    finally:
+        listener.close()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Port 0 takes a free one. Raises `CannotStart` when the port is in use."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise CannotStart(f"cannot listen on {host}:{port}: {error}; choose another with --listen") from error
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _config(server: Server) -> uvicorn.Config:
+    return uvicorn.Config(
+        server,
+        http="httptools",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=STOP_GRACE_S,
+        ws_max_size=1024 * 1024,
+        ws_per_message_deflate=False,
+    )

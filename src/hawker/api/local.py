@@ -1,0 +1,148 @@
+"""Calls within the process: the same handlers, the same types and the same errors, without HTTP between.
+
+Used where every role runs in one process. Nothing is encoded, so the two sides share the frozen values.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Generic
+
+import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+
+from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, finish
+from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload
+from hawker.clock import Clock
+from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
+from hawker.ids import new_ulid
+
+_QUEUE = 16
+
+
+class LocalChannel(Generic[Out_contra, In_co]):
+    """One of two connected ends. An error is passed as an item, and raised where it is received."""
+
+    def __init__(self, outgoing: ObjectSendStream[Any], incoming: ObjectReceiveStream[Any]) -> None:
+        self._outgoing, self._incoming = outgoing, incoming
+
+    async def send(self, message: Out_contra) -> None:
+        await self._put(message)
+
+    async def receive(self) -> In_co | None:
+        try:
+            item: In_co | HawkerError = await self._incoming.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            return None
+        if isinstance(item, HawkerError):
+            raise item
+        return item
+
+    async def fail(self, error: HawkerError) -> None:
+        with suppress(Unavailable):
+            await self._put(error)
+
+    async def close(self) -> None:
+        await self._outgoing.aclose()
+        await self._incoming.aclose()
+
+    async def _put(self, item: object) -> None:
+        try:
+            await self._outgoing.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise Unavailable("the other end has gone") from error
+
+
+def _pair() -> tuple[LocalChannel[Any, Any], LocalChannel[Any, Any]]:
+    to_there, at_there = anyio.create_memory_object_stream[Any](_QUEUE)
+    to_here, at_here = anyio.create_memory_object_stream[Any](_QUEUE)
+    return LocalChannel(to_there, at_here), LocalChannel(to_here, at_there)
+
+
+async def _converse(handler: Callable[..., Awaitable[None]], call: object, channel: LocalChannel[Any, Any]) -> None:
+    try:
+        await handler(call, channel)
+    except HawkerError as error:
+        await channel.fail(error)
+    finally:
+        await channel.close()
+
+
+class LocalCaller:
+    """A `Caller` that calls the handlers itself, in the name of `caller`."""
+
+    def __init__(self, handlers: Handlers, clock: Clock, caller: str) -> None:
+        self._handlers = handlers
+        self._clock = clock
+        self._caller = caller
+
+    async def call(
+        self,
+        route: Unary[P, Q, B, R],
+        *,
+        params: P | None = None,
+        query: Q | None = None,
+        body: B | None = None,
+        nonce: str | None = None,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        call = self._made(route, params, query, body, nonce, idempotency_key)
+        limit_s = timeout_s or route.timeout_s
+        with anyio.move_on_after(limit_s):
+            answer: R = await self._handlers.of(route)(call)
+            return answer
+        raise DeadlineExceeded(f"no answer within {limit_s:g} s")
+
+    @asynccontextmanager
+    async def stream(
+        self, route: Stream[P, Q, B, R], *, params: P | None = None, query: Q | None = None, body: B | None = None
+    ) -> AsyncIterator[AsyncIterator[R]]:
+        items: AsyncIterator[R] = await self._handlers.of(route)(self._made(route, params, query, body))
+        try:
+            yield items
+        finally:
+            await finish(items)
+
+    async def upload(
+        self,
+        route: Upload[P, Q, B, R],
+        data: AsyncIterator[bytes],
+        *,
+        params: P | None = None,
+        query: Q | None = None,
+    ) -> R:
+        answer: R = await self._handlers.of(route)(self._made(route, params, query, None), data)
+        return answer
+
+    @asynccontextmanager
+    async def socket(
+        self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
+    ) -> AsyncIterator[Channel[U, R]]:
+        call = self._made(route, params, query, body)
+        here, there = _pair()
+        async with anyio.create_task_group() as group:
+            group.start_soon(_converse, self._handlers.of(route), call, there)
+            try:
+                yield here
+            finally:
+                await here.close()
+                group.cancel_scope.cancel()
+
+    def _made(
+        self,
+        route: Route[P, Q, B, Any],
+        params: P | None,
+        query: Q | None,
+        body: B | None,
+        nonce: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Call[P, Q, B]:
+        return Call(
+            params=route.params() if params is None else params,
+            query=route.query() if query is None else query,
+            body=route.body() if body is None else body,
+            caller=self._caller,
+            request_id=new_ulid(self._clock),
+            nonce=nonce,
+            idempotency_key=idempotency_key,
+        )

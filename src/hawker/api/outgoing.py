@@ -1,0 +1,64 @@
+"""One HTTP request as it goes out: made from a route and typed values. The other end's `request`. No I/O."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+from urllib.parse import quote
+
+import msgspec
+from yarl import URL
+
+from hawker.api.codec import AnswerCodec, BodyCodec
+from hawker.api.query import QueryCodec
+from hawker.api.route import B, P, Q, R, Route
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """`expects_consent`: the body is sent only once the other side has agreed to read it."""
+
+    method: str
+    url: URL
+    headers: dict[str, str]
+    data: Any  # bytes, or an async iterator of bytes
+    expects_consent: bool = False
+
+    def carrying(self, data: AsyncIterator[bytes]) -> "Outgoing":
+        return replace(self, data=data, expects_consent=True)
+
+
+class RouteCodecs(Generic[P, Q, B, R]):
+    """How the calls of one route are written and its answers read; built once."""
+
+    def __init__(self, route: Route[P, Q, B, R]) -> None:
+        self._route = route
+        self._query = QueryCodec(route.query)
+        self._body = BodyCodec(route.body)
+        self.answer: AnswerCodec[R] = AnswerCodec(route)
+
+    def outgoing(
+        self,
+        base: str,
+        params: P | None,
+        query: Q | None,
+        body: B | None,
+        nonce: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Outgoing:
+        route = self._route
+        given = {"fly-machine-lease-nonce": nonce, "idempotency-key": idempotency_key}
+        headers = {name: value for name, value in given.items() if value is not None}
+        data = self._body.encode(route.body() if body is None else body)
+        if data:
+            headers["content-type"] = "application/json"
+        url = URL(f"{base}{self._path(params)}{self._query_string(query)}", encoded=True)
+        return Outgoing(route.method, url, headers, data)
+
+    def _path(self, params: P | None) -> str:
+        given = msgspec.structs.asdict(self._route.params() if params is None else params)
+        return self._route.path.format(**{name: quote(str(value), safe="") for name, value in given.items()})
+
+    def _query_string(self, query: Q | None) -> str:
+        pairs = [] if query is None else self._query.encode(query)
+        written = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in pairs)
+        return f"?{written}" if written else ""

@@ -1,0 +1,109 @@
+"""Query strings to and from typed structs. A field's type says how it is written:
+
+a bool in any way that people write yes and no, `Seconds` as a number or a Go duration, a tuple repeated or separated by
+commas, a dict of strings as `name.key=value`. Parameters that the struct does not have are ignored.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Generic, TypeAlias, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from hawker.api.route import Q
+from hawker.config.duration import parse_seconds
+from hawker.errors import BadRequest
+
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(description="a number of seconds, or a Go duration such as 1m30s")]
+Pairs: TypeAlias = list[tuple[str, str]]
+
+_YES = frozenset({"", "1", "t", "true", "y", "yes", "on"})
+_NO = frozenset({"0", "f", "false", "n", "no", "off"})
+
+
+class QueryCodec(Generic[Q]):
+    """Built once per route."""
+
+    def __init__(self, kind: type[Q]) -> None:
+        self._kind = kind
+        cores = {name: _core(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+        self._maps = {f"{name}.": name for name, core in cores.items() if get_origin(core) is dict}
+        self._fields = {name: core for name, core in cores.items() if get_origin(core) is not dict}
+
+    def decode(self, pairs: Iterable[tuple[str, str]]) -> Q:
+        """Raises `BadRequest` naming the parameter."""
+        found: dict[str, object] = {}
+        for name, text in pairs:
+            if name in self._fields:
+                self._take(found, name, text)
+            elif self._maps:
+                self._take_entry(found, name, text)
+        try:
+            return msgspec.convert(found, self._kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"query {str(error).replace('$.', '')}") from error
+
+    def encode(self, query: Q) -> Pairs:
+        """Only what differs from the defaults."""
+        pairs: Pairs = []
+        for field in msgspec.structs.fields(self._kind):
+            value = getattr(query, field.name)
+            if value != field.default:
+                pairs += _written(field.name, value)
+        return pairs
+
+    def _take(self, found: dict[str, object], name: str, text: str) -> None:
+        core = self._fields[name]
+        if get_origin(core) is tuple:
+            sofar = found.setdefault(name, [])
+            assert isinstance(sofar, list)
+            sofar += [item.strip() for item in text.split(",") if item.strip()]
+        elif core is bool:
+            found[name] = _flag(name, text)
+        elif core is float:
+            found[name] = _seconds(name, text)
+        else:
+            found[name] = text
+
+    def _take_entry(self, found: dict[str, object], name: str, text: str) -> None:
+        for prefix, field in self._maps.items():
+            if name.startswith(prefix):
+                entries = found.setdefault(field, {})
+                assert isinstance(entries, dict)
+                entries[name.removeprefix(prefix)] = text
+
+
+def _core(hint: object) -> object:
+    """The type itself, without "or None" and without annotations."""
+    if get_origin(hint) is Annotated:
+        return _core(get_args(hint)[0])
+    options = [option for option in get_args(hint) if option is not type(None)]
+    if get_origin(hint) is not tuple and get_origin(hint) is not dict and len(options) == 1:
+        return _core(options[0])
+    return hint
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() in _YES:
+        return True
+    if text.lower() in _NO:
+        return False
+    raise BadRequest(f"query parameter {name}: {text!r:.80} is neither true nor false")
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise BadRequest(f"query parameter {name}: {error}") from error
+
+
+def _written(name: str, value: object) -> Pairs:
+    if isinstance(value, bool):
+        return [(name, "true" if value else "false")]
+    if isinstance(value, tuple):
+        return [(name, str(item)) for item in value]
+    if isinstance(value, dict):
+        return [(f"{name}.{key}", str(item)) for key, item in value.items()]
+    if isinstance(value, float):
+        return [(name, f"{value:.9f}".rstrip("0").rstrip("."))]
+    return [] if value is None else [(name, str(value))]

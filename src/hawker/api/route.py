@@ -1,0 +1,133 @@
+"""What a row of the route table is. One table drives the server, the client, the OpenAPI document and the tests.
+
+Four kinds of row: `Unary` (a body in, a body out), `Stream` (a body in, lines of JSON out), `Upload` (raw bytes in, a
+body out) and `Socket` (a conversation over a WebSocket). No I/O here.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from types import NoneType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from hawker.errors import BadRequest, HawkerError, TooLarge, Unauthorized, Unprocessable
+
+USUAL_TIMEOUT_S = 30.0
+
+P = TypeVar("P", bound=msgspec.Struct)  # path parameters
+Q = TypeVar("Q", bound=msgspec.Struct)  # query parameters
+B = TypeVar("B")  # request body
+R = TypeVar("R")  # answer, or one item of a stream
+U = TypeVar("U")  # a message from the client of a socket
+T = TypeVar("T")
+
+
+class NoParams(msgspec.Struct, frozen=True, kw_only=True):
+    """A path without parameters."""
+
+
+class NoQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Query parameters are ignored."""
+
+
+class Tag(Enum):
+    """Chapters of the API's document, in its order."""
+
+    APPS = "Apps"
+    MACHINES = "Machines"
+    LEASES = "Leases"
+    METADATA = "Metadata"
+    PLATFORM = "Platform"
+    NODE = "Node"
+    RUNS = "Runs"
+    IMAGES = "Images"
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A list that is sent as a bare array; the cursor of the next page goes into the header `fly-next-cursor`."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another method and path that clients use for the same call."""
+
+    method: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route(Generic[P, Q, B, R]):
+    """One call. `errors` are those beyond what `declared_errors` adds. With `body_optional` an absent body is the
+    request's defaults; with `strict` unknown fields of the body are refused; `keyed` calls take an
+    Idempotency-Key. `timeout_s` is how long a client waits."""
+
+    name: str
+    method: str
+    path: str
+    params: type[P]
+    query: type[Q]
+    body: type[B]
+    response: type[R]
+    tag: Tag
+    summary: str
+    status: int = 200
+    errors: tuple[type[HawkerError], ...] = ()
+    auth: bool = True
+    body_optional: bool = False
+    strict: bool = False
+    keyed: bool = False
+    aliases: tuple[Alias, ...] = ()
+    timeout_s: float = USUAL_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unary(Route[P, Q, B, R]):
+    """A body in (or none), a body out (or none)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream(Route[P, Q, B, R]):
+    """A body in (or none); `R` items out, each a line of JSON, until the call ends or the client goes away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload(Route[P, Q, B, R]):
+    """Raw bytes of any length in, a body out. `B` is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Socket(Route[P, Q, B, R], Generic[P, Q, B, R, U]):
+    """A conversation: `B` is the client's first message, `up` the type of its later ones, `R` of the node's."""
+
+    up: type[U]
+
+
+AnyRoute: TypeAlias = Route[Any, Any, Any, Any]
+
+
+def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
+    """Every error that a client of this call should expect: the row's own, and those of what the row takes."""
+    found: list[type[HawkerError]] = [BadRequest]
+    if route.auth:
+        found.append(Unauthorized)
+    if route.body is not NoneType:
+        found += [TooLarge, Unprocessable]
+    return tuple(dict.fromkeys([*found, *route.errors]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[P, Q, B]):
+    """What a handler is given. `nonce` is the caller's lease; `caller` the name that its token stands for."""
+
+    params: P
+    query: Q
+    body: B
+    caller: str
+    request_id: str
+    nonce: str | None = None
+    idempotency_key: str | None = None

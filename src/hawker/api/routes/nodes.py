@@ -1,0 +1,50 @@
+"""Calls about the node itself and its regions."""
+
+from types import NoneType
+
+from hawker.api.bodies import Health, NodeInfo, RegionList
+from hawker.api.route import NoParams, NoQuery, Tag, Unary
+
+HEALTH = Unary(
+    name="health",
+    method="GET",
+    path="/hawker/v1/health",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=Health,
+    tag=Tag.NODE,
+    summary="Whether the node answers",
+    auth=False,
+)
+
+NODE_INFO = Unary(
+    name="node_info",
+    method="GET",
+    path="/hawker/v1/node",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=NodeInfo,
+    tag=Tag.NODE,
+    summary="What the node has, and what its machines hold of it",
+)
+
+LIST_REGIONS = Unary(
+    name="list_regions",
+    method="GET",
+    path="/v1/platform/regions",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=RegionList,
+    tag=Tag.PLATFORM,
+    summary="List regions",
+    auth=False,
+)
+
+NODE_ROUTES = (
+    HEALTH,
+    NODE_INFO,
+    LIST_REGIONS,
+)

@@ -1,0 +1,136 @@
+"""Calls that move a machine between states, and the one that waits for it."""
+
+from types import NoneType
+
+import msgspec
+
+from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, WaitAnswer, WaitState
+from hawker.api.query import Seconds
+from hawker.api.route import NoQuery, Tag, Unary
+from hawker.api.routes.machines import MachineParams
+from hawker.errors import Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, WrongState
+
+
+class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How to end the running instance; `force_stop` skips the signal."""
+
+    timeout: Seconds | None = None
+    signal: str | None = None
+    force_stop: bool = False
+
+
+class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Any of the states ends the wait. `version` (older: `instance_id`) binds it to one version; `from_event_id` looks
+    only at what happened after that event. `timeout` is 1 to 60 seconds."""
+
+    state: tuple[WaitState, ...] = ()
+    timeout: Seconds = 60.0
+    version: str | None = None
+    instance_id: str | None = None
+    from_event_id: str | None = None
+
+
+START_MACHINE = Unary(
+    name="start_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/start",
+    params=MachineParams,
+    query=NoQuery,
+    body=NoneType,
+    response=StartAnswer,
+    tag=Tag.MACHINES,
+    summary="Start a machine",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom),
+    timeout_s=90.0,
+)
+
+STOP_MACHINE = Unary(
+    name="stop_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/stop",
+    params=MachineParams,
+    query=NoQuery,
+    body=StopRequest,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Stop a machine",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState),
+    body_optional=True,
+)
+
+RESTART_MACHINE = Unary(
+    name="restart_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/restart",
+    params=MachineParams,
+    query=RestartQuery,
+    body=NoneType,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Stop a machine and start it again",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom),
+    timeout_s=90.0,
+)
+
+SIGNAL_MACHINE = Unary(
+    name="signal_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/signal",
+    params=MachineParams,
+    query=NoQuery,
+    body=SignalRequest,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Send a signal to a machine's processes",
+    errors=(NotFound, WrongState),
+)
+
+WAIT_MACHINE = Unary(
+    name="wait_machine",
+    method="GET",
+    path="/v1/apps/{app_name}/machines/{machine_id}/wait",
+    params=MachineParams,
+    query=WaitQuery,
+    body=NoneType,
+    response=WaitAnswer,
+    tag=Tag.MACHINES,
+    summary="Wait until a machine is in a state",
+    errors=(NotFound, DeadlineExceeded, Conflict),
+    timeout_s=75.0,
+)
+
+CORDON_MACHINE = Unary(
+    name="cordon_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/cordon",
+    params=MachineParams,
+    query=NoQuery,
+    body=NoneType,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Take a machine out of routing",
+    errors=(NotFound, LeaseHeld, WrongState),
+)
+
+UNCORDON_MACHINE = Unary(
+    name="uncordon_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/uncordon",
+    params=MachineParams,
+    query=NoQuery,
+    body=NoneType,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Put a machine back into routing",
+    errors=(NotFound, LeaseHeld, WrongState),
+)
+
+OPERATION_ROUTES = (
+    START_MACHINE,
+    STOP_MACHINE,
+    RESTART_MACHINE,
+    SIGNAL_MACHINE,
+    WAIT_MACHINE,
+    CORDON_MACHINE,
+    UNCORDON_MACHINE,
+)

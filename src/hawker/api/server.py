@@ -1,0 +1,190 @@
+"""The HTTP server of a process: an ASGI application made from the route table and its handlers.
+
+Everything that can go wrong ends here as a typed error body; nothing else in a process writes to an HTTP client.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from importlib import metadata
+from typing import TypeAlias
+
+import anyio
+
+from hawker.api.asgi import Message, Receive, Scope, Send
+from hawker.api.bodies import Problem
+from hawker.api.codec import encode_json
+from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
+from hawker.api.docs import docs
+from hawker.api.edge import typed_errors
+from hawker.api.endpoints import Endpoint, Fixed, Refusal, Setup, endpoint_of
+from hawker.api.handlers import Handlers
+from hawker.api.openapi import openapi
+from hawker.api.reply import JSON, Reply
+from hawker.api.request import Incoming, incoming
+from hawker.api.route import AnyRoute, Socket
+from hawker.api.routes import ROUTES
+from hawker.api.routes.unserved import UNSERVED
+from hawker.api.running import Running
+from hawker.api.socket import SocketEndpoint
+from hawker.clock import Clock
+from hawker.errors import BadRequest, Fault, HawkerError, NotFound, NotServed, TooLarge
+from hawker.ids import new_ulid
+
+MAX_BODY_BYTES = 1024 * 1024
+LINGER_S, LINGER_BYTES = 1.0, 8 * 1024 * 1024
+
+Authenticate: TypeAlias = Callable[[str | None], Awaitable[str]]
+"""From the Authorization header to the caller's name. Raises `Unauthorized`."""
+
+PROGRAM_VERSION = metadata.version("hawker")
+
+_log = logging.getLogger("hawker.api")
+
+
+class Server:
+    """Called by uvicorn for each request. Refuses to be built while a route has no handler."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        authenticate: Authenticate,
+        clock: Clock,
+        *,
+        routes: Iterable[AnyRoute] = ROUTES,
+        version: str = PROGRAM_VERSION,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        routes = tuple(routes)
+        missing = handlers.missing(routes)
+        assert not missing, f"routes without a handler: {', '.join(missing)}"
+        self._authenticate = authenticate
+        self._clock = clock
+        self._running = Running()
+        self._http: Dispatch[Endpoint] = Dispatch()
+        self._sockets: Dispatch[SocketEndpoint] = Dispatch()
+        setup = Setup(handlers, self._running, clock, max_body_bytes)
+        for route in routes:
+            self._add(route, setup)
+        for page in _pages(routes, version):
+            self._http.add("GET", page.path, page)
+        for unserved in UNSERVED:
+            refusal = Refusal(unserved.path, NotServed, f"{unserved.what} is not served by this node yet")
+            self._http.add(ANY_METHOD, unserved.path, refusal)
+
+    def stop(self) -> None:
+        """End the streams, conversations and waits that would go on; other calls come to their end."""
+        self._running.stop()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._serve_http(scope, receive, send)
+            case "websocket":
+                await self._serve_socket(scope, receive, send)
+            case other:
+                raise AssertionError(f"uvicorn is set up without {other}")
+
+    def _add(self, route: AnyRoute, setup: Setup) -> None:
+        endpoint = endpoint_of(route, setup)
+        if isinstance(route, Socket):
+            self._sockets.add(route.method, route.path, SocketEndpoint(route, setup))
+            endpoint = Refusal(route.path, BadRequest, "this call is a conversation over a WebSocket")
+        assert endpoint is not None
+        self._http.add(route.method, route.path, endpoint)
+        for alias in route.aliases:
+            self._http.add(alias.method, alias.path, endpoint)
+
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = self._clock.monotonic()
+        request_id = new_ulid(self._clock)
+        reply = Reply(send, request_id)
+        path = "-"
+        found = self._http.find(scope["method"], _path(scope))
+        try:
+            with typed_errors(request_id):
+                if isinstance(found, Found):
+                    path = found.target.path
+                    request = incoming(scope, found.params, receive, request_id)
+                    await found.target(request, await self._caller(found.target.auth, request), reply)
+                else:
+                    await _no_endpoint(found, reply)
+        except TooLarge as error:
+            await reply.last_problem(error)
+            await _drain(receive)
+            await reply.end()
+        except HawkerError as error:
+            await reply.problem(error)
+        except anyio.get_cancelled_exc_class():
+            await reply.problem(Fault("the node stopped before the call came to its end: it may have taken effect"))
+            raise
+        finally:
+            self._log(scope["method"], path, reply.status, started, request_id)
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = self._clock.monotonic()
+        request_id = new_ulid(self._clock)
+        reply = Reply(_denial(send), request_id)
+        path, status = "-", 0
+        await receive()  # websocket.connect
+        try:
+            found = self._sockets.find("GET", _path(scope))
+            if not isinstance(found, Found):
+                raise NotFound("there is no such WebSocket")
+            path = found.target.path
+            request = incoming(scope, found.params, receive, request_id)
+            with typed_errors(request_id):
+                caller = await self._caller(found.target.auth, request)
+                status = await found.target(request, caller, send)
+        except HawkerError as error:
+            await reply.problem(error)
+            status = reply.status
+        finally:
+            self._log("SOCKET", path, status, started, request_id)
+
+    async def _caller(self, auth: bool, request: Incoming) -> str:
+        return await self._authenticate(request.header(b"authorization")) if auth else ""
+
+    def _log(self, method: str, path: str, status: int, started: float, request_id: str) -> None:
+        if _log.isEnabledFor(logging.INFO):
+            ms = round((self._clock.monotonic() - started) * 1000, 1)
+            fields = {"method": method, "path": path, "status": status, "ms": ms, "request_id": request_id}
+            _log.info("request", extra=fields)
+
+
+def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[Fixed, Fixed]:
+    document = openapi(routes, version)
+    return (
+        Fixed("/openapi.json", encode_json(document), JSON),
+        Fixed("/docs", docs(document).encode(), b"text/html; charset=utf-8"),
+    )
+
+
+def _path(scope: Scope) -> str:
+    """As it was sent: a parameter may hold an encoded slash."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.partition(b"?")[0].decode("latin-1")
+
+
+async def _no_endpoint(found: WrongMethod | None, reply: Reply) -> None:
+    if found is None:
+        raise NotFound("there is no such path in this API, see /docs")
+    allowed = ", ".join(found.allowed)
+    problem = Problem(error=f"this path takes {allowed}", status="unknown")
+    await reply.body(405, encode_json(problem), extra=[(b"allow", allowed.encode())])
+
+
+async def _drain(receive: Receive) -> None:
+    """Let a client that is still sending come to read the answer: closing at once could lose it."""
+    left = LINGER_BYTES
+    with anyio.move_on_after(LINGER_S):
+        while left > 0 and (message := await receive())["type"] != "http.disconnect":
+            left -= len(message.get("body", b""))
+
+
+def _denial(send: Send) -> Send:
+    """Answers the handshake of a WebSocket with an HTTP response (ASGI's extension `websocket.http.response`)."""
+
+    async def denied(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return denied

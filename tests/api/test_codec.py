@@ -1,0 +1,120 @@
+"""Bodies from bytes: what each kind of bad body is called, and that what is written is read back."""
+
+from types import NoneType
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.api.bodies import CreateMachineRequest, Machine, StopRequest
+from hawker.api.codec import AnswerCodec, BodyCodec, encode_json
+from hawker.api.route import AnyRoute, Page, Socket
+from hawker.api.routes import LIST_MACHINES, ROUTES
+from hawker.errors import BadRequest, HawkerError, Unprocessable
+from tests.api.samples import sample
+
+CREATE: BodyCodec[CreateMachineRequest] = BodyCodec(CreateMachineRequest, strict=True)
+STOP: BodyCodec[StopRequest] = BodyCodec(StopRequest, optional=True)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"nope", b"\xff", b'{"config":{}', b"[" * 100_000, b'{"config":"\\ud800"}']
+)
+def test_what_is_no_json_is_a_bad_request(data: bytes) -> None:
+    with pytest.raises((BadRequest, Unprocessable)) as raised:
+        CREATE.decode(data)
+    assert data.startswith(b"[") or type(raised.value) is BadRequest
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{}", "Object missing required field `config`"),
+        (b'{"config":{"guest":{"cpus":"1"}}}', "config.guest.cpus: expected `int | null`, got `str`"),
+        (b'{"config":{"image":7}}', "config.image: expected `str | null`, got `int`"),
+        (b'{"config":{"processes":[{},{"cmd":"ls"}]}}', "config.processes[1].cmd: expected `array | null`, got `str`"),
+        (b'{"config":{"env":{"A":1}}}', "config.env[...]: expected `str`, got `int`"),
+        (b'{"config":{"restart":{"policy":"on-fail"}}}', "config.restart.policy: invalid enum value 'on-fail'"),
+        (b'{"config":{"auto_destroy":1}}', "config.auto_destroy: expected `bool | null`, got `int`"),
+        (b'{"config":{"bogus":1}}', "config.bogus is not a known field"),
+        (b'{"config":{"guest":{"cpu":1}}}', "config.guest.cpu is not a known field"),
+        (b'{"config":{"processes":[{},{"x":[]}]}}', "config.processes[1].x is not a known field"),
+        (b'{"config":{"checks":{"a":{"x":0}}}}', "config.checks.a.x is not a known field"),
+        (b'{"config":{},"skip_lanuch":true}', "skip_lanuch is not a known field"),
+    ],
+)
+def test_what_cannot_be_used_is_named_by_its_path(data: bytes, complaint: str) -> None:
+    with pytest.raises(Unprocessable) as raised:
+        CREATE.decode(data)
+    assert str(raised.value) == complaint
+
+
+def test_null_asks_for_nothing_wherever_it_stands() -> None:
+    body = CREATE.decode(b'{"config":{"image":"a","guest":null,"invented":null},"region":null,"lease_ttl":null}')
+    assert body.config.image == "a" and body.lease_ttl is None
+
+
+def test_a_tolerant_body_ignores_what_it_does_not_know() -> None:
+    assert STOP.decode(b'{"signal":"SIGTERM","invented":1}') == StopRequest(signal="SIGTERM")
+
+
+def test_an_optional_body_may_be_left_out() -> None:
+    assert STOP.decode(b"") == STOP.decode(b"{}") == StopRequest()
+
+
+def test_no_body_is_wanted_where_there_is_none() -> None:
+    codec: BodyCodec[None] = BodyCodec(NoneType)
+    assert codec.decode(b"rubbish") is None
+    assert codec.encode(None) == b""
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_bodies_and_answers_are_read_back_as_they_were_written(route: AnyRoute) -> None:
+    body = sample(route.body)
+    codec: BodyCodec[Any] = BodyCodec(route.body, strict=route.strict, optional=route.body_optional)
+    assert codec.decode(codec.encode(body)) == body
+    if not isinstance(route, Socket):
+        answer = sample(route.response)
+        answers: AnswerCodec[Any] = AnswerCodec(route)
+        data, cursor = answers.encode(answer)
+        assert answers.decode(data, {"fly-next-cursor": cursor} if cursor else {}) == answer
+
+
+def test_a_page_is_a_bare_array_and_its_cursor_goes_beside_it() -> None:
+    codec: AnswerCodec[Page[Machine]] = AnswerCodec(LIST_MACHINES)
+    assert codec.encode(Page(items=(), next_cursor="c")) == (b"[]", "c")
+    assert codec.decode(b"[]", {}) == Page(items=())
+
+
+def test_an_instant_is_rfc_3339_in_utc() -> None:
+    machine: Machine = sample(Machine)
+    assert msgspec.json.decode(encode_json(machine))["created_at"] == "2026-01-02T03:04:05.006000Z"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+FIELDS = st.sampled_from([*CreateMachineRequest.__struct_fields__, "image", "guest", "cpus", "env", "checks", "files"])
+LIKELY = st.recursive(JSON, lambda inner: st.dictionaries(FIELDS, inner), max_leaves=20)
+
+
+@given(LIKELY)
+def test_any_json_is_a_body_or_a_typed_error(value: Any) -> None:
+    data = encode_json({"config": value})
+    try:
+        CREATE.decode(data)
+    except HawkerError as error:
+        assert error.status in (400, 422)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_body_or_a_typed_error(data: bytes) -> None:
+    try:
+        CREATE.decode(data)
+    except HawkerError as error:
+        assert error.status in (400, 422)

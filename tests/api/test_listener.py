@@ -1,0 +1,88 @@
+import socket
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from hawker.api.bodies import App
+from hawker.api.handlers import Handlers
+from hawker.api.listener import bind, listening, serving, url_of
+from hawker.api.route import Call
+from hawker.api.routes import CREATE_APP, LIST_APPS, ROUTES
+from hawker.api.server import Server
+from hawker.clock import SystemClock
+from hawker.errors import CannotStart
+from tests.api.samples import sample
+from tests.api.serving import Fake, authenticate, served, use
+
+pytestmark = pytest.mark.anyio
+
+
+def _server() -> Server:
+    return Server(Fake().handlers(ROUTES), authenticate, SystemClock())
+
+
+async def test_a_port_in_use_is_refused_with_what_to_do() -> None:
+    async with listening(_server(), "127.0.0.1", 0) as url:
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(CannotStart, match=rf"cannot listen on 127.0.0.1:{port}: .*choose another with --listen"):
+            bind("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99999), ("no such host", 0)])
+def test_what_is_no_address_is_refused(host: str, port: int) -> None:
+    with pytest.raises(CannotStart, match="cannot listen on"):
+        bind(host, port)
+
+
+def test_an_ipv6_address_is_in_brackets_in_the_url() -> None:
+    listener = bind("::1", 0)
+    with listener:
+        assert url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}"
+
+
+async def test_a_bound_socket_is_served_and_closed_at_the_end() -> None:
+    listener = bind("127.0.0.1", 0)
+    async with serving(_server(), listener) as url, aiohttp.ClientSession(url) as http, http.get("/docs") as response:
+        assert response.status == 200
+    assert listener.fileno() == -1
+    with socket.socket() as again:
+        assert again.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
+
+
+async def test_a_call_under_way_ends_before_the_server_does() -> None:
+    begun, go = anyio.Event(), anyio.Event()
+
+    async def create(call: Call[Any, Any, Any]) -> App:
+        begun.set()
+        await go.wait()
+        answer: App = sample(App)
+        return answer
+
+    handlers = Handlers()
+    handlers.on(CREATE_APP, create)
+    answers: list[App] = []
+    async with served(handlers, [CREATE_APP]) as node, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            answers.append(await use(node, CREATE_APP))
+
+        group.start_soon(ask)
+        await begun.wait()
+        node.server.stop()
+        go.set()
+    assert answers == [sample(App)]
+
+
+async def test_an_error_inside_is_not_hidden_by_the_end() -> None:
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with listening(_server(), "127.0.0.1", 0):
+            raise LookupError("inside")
+    assert caught.group_contains(LookupError)
+
+
+async def test_two_servers_do_not_know_each_other() -> None:
+    async with served(Fake().handlers(ROUTES)) as one, served(Fake().handlers(ROUTES)) as two:
+        assert one.url != two.url
+        assert await use(one, LIST_APPS) == await use(two, LIST_APPS)

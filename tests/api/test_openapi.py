@@ -1,0 +1,91 @@
+"""The document is valid, complete, and says what the table says."""
+
+from functools import cache
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import msgspec
+import pytest
+
+from hawker.api.codec import encode_json
+from hawker.api.openapi import openapi
+from hawker.api.route import AnyRoute, Socket, Stream, declared_errors
+from hawker.api.routes import CREATE_MACHINE, HEALTH, ROUTES
+from tests.api.samples import sample
+
+every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+
+
+@cache
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(encode_json(openapi(ROUTES, "1.2.3")))
+    return found
+
+
+def _operation(route: AnyRoute) -> dict[str, Any]:
+    found: dict[str, Any] = document()["paths"][route.path][route.method.lower()]
+    return found
+
+
+def _validate(value: Any, schema: dict[str, Any]) -> None:
+    """Against a schema of the document, with what it refers to."""
+    whole = {**schema, "components": document()["components"]}
+    jsonschema.Draft202012Validator(whole).validate(msgspec.json.decode(encode_json(value)))
+
+
+@every_route
+def test_every_route_is_documented_with_its_errors(route: AnyRoute) -> None:
+    operation = _operation(route)
+    assert (operation["operationId"], operation["tags"]) == (route.name, [route.tag.value])
+    for kind in declared_errors(route):
+        assert kind.__name__ in operation["responses"][str(kind.status)]["description"]
+    assert ("security" in operation) == (not route.auth)
+
+
+@every_route
+def test_every_parameter_is_documented(route: AnyRoute) -> None:
+    names = {(each["in"], each["name"].removesuffix(".{key}")) for each in _operation(route).get("parameters", [])}
+    assert {("path", name) for name in route.params.__struct_fields__} <= names
+    assert {("query", name) for name in route.query.__struct_fields__} <= names
+
+
+@every_route
+def test_what_is_sent_and_answered_fits_its_schema(route: AnyRoute) -> None:
+    operation = _operation(route)
+    if "requestBody" in operation and "application/json" in operation["requestBody"]["content"]:
+        _validate(sample(route.body), operation["requestBody"]["content"]["application/json"]["schema"])
+    content = {} if isinstance(route, Socket) else operation["responses"][str(route.status)].get("content", {})
+    for kind, media in content.items():
+        assert (kind == "application/x-ndjson") == isinstance(route, Stream)
+        answer = sample(route.response)
+        _validate(getattr(answer, "items", answer) if route.name == "list_machines" else answer, media["schema"])
+
+
+def test_a_wrong_value_does_not_fit() -> None:
+    schema = _operation(CREATE_MACHINE)["requestBody"]["content"]["application/json"]["schema"]
+    with pytest.raises(jsonschema.ValidationError):
+        _validate({"config": {"guest": {"cpus": "1"}}}, schema)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    schemas = document()["components"]["schemas"]
+    text = encode_json(document()).decode()
+    names = {piece.split('"')[0] for piece in text.split("#/components/schemas/")[1:]}
+    assert names and names <= set(schemas)
+
+
+def test_the_alias_of_a_call_is_marked_as_the_older_spelling() -> None:
+    methods = document()["paths"]["/v1/apps/{app_name}/machines/{machine_id}/metadata"]
+    assert methods["put"]["deprecated"] and "deprecated" not in methods["patch"]
+    assert methods["put"]["operationId"] == "update_metadata_put"
+
+
+def test_health_needs_no_token_and_creating_takes_a_key() -> None:
+    assert _operation(HEALTH)["security"] == []
+    assert "idempotency-key" in {each["name"] for each in _operation(CREATE_MACHINE)["parameters"]}
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [operation["operationId"] for methods in document()["paths"].values() for operation in methods.values()]
+    assert len(set(names)) == len(names) == len(ROUTES) + sum(len(route.aliases) for route in ROUTES)
+    assert document()["openapi"] == "3.1.0" and document()["info"]["version"] == "1.2.3"

@@ -1,0 +1,44 @@
+from hawker.api.bodies import StopRequest
+from hawker.api.outgoing import RouteCodecs
+from hawker.api.routes import (
+    LIST_MACHINES,
+    LIST_REGIONS,
+    STOP_MACHINE,
+    WAIT_MACHINE,
+    AppParams,
+    ListMachinesQuery,
+    MachineParams,
+    WaitQuery,
+)
+from hawker.machine import State
+
+BASE = "http://127.0.0.1:4280"
+PARAMS = MachineParams(app_name="a/b c", machine_id="..%")
+
+
+def test_parameters_are_quoted_into_the_path() -> None:
+    outgoing = RouteCodecs(WAIT_MACHINE).outgoing(BASE, PARAMS, WaitQuery(timeout=5), None)
+    assert str(outgoing.url) == f"{BASE}/v1/apps/a%2Fb%20c/machines/..%25/wait?timeout=5"
+    assert (outgoing.method, outgoing.data, outgoing.headers) == ("GET", b"", {})
+
+
+def test_a_query_is_quoted_and_leaves_out_defaults() -> None:
+    query = ListMachinesQuery(state=(State.STARTED,), metadata={"a b": "c&d=é"})
+    outgoing = RouteCodecs(LIST_MACHINES).outgoing(BASE, AppParams(app_name="a"), query, None)
+    assert str(outgoing.url) == f"{BASE}/v1/apps/a/machines?state=started&metadata.a%20b=c%26d%3D%C3%A9"
+
+
+def test_nonce_and_key_are_headers_and_a_body_is_json() -> None:
+    body = StopRequest(signal="SIGTERM")
+    outgoing = RouteCodecs(STOP_MACHINE).outgoing(BASE, PARAMS, None, body, nonce="n", idempotency_key="k")
+    assert outgoing.data == b'{"signal":"SIGTERM"}'
+    assert outgoing.headers == {
+        "fly-machine-lease-nonce": "n",
+        "idempotency-key": "k",
+        "content-type": "application/json",
+    }
+
+
+def test_what_is_left_out_is_empty() -> None:
+    assert str(RouteCodecs(LIST_REGIONS).outgoing(BASE, None, None, None).url) == f"{BASE}/v1/platform/regions"
+    assert RouteCodecs(STOP_MACHINE).outgoing(BASE, PARAMS, None, None).data == b"{}"

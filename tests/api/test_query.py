@@ -1,0 +1,98 @@
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.api.bodies import RunState, WaitState
+from hawker.api.query import QueryCodec, Seconds
+from hawker.api.routes import ROUTES, ListMachinesQuery, WaitQuery
+from hawker.errors import BadRequest
+from hawker.machine import State
+
+
+class Everything(msgspec.Struct, frozen=True, kw_only=True):
+    text: str | None = None
+    count: int = 5
+    yes: bool = False
+    lasts: Seconds | None = None
+    states: tuple[RunState, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+CODEC = QueryCodec(Everything)
+
+
+@pytest.mark.parametrize("text", ["", "1", "t", "true", "True", "YES", "on"])
+def test_yes_in_every_way(text: str) -> None:
+    assert CODEC.decode([("yes", text)]).yes
+
+
+@pytest.mark.parametrize("text", ["0", "false", "F", "no", "off"])
+def test_no_in_every_way(text: str) -> None:
+    assert not CODEC.decode([("yes", text)]).yes
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60", 60), ("1.5", 1.5), ("1m0s", 60), ("250ms", 0.25)])
+def test_seconds_are_a_number_or_a_go_duration(text: str, seconds: float) -> None:
+    assert CODEC.decode([("lasts", text)]).lasts == seconds
+
+
+def test_lists_are_repeated_or_separated_by_commas() -> None:
+    query = QueryCodec(WaitQuery).decode([("state", "started, stopped"), ("state", "settled"), ("state", "")])
+    assert query.state == (WaitState.STARTED, WaitState.STOPPED, WaitState.SETTLED)
+
+
+def test_entries_of_a_map_are_named_one_by_one() -> None:
+    query = QueryCodec(ListMachinesQuery).decode([("metadata.a.b", "1"), ("metadata.c", "x=y"), ("state", "created")])
+    assert query.metadata == {"a.b": "1", "c": "x=y"} and query.state == (State.CREATED,)
+
+
+def test_the_last_of_several_wins_and_the_unknown_is_ignored() -> None:
+    assert CODEC.decode([("count", "1"), ("count", "2"), ("unknown", "3"), ("labelsx", "4")]) == Everything(count=2)
+
+
+@pytest.mark.parametrize(
+    ("pair", "complaint"),
+    [
+        (("count", "many"), "count"),
+        (("count", "1.5"), "count"),
+        (("count", "9" * 5000), "count"),
+        (("yes", "maybe"), "yes: 'maybe' is neither true nor false"),
+        (("lasts", "soon"), "lasts: 'soon' is not a duration"),
+        (("states", "done,nope"), "Invalid enum value 'nope'"),
+    ],
+)
+def test_a_bad_value_is_a_bad_request_that_names_the_parameter(pair: tuple[str, str], complaint: str) -> None:
+    with pytest.raises(BadRequest, match=complaint):
+        CODEC.decode([pair])
+
+
+@given(
+    st.builds(
+        Everything,
+        text=st.none() | st.text(),
+        count=st.integers(-(2**40), 2**40),
+        yes=st.booleans(),
+        lasts=st.none() | st.integers(0, 10**9).map(lambda thousandths: thousandths / 1000),
+        states=st.lists(st.sampled_from(RunState)).map(tuple),
+        labels=st.dictionaries(st.text(), st.text()),
+    )
+)
+def test_what_is_written_is_read_back(query: Everything) -> None:
+    assert CODEC.decode(CODEC.encode(query)) == query
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_every_routes_query_is_empty_when_nothing_is_asked(route: Any) -> None:
+    codec: QueryCodec[Any] = QueryCodec(route.query)
+    assert codec.encode(route.query()) == [] and codec.decode([]) == route.query()
+
+
+@given(st.lists(st.tuples(st.sampled_from([*Everything.__struct_fields__, "labels.a"]), st.text())))
+def test_any_query_is_read_or_a_bad_request(pairs: list[tuple[str, str]]) -> None:
+    try:
+        CODEC.decode(pairs)
+    except BadRequest as error:
+        assert error.status == 400

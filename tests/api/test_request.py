@@ -1,0 +1,67 @@
+import pytest
+
+from hawker.api.asgi import Message
+from hawker.api.request import CallReader, Incoming, body_chunks, incoming, read_body
+from hawker.api.routes import CREATE_LEASE, GET_MACHINE, LIST_MACHINES
+from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
+from tests.api.serving import hang
+
+pytestmark = pytest.mark.anyio
+
+
+def _request(*messages: Message, headers: dict[bytes, bytes] | None = None, query: bytes = b"") -> Incoming:
+    left = list(messages)
+
+    async def receive() -> Message:
+        return left.pop(0) if left else await hang()
+
+    scope = {"query_string": query, "headers": list((headers or {}).items())}
+    return incoming(scope, {"app_name": "a", "machine_id": "m"}, receive, "01H")
+
+
+def _part(data: bytes, more: bool = False) -> Message:
+    return {"type": "http.request", "body": data, "more_body": more}
+
+
+async def test_a_call_has_all_that_came_with_the_request() -> None:
+    headers = {b"fly-machine-lease-nonce": b"n", b"idempotency-key": b"k"}
+    request = _request(_part(b'{"description":"d"}'), headers=headers, query=b"ttl=30")
+    call = await CallReader(CREATE_LEASE, 100).with_body(request, "alice")
+    assert (call.params.app_name, call.params.machine_id, call.caller, call.request_id) == ("a", "m", "alice", "01H")
+    assert (call.nonce, call.idempotency_key, call.query.ttl, call.body.description) == ("n", "k", 30, "d")
+
+
+async def test_a_route_without_a_body_does_not_read_one() -> None:
+    call = await CallReader(GET_MACHINE, 100).with_body(_request(), "alice")
+    assert call.body is None and call.nonce is None
+
+
+async def test_a_body_in_parts_is_joined() -> None:
+    assert await read_body(_request(_part(b"ab", True), _part(b"", True), _part(b"c")), 3) == b"abc"
+
+
+async def test_a_body_announced_too_large_is_not_read() -> None:
+    with pytest.raises(TooLarge, match="larger than 10 bytes"):
+        await read_body(_request(headers={b"content-length": b"11"}), 10)
+
+
+async def test_a_body_that_grows_too_large_is_not_read_to_its_end() -> None:
+    with pytest.raises(TooLarge):
+        await read_body(_request(_part(b"x" * 6, True), _part(b"x" * 5, True)), 10)
+
+
+async def test_a_client_that_goes_away_ends_the_body() -> None:
+    with pytest.raises(Unavailable, match="went away"):
+        await read_body(_request(_part(b"x", True), {"type": "http.disconnect"}), 10)
+
+
+async def test_a_client_that_sends_nothing_more_is_given_up() -> None:
+    with pytest.raises(DeadlineExceeded, match="no more of the body"):
+        async for _ in body_chunks(_request(_part(b"x", True)), 0.01):
+            pass
+
+
+async def test_a_query_string_without_end_is_refused() -> None:
+    request = _request(query=b"a=" + b"x" * 70_000)
+    with pytest.raises(BadRequest, match="query string is longer"):
+        CallReader(LIST_MACHINES, 0).with_data(request, "alice", b"")
