@@ -1,0 +1,73 @@
+"""Apps: their records and the few operations on them."""
+
+import hashlib
+
+from hawker.app import app_name, network_name
+from hawker.clock import Clock
+from hawker.errors import NameTaken, NotFound, WrongState
+from hawker.store.contract import Reader, Store, Tx
+from hawker.worker.records import APPS, BY_APP, AppRecord
+
+DEFAULT_ORG = "personal"
+
+
+class Apps:
+    """Apps of this node. A machine needs one; deleting one that has machines is the caller's business to prevent."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def create(self, name: str, *, org: str | None, network: str | None, key: str | None) -> AppRecord:
+        """Raises `NameTaken`; the same idempotency key and name return the first app."""
+        checked, org = app_name(name), org or DEFAULT_ORG
+        record = AppRecord(
+            id=self._clock.token_bytes(8).hex(),
+            number=int.from_bytes(self._clock.token_bytes(4), "big") >> 1,
+            name=checked,
+            org=org,
+            network=network_name(network),
+            network_id=network_id(org, network_name(network)),
+            created_at=self._clock.now(),
+            idempotency_key=key,
+        )
+
+        def apply(tx: Tx) -> AppRecord:
+            there = tx.get(APPS, checked)
+            if there is None:
+                tx.put(APPS, checked, record)
+                return record
+            if key is not None and there.idempotency_key == key:
+                return there
+            raise NameTaken("Validation failed: Name has already been taken")
+
+        return await self._store.write(apply)
+
+    def get(self, reader: Reader, name: str) -> AppRecord:
+        record = reader.get(APPS, name)
+        if record is None:
+            raise NotFound("app not found")
+        return record
+
+    def list(self, org: str | None) -> list[AppRecord]:
+        return [record for _, record in self._store.scan(APPS) if org in (None, "", record.org)]
+
+    def machine_count(self, reader: Reader, name: str) -> int:
+        return reader.count(BY_APP, f"{name}/")
+
+    async def delete(self, name: str) -> None:
+        """Raises `WrongState` while the app has machines."""
+
+        def apply(tx: Tx) -> None:
+            self.get(tx, name)
+            count = self.machine_count(tx, name)
+            if count:
+                raise WrongState(f"app '{name}' still has {count} machines: destroy them first, or use force=true")
+            tx.delete(APPS, name)
+
+        await self._store.write(apply)
+
+
+def network_id(org: str, network: str) -> int:
+    """The 32 bits that a private network has in its addresses: the same on every host, for the same org and name."""
+    return int.from_bytes(hashlib.sha256(f"{org}/{network}".encode()).digest()[:4], "big")

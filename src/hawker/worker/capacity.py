@@ -1,0 +1,34 @@
+"""What the host has to sell, by its facts and the settings. Read anew when asked, since disks fill up by themselves."""
+
+from pathlib import Path
+
+from hawker.host.facts import Facts, disk_of
+from hawker.node import Capacity
+from hawker.settings import Settings
+
+_MIB = 1 << 20
+_KEPT_BACK = 0.05  # of the host's memory, for the host itself
+
+
+class Room:
+    def __init__(self, settings: Settings, facts: Facts) -> None:
+        self._settings = settings
+        self._facts = facts
+
+    def __call__(self) -> Capacity:
+        """A disk with less left than the floor has no room at all, whatever the records say."""
+        settings, facts = self._settings, self._facts
+        memory_mib = int(facts.memory_mib * (1 - _KEPT_BACK)) if settings.memory_mib is None else settings.memory_mib
+        return Capacity(
+            cpus=settings.cpus or facts.cpus,
+            memory_mib=memory_mib,
+            disk_mib=self._disk_mib(settings.data_dir),
+            shared_ratio=settings.shared_cpu_ratio,
+        )
+
+    def _disk_mib(self, directory: Path) -> int:
+        disk = disk_of(directory)
+        floor = self._settings.free_disk_floor_mib
+        if disk.free_bytes // _MIB < floor:
+            return 0
+        return max(0, disk.total_bytes // _MIB - floor) if self._settings.disk_mib is None else self._settings.disk_mib

@@ -1,0 +1,79 @@
+"""What follows when an instance has ended: the exit recorded once, and the machine's next state.
+
+Both the supervisor and the flows that stop an instance come here; whoever is first records the exit, the other finds it
+recorded. Runs inside the transaction of whoever calls.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from hawker.config import restart_policy
+from hawker.ids import InstanceId
+from hawker.machine import Restart, State, after_exit
+from hawker.node import Resources
+from hawker.runtime.driver import Exit
+from hawker.store.contract import Tx
+from hawker.worker.records import Detail, MachineRecord
+from hawker.worker.table import Happened, MachineTable
+
+ON_PURPOSE = frozenset({State.STOPPING, State.RESTARTING, State.UPDATING, State.REPLACING, State.DESTROYING})
+"""States in which a flow ends the instance; its exit is a requested stop and the flow decides what is next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followup:
+    """What to do about an exit: nothing (a flow is at it), start again after a delay, destroy, or tidy up and rest."""
+
+    record: MachineRecord
+    restart_after_s: float | None = None
+    destroy: bool = False
+    rest: bool = False
+
+
+def already_recorded(record: MachineRecord, instance_id: InstanceId) -> bool:
+    running = record.running
+    return running is None or running.instance_id != instance_id or running.exit is not None
+
+
+def record_exit(
+    tx: Tx, table: MachineTable, record: MachineRecord, instance_id: InstanceId, exit: Exit
+) -> Followup | None:
+    """Record how an instance ended and decide what is next; None when that was done before."""
+    if already_recorded(record, instance_id):
+        return None
+    assert record.running is not None
+    running = msgspec.structs.replace(record.running, exit=exit, pid=None)
+    if record.state in ON_PURPOSE:
+        event = _event(exit, requested=True, restart=None, count=record.restarts)
+        return Followup(record=table.change(tx, record, event, running=running))
+    restart = _decide(record, exit)
+    event = _event(exit, requested=False, restart=restart, count=restart.count)
+    if restart.delay_s is not None:
+        changed = table.change(tx, record, event, running=running, restarts=restart.count, state=State.STARTING)
+        return Followup(record=changed, restart_after_s=restart.delay_s)
+    destroy = bool(record.config.auto_destroy)
+    changed = table.change(
+        tx,
+        record,
+        event,
+        running=running,
+        restarts=restart.count,
+        state=State.DESTROYING if destroy else State.STOPPED,
+        holds=Resources(),
+    )
+    return Followup(record=changed, destroy=destroy, rest=not destroy)
+
+
+def _decide(record: MachineRecord, exit: Exit) -> Restart:
+    policy, max_retries = restart_policy(record.config)
+    running = record.running
+    started_at = running.started_at if running is not None and running.started_at is not None else exit.exited_at
+    ran_s = max(0.0, exit.exited_at - started_at)
+    return after_exit(policy, max_retries, exit_code=exit.exit_code, ran_s=ran_s, count=record.restarts)
+
+
+def _event(exit: Exit, *, requested: bool, restart: Restart | None, count: int) -> Happened:
+    restarting = restart is not None and restart.delay_s is not None
+    detail = Detail(exit=exit, requested_stop=requested, restarting=restarting, restart_count=count)
+    return Happened("exit", "stopped", detail=detail)

@@ -1,0 +1,28 @@
+"""The worker's answers to the route table, one file per noun. They translate; what they call decides."""
+
+from hawker.api.handlers import Handlers
+from hawker.worker.handlers.apps import AppHandlers
+from hawker.worker.handlers.images import ImageHandlers
+from hawker.worker.handlers.inside import InsideHandlers
+from hawker.worker.handlers.leases import LeaseHandlers
+from hawker.worker.handlers.machines import MachineHandlers
+from hawker.worker.handlers.metadata import MetadataHandlers
+from hawker.worker.handlers.node import NodeHandlers
+from hawker.worker.handlers.operations import OperationHandlers
+from hawker.worker.handlers.runs import RunHandlers
+from hawker.worker.parts import Parts
+
+
+def worker_handlers(parts: Parts) -> Handlers:
+    """Everything that this worker answers."""
+    handlers = Handlers()
+    AppHandlers(parts).bind(handlers)
+    MachineHandlers(parts).bind(handlers)
+    OperationHandlers(parts).bind(handlers)
+    InsideHandlers(parts).bind(handlers)
+    LeaseHandlers(parts).bind(handlers)
+    MetadataHandlers(parts).bind(handlers)
+    NodeHandlers(parts).bind(handlers)
+    RunHandlers(parts).bind(handlers)
+    ImageHandlers(parts).bind(handlers)
+    return handlers

@@ -1,0 +1,74 @@
+"""Answers about apps."""
+
+from hawker.api.bodies import App, AppList, CreateAppRequest
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.routes import (
+    CREATE_APP,
+    DELETE_APP,
+    GET_APP,
+    LIST_APPS,
+    AppParams,
+    CreateAppQuery,
+    DeleteAppQuery,
+    ListAppsQuery,
+)
+from hawker.errors import Unprocessable
+from hawker.machine import GONE
+from hawker.worker import views
+from hawker.worker.handlers.paging import page_of
+from hawker.worker.lifecycle.deps import machine_resource
+from hawker.worker.operations import Target
+from hawker.worker.parts import Parts
+from hawker.worker.records import AppRecord
+
+_DESTROY_TIMEOUT_S = 60.0
+
+
+class AppHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_APPS, self.list)
+        handlers.on(CREATE_APP, self.create)
+        handlers.on(GET_APP, self.get)
+        handlers.on(DELETE_APP, self.delete)
+
+    async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
+        records = self._parts.apps.list(call.query.org_slug)
+        page = page_of(records, lambda record: record.name, call.query.limit, call.query.cursor)
+        shown = tuple(self._view(record) for record in page.items)
+        return AppList(total_apps=len(records), apps=shown, next_cursor=page.next_cursor)
+
+    async def create(self, call: Call[NoParams, CreateAppQuery, CreateAppRequest]) -> App:
+        body = call.body
+        name = body.name or body.app_name
+        if not name:
+            raise Unprocessable("name is required")
+        key = body.idempotency_key or call.idempotency_key
+        return self._view(await self._parts.apps.create(name, org=body.org_slug, network=body.network, key=key))
+
+    async def get(self, call: Call[AppParams, NoQuery, None]) -> App:
+        return self._view(self._parts.apps.get(self._parts.deps.store, call.params.app_name))
+
+    async def delete(self, call: Call[AppParams, DeleteAppQuery, None]) -> None:
+        app = self._parts.apps.get(self._parts.deps.store, call.params.app_name)
+        if call.query.force:
+            await self._destroy_machines(app)
+        await self._parts.apps.delete(app.name)
+
+    async def _destroy_machines(self, app: AppRecord) -> None:
+        parts = self._parts
+        machines = list(parts.deps.table.of_app(parts.deps.store, app.name))
+        for record in machines:
+            if record.state not in GONE:
+                nonce = record.lease.nonce if record.lease else None
+                await parts.operations.destroy(Target(app.name, record.id, nonce), force=True)
+        for record in machines:
+            run = parts.runner.list(resource=machine_resource(record.id), flow="destroy", limit=1)
+            if run:
+                await parts.runner.wait(run[0].run_id, _DESTROY_TIMEOUT_S)
+
+    def _view(self, record: AppRecord) -> App:
+        return views.app(record, self._parts.apps.machine_count(self._parts.deps.store, record.name))

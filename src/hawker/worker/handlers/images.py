@@ -1,0 +1,97 @@
+"""Answers about images. A pull that a user asks for is done in the call, with its progress; one that a machine needs is
+a run. Both share what is already under way."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+from hawker.api.bodies import ImageInfo, ImageList, PruneAnswer, PruneRequest, PullEvent, PullRequest, instant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
+from hawker.ids import Digest
+from hawker.image.config import Image
+from hawker.image.credentials import Credentials
+from hawker.image.progress import PullProgress
+from hawker.log import Secret
+from hawker.worker.handlers.leaf import one_error
+from hawker.worker.parts import Parts
+from hawker.worker.records import MACHINES
+
+_QUEUED_EVENTS = 256
+
+
+class ImageHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._images = parts.deps.images
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_IMAGES, self.list_)
+        handlers.stream(PULL_IMAGE, self.pull)
+        handlers.on(PRUNE_IMAGES, self.prune)
+        handlers.upload(IMPORT_IMAGE, self.import_)
+
+    async def list_(self, call: Call[NoParams, NoQuery, None]) -> ImageList:
+        users = Counter(record.image.digest for _, record in self._parts.deps.store.scan(MACHINES))
+        return ImageList(images=tuple(self._info(image, users[image.digest]) for image in self._images.list()))
+
+    async def pull(self, call: Call[NoParams, NoQuery, PullRequest]) -> AsyncIterator[PullEvent]:
+        return self._pull_events(call.body)
+
+    async def prune(self, call: Call[NoParams, NoQuery, PruneRequest]) -> PruneAnswer:
+        report = await self._images.prune(self._in_use, call.body.unused_for_s)
+        for digest in report.removed:
+            if self._parts.deps.rootfs is not None:
+                await self._parts.deps.rootfs.forget_image(digest)
+        return PruneAnswer(removed=tuple(report.removed), freed_bytes=report.freed_bytes)
+
+    async def import_(self, call: Call[NoParams, ImportQuery, None], data: AsyncIterator[bytes]) -> ImageInfo:
+        return self._info(await self._images.import_archive(data, call.query.reference), 0)
+
+    def _in_use(self) -> frozenset[Digest]:
+        """Whatever a machine runs from, will run from, or would fall back to."""
+        records = [record for _, record in self._parts.deps.store.scan(MACHINES)]
+        current = {record.image.digest for record in records}
+        return frozenset(current | {record.previous.image.digest for record in records if record.previous})
+
+    async def _pull_events(self, wanted: PullRequest) -> AsyncIterator[PullEvent]:
+        send, receive = anyio.create_memory_object_stream[PullEvent](_QUEUED_EVENTS)
+        with one_error():
+            async with anyio.create_task_group() as tasks, receive:
+                tasks.start_soon(self._pull_into, send, wanted)
+                async for event in receive:
+                    yield event
+
+    async def _pull_into(self, send: MemoryObjectSendStream[PullEvent], wanted: PullRequest) -> None:
+        credentials = Credentials(wanted.username, Secret(wanted.password or "")) if wanted.username else None
+
+        def report(progress: PullProgress) -> None:
+            """A client too slow for its progress misses some of it."""
+            event = PullEvent(
+                stage=progress.stage.value,
+                layer=progress.layer,
+                done_bytes=progress.done_bytes,
+                total_bytes=progress.total_bytes,
+            )
+            if send.statistics().current_buffer_used < _QUEUED_EVENTS - 1:
+                send.send_nowait(event)
+
+        async with send:
+            image = await self._images.pull(wanted.reference, credentials, report)
+            await send.send(
+                PullEvent(stage="done", done_bytes=image.size_bytes, total_bytes=image.size_bytes, digest=image.digest)
+            )
+
+    def _info(self, image: Image, machines: int) -> ImageInfo:
+        return ImageInfo(
+            digest=image.digest,
+            references=self._images.names_of(image.digest),
+            size_bytes=image.size_bytes,
+            layers=len(image.layers),
+            machines=machines,
+            pulled_at=instant(image.created_at),
+            used_at=instant(self._images.used_at(image.digest)),
+        )

@@ -1,0 +1,207 @@
+"""Answers to the calls into a running machine: commands, processes, output, a terminal."""
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import anyio
+
+from hawker.api.bodies import (
+    ExecAnswer,
+    ExecRequest,
+    Exited,
+    Input,
+    InputEnd,
+    LogChunk,
+    Output,
+    ProcessStat,
+    Resize,
+    SendSignal,
+    TerminalInput,
+    TerminalOutput,
+    TerminalRequest,
+    instant,
+)
+from hawker.api.handlers import Channel, Handlers
+from hawker.api.route import Call, NoQuery
+from hawker.api.routes import (
+    EXEC_MACHINE,
+    LIST_PROCESSES,
+    MACHINE_LOGS,
+    MACHINE_TERMINAL,
+    LogsQuery,
+    MachineParams,
+    ProcessesQuery,
+)
+from hawker.config.signals import signal_number
+from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import GONE, Operation, judge
+from hawker.runtime.driver import ExecSession, ExecSpec, OutputChunk
+from hawker.worker.handlers.leaf import one_error
+from hawker.worker.handlers.processes import process_stats
+from hawker.worker.handlers.target import find
+from hawker.worker.leases import check
+from hawker.worker.parts import Parts
+from hawker.worker.records import MachineRecord
+
+_DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
+_MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries
+_FOLLOW_EVERY_S = 0.1
+
+
+class InsideHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(EXEC_MACHINE, self.exec)
+        handlers.on(LIST_PROCESSES, self.processes)
+        handlers.stream(MACHINE_LOGS, self.logs)
+        handlers.socket(MACHINE_TERMINAL, self.terminal)
+
+    async def exec(self, call: Call[MachineParams, NoQuery, ExecRequest]) -> ExecAnswer:
+        record = self._started(call.params)
+        check(record, call.nonce, self._parts.deps.clock.now())
+        timeout_s = min(float(call.body.timeout or _DEFAULT_TIMEOUT_S), _LONGEST_TIMEOUT_S)
+        session = await self._parts.deps.driver.exec(record.id, ExecSpec(argv=_argv(call.body)))
+        try:
+            with one_error(), anyio.fail_after(timeout_s):
+                return await _run(session, (call.body.stdin or "").encode())
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"the command did not end within {timeout_s:g} s and was killed") from error
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await session.close()
+
+    async def processes(self, call: Call[MachineParams, ProcessesQuery, None]) -> tuple[ProcessStat, ...]:
+        record = self._started(call.params)
+        return process_stats(
+            await self._parts.deps.driver.processes(record.id), call.query, self._parts.deps.clock.now()
+        )
+
+    async def logs(self, call: Call[MachineParams, LogsQuery, None]) -> AsyncIterator[LogChunk]:
+        record = find(self._parts, call.params)
+        return self._log_chunks(record.id, call.query)
+
+    async def terminal(
+        self, call: Call[MachineParams, NoQuery, TerminalRequest], channel: Channel[TerminalOutput, TerminalInput]
+    ) -> None:
+        record, wanted = self._started(call.params), call.body
+        if not wanted.command:
+            raise BadRequest("command is empty")
+        spec = ExecSpec(
+            argv=wanted.command,
+            env=wanted.env,
+            user=wanted.user,
+            cwd=wanted.cwd,
+            tty=wanted.tty,
+            rows=wanted.rows,
+            cols=wanted.cols,
+        )
+        session = await self._parts.deps.driver.exec(record.id, spec)
+        try:
+            with one_error(), suppress(Unavailable):  # nobody is left to be told
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_feed, channel, session)
+                    await _show(session, channel)
+                    tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                await session.close()
+
+    def _started(self, params: MachineParams) -> MachineRecord:
+        record = find(self._parts, params)
+        judge(Operation.EXEC, record.state)
+        return record
+
+    async def _log_chunks(self, machine_id: MachineId, query: LogsQuery) -> AsyncIterator[LogChunk]:
+        """What is recorded, then with `follow` what comes, until the machine is gone."""
+        after, tail = -1 if query.after is None else query.after, query.tail
+        instance: InstanceId | None = None
+        while True:
+            record = self._parts.deps.table.lookup(self._parts.deps.store, machine_id)
+            latest = record.running.instance_id if record and record.running else None
+            if instance is not None and latest != instance:
+                after = -1  # positions are an instance's own
+            instance = latest
+            chunks = self._parts.deps.driver.output(machine_id, after=after, tail=tail)
+            for chunk in chunks:
+                yield _chunk(chunk)
+                after = chunk.position
+            tail = None
+            if not chunks:
+                if not query.follow or record is None or record.state in GONE:
+                    return
+                await self._parts.deps.clock.sleep(_FOLLOW_EVERY_S)
+
+
+def _argv(body: ExecRequest) -> tuple[str, ...]:
+    try:
+        argv = body.command or tuple(shlex.split(body.cmd or ""))
+    except ValueError as error:
+        raise BadRequest(f"cmd: {error}") from error
+    if not argv:
+        raise BadRequest("command is empty")
+    return argv
+
+
+async def _run(session: ExecSession, stdin: bytes) -> ExecAnswer:
+    collected = {1: bytearray(), 2: bytearray()}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_give, session, stdin)
+        async for stream, data in session.output():
+            room = _MOST_OUTPUT - len(collected[stream])
+            collected[stream] += data[:room]
+    exit = await session.wait()
+    if exit.reason:
+        collected[2] += exit.reason.encode()
+    return ExecAnswer(
+        exit_code=exit.exit_code,
+        exit_signal=exit.signal,
+        stdout=collected[1].decode("utf-8", "replace"),
+        stderr=collected[2].decode("utf-8", "replace"),
+    )
+
+
+async def _give(session: ExecSession, stdin: bytes) -> None:
+    if stdin:
+        await session.send(stdin)
+    await session.send_eof()
+
+
+async def _feed(channel: Channel[TerminalOutput, TerminalInput], session: ExecSession) -> None:
+    """Pass on what the client sends, until it goes; then the command is ended."""
+    while (message := await channel.receive()) is not None:
+        match message:
+            case Input():
+                await session.send(message.data)
+            case InputEnd():
+                await session.send_eof()
+            case Resize():
+                await session.resize(message.rows, message.cols)
+            case SendSignal():
+                await session.signal(_number(message.signal))
+    await session.close()
+
+
+def _number(signal: str | int) -> int:
+    try:
+        return signal_number(signal)
+    except ValueError as error:
+        raise BadRequest(f"signal: {error}") from error
+
+
+async def _show(session: ExecSession, channel: Channel[TerminalOutput, TerminalInput]) -> None:
+    async for stream, data in session.output():
+        await channel.send(Output(stream=stream, data=data))
+    exit = await session.wait()
+    await channel.send(
+        Exited(exit_code=exit.exit_code, signal=exit.signal, oom_killed=exit.oom_killed, reason=exit.reason)
+    )
+
+
+def _chunk(chunk: OutputChunk) -> LogChunk:
+    return LogChunk(
+        position=chunk.position, at=instant(chunk.at), stream=chunk.stream, process=chunk.process, data=chunk.data
+    )

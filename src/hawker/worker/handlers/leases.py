@@ -1,0 +1,54 @@
+"""Answers about leases."""
+
+from hawker.api.bodies import LeaseAnswer, LeaseReleased, LeaseRequest, lease_released
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
+from hawker.api.routes import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseQuery, MachineParams
+from hawker.errors import NotFound
+from hawker.machine import GONE
+from hawker.store.contract import Tx
+from hawker.worker import leases, views
+from hawker.worker.handlers.target import find
+from hawker.worker.parts import Parts
+from hawker.worker.records import MachineRecord
+
+
+class LeaseHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(CREATE_LEASE, self.create)
+        handlers.on(GET_LEASE, self.get)
+        handlers.on(RELEASE_LEASE, self.release)
+
+    async def create(self, call: Call[MachineParams, LeaseQuery, LeaseRequest]) -> LeaseAnswer:
+        clock, table = self._parts.deps.clock, self._parts.deps.table
+        machine_id = find(self._parts, call.params).id
+        ttl_s = float(call.body.ttl or call.query.ttl or leases.DEFAULT_S)
+        fresh = leases.new(clock, call.caller, call.body.description or "", ttl_s)
+
+        def apply(tx: Tx) -> MachineRecord:
+            record = table.get(tx, machine_id)
+            if record.state in GONE:
+                raise NotFound("machine not found")
+            return leases.acquire(tx, table, clock, record, nonce=call.nonce, fresh=fresh)
+
+        held = await self._parts.deps.store.write(apply)
+        return views.lease(held, leases.require(held, clock.now()))
+
+    async def get(self, call: Call[MachineParams, NoQuery, None]) -> LeaseAnswer:
+        record = find(self._parts, call.params)
+        return views.lease(record, leases.require(record, self._parts.deps.clock.now()))
+
+    async def release(self, call: Call[MachineParams, NoQuery, None]) -> LeaseReleased:
+        deps, machine_id = self._parts.deps, find(self._parts, call.params).id
+
+        def apply(tx: Tx) -> None:
+            record = deps.table.lookup(tx, machine_id)
+            if record is None or record.state in GONE:
+                raise NotFound("lease not found")
+            leases.release(tx, deps.table, record, nonce=call.nonce, now=deps.clock.now())
+
+        await deps.store.write(apply)
+        return lease_released()

@@ -1,0 +1,166 @@
+"""Answers about machines as a whole: create, show, list, update, destroy, their events and versions."""
+
+import msgspec
+
+from hawker.api.bodies import CreateMachineRequest, Machine, MachineEvent, MachineVersion, Ok, UpdateMachineRequest
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery, Page
+from hawker.api.routes import (
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    GET_MACHINE,
+    LIST_EVENTS,
+    LIST_MACHINES,
+    LIST_VERSIONS,
+    UPDATE_MACHINE,
+    AppParams,
+    DeleteMachineQuery,
+    GetMachineQuery,
+    ListEventsQuery,
+    ListMachinesQuery,
+    MachineParams,
+)
+from hawker.config import validate
+from hawker.errors import BadRequest, NotFound, Unprocessable
+from hawker.ids import OrderId
+from hawker.machine import State
+from hawker.store.contract import Tx
+from hawker.worker import leases, views
+from hawker.worker.handlers.paging import page_of
+from hawker.worker.handlers.target import find, target_of
+from hawker.worker.operations import Change
+from hawker.worker.orders import new_record, resolve, serves_region
+from hawker.worker.parts import Parts
+from hawker.worker.records import DESTROYED, EventRecord, Lease, MachineRecord, VersionRecord
+
+_EVENTS_IN_MACHINE = 20
+_MOST_EVENTS = 50
+
+
+class MachineHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(CREATE_MACHINE, self.create)
+        handlers.on(GET_MACHINE, self.get)
+        handlers.on(LIST_MACHINES, self.list_)
+        handlers.on(UPDATE_MACHINE, self.update)
+        handlers.on(DELETE_MACHINE, self.delete)
+        handlers.on(LIST_EVENTS, self.events)
+        handlers.on(LIST_VERSIONS, self.versions)
+
+    async def create(self, call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
+        parts, body = self._parts, call.body
+        app = parts.apps.get(parts.deps.store, call.params.app_name)
+        key = OrderId(call.idempotency_key) if call.idempotency_key else None
+        made = parts.deps.table.made_for(parts.deps.store, app.name, key)
+        if made is None:
+            validate(body.config, parts.deps.driver.features)
+            serves_region(parts.node.region, body.region)
+            image = await resolve(parts, body.config)
+            record = new_record(parts, app, body, image, caller=call.caller, key=key)
+            made = await parts.operations.create(record, launch=not body.skip_launch)
+        return self._show(made, nonce=made.lease.nonce if made.lease and body.lease_ttl else None)
+
+    async def get(self, call: Call[MachineParams, GetMachineQuery, None]) -> Machine:
+        record = find(self._parts, call.params)
+        wanted = call.query.version
+        if wanted is not None and wanted != record.version:
+            record = self._as_of(record, wanted)
+        return self._show(record, with_lease=call.query.include_leases)
+
+    async def list_(self, call: Call[AppParams, ListMachinesQuery, None]) -> Page[Machine]:
+        query, parts = call.query, self._parts
+        app = parts.apps.get(parts.deps.store, call.params.app_name)
+        with parts.deps.store.snapshot() as reader:
+            records = list(parts.deps.table.of_app(reader, app.name))
+            if query.include_deleted:
+                records += [record for _, record in reader.scan(DESTROYED) if record.app == app.name]
+        records.sort(key=lambda record: record.id)
+        matching = [record for record in records if _matches(record, query)]
+        page = page_of(matching, lambda record: record.id, query.limit, query.cursor)
+        show = self._summary if query.summary else self._show
+        shown = [show(record, with_lease=query.include_leases) for record in page.items]
+        return Page(tuple(shown), next_cursor=page.next_cursor)
+
+    async def update(self, call: Call[MachineParams, NoQuery, UpdateMachineRequest]) -> Machine:
+        parts, body = self._parts, call.body
+        current = find(parts, call.params)
+        validate(body.config, parts.deps.driver.features)
+        if body.name not in (None, "", current.name) or body.region not in (None, "", current.region):
+            raise Unprocessable("name and region of a machine cannot be changed")
+        leases.check(current, call.nonce, parts.deps.clock.now())
+        change = Change(
+            config=body.config,
+            image=await resolve(parts, body.config),
+            launch=not body.skip_launch,
+            current_version=body.current_version or None,
+        )
+        updated = await parts.operations.update(target_of(call.params, call.nonce), change)
+        if not body.lease_ttl:
+            return self._show(updated)
+        leased = await self._lease(updated, call.caller, call.nonce, body.lease_ttl)
+        return self._show(leased, nonce=leased.lease.nonce if leased.lease else None)
+
+    async def delete(self, call: Call[MachineParams, DeleteMachineQuery, None]) -> Ok:
+        record = find(self._parts, call.params)
+        if record.state is State.DESTROYED:
+            raise NotFound("machine not found")
+        await self._parts.operations.destroy(
+            target_of(call.params, call.nonce), force=call.query.force or call.query.kill
+        )
+        return Ok(ok=True)
+
+    async def events(self, call: Call[MachineParams, ListEventsQuery, None]) -> tuple[MachineEvent, ...]:
+        limit = call.query.limit
+        if limit < 1:
+            raise BadRequest(f"limit must be between 1 and {_MOST_EVENTS}, not {limit}")
+        record = find(self._parts, call.params)
+        return tuple(map(views.event, self._events(record, min(limit, _MOST_EVENTS))))
+
+    async def versions(self, call: Call[MachineParams, NoQuery, None]) -> tuple[MachineVersion, ...]:
+        record = find(self._parts, call.params)
+        return tuple(map(views.version, self._versions(record)))
+
+    async def _lease(self, record: MachineRecord, owner: str, nonce: str | None, ttl_s: float) -> MachineRecord:
+        clock, table = self._parts.deps.clock, self._parts.deps.table
+        fresh: Lease = leases.new(clock, owner, "", ttl_s)
+
+        def apply(tx: Tx) -> MachineRecord:
+            return leases.acquire(tx, table, clock, table.get(tx, record.id), nonce=nonce, fresh=fresh)
+
+        return await self._parts.deps.store.write(apply)
+
+    def _as_of(self, record: MachineRecord, version: str) -> MachineRecord:
+        """An old version of a machine is replaced for ever (contract 3.1)."""
+        for old in self._versions(record):
+            if old.version == version:
+                return msgspec.structs.replace(
+                    record, version=old.version, config=old.config, image=old.image, state=State.REPLACED
+                )
+        raise NotFound("machine not found")
+
+    def _show(self, record: MachineRecord, *, nonce: str | None = None, with_lease: bool = False) -> Machine:
+        lease_at = self._parts.deps.clock.now() if with_lease else None
+        events = self._events(record, _EVENTS_IN_MACHINE)
+        return views.machine(record, events, self._parts.health.of(record), nonce=nonce, lease_at=lease_at)
+
+    def _summary(self, record: MachineRecord, *, with_lease: bool = False) -> Machine:
+        lease_at = self._parts.deps.clock.now() if with_lease else None
+        return msgspec.structs.replace(views.machine(record, [], (), lease_at=lease_at), config=None)
+
+    def _events(self, record: MachineRecord, limit: int) -> list[EventRecord]:
+        return self._parts.deps.table.events(self._parts.deps.store, record.id, limit)
+
+    def _versions(self, record: MachineRecord) -> list[VersionRecord]:
+        return self._parts.deps.table.versions(self._parts.deps.store, record.id)
+
+
+def _matches(record: MachineRecord, query: ListMachinesQuery) -> bool:
+    metadata = record.config.metadata or {}
+    return (
+        (not query.state or record.state in query.state)
+        and (not query.region or record.region == query.region)
+        and all(metadata.get(key) == value for key, value in query.metadata.items())
+    )

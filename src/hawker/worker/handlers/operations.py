@@ -1,0 +1,125 @@
+"""Answers to the calls that move a machine between states, and to the one that waits for it."""
+
+from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, WaitAnswer
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
+from hawker.api.routes import (
+    CORDON_MACHINE,
+    RESTART_MACHINE,
+    SIGNAL_MACHINE,
+    START_MACHINE,
+    STOP_MACHINE,
+    UNCORDON_MACHINE,
+    WAIT_MACHINE,
+    MachineParams,
+    RestartQuery,
+    WaitQuery,
+)
+from hawker.config.duration import parse_seconds
+from hawker.config.signals import signal_name, signal_number
+from hawker.errors import BadRequest
+from hawker.machine import Operation, judge
+from hawker.worker import waiting
+from hawker.worker.handlers.target import find, target_of
+from hawker.worker.lifecycle.stop import LONGEST_STOP_S
+from hawker.worker.parts import Parts
+from hawker.worker.records import EVENTS, EventRecord, MachineRecord
+
+_OK = Ok(ok=True)
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
+
+
+class OperationHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(START_MACHINE, self.start)
+        handlers.on(STOP_MACHINE, self.stop)
+        handlers.on(RESTART_MACHINE, self.restart)
+        handlers.on(SIGNAL_MACHINE, self.signal)
+        handlers.on(CORDON_MACHINE, self.cordon)
+        handlers.on(UNCORDON_MACHINE, self.uncordon)
+        handlers.on(WAIT_MACHINE, self.wait)
+
+    async def start(self, call: Call[MachineParams, NoQuery, None]) -> StartAnswer:
+        find(self._parts, call.params)
+        before = await self._parts.operations.start(target_of(call.params, call.nonce))
+        return StartAnswer(previous_state=before, migrated=False, new_host="")
+
+    async def stop(self, call: Call[MachineParams, NoQuery, StopRequest]) -> Ok:
+        find(self._parts, call.params)
+        signal, timeout = call.body.signal, call.body.timeout
+        await self._parts.operations.stop(
+            target_of(call.params, call.nonce),
+            signal=_signal(signal) if signal is not None else None,
+            timeout_s=_timeout_s(timeout) if timeout is not None else None,
+        )
+        return _OK
+
+    async def restart(self, call: Call[MachineParams, RestartQuery, None]) -> Ok:
+        find(self._parts, call.params)
+        query = call.query
+        signal = "SIGKILL" if query.force_stop else query.signal or None
+        await self._parts.operations.restart(
+            target_of(call.params, call.nonce),
+            signal=_signal(signal) if signal is not None else None,
+            timeout_s=None if query.timeout is None else _bounded(query.timeout),
+        )
+        return _OK
+
+    async def signal(self, call: Call[MachineParams, NoQuery, SignalRequest]) -> Ok:
+        record = find(self._parts, call.params)
+        number = signal_number(_signal(call.body.signal))
+        judge(Operation.SIGNAL, record.state)
+        await self._parts.deps.driver.signal(record.id, number)
+        return _OK
+
+    async def cordon(self, call: Call[MachineParams, NoQuery, None]) -> Ok:
+        find(self._parts, call.params)
+        await self._parts.operations.cordon(target_of(call.params, call.nonce), True)
+        return _OK
+
+    async def uncordon(self, call: Call[MachineParams, NoQuery, None]) -> Ok:
+        find(self._parts, call.params)
+        await self._parts.operations.cordon(target_of(call.params, call.nonce), False)
+        return _OK
+
+    async def wait(self, call: Call[MachineParams, WaitQuery, None]) -> WaitAnswer:
+        query, machine_id = call.query, find(self._parts, call.params).id
+        if not _SHORTEST_WAIT_S <= query.timeout <= _LONGEST_WAIT_S:
+            raise BadRequest("invalid WaitMachineRequest.Timeout: value must be inside range [1s, 1m0s]")
+        wanted = waiting.wanted(
+            tuple(query.state) or ("started",), query.version or query.instance_id, query.from_event_id
+        )
+        store = self._parts.deps.store
+
+        def record_of() -> MachineRecord:
+            return find(self._parts, call.params)
+
+        def events_since(event_id: str) -> list[EventRecord]:
+            return [event for _, event in store.scan(EVENTS, f"{machine_id}/", after=f"{machine_id}/{event_id}")]
+
+        state, record = await waiting.wait(self._parts.changes, record_of, wanted, query.timeout, events_since)
+        return WaitAnswer(ok=True, state=state, version=record.version, event_id=record.last_event)
+
+
+def _signal(value: str | int) -> str:
+    try:
+        return signal_name(value)
+    except ValueError as error:
+        raise BadRequest(f"signal: {error}") from error
+
+
+def _timeout_s(value: str | int) -> float:
+    """A Go duration, or whole nanoseconds (contract 1.0)."""
+    try:
+        return _bounded(value / 1e9 if isinstance(value, int) else parse_seconds(value))
+    except ValueError as error:
+        raise BadRequest(f"timeout: {error}") from error
+
+
+def _bounded(seconds: float) -> float:
+    if not 0 <= seconds <= LONGEST_STOP_S:
+        raise BadRequest(f"timeout must be between 0 and {LONGEST_STOP_S:g} seconds, not {seconds:g}")
+    return seconds

@@ -1,0 +1,19 @@
+"""Which machine a call is about."""
+
+from hawker.api.routes import MachineParams, MetadataKeyParams
+from hawker.ids import AppName
+from hawker.worker.operations import Target
+from hawker.worker.parts import Parts
+from hawker.worker.records import MachineRecord
+
+
+def target_of(params: MachineParams, nonce: str | None) -> Target:
+    """`nonce` is the lease's that the call carries."""
+    return Target(AppName(params.app_name), params.machine_id, nonce)
+
+
+def find(parts: Parts, params: MachineParams | MetadataKeyParams) -> MachineRecord:
+    """Raises `NotFound` for the app first, then for the machine."""
+    store = parts.deps.store
+    app = parts.apps.get(store, params.app_name)
+    return parts.deps.table.find(store, app.name, params.machine_id)

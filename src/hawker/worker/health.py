@@ -1,0 +1,123 @@
+"""Health checks of started machines: one task per check, results in memory, fresh after each start.
+
+A check never restarts or stops a machine (contract 3.5). Results are published in the machine's answers and wake those
+who wait for the machine.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from hawker.clock import Clock
+from hawker.config import Check, checks
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import State
+from hawker.store.contract import Reader
+from hawker.worker.changes import Changes
+from hawker.worker.probe import Probe, Prober
+from hawker.worker.records import MACHINES, MachineRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The latest answer of one check. `status` is passing, warning (not asked yet) or critical; `at` Unix seconds."""
+
+    name: str
+    status: str
+    output: str
+    at: float
+
+
+_Results: TypeAlias = dict[str, CheckResult]
+
+
+class Health:
+    """Follows the table of machines and runs the checks of those that are started."""
+
+    def __init__(self, store: Reader, clock: Clock, changes: Changes, prober: Prober) -> None:
+        self._store = store
+        self._clock = clock
+        self._changes = changes
+        self._prober = prober
+        self._results: dict[MachineId, _Results] = {}
+        self._running: dict[MachineId, tuple[InstanceId, anyio.CancelScope]] = {}
+        self._noted: set[MachineId] = set()
+        self._wake = anyio.Event()
+        changes.listen(self._note)
+
+    def of(self, record: MachineRecord) -> tuple[CheckResult, ...]:
+        """The results of a machine's checks, in the config's order; warning before the first answer."""
+        found = self._results.get(record.id, {})
+        return tuple(
+            found.get(check.name) or CheckResult(check.name, "warning", "not checked yet", record.updated_at)
+            for check in checks(record.config)
+        )
+
+    async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run checks until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            for _, record in list(self._store.scan(MACHINES)):
+                self._follow(tasks, record.id)
+            task_status.started()
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                noted, self._noted = self._noted, set()
+                for machine_id in noted:
+                    self._follow(tasks, machine_id)
+
+    def _note(self, machine_id: MachineId) -> None:
+        self._noted.add(machine_id)
+        self._wake.set()
+
+    def _follow(self, tasks: TaskGroup, machine_id: MachineId) -> None:
+        record = self._store.get(MACHINES, machine_id)
+        instance = record.running.instance_id if record and record.running and record.state is State.STARTED else None
+        current = self._running.get(machine_id)
+        if current is not None and current[0] != instance:
+            current[1].cancel()
+            del self._running[machine_id]
+            self._results.pop(machine_id, None)
+            current = None
+        if record is not None and instance is not None and current is None and checks(record.config):
+            scope = anyio.CancelScope()
+            self._running[machine_id] = (instance, scope)
+            tasks.start_soon(self._check_machine, record, scope, name=f"check {machine_id}")
+
+    async def _check_machine(self, record: MachineRecord, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                for check in checks(record.config):
+                    tasks.start_soon(self._check, record, check)
+
+    async def _check(self, record: MachineRecord, check: Check) -> None:
+        probe = _probe(record, check)
+        grace_ends = self._clock.monotonic() + check.grace_s
+        while True:
+            finding = await self._prober(probe)
+            if finding.passing or self._clock.monotonic() >= grace_ends:
+                self._publish(record.id, check, "passing" if finding.passing else "critical", finding.output)
+            in_grace = self._clock.monotonic() < grace_ends and not finding.passing
+            await self._clock.sleep(min(1.0, check.interval_s) if in_grace else check.interval_s)
+
+    def _publish(self, machine_id: MachineId, check: Check, status: str, output: str) -> None:
+        results = self._results.setdefault(machine_id, {})
+        before = results.get(check.name)
+        results[check.name] = CheckResult(check.name, status, output, self._clock.now())
+        if before is None or before.status != status:
+            self._changes.notify(machine_id)
+
+
+def _probe(record: MachineRecord, check: Check) -> Probe:
+    return Probe(
+        host=record.network.private_ip,
+        port=check.port,
+        timeout_s=check.timeout_s,
+        method=check.method,
+        path=check.path if check.type == "http" else None,
+        headers=check.headers,
+        tls=check.protocol == "https",
+        tls_verify=not check.tls_skip_verify,
+    )

@@ -1,0 +1,63 @@
+"""Leases: a client's exclusive right to change a machine. Kept in the machine's record; an expired one is no lease."""
+
+from datetime import UTC, datetime
+
+from hawker.clock import Clock
+from hawker.errors import LeaseHeld, NotFound
+from hawker.store.contract import Tx
+from hawker.worker.records import Lease, MachineRecord
+from hawker.worker.table import MachineTable
+
+LONGEST_S = 30 * 86_400.0
+DEFAULT_S = 60.0
+
+
+def current(record: MachineRecord, now: float) -> Lease | None:
+    return record.lease if record.lease is not None and record.lease.expires_at > now else None
+
+
+def check(record: MachineRecord, nonce: str | None, now: float) -> None:
+    """Raise `LeaseHeld` unless the machine is free or `nonce` is the holder's."""
+    lease = current(record, now)
+    if lease is not None and lease.nonce != nonce:
+        expires = datetime.fromtimestamp(lease.expires_at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        raise LeaseHeld(
+            f"machine ID {record.id} lease currently held by {lease.owner}@tokens.hawker, expires at {expires}"
+        )
+
+
+def new(clock: Clock, owner: str, description: str, ttl_s: float) -> Lease:
+    ttl_s = min(max(ttl_s, 1.0), LONGEST_S)
+    return Lease(nonce=clock.token_bytes(8).hex(), owner=owner, description=description, expires_at=clock.now() + ttl_s)
+
+
+def acquire(
+    tx: Tx, table: MachineTable, clock: Clock, record: MachineRecord, *, nonce: str | None, fresh: Lease
+) -> MachineRecord:
+    """Take the lease, or refresh it when `nonce` is its own: same nonce, new expiry."""
+    check(record, nonce, clock.now())
+    held = current(record, clock.now())
+    lease = (
+        fresh
+        if held is None
+        else Lease(
+            nonce=held.nonce,
+            owner=held.owner,
+            description=fresh.description or held.description,
+            expires_at=fresh.expires_at,
+        )
+    )
+    return table.change(tx, record, lease=lease)
+
+
+def require(record: MachineRecord, now: float) -> Lease:
+    lease = current(record, now)
+    if lease is None:
+        raise NotFound("lease not found")
+    return lease
+
+
+def release(tx: Tx, table: MachineTable, record: MachineRecord, *, nonce: str | None, now: float) -> None:
+    require(record, now)
+    check(record, nonce, now)
+    table.change(tx, record, lease=None)

@@ -1,0 +1,97 @@
+"""What the steps of every flow are given, and the two adapters to the host that they use."""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.fsm.contract import Resource, StepContext
+from hawker.ids import Digest, InstanceId, MachineId
+from hawker.image.cache import ImageCache
+from hawker.runtime.driver import Driver
+from hawker.settings import Settings
+from hawker.store.contract import Store, Tx
+from hawker.worker.records import MachineRecord, Network
+from hawker.worker.table import MachineTable
+
+I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
+
+
+class Rootfs(Protocol):
+    """A machine's root filesystem on the host: the image below, a writable layer of one instance above."""
+
+    async def mount(self, machine_id: MachineId, instance_id: InstanceId, image: Digest) -> str:
+        """The mounted path. Fresh for a new instance; unchanged for the same one."""
+
+    async def unmount(self, machine_id: MachineId) -> None:
+        """Give back the writable layer; no error when there is none."""
+
+    async def remove(self, machine_id: MachineId) -> None:
+        """Unmount and remove the machine's directory."""
+
+    async def forget_image(self, image: Digest) -> None:
+        """Let go of an image that was removed."""
+
+    async def sweep(self) -> None:
+        """Free the space of what was unmounted and removed."""
+
+    async def withdraw(self) -> None:
+        """Leave nothing mounted, for a node that has no machines and is not coming back."""
+
+    async def list(self) -> list[MachineId]: ...
+
+
+class Networks(Protocol):
+    """A machine's network on the host."""
+
+    async def ensure(self, machine_id: MachineId, network: Network) -> str:
+        """The bound network namespace."""
+
+    def private_ip(self, network_id: int, machine_id: MachineId) -> str:
+        """The address that the machine has in the private network, on any host."""
+
+    async def delete(self, machine_id: MachineId) -> None: ...
+
+    async def sweep(self) -> None:
+        """Remove what no machine uses any more."""
+
+    async def withdraw(self) -> None:
+        """Leave nothing on the host, for a node that has no machines and is not coming back."""
+
+    async def list(self) -> list[MachineId]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """`rootfs` and `networks` are None for drivers that use the host's own."""
+
+    store: Store
+    table: MachineTable
+    images: ImageCache
+    driver: Driver
+    rootfs: Rootfs | None
+    networks: Networks | None
+    settings: Settings
+    clock: Clock
+
+
+Context: TypeAlias = StepContext[Deps, I]
+
+
+def machine_resource(machine_id: MachineId) -> Resource:
+    return Resource(kind="machine", id=machine_id)
+
+
+def machine_id_of(context: StepContext[Deps, msgspec.Struct]) -> MachineId:
+    return MachineId(context.resource.id)
+
+
+def machine_of(context: StepContext[Deps, msgspec.Struct]) -> MachineRecord:
+    """The record as last committed. Raises `NotFound`. Inside a commit, ask the transaction instead."""
+    return context.deps.table.get(context.deps.store, machine_id_of(context))
+
+
+def machine_in(tx: Tx, context: StepContext[Deps, msgspec.Struct]) -> MachineRecord:
+    """The record as the transaction sees it; for commits, which run in the store's writer."""
+    return context.deps.table.get(tx, machine_id_of(context))

@@ -1,0 +1,43 @@
+"""Flow `destroy`: end the instance and remove every trace of the machine from the host, then from the table."""
+
+from hawker.fsm.contract import Done, Flow, Outcome, Step
+from hawker.store.contract import Tx
+from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in
+from hawker.worker.lifecycle.stop import HALT, Halt
+from hawker.worker.table import Happened
+
+
+async def clear(context: Context[Halt]) -> Outcome:
+    """Remove the instance's processes, cgroup and files."""
+    await context.deps.driver.destroy(machine_id_of(context))
+    return Done()
+
+
+async def remove(context: Context[Halt]) -> Outcome:
+    """Unmount the root filesystem and remove the machine's directory."""
+    deps, machine_id = context.deps, machine_id_of(context)
+    if deps.rootfs is not None:
+        await deps.rootfs.remove(machine_id)
+    return Done()
+
+
+async def unplug(context: Context[Halt]) -> Outcome:
+    if context.deps.networks is not None:
+        await context.deps.networks.delete(machine_id_of(context))
+    return Done()
+
+
+async def forget(context: Context[Halt]) -> Outcome:
+    return Done(commit=lambda tx: _forget(tx, context))
+
+
+def _forget(tx: Tx, context: Context[Halt]) -> None:
+    table = context.deps.table
+    table.remove(tx, machine_in(tx, context), Happened("destroy", "destroyed"))
+
+
+DESTROY = Flow(
+    name="destroy",
+    input=Halt,
+    steps=(HALT, Step("clear", clear), Step("remove", remove), Step("unplug", unplug), Step("forget", forget)),
+)

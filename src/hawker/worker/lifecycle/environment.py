@@ -1,0 +1,146 @@
+"""What runs inside a machine, worked out from its config and its image: pure, and complete enough to be stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from hawker.config import MachineConfig, MachineProcess, file_contents, guest, stop_config
+from hawker.errors import BadRequest
+from hawker.ids import InstanceId
+from hawker.image.config import ImageConfig
+from hawker.node import Resources
+from hawker.runtime.driver import FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.worker.records import MachineRecord
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SHARED_WEIGHT = 6  # a shared cpu is a sixteenth of a performance one when all want to run
+_PERFORMANCE_WEIGHT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the host gives an instance: its root filesystem, its network namespace, and the settings of its limits."""
+
+    rootfs: str | None
+    netns: str | None
+    nameservers: tuple[str, ...]
+    pids: int
+    output_bytes: int
+
+
+def resources(config: MachineConfig, disk_mib: int) -> Resources:
+    """What a machine with this config takes of its node while it runs."""
+    size = guest(config)
+    performance = size.cpu_kind == "performance"
+    return Resources(
+        shared_cpus=0 if performance else size.cpus,
+        performance_cpus=size.cpus if performance else 0,
+        memory_mib=size.memory_mb,
+        disk_mib=disk_mib,
+    )
+
+
+def instance_spec(
+    record: MachineRecord, instance_id: InstanceId, image: ImageConfig, around: Surroundings
+) -> InstanceSpec:
+    """The whole instance. Raises `BadRequest` when neither config nor image names a command."""
+    signal, timeout_s = stop_config(record.config)
+    return InstanceSpec(
+        machine_id=record.id,
+        instance_id=instance_id,
+        hostname=record.id,
+        processes=_processes(record, image, around),
+        files=() if around.rootfs is None else _files(record, around),
+        limits=_limits(record.config, around.pids),
+        rootfs=around.rootfs,
+        netns=around.netns,
+        output_bytes=around.output_bytes,
+        stop_signal=signal,
+        stop_timeout_s=timeout_s,
+    )
+
+
+def _limits(config: MachineConfig, pids: int) -> Limits:
+    size = guest(config)
+    weight = _PERFORMANCE_WEIGHT if size.cpu_kind == "performance" else _SHARED_WEIGHT
+    return Limits(cpus=size.cpus, cpu_weight=weight * size.cpus, memory_mib=size.memory_mb, pids=pids)
+
+
+def _processes(record: MachineRecord, image: ImageConfig, around: Surroundings) -> tuple[ProcessSpec, ...]:
+    config = record.config
+    declared: Sequence[MachineProcess] = config.processes or (MachineProcess(),)
+    if around.rootfs is None:  # the image's user and directory are of the image's own filesystem
+        image = msgspec.structs.replace(image, user="", working_dir="")
+    return tuple(_process(record, process, image) for process in declared)
+
+
+def _process(record: MachineRecord, process: MachineProcess, image: ImageConfig) -> ProcessSpec:
+    init = record.config.init
+    argv = command(
+        exec=process.exec or (init.exec if init else None),
+        entrypoint=process.entrypoint or (init.entrypoint if init else None),
+        cmd=process.cmd or (init.cmd if init else None),
+        image=image,
+    )
+    if not argv:
+        raise BadRequest(f"no command to run: neither the config nor the image {record.config.image} names one")
+    return ProcessSpec(
+        argv=argv,
+        env=_env(record, process, image),
+        user=process.user or image.user,
+        cwd=image.working_dir or "/",
+        tty=bool(init and init.tty),
+    )
+
+
+def command(
+    *, exec: Sequence[str] | None, entrypoint: Sequence[str] | None, cmd: Sequence[str] | None, image: ImageConfig
+) -> tuple[str, ...]:
+    """`exec` replaces all; `entrypoint` and `cmd` each replace their part of the image's."""
+    if exec:
+        return tuple(exec)
+    return (*(entrypoint or image.entrypoint), *(cmd or image.cmd))
+
+
+def _env(record: MachineRecord, process: MachineProcess, image: ImageConfig) -> dict[str, str]:
+    return {
+        "PATH": _PATH,
+        **dict(pair.partition("=")[::2] for pair in image.env),
+        **(record.config.env or {}),
+        **(process.env or {}),
+        **platform_env(record),
+    }
+
+
+def platform_env(record: MachineRecord) -> dict[str, str]:
+    """The names that existing software looks for (contract 3.16)."""
+    metadata = record.config.metadata or {}
+    found = {
+        "FLY_APP_NAME": record.app,
+        "FLY_MACHINE_ID": record.id,
+        "FLY_ALLOC_ID": record.id,
+        "FLY_REGION": record.region,
+        "FLY_IMAGE_REF": record.config.image or "",
+        "FLY_MACHINE_VERSION": record.version,
+        "FLY_PRIVATE_IP": record.network.private_ip,
+        "FLY_VM_MEMORY_MB": str(guest(record.config).memory_mb),
+    }
+    group = metadata.get("fly_process_group") or metadata.get("process_group")
+    return found | ({"FLY_PROCESS_GROUP": group} if group else {})
+
+
+def _files(record: MachineRecord, around: Surroundings) -> tuple[FileSpec, ...]:
+    hosts = (
+        "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
+        f"{record.network.private_ip} {record.id} fly-local-6pn {record.id}.vm.{record.app}.internal\n"
+    )
+    resolv = "".join(f"nameserver {server}\n" for server in around.nameservers)
+    platform = (
+        FileSpec(path="/etc/hostname", content=f"{record.id}\n".encode()),
+        FileSpec(path="/etc/hosts", content=hosts.encode()),
+        FileSpec(path="/etc/resolv.conf", content=resolv.encode()),
+    )
+    return platform + tuple(
+        FileSpec(path=path, content=content, mode=mode) for path, content, mode in file_contents(record.config)
+    )

@@ -1,0 +1,87 @@
+"""Flow `stop`: end the instance, give back its writable layer, rest. Its steps also begin restart, update, destroy."""
+
+import msgspec
+
+from hawker.errors import NotFound
+from hawker.fsm.contract import Done, Flow, Outcome, Step
+from hawker.machine import GONE, State
+from hawker.node import Resources
+from hawker.runtime.driver import Exit
+from hawker.store.contract import Tx
+from hawker.worker.exits import record_exit
+from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
+from hawker.worker.lifecycle.start import Launch
+from hawker.worker.records import MachineRecord
+from hawker.worker.table import Happened
+
+LONGEST_STOP_S = 300.0
+
+
+class Halt(msgspec.Struct, frozen=True, kw_only=True):
+    """How to end the instance: a signal by name, then SIGKILL after `timeout_s`."""
+
+    signal: str
+    timeout_s: float
+
+
+class Restart(Launch, frozen=True, kw_only=True):
+    """The same for a flow that then launches a new instance."""
+
+    signal: str
+    timeout_s: float
+
+
+async def halt(context: Context[Halt | Restart]) -> Outcome:
+    """End the instance if one runs, and record its exit."""
+    record = machine_of(context)
+    if record.running is None or record.running.exit is not None:
+        return Done()
+    exit = await _stop_or_find_gone(context, record)
+    return Done(result=exit, commit=lambda tx: _record(tx, context, exit))
+
+
+async def keep(context: Context[msgspec.Struct]) -> None:
+    """There is no way back. As an undo it lets a run that is cancelled end in its own time: its step under way may have
+    something to record."""
+
+
+async def _stop_or_find_gone(context: Context[Halt | Restart], record: MachineRecord) -> Exit:
+    try:
+        return await context.deps.driver.stop(record.id, context.input.signal, context.input.timeout_s)
+    except NotFound:
+        return Exit(exit_code=137, signal=9, exited_at=context.clock.now(), reason="the instance was gone")
+
+
+def _record(tx: Tx, context: Context[Halt | Restart], exit: Exit) -> None:
+    record = machine_in(tx, context)
+    assert record.running is not None
+    record_exit(tx, context.deps.table, record, record.running.instance_id, exit)
+
+
+async def release(context: Context[msgspec.Struct]) -> Outcome:
+    """Give back the writable layer: a stopped machine's root filesystem is not kept."""
+    if context.deps.rootfs is not None:
+        await context.deps.rootfs.unmount(machine_id_of(context))
+    return Done()
+
+
+async def rest(context: Context[msgspec.Struct]) -> Outcome:
+    return Done(commit=lambda tx: _rest(tx, context))
+
+
+def _rest(tx: Tx, context: Context[msgspec.Struct]) -> None:
+    record = machine_in(tx, context)
+    if record.state in GONE:
+        return
+    table = context.deps.table
+    told = table.events(tx, record.id, 1)[0].status == State.STOPPED  # by the exit
+    event = None if told else Happened("stop", "stopped")
+    table.change(tx, record, event, state=State.STOPPED, holds=Resources(), restarts=0)
+
+
+HALT = Step("halt", halt, undo=keep, timeout_s=LONGEST_STOP_S + 30, durable=True)
+"""Durable, because what follows takes from the host how the instance ended."""
+
+RELEASE = Step("release", release)
+
+STOP = Flow(name="stop", input=Halt, steps=(HALT, RELEASE, Step("rest", rest)))

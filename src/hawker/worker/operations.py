@@ -1,0 +1,279 @@
+"""The operations on machines as single transactions: check, change the record, accept the run that does the rest.
+
+What is acknowledged is on disk when these return. Nothing here touches the host; flows do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Any
+
+import msgspec
+
+from hawker.config import MachineConfig, stop_config
+from hawker.errors import AlreadyExists, Conflict, NoRoom, NotFound
+from hawker.fsm import journal
+from hawker.fsm.contract import Flow, I, WhenBusy
+from hawker.fsm.run import State as RunState
+from hawker.fsm.runner import Runner
+from hawker.ids import AppName, InstanceId, MachineId, Version, new_ulid
+from hawker.image.resolve import Resolved
+from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
+from hawker.node import Capacity, Resources, shortfall
+from hawker.store.contract import Reader, Tx
+from hawker.worker import leases
+from hawker.worker.addresses import free_ipv4
+from hawker.worker.lifecycle.create import CREATE
+from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.destroy import DESTROY
+from hawker.worker.lifecycle.environment import resources
+from hawker.worker.lifecycle.restart import RESTART
+from hawker.worker.lifecycle.start import START, Launch
+from hawker.worker.lifecycle.stop import STOP, Halt, Restart
+from hawker.worker.lifecycle.update import UPDATE
+from hawker.worker.records import APPS, BY_NAME, MachineRecord, Previous
+from hawker.worker.table import Happened
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which machine, and the lease nonce the caller showed."""
+
+    app: AppName
+    machine_id: str
+    nonce: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new version of a machine's config."""
+
+    config: MachineConfig
+    image: Resolved
+    launch: bool
+    current_version: str | None
+
+
+class Operations:
+    """`room` answers what the node has; asked inside each transaction that takes some of it."""
+
+    def __init__(self, deps: Deps, runner: Runner[Deps], room: Callable[[], Capacity]) -> None:
+        self._deps = deps
+        self._runner = runner
+        self._room = room
+        self._ipv4_pool = IPv4Network(deps.settings.ipv4_pool)
+
+    async def create(self, record: MachineRecord, *, launch: bool) -> MachineRecord:
+        """Admit and create in one transaction. A record whose order was filled before returns that machine.
+
+        Raises `NoRoom` when the node cannot fill it, `AlreadyExists` when the name is taken."""
+
+        def apply(tx: Tx) -> MachineRecord:
+            made = self._deps.table.made_for(tx, record.app, record.order)
+            if made is not None:
+                return made
+            if tx.get(APPS, record.app) is None:
+                raise NotFound("app not found")
+            if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
+                raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
+            missing = shortfall(self._room(), self._deps.table.used(tx), record.holds)
+            if missing:
+                raise _no_room(missing, record.region)
+            placed = self._with_ipv4(tx, record)
+            self._deps.table.insert(tx, placed)
+            run = self._launch(launch)
+            made = self._deps.table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
+            self._accept(tx, CREATE, record.id, run)
+            return made
+
+        return await self._deps.store.write(apply)
+
+    async def start(self, target: Target) -> State:
+        """Returns the state the machine was in."""
+
+        def apply(tx: Tx) -> MachineRecord:
+            record = self._claim(tx, target)
+            if judge(Operation.START, self._state(tx, record)) is Verdict.GO:
+                run = self._launch(True)
+                self._deps.table.change(
+                    tx,
+                    record,
+                    Happened("start", "starting", "user"),
+                    state=State.STARTING,
+                    holds=self._admit(tx, record, record.config),
+                    restarts=0,
+                    awaited=run.instance_id,
+                )
+                self._accept(tx, START, record.id, run)
+            return record
+
+        before = await self._deps.store.write(apply)
+        await self._overtake(before)
+        return before.state
+
+    async def stop(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
+        def apply(tx: Tx) -> MachineRecord | None:
+            record = self._claim(tx, target)
+            if judge(Operation.STOP, record.state) is Verdict.NOTHING_TO_DO:
+                return None
+            self._deps.table.change(
+                tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None
+            )
+            self._accept(tx, STOP, record.id, _halt(record, signal, timeout_s))
+            return record
+
+        await self._overtake(await self._deps.store.write(apply), START, RESTART, UPDATE)
+
+    async def restart(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
+        def apply(tx: Tx) -> MachineRecord:
+            record = self._claim(tx, target)
+            judge(Operation.RESTART, self._state(tx, record))
+            run = self._relaunch(record, True, signal, timeout_s)
+            self._deps.table.change(
+                tx,
+                record,
+                Happened("restart", "restarting", "user"),
+                state=State.RESTARTING,
+                holds=self._admit(tx, record, record.config),
+                restarts=0,
+                awaited=run.instance_id,
+            )
+            self._accept(tx, RESTART, record.id, run)
+            return record
+
+        await self._overtake(await self._deps.store.write(apply))
+
+    async def update(self, target: Target, change: Change) -> MachineRecord:
+        """Make a new version. Raises `Conflict` when `current_version` is stale or another change is under way.
+
+        Until the old instance has made room, the machine holds what either version needs."""
+
+        def apply(tx: Tx) -> tuple[MachineRecord, MachineRecord]:
+            record = self._claim(tx, target)
+            state = self._state(tx, record)
+            judge(Operation.UPDATE, state)
+            if change.current_version not in (None, record.version):
+                raise Conflict("machine update failed due to concurrent update")
+            run = self._relaunch(record, change.launch, None, None)
+            asked = self._admit(tx, record, change.config) if change.launch else Resources()
+            updated = self._deps.table.change(
+                tx,
+                record,
+                Happened("update", "updating", "user"),
+                state=State.UPDATING,
+                version=Version(new_ulid(self._deps.clock)),
+                config=change.config,
+                image=change.image,
+                holds=_either(record.holds, asked),
+                restarts=0,
+                awaited=run.instance_id,
+                previous=Previous(
+                    version=record.version,
+                    config=record.config,
+                    image=record.image,
+                    state=state,
+                    holds=Resources() if state in OFF else record.holds,
+                ),
+            )
+            self._deps.table.add_version(tx, updated)
+            self._accept(tx, UPDATE, record.id, run)
+            return record, updated
+
+        before, updated = await self._deps.store.write(apply)
+        await self._overtake(before)
+        return updated
+
+    async def destroy(self, target: Target, *, force: bool) -> None:
+        def apply(tx: Tx) -> MachineRecord | None:
+            record = self._claim(tx, target)
+            if judge(Operation.DESTROY, self._state(tx, record), force=force) is Verdict.NOTHING_TO_DO:
+                return None
+            self._deps.table.change(
+                tx, record, Happened("destroy", "destroying", "user"), state=State.DESTROYING, lease=None, awaited=None
+            )
+            self._accept(tx, DESTROY, record.id, Halt(signal="SIGKILL", timeout_s=0.0))
+            return record
+
+        await self._overtake(await self._deps.store.write(apply), CREATE, START, STOP, RESTART, UPDATE)
+
+    async def cordon(self, target: Target, cordoned: bool) -> None:
+        def apply(tx: Tx) -> None:
+            record = self._claim(tx, target)
+            if record.state in GONE:
+                raise NotFound("machine not found")
+            if record.cordoned != cordoned:
+                self._deps.table.change(tx, record, cordoned=cordoned)
+
+        await self._deps.store.write(apply)
+
+    def _claim(self, tx: Tx, target: Target) -> MachineRecord:
+        record = self._deps.table.find(tx, target.app, target.machine_id)
+        leases.check(record, target.nonce, self._deps.clock.now())
+        return record
+
+    def _state(self, tx: Reader, record: MachineRecord) -> State:
+        """What decides whether an operation may begin: between two tries, a machine is as good as stopped."""
+        waits = record.state is State.STARTING and journal.active(tx, machine_resource(record.id)) is None
+        return State.STOPPED if waits else record.state
+
+    def _with_ipv4(self, tx: Tx, record: MachineRecord) -> MachineRecord:
+        if self._deps.networks is None:
+            return record
+        address = free_ipv4(tx, self._ipv4_pool, record.id)
+        return msgspec.structs.replace(record, network=msgspec.structs.replace(record.network, ipv4=address))
+
+    def _admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Resources:
+        """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
+        asked = resources(config, self._deps.settings.machine_disk_mib)
+        missing = shortfall(self._room(), self._deps.table.used(tx).minus(record.holds), asked)
+        if missing:
+            what = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}[next(iter(missing))]
+            raise Conflict(
+                f"could not reserve resource for machine: insufficient {what} available to fulfill request on the "
+                "current host"
+            )
+        return asked
+
+    async def _overtake(self, before: MachineRecord | None, *flows: Flow[Any]) -> None:
+        """What was just accepted does not wait behind a run of these flows, and no start that was to come later is left
+        over. Without it, after a crash say, the end is the same: only an awaited launch is done."""
+        if before is None or before.state in SETTLED:
+            return
+        names, resource = {flow.name for flow in flows}, machine_resource(before.id)
+        for run in self._runner.list(resource=resource, active=True):
+            if run.state is RunState.DELAYED or (run.flow in names and run.state is not RunState.QUEUED):
+                await self._runner.cancel(run.run_id, "overtaken by the user")
+
+    def _accept(self, tx: Tx, flow: Flow[I], machine_id: MachineId, input: I) -> None:
+        self._runner.accept(tx, flow, machine_resource(machine_id), input, when_busy=WhenBusy.QUEUE)
+
+    def _launch(self, launch: bool) -> Launch:
+        return Launch(instance_id=InstanceId(new_ulid(self._deps.clock)), launch=launch)
+
+    def _relaunch(self, record: MachineRecord, launch: bool, signal: str | None, timeout_s: float | None) -> Restart:
+        halt = _halt(record, signal, timeout_s)
+        return Restart(
+            instance_id=InstanceId(new_ulid(self._deps.clock)),
+            launch=launch,
+            signal=halt.signal,
+            timeout_s=halt.timeout_s,
+        )
+
+
+def _halt(record: MachineRecord, signal: str | None, timeout_s: float | None) -> Halt:
+    own_signal, own_timeout_s = stop_config(record.config)
+    return Halt(signal=signal or own_signal, timeout_s=own_timeout_s if timeout_s is None else timeout_s)
+
+
+def _either(first: Resources, second: Resources) -> Resources:
+    """Room for the one as well as for the other."""
+    return Resources(**{name: max(getattr(first, name), getattr(second, name)) for name in Resources.__struct_fields__})
+
+
+def _no_room(missing: dict[str, int], region: str) -> NoRoom:
+    lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
+    return NoRoom(
+        f"could not find a candidate host: no host in region '{region}' has room, short of {lacks}",
+        scope="region",
+        shortfall=missing,
+    )

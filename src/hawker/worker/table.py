@@ -1,0 +1,184 @@
+"""The table of machines: every read, change and event of a machine record goes through here.
+
+Invariants: `USED` is the sum of what all records hold; the indexes agree with the records; events of a machine are in
+order and bounded. All are kept by changing them in the transaction that changes the record.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.errors import NotFound
+from hawker.ids import AppName, EventId, MachineId, OrderId, next_ulid
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.store.contract import Reader, Tx
+from hawker.worker.changes import Changes
+from hawker.worker.records import (
+    BY_APP,
+    BY_IPV4,
+    BY_NAME,
+    BY_ORDER,
+    DESTROYED,
+    EVENTS,
+    MACHINES,
+    USED,
+    VERSIONS,
+    Detail,
+    EventRecord,
+    MachineKey,
+    MachineRecord,
+    VersionRecord,
+)
+
+EVENTS_KEPT = 256
+VERSIONS_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event to append: what the change means to a reader of the machine's history."""
+
+    type: str
+    status: str
+    source: str = "flyd"
+    detail: Detail | None = None
+
+
+class MachineTable:
+    """Reads take any reader; changes take the transaction they belong to."""
+
+    def __init__(self, clock: Clock, changes: Changes) -> None:
+        self._clock = clock
+        self.changes = changes
+
+    def get(self, reader: Reader, machine_id: MachineId) -> MachineRecord:
+        record = reader.get(MACHINES, machine_id)
+        if record is None:
+            raise NotFound("machine not found")
+        return record
+
+    def find(self, reader: Reader, app: AppName, machine_id: str) -> MachineRecord:
+        """The machine if it belongs to `app`, also when it was destroyed a short while ago."""
+        key = MachineId(machine_id)
+        record = self.lookup(reader, key)
+        if record is None or record.app != app:
+            raise NotFound("machine not found")
+        return record
+
+    def lookup(self, reader: Reader, machine_id: MachineId) -> MachineRecord | None:
+        return reader.get(MACHINES, machine_id) or reader.get(DESTROYED, machine_id)
+
+    def made_for(self, reader: Reader, app: AppName, order: OrderId | None) -> MachineRecord | None:
+        """The machine that this order of the app became, if it did."""
+        key = None if order is None else reader.get(BY_ORDER, order_key(app, order))
+        return None if key is None else self.lookup(reader, key.id)
+
+    def of_app(self, reader: Reader, app: AppName) -> Iterator[MachineRecord]:
+        for _, key in reader.scan(BY_APP, f"{app}/"):
+            yield self.get(reader, key.id)
+
+    def used(self, reader: Reader) -> Resources:
+        return reader.get(USED, "all") or Resources()
+
+    def insert(self, tx: Tx, record: MachineRecord) -> None:
+        key = MachineKey(id=record.id)
+        tx.put(MACHINES, record.id, record)
+        tx.put(BY_APP, f"{record.app}/{record.id}", key)
+        tx.put(BY_NAME, f"{record.app}/{record.name}", key)
+        if record.order is not None:
+            tx.put(BY_ORDER, order_key(record.app, record.order), key)
+        if record.network.ipv4:
+            tx.put(BY_IPV4, record.network.ipv4, key)
+        self._hold(tx, Resources(), record.holds)
+        self.add_version(tx, record)
+        self._announce(tx, record.id)
+
+    def change(self, tx: Tx, record: MachineRecord, event: Happened | None = None, **fields: Any) -> MachineRecord:
+        """Write `record` with `fields` replaced and the event appended; wakes whoever waits for it after the commit."""
+        assert record.state is not State.DESTROYED, f"machine {record.id} is gone and stays so"
+        if event is not None:
+            fields |= self._append(tx, record, event)
+        changed = msgspec.structs.replace(record, **fields, updated_at=self._clock.now())
+        tx.put(MACHINES, record.id, changed)
+        self._hold(tx, record.holds, changed.holds)
+        self._announce(tx, record.id)
+        return changed
+
+    def remove(self, tx: Tx, record: MachineRecord, event: Happened) -> None:
+        """Move a destroyed machine out of every index; its record and events stay readable for a while."""
+        tx.delete(MACHINES, record.id)
+        tx.delete(BY_APP, f"{record.app}/{record.id}")
+        tx.delete(BY_NAME, f"{record.app}/{record.name}")
+        if record.network.ipv4:
+            tx.delete(BY_IPV4, record.network.ipv4)
+        self._hold(tx, record.holds, Resources())
+        gone = msgspec.structs.replace(
+            record,
+            holds=Resources(),
+            state=State.DESTROYED,
+            updated_at=self._clock.now(),
+            **self._append(tx, record, event),
+        )
+        tx.put(DESTROYED, record.id, gone)
+        self._announce(tx, record.id)
+
+    def forget(self, tx: Tx, machine_id: MachineId) -> None:
+        """Drop the last traces of a destroyed machine."""
+        record = tx.get(DESTROYED, machine_id)
+        if record is not None and record.order is not None:
+            tx.delete(BY_ORDER, order_key(record.app, record.order))
+        tx.delete(DESTROYED, machine_id)
+        for key, _ in list(tx.scan(EVENTS, f"{machine_id}/")):
+            tx.delete(EVENTS, key)
+        for key, _ in list(tx.scan(VERSIONS, f"{machine_id}/")):
+            tx.delete(VERSIONS, key)
+
+    def events(self, reader: Reader, machine_id: MachineId, limit: int) -> list[EventRecord]:
+        """Newest first."""
+        return [event for _, event in reader.scan(EVENTS, f"{machine_id}/", limit=limit, reverse=True)]
+
+    def add_version(self, tx: Tx, record: MachineRecord) -> None:
+        version = VersionRecord(
+            version=record.version, config=record.config, image=record.image, created_at=self._clock.now()
+        )
+        tx.put(VERSIONS, f"{record.id}/{record.version}", version)
+        if tx.count(VERSIONS, f"{record.id}/") > VERSIONS_KEPT:
+            oldest, _ = next(iter(tx.scan(VERSIONS, f"{record.id}/", limit=1)))
+            tx.delete(VERSIONS, oldest)
+
+    def versions(self, reader: Reader, machine_id: MachineId) -> list[VersionRecord]:
+        """Newest first."""
+        return [version for _, version in reader.scan(VERSIONS, f"{machine_id}/", reverse=True)]
+
+    def _append(self, tx: Tx, record: MachineRecord, happened: Happened) -> dict[str, Any]:
+        event = EventRecord(
+            id=EventId(next_ulid(self._clock, record.last_event)),
+            type=happened.type,
+            status=happened.status,
+            source=happened.source,
+            at=self._clock.now(),
+            detail=happened.detail,
+        )
+        tx.put(EVENTS, f"{record.id}/{event.id}", event)
+        count = record.events + 1
+        if count > EVENTS_KEPT:
+            oldest, _ = next(iter(tx.scan(EVENTS, f"{record.id}/", limit=1)))
+            tx.delete(EVENTS, oldest)
+            count -= 1
+        return {"last_event": event.id, "events": count}
+
+    def _hold(self, tx: Tx, before: Resources, after: Resources) -> None:
+        if before != after:
+            tx.put(USED, "all", self.used(tx).minus(before).plus(after))
+
+    def _announce(self, tx: Tx, machine_id: MachineId) -> None:
+        tx.on_commit(lambda: self.changes.notify(machine_id))
+
+
+def order_key(app: AppName, order: OrderId) -> str:
+    """Orders are named by clients, so each app has names of its own."""
+    return f"{app}/{order}"

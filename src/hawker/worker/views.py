@@ -1,0 +1,115 @@
+"""Records as the API shows them."""
+
+from hawker.api import bodies
+from hawker.config import with_guest
+from hawker.worker import leases
+from hawker.worker.health import CheckResult
+from hawker.worker.records import AppRecord, Detail, EventRecord, Lease, MachineRecord, VersionRecord
+
+
+def app(record: AppRecord, machines: int) -> bodies.App:
+    return bodies.App(
+        id=record.id,
+        internal_numeric_id=record.number,
+        name=record.name,
+        network=record.network,
+        status="deployed" if machines else "pending",
+        machine_count=machines,
+        volume_count=0,
+        organization=bodies.Organization(name=record.org, slug=record.org, internal_numeric_id=1),
+        created_at=int(record.created_at * 1000),
+    )
+
+
+def machine(
+    record: MachineRecord,
+    events: list[EventRecord],
+    checks: tuple[CheckResult, ...],
+    *,
+    nonce: str | None = None,
+    lease_at: float | None = None,
+) -> bodies.Machine:
+    """`nonce` only for the answer of a create or update that took a lease; `lease_at` shows the lease held then."""
+    image = record.image
+    lease = leases.current(record, lease_at) if lease_at is not None else None
+    return bodies.Machine(
+        id=record.id,
+        name=record.name,
+        state=record.state,
+        region=record.region,
+        image_ref=bodies.ImageRef(
+            registry=image.registry, repository=image.repository, tag=image.tag, digest=image.digest
+        ),
+        instance_id=record.version,
+        version=record.version,
+        private_ip=record.network.private_ip,
+        created_at=bodies.instant(record.created_at),
+        updated_at=bodies.instant(record.updated_at),
+        host_status="ok",
+        config=with_guest(record.config),
+        events=tuple(map(event, events)),
+        checks=tuple(map(check, checks)),
+        cordoned=record.cordoned,
+        nonce=nonce,
+        lease=None
+        if lease is None
+        else bodies.LeaseInfo(description=lease.description, expires_at=int(lease.expires_at), owner=lease.owner),
+    )
+
+
+def event(record: EventRecord) -> bodies.MachineEvent:
+    return bodies.MachineEvent(
+        id=record.id,
+        type=record.type,
+        status=record.status,
+        source=record.source,
+        timestamp=int(record.at * 1000),
+        request=_request(record.detail) if record.detail else None,
+    )
+
+
+def _request(detail: Detail) -> bodies.EventRequest:
+    return bodies.EventRequest(
+        exit_event=_exit_event(detail) if detail.exit else None,
+        restart_count=detail.restart_count,
+        error=detail.error,
+        version=detail.version,
+    )
+
+
+def _exit_event(detail: Detail) -> bodies.ExitEvent:
+    exit = detail.exit
+    assert exit is not None
+    return bodies.ExitEvent(
+        exit_code=exit.exit_code,
+        guest_exit_code=0 if exit.signal else exit.exit_code,
+        guest_signal=exit.signal or -1,
+        oom_killed=exit.oom_killed,
+        requested_stop=detail.requested_stop,
+        restarting=detail.restarting,
+        signal=exit.signal or -1,
+        exited_at=bodies.instant(exit.exited_at),
+        reason=exit.reason,
+    )
+
+
+def check(result: CheckResult) -> bodies.CheckStatus:
+    return bodies.CheckStatus(
+        name=result.name, status=result.status, output=result.output, updated_at=bodies.instant(result.at)
+    )
+
+
+def lease(record: MachineRecord, held: Lease) -> bodies.LeaseAnswer:
+    return bodies.lease_answer(
+        bodies.LeaseData(
+            nonce=held.nonce,
+            expires_at=int(held.expires_at),
+            owner=held.owner,
+            description=held.description,
+            version=record.version,
+        )
+    )
+
+
+def version(record: VersionRecord) -> bodies.MachineVersion:
+    return bodies.MachineVersion(version=record.version, user_config=with_guest(record.config))

@@ -1,0 +1,24 @@
+"""The worker's tests run in virtual time, on a worker that is whole."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.worker.hourglass import in_virtual_time
+from tests.worker.stall import Stall, Worker
+
+anyio_backend = in_virtual_time
+
+
+@pytest.fixture
+def stall(tmp_path: Path) -> Stall:
+    return Stall(tmp_path)
+
+
+@pytest.fixture
+async def worker(stall: Stall) -> AsyncIterator[Worker]:
+    """An open stall with the app `stall`."""
+    async with stall.open() as worker:
+        await worker.app()
+        yield worker

@@ -1,0 +1,183 @@
+import anyio
+import pytest
+
+from hawker.api.bodies import (
+    ExecAnswer,
+    ExecRequest,
+    Exited,
+    Input,
+    InputEnd,
+    LogChunk,
+    Output,
+    Resize,
+    SendSignal,
+    TerminalRequest,
+)
+from hawker.api.routes import (
+    CREATE_LEASE,
+    EXEC_MACHINE,
+    LIST_PROCESSES,
+    MACHINE_LOGS,
+    MACHINE_TERMINAL,
+    LogsQuery,
+    ProcessesQuery,
+)
+from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, WrongState
+from hawker.ids import MachineId
+from hawker.machine import State
+from tests.worker.stall import Stall, Worker, params
+
+pytestmark = pytest.mark.anyio
+
+
+async def _exec(worker: Worker, machine_id: str, *command: str, nonce: str | None = None, **body: object) -> ExecAnswer:
+    request = ExecRequest(command=command or None, **body)  # type: ignore[arg-type]
+    return await worker.api.call(EXEC_MACHINE, params=params(machine_id), body=request, nonce=nonce)
+
+
+async def _logs(worker: Worker, machine_id: str, **query: object) -> list[LogChunk]:
+    wanted = LogsQuery(**query)  # type: ignore[arg-type]
+    async with worker.api.stream(MACHINE_LOGS, params=params(machine_id), query=wanted) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+async def test_exec_answers_with_output_and_exit_code(worker: Worker) -> None:
+    machine_id = await worker.started()
+    answer = await _exec(worker, machine_id, "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (answer.stdout, answer.stderr, answer.exit_code, answer.exit_signal) == ("out\n", "err\n", 3, 0)
+
+
+async def test_exec_takes_a_string_and_input(worker: Worker) -> None:
+    machine_id = await worker.started()
+    assert (await _exec(worker, machine_id, cmd="echo 'a  b'")).stdout == "a  b\n"
+    assert (await _exec(worker, machine_id, "cat", stdin="hello")).stdout == "hello"
+
+
+async def test_exec_of_what_does_not_exist_says_so(worker: Worker) -> None:
+    machine_id = await worker.started()
+    answer = await _exec(worker, machine_id, "/nope")
+    assert answer.exit_code == 127 and "no such file" in answer.stderr
+
+
+async def test_a_command_that_does_not_end_in_time_is_ended(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    before = stall.clock.now()
+    with pytest.raises(DeadlineExceeded, match="did not end within 5 s"):
+        await _exec(worker, machine_id, "serve", timeout=5)
+    assert stall.clock.now() - before == pytest.approx(5, abs=0.1)
+
+
+@pytest.mark.parametrize("body", [{}, {"cmd": ""}, {"cmd": "echo 'open"}])
+async def test_an_unreadable_command_is_refused(worker: Worker, body: dict[str, str]) -> None:
+    machine_id = await worker.started()
+    with pytest.raises(BadRequest):
+        await _exec(worker, machine_id, **body)
+
+
+async def test_exec_needs_a_running_machine_and_its_lease(worker: Worker) -> None:
+    machine_id = await worker.started()
+    lease = await worker.api.call(CREATE_LEASE, params=params(machine_id))
+    with pytest.raises(LeaseHeld):
+        await _exec(worker, machine_id, "true")
+    await _exec(worker, machine_id, "true", nonce=lease.nonce)
+    await worker.stop(machine_id, nonce=lease.nonce)
+    await worker.reaches(machine_id, State.STOPPED)
+    with pytest.raises(WrongState, match="unable to exec machine from current state: 'stopped'"):
+        await _exec(worker, machine_id, "true", nonce=lease.nonce)
+
+
+async def test_processes_are_listed_sorted_as_asked(worker: Worker) -> None:
+    machine_id = await worker.started(processes=[{"exec": ["web"]}, {"exec": ["job", "now"]}])
+    query = ProcessesQuery(sort_by="command", order="asc")
+    found = await worker.api.call(LIST_PROCESSES, params=params(machine_id), query=query)
+    assert [process.command for process in found] == ["job now", "web"]
+
+
+async def test_logs_are_what_was_written_and_the_last_lines_of_it(worker: Worker) -> None:
+    machine_id = await worker.started(init={"exec": ["sh", "-c", "echo one; echo two; serve"]})
+    chunks = await _logs(worker, machine_id)
+    assert b"".join(chunk.data for chunk in chunks) == b"one\ntwo\n"
+    assert b"".join(chunk.data for chunk in await _logs(worker, machine_id, tail=1)) == b"two\n"
+    assert await _logs(worker, machine_id, after=chunks[-1].position) == []
+
+
+async def test_logs_of_a_machine_that_does_not_exist_are_not_found(worker: Worker) -> None:
+    with pytest.raises(NotFound):
+        await _logs(worker, "00000000000000")
+
+
+async def test_followed_logs_go_on_over_a_restart_until_the_machine_is_gone(worker: Worker) -> None:
+    machine_id = await worker.started(init={"exec": ["sh", "-c", "echo one; echo two; serve"]})
+    seen: list[bytes] = []
+    done = anyio.Event()
+
+    async def follow() -> None:
+        seen.extend(chunk.data for chunk in await _logs(worker, machine_id, follow=True))
+        done.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        await worker.parts.deps.clock.sleep(1)
+        await worker.restart(machine_id)
+        await worker.reaches(machine_id, State.STARTED)
+        await worker.parts.deps.clock.sleep(1)
+        assert not done.is_set()
+        await worker.destroy(machine_id, force=True)
+    assert b"".join(seen) == b"one\ntwo\n" * 2
+
+
+async def test_a_terminal_passes_input_output_and_the_exit_on(worker: Worker) -> None:
+    machine_id = await worker.started()
+    opening = TerminalRequest(command=("cat",), tty=True)
+    async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
+        await terminal.send(Resize(rows=50, cols=100))
+        await terminal.send(Input(data=b"hello"))
+        await terminal.send(InputEnd())
+        assert await terminal.receive() == Output(stream=1, data=b"hello")
+        assert await terminal.receive() == Exited(exit_code=0, signal=0)
+        assert await terminal.receive() is None
+
+
+async def test_a_signal_ends_the_command(worker: Worker) -> None:
+    machine_id = await worker.started()
+    opening = TerminalRequest(command=("serve",))
+    async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
+        await terminal.send(SendSignal(signal="TERM"))
+        assert await terminal.receive() == Exited(exit_code=143, signal=15)
+
+
+async def test_a_signal_that_does_not_exist_is_told_as_such(worker: Worker) -> None:
+    machine_id = await worker.started()
+    opening = TerminalRequest(command=("serve",))
+    async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
+        await terminal.send(SendSignal(signal="NOPE"))
+        with pytest.raises(BadRequest, match="signal"):
+            await terminal.receive()
+
+
+async def test_the_command_ends_when_its_client_goes(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_id = await worker.started()
+    driver, sessions = worker.parts.deps.driver, []
+    begin = driver.exec
+
+    async def remembered(machine: MachineId, spec: object) -> object:
+        sessions.append(await begin(machine, spec))  # type: ignore[arg-type]
+        return sessions[-1]
+
+    monkeypatch.setattr(driver, "exec", remembered)
+    opening = TerminalRequest(command=("serve",))
+    async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)):
+        await worker.parts.deps.clock.sleep(1)
+    with anyio.fail_after(1):
+        assert (await sessions[0].wait()).signal == 1
+
+
+async def test_a_terminal_needs_a_command_and_a_running_machine(worker: Worker) -> None:
+    machine_id = await worker.started()
+    async with worker.api.socket(MACHINE_TERMINAL, TerminalRequest(command=()), params=params(machine_id)) as terminal:
+        with pytest.raises(BadRequest, match="command is empty"):
+            await terminal.receive()
+    off = await worker.stopped()
+    async with worker.api.socket(MACHINE_TERMINAL, TerminalRequest(command=("sh",)), params=params(off)) as terminal:
+        with pytest.raises(WrongState):
+            await terminal.receive()

@@ -1,0 +1,22 @@
+import pytest
+
+from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
+from tests.worker.stall import ROOM, Worker
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_node_tells_what_it_has_and_what_is_used(worker: Worker) -> None:
+    await worker.started(guest={"cpu_kind": "shared", "cpus": 2, "memory_mb": 512})
+    await worker.stopped()
+    node = await worker.api.call(NODE_INFO)
+    assert (node.region, node.driver) == ("local", "fake")
+    assert (node.capacity.cpus, node.capacity.memory_mb) == (ROOM.cpus, ROOM.memory_mib)
+    assert (node.used.shared_cpus, node.used.memory_mb) == (2, 512)
+    assert node.machines == {"started": 1, "stopped": 1}
+
+
+async def test_health_and_regions(worker: Worker) -> None:
+    assert (await worker.api.call(HEALTH)).status == "ok"
+    regions = await worker.api.call(LIST_REGIONS)
+    assert [region.code for region in regions.regions] == [regions.nearest] == ["local"]

@@ -1,0 +1,132 @@
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from hawker.api.bodies import SignalRequest, StopRequest
+from hawker.api.routes import RESTART_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, RestartQuery
+from hawker.errors import BadRequest, Conflict, DeadlineExceeded, NotFound, WrongState
+from hawker.ids import MachineId
+from hawker.machine import State
+from tests.worker.stall import Stall, Worker, params
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_wait_returns_the_state_the_version_and_the_event(worker: Worker) -> None:
+    machine = await worker.create()
+    assert await worker.wait(machine.id) is State.STARTED, "started is the default"
+    assert await worker.wait(machine.id, "stopped", "settled") is State.STARTED
+
+
+async def test_wait_is_woken_by_the_change(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    seen: list[State] = []
+
+    async def wait() -> None:
+        seen.append(await worker.wait(machine_id, "stopped", "destroyed"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await stall.clock.sleep(30)
+        assert seen == []
+        await worker.stop(machine_id)
+    assert seen == [State.STOPPED]
+
+
+async def test_a_wait_that_is_over_names_both_states(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    before = stall.clock.now()
+    text = "deadline_exceeded: machine failed to reach desired state, stopped, currently started"
+    with pytest.raises(DeadlineExceeded, match=text):
+        await worker.wait(machine_id, "stopped", timeout=7)
+    assert stall.clock.now() - before == pytest.approx(7)
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.5, 61.0, -1.0])
+async def test_a_wait_lasts_one_to_sixty_seconds(worker: Worker, timeout: float) -> None:
+    machine_id = await worker.stopped()
+    with pytest.raises(BadRequest, match=r"invalid WaitMachineRequest\.Timeout: value must be inside range"):
+        await worker.wait(machine_id, timeout=timeout)
+
+
+async def test_waiting_for_a_version_that_was_replaced_is_a_conflict(worker: Worker) -> None:
+    machine_id = await worker.started()
+    first = worker.record(machine_id).version
+    updated = await worker.update(machine_id, env={"A": "1"})
+    with pytest.raises(Conflict, match="was replaced by"):
+        await worker.wait(machine_id, "started", version=first)
+    assert await worker.wait(machine_id, "started", instance_id=updated.version) is State.STARTED
+
+
+async def test_a_machine_that_is_gone_ends_every_wait(worker: Worker) -> None:
+    machine_id = await worker.started()
+    await worker.destroy(machine_id, force=True)
+    assert await worker.wait(machine_id, "destroyed") is State.DESTROYED
+    with pytest.raises(NotFound, match="machine not found"):
+        await worker.wait(machine_id, "started")
+    with pytest.raises(NotFound, match="machine not found"):
+        await worker.wait("nosuchmachine", "destroyed")
+
+
+async def test_a_stop_between_two_calls_is_not_missed(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started(restart={"policy": "no"})
+    event = worker.record(machine_id).last_event
+    stall.host.end(MachineId(machine_id), 0)
+    await worker.reaches(machine_id, State.STOPPED)
+    await worker.start(machine_id)
+    await worker.reaches(machine_id, State.STARTED)
+    assert await worker.wait(machine_id, "stopped", from_event_id=event) is State.STOPPED
+    with pytest.raises(DeadlineExceeded):
+        await worker.wait(machine_id, "stopped", from_event_id=worker.record(machine_id).last_event, timeout=1)
+
+
+async def test_signals_by_name_and_number_reach_the_workload(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.stubborn.add(MachineId(machine_id))
+    for signal in ("HUP", "SIGUSR1", 12):
+        await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal=signal))
+    assert stall.host.signals(MachineId(machine_id)) == [1, 10, 12]
+    with pytest.raises(BadRequest, match="signal"):
+        await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal="NOPE"))
+
+
+async def test_a_machine_that_is_off_takes_no_signal(worker: Worker) -> None:
+    machine_id = await worker.stopped()
+    with pytest.raises(WrongState, match="unable to signal machine from current state: 'stopped'"):
+        await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal=9))
+
+
+@pytest.mark.parametrize("timeout", ["-1s", "1h", "soon", -5])
+async def test_a_timeout_that_makes_no_sense_is_refused(worker: Worker, timeout: str | int) -> None:
+    machine_id = await worker.started()
+    with pytest.raises(BadRequest, match="timeout"):
+        await worker.api.call(STOP_MACHINE, params=params(machine_id), body=StopRequest(timeout=timeout))
+    assert worker.record(machine_id).state is State.STARTED
+
+
+async def test_a_timeout_in_nanoseconds_is_understood(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.stubborn.add(MachineId(machine_id))
+    before = stall.clock.now()
+    await worker.stop(machine_id, timeout=2_000_000_000)
+    await worker.reaches(machine_id, State.STOPPED)
+    assert 2 <= stall.clock.now() - before < 3
+
+
+async def test_a_restart_can_skip_the_signal(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.stubborn.add(MachineId(machine_id))
+    first = stall.host.look(MachineId(machine_id))
+    query = RestartQuery(force_stop=True)
+    await worker.api.call(RESTART_MACHINE, params=params(machine_id), query=query)
+    await worker.reaches(machine_id, State.STARTED)
+    assert first is not None and first.signals == [9]
+
+
+@pytest.mark.parametrize("call", [Worker.start, Worker.stop, Worker.restart], ids=["start", "stop", "restart"])
+async def test_what_does_not_exist_is_not_found(
+    worker: Worker, call: Callable[[Worker, str], Awaitable[object]]
+) -> None:
+    with pytest.raises(NotFound, match="machine not found"):
+        await call(worker, "00000000000000")

@@ -1,0 +1,38 @@
+import pytest
+
+from hawker.api.route import Page
+from hawker.errors import BadRequest
+from hawker.worker.handlers.paging import LARGEST, page_of
+
+LETTERS = tuple("abcde")
+
+
+def _page(limit: int | None, cursor: str | None = None) -> Page[str]:
+    return page_of(LETTERS, lambda letter: letter, limit, cursor)
+
+
+def test_without_a_limit_everything_is_shown() -> None:
+    assert _page(None) == Page(LETTERS)
+
+
+def test_pages_follow_each_other_to_the_end() -> None:
+    first = _page(2)
+    second = _page(2, first.next_cursor)
+    third = _page(2, second.next_cursor)
+    assert (first.items, second.items, third) == (("a", "b"), ("c", "d"), Page(("e",)))
+
+
+def test_a_full_last_page_has_no_cursor() -> None:
+    assert _page(5).next_cursor is None
+
+
+@pytest.mark.parametrize("limit", [0, -1, LARGEST + 1])
+def test_a_limit_out_of_range_is_refused(limit: int) -> None:
+    with pytest.raises(BadRequest, match="limit"):
+        _page(limit)
+
+
+@pytest.mark.parametrize("cursor", ["%%%", "/w==", "a"])
+def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
+    with pytest.raises(BadRequest, match="cursor"):
+        _page(2, cursor)

@@ -1,0 +1,20 @@
+import pytest
+
+from hawker.errors import NotFound
+from hawker.worker.handlers.target import find, target_of
+from tests.worker.stall import Worker, params
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_app_is_missed_before_the_machine(worker: Worker) -> None:
+    machine_id = await worker.stopped()
+    assert find(worker.parts, params(machine_id)).id == machine_id
+    with pytest.raises(NotFound, match="machine not found"):
+        find(worker.parts, params("00000000000000"))
+    with pytest.raises(NotFound, match="app not found"):
+        find(worker.parts, params(machine_id, "nosuch"))
+
+
+def test_a_target_carries_the_nonce() -> None:
+    assert target_of(params("1"), "nonce").nonce == "nonce"

@@ -1,0 +1,24 @@
+import pytest
+
+from hawker.errors import NotFound
+from hawker.ids import MachineId
+from hawker.worker.lifecycle import FLOWS
+from hawker.worker.lifecycle.deps import machine_resource
+from tests.worker.stall import Worker
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_machines_runs_are_found_by_its_id() -> None:
+    resource = machine_resource(MachineId("1"))
+    assert (resource.kind, resource.id) == ("machine", "1")
+
+
+def test_every_flow_is_served_once() -> None:
+    names = [flow.name for flow in FLOWS]
+    assert sorted(names) == ["create", "destroy", "pull", "rest", "restart", "start", "stop", "update"]
+
+
+async def test_a_machine_that_is_not_there_is_not_found(worker: Worker) -> None:
+    with pytest.raises(NotFound, match="machine not found"):
+        worker.parts.deps.table.get(worker.store, MachineId("1"))

@@ -1,0 +1,103 @@
+"""Real mounts of a real block image."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hawker.clock import SystemClock
+from hawker.host.mount import is_mounted
+from hawker.ids import Digest, InstanceId, MachineId
+from hawker.image.cache import ImageCache
+from hawker.image.limits import ImageSettings
+from hawker.worker.lifecycle.rootfs import HostRootfs
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.usefixtures("nothing_stray")]
+MACHINE, OTHER = MachineId("00000000000001"), MachineId("00000000000002")
+FIRST, SECOND = InstanceId("I1"), InstanceId("I2")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def images(tmp_path: Path) -> AsyncIterator[ImageCache]:
+    cache = ImageCache(tmp_path / "images", ImageSettings(), SystemClock())
+    await cache.open()
+    yield cache
+    await cache.aclose()
+
+
+@pytest.fixture
+async def digest(images: ImageCache) -> Digest:
+    return (await images.pull("hawker/hello")).digest
+
+
+@pytest.fixture
+async def rootfs(tmp_path: Path, images: ImageCache) -> AsyncIterator[HostRootfs]:
+    rootfs = HostRootfs(tmp_path, images)
+    yield rootfs
+    for machine_id in (MACHINE, OTHER):
+        await rootfs.remove(machine_id)
+    await rootfs.withdraw()
+
+
+def _files(directory: Path, name: str) -> list[Path]:
+    return list(directory.rglob(name))
+
+
+async def test_a_new_instance_sees_the_image_and_nothing_of_the_last_one(rootfs: HostRootfs, digest: Digest) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest))
+    assert (root / "bin/hello").is_file()
+    (root / "bin/hello").unlink()
+    (root / "new").write_text("mine")
+    fresh = Path(await rootfs.mount(MACHINE, SECOND, digest))
+    assert (fresh / "bin/hello").is_file() and not (fresh / "new").exists()
+
+
+async def test_the_same_instance_finds_what_it_wrote(rootfs: HostRootfs, digest: Digest) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest))
+    (root / "new").write_text("mine")
+    assert (Path(await rootfs.mount(MACHINE, FIRST, digest)) / "new").read_text() == "mine"
+
+
+async def test_machines_do_not_see_each_others_files(rootfs: HostRootfs, digest: Digest) -> None:
+    mine = Path(await rootfs.mount(MACHINE, FIRST, digest))
+    theirs = Path(await rootfs.mount(OTHER, FIRST, digest))
+    (mine / "new").write_text("mine")
+    assert not (theirs / "new").exists()
+
+
+async def test_a_stopped_machine_gives_its_layer_back(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest))
+    (root / "new").write_text("mine")
+    for _ in range(2):
+        await rootfs.unmount(MACHINE)
+    assert not is_mounted(root) and await rootfs.list() == [MACHINE]
+    await rootfs.sweep()
+    assert not _files(tmp_path, "new")
+
+
+async def test_a_removed_machine_leaves_no_directory(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    await rootfs.mount(MACHINE, FIRST, digest)
+    for _ in range(2):
+        await rootfs.remove(MACHINE)
+    assert await rootfs.list() == [] and not (tmp_path / "machines" / MACHINE).exists()
+
+
+async def test_what_was_never_mounted_can_be_removed(rootfs: HostRootfs) -> None:
+    await rootfs.unmount(MACHINE)
+    await rootfs.remove(MACHINE)
+    assert await rootfs.list() == []
+
+
+async def test_an_image_is_let_go(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    await rootfs.mount(MACHINE, FIRST, digest)
+    (mount,) = (tmp_path / "mounts").iterdir()
+    assert is_mounted(mount)
+    await rootfs.remove(MACHINE)
+    await rootfs.forget_image(digest)
+    assert not mount.exists()
+    await rootfs.forget_image(digest)

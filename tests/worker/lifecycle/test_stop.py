@@ -1,0 +1,93 @@
+import signal
+
+import pytest
+
+from hawker.ids import MachineId
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.runtime.fake_host import Fault
+from tests.worker.invariants import check_at_rest
+from tests.worker.stall import Stall, Worker
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_stop_ends_the_instance_and_gives_back_its_room(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    await worker.stop(machine_id)
+    record = await worker.reaches(machine_id, State.STOPPED)
+    assert worker.events(machine_id)[-2:] == ["stop/stopping", "exit/stopped"]
+    assert record.holds == Resources() and not stall.rootfs.mounted and stall.host.running() == {}
+    event = (await worker.exits(machine_id))[0].request
+    assert event is not None and event.exit_event is not None
+    assert event.exit_event.requested_stop and event.exit_event.signal == signal.SIGINT
+    check_at_rest(stall)
+
+
+async def test_the_signal_is_the_callers_or_the_configs_or_sigint(worker: Worker, stall: Stall) -> None:
+    plain, own = await worker.started(), await worker.started(stop_config={"signal": "SIGTERM"})
+    asked = await worker.started(stop_config={"signal": "SIGTERM"})
+    await worker.stop(plain)
+    await worker.stop(own)
+    await worker.stop(asked, signal="SIGUSR1")
+    sent = {}
+    for machine_id in (plain, own, asked):
+        await worker.reaches(machine_id, State.STOPPED)
+        sent[machine_id] = stall.host.signals(worker.record(machine_id).id)
+    assert list(sent.values()) == [[signal.SIGINT], [signal.SIGTERM], [signal.SIGUSR1]]
+
+
+async def test_what_ignores_the_signal_is_killed_when_its_time_is_over(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.stubborn.add(worker.record(machine_id).id)
+    before = stall.clock.now()
+    await worker.stop(machine_id, timeout="20s")
+    await worker.reaches(machine_id, State.STOPPED)
+    assert 20 <= stall.clock.now() - before < 21
+    event = (await worker.exits(machine_id))[0].request
+    assert event is not None and event.exit_event is not None and event.exit_event.exit_code == 137
+
+
+async def test_stopping_what_is_off_changes_nothing(worker: Worker) -> None:
+    machine_id = await worker.stopped()
+    before = worker.record(machine_id)
+    await worker.stop(machine_id)
+    assert worker.record(machine_id) == before
+
+
+async def test_stop_in_the_restart_backoff_cancels_the_start_that_was_to_come(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.end(worker.record(machine_id).id, 1)
+    await worker.reaches(machine_id, State.STARTING)
+    await worker.stop(machine_id)
+    await worker.reaches(machine_id, State.STOPPED)
+    assert worker.parts.runner.list(active=True) == []
+    await stall.clock.sleep(600)
+    assert worker.record(machine_id).state is State.STOPPED and stall.host.running() == {}
+    check_at_rest(stall)
+
+
+async def test_an_instance_that_cannot_be_stopped_now_is_stopped_by_the_reconciler(
+    worker: Worker, stall: Stall
+) -> None:
+    machine_id = await worker.started()
+    stall.host.script("stop", *[Fault(error=OSError("stuck"))] * 5)
+    await worker.stop(machine_id)
+    await worker.at_rest()
+    assert worker.record(machine_id).state is State.STOPPING and stall.host.running() != {}
+    await worker.reaches(machine_id, State.STOPPED)
+    check_at_rest(stall)
+
+
+async def test_stopping_an_instance_that_was_lost_records_it_as_killed(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        machine_id = await worker.started()
+    stall.host.remove(MachineId(machine_id))
+    stall.host.script("recover", Fault(delay_s=3600), Fault(delay_s=3600))
+    async with stall.open() as worker:
+        await worker.stop(machine_id)
+        await worker.reaches(machine_id, State.STOPPED)
+        event = (await worker.exits(machine_id))[0].request
+    assert event is not None and event.exit_event is not None
+    assert event.exit_event.exit_code == 137 and event.exit_event.reason == "the instance was gone"

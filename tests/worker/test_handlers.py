@@ -1,0 +1,11 @@
+import pytest
+
+from hawker.api.routes import ROUTES
+from hawker.worker.handlers import worker_handlers
+from tests.worker.stall import Worker
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_every_route_of_the_table_is_answered(worker: Worker) -> None:
+    assert worker_handlers(worker.parts).missing(ROUTES) == ()

@@ -1,0 +1,124 @@
+import pytest
+
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import State
+from hawker.runtime.driver import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.fake_host import Fault
+from hawker.worker.reconcile import Finding, Kind
+from hawker.worker.records import DESTROYED, EVENTS, Network
+from tests.worker.invariants import check_at_rest
+from tests.worker.stall import Stall, Worker
+
+pytestmark = pytest.mark.anyio
+STRAY = MachineId("00000000000bad")
+
+
+@pytest.fixture
+def stall(stall: Stall) -> Stall:
+    """One that is reconciled only when a test says so."""
+    stall.reconciles = False
+    return stall
+
+
+def _spec() -> InstanceSpec:
+    return InstanceSpec(
+        machine_id=STRAY,
+        instance_id=InstanceId("I1"),
+        hostname="stray",
+        processes=(ProcessSpec(argv=("serve",), env={}),),
+        limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+    )
+
+
+async def test_a_healthy_worker_has_no_findings(worker: Worker) -> None:
+    await worker.started()
+    await worker.stopped()
+    assert await worker.reconciler.find() == []
+
+
+async def test_strays_are_found_and_removed(worker: Worker, stall: Stall) -> None:
+    kept = await worker.started()
+    stall.host.launch(stall.host.place(_spec()))
+    stall.rootfs.directories.add(STRAY)
+    stall.networks.plugged[STRAY] = Network(private_ip="fdaa::2", network_id=1)
+    found = await worker.reconciler.once()
+    kinds = (Kind.STRAY_INSTANCE, Kind.STRAY_NETWORK, Kind.STRAY_DIRECTORY)
+    assert found == [Finding(kind, STRAY) for kind in kinds]
+    assert await worker.reconciler.find() == []
+    assert stall.host.machines() == [kept]
+    check_at_rest(stall)
+
+
+async def test_a_machine_between_two_tries_is_not_forsaken(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.end(MachineId(machine_id), 1)
+    await worker.reaches(machine_id, State.STARTING)
+    assert await worker.reconciler.find() == []
+
+
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [
+        (State.STARTING, State.STOPPED),
+        (State.STOPPING, State.STOPPED),
+        (State.UPDATING, State.STOPPED),
+        (State.DESTROYING, State.DESTROYED),
+    ],
+)
+async def test_a_machine_that_nothing_is_at_is_taken_up(worker: Worker, stall: Stall, state: State, end: State) -> None:
+    machine_id = await worker.started()
+    record, table = worker.record(machine_id), worker.parts.deps.table
+    await worker.store.write(lambda tx: table.change(tx, record, state=state))
+    assert await worker.reconciler.once() == [Finding(Kind.FORSAKEN, record.id)]
+    await worker.reaches(machine_id, end)
+    assert await worker.reconciler.once() == []
+    check_at_rest(stall)
+
+
+async def test_taking_up_twice_is_one_run(worker: Worker) -> None:
+    machine_id = await worker.started()
+    record, table = worker.record(machine_id), worker.parts.deps.table
+    await worker.store.write(lambda tx: table.change(tx, record, state=State.STOPPING))
+    finding = Finding(Kind.FORSAKEN, record.id)
+    await worker.reconciler.repair(finding)
+    await worker.reconciler.repair(finding)
+    await worker.reaches(machine_id, State.STOPPED)
+    assert len(worker.parts.runner.list(flow="stop")) == 1
+
+
+async def test_a_repair_that_fails_is_tried_again_next_time(worker: Worker, stall: Stall) -> None:
+    stall.host.place(_spec())
+    stall.host.script("destroy", Fault(error=OSError("busy")))
+    assert len(await worker.reconciler.once()) == 1
+    assert len(await worker.reconciler.once()) == 1
+    assert await worker.reconciler.once() == []
+
+
+async def test_a_host_that_cannot_be_listed_now_is_listed_later(stall: Stall, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = 0
+
+    async def sweep() -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(stall.rootfs, "sweep", sweep)
+    stall.reconciles = True
+    async with stall.open() as worker:
+        await stall.clock.sleep(stall.settings.reconcile_every_s * 2 + 1)
+        assert tries == 3 and worker.machines() == []
+
+
+async def test_the_history_of_a_machine_is_dropped_after_a_while(worker: Worker, stall: Stall) -> None:
+    machine = await worker.create(key="order")
+    await worker.reaches(machine.id, State.STARTED)
+    await worker.destroy(machine.id, force=True)
+    await worker.reaches(machine.id, State.DESTROYED)
+    await worker.reconciler.once()
+    assert worker.store.count(DESTROYED) == 1
+    await stall.clock.sleep(stall.settings.destroyed_kept_s + 1)
+    await worker.reconciler.once()
+    assert worker.store.count(DESTROYED) == worker.store.count(EVENTS) == 0
+    assert [run.flow for run in worker.parts.runner.list()] == ["pull"]
+    assert stall.rootfs.swept == stall.networks.swept == 2
+    check_at_rest(stall)

@@ -1,0 +1,86 @@
+from functools import partial
+
+import pytest
+
+from hawker.clock import ManualClock
+from hawker.errors import NotFound
+from hawker.ids import AppName, MachineId, Version
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.store.contract import Tx
+from hawker.store.memory import MemoryStore
+from hawker.worker.changes import Changes
+from hawker.worker.records import BY_APP, BY_NAME
+from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, Happened, MachineTable
+from tests.worker.machines import NOW, machine
+
+pytestmark = pytest.mark.anyio
+STALL = AppName("stall")
+
+
+def _append(table: MachineTable, machine_id: MachineId, happened: Happened, tx: Tx) -> None:
+    table.change(tx, table.get(tx, machine_id), happened)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def table() -> MachineTable:
+    return MachineTable(ManualClock(NOW), Changes())
+
+
+async def test_a_machine_is_found_in_its_own_app_only(store: MemoryStore, table: MachineTable) -> None:
+    record = machine()
+    await store.write(lambda tx: table.insert(tx, record))
+    assert table.find(store, STALL, record.id) == record
+    with pytest.raises(NotFound):
+        table.find(store, AppName("other"), record.id)
+
+
+async def test_used_is_the_sum_of_what_machines_hold(store: MemoryStore, table: MachineTable) -> None:
+    first, second = machine("1"), machine("2", holds=Resources(performance_cpus=2, memory_mib=100))
+    await store.write(lambda tx: table.insert(tx, first))
+    await store.write(lambda tx: table.insert(tx, second))
+    assert table.used(store) == first.holds.plus(second.holds)
+    await store.write(lambda tx: table.change(tx, first, holds=Resources()))
+    assert table.used(store) == second.holds
+    await store.write(lambda tx: table.remove(tx, second, Happened("destroy", "destroyed")))
+    assert table.used(store) == Resources()
+
+
+async def test_a_destroyed_machine_leaves_every_index_but_stays_readable(
+    store: MemoryStore, table: MachineTable
+) -> None:
+    record = machine()
+    await store.write(lambda tx: table.insert(tx, record))
+    await store.write(lambda tx: table.remove(tx, record, Happened("destroy", "destroyed")))
+    assert list(table.of_app(store, STALL)) == []
+    assert store.count(BY_APP) == store.count(BY_NAME) == 0
+    assert table.find(store, STALL, record.id).state is State.DESTROYED
+    assert table.events(store, record.id, 1)[0].status == "destroyed"
+    await store.write(lambda tx: table.forget(tx, record.id))
+    assert table.lookup(store, record.id) is None and table.events(store, record.id, 5) == []
+
+
+async def test_events_come_newest_first_and_are_bounded(store: MemoryStore, table: MachineTable) -> None:
+    record = machine()
+    await store.write(lambda tx: table.insert(tx, record))
+    for number in range(EVENTS_KEPT + 5):
+        happened = Happened("start", f"status-{number}")
+        await store.write(partial(_append, table, record.id, happened))
+    events = table.events(store, record.id, 10_000)
+    assert len(events) == EVENTS_KEPT == table.get(store, record.id).events
+    assert events[0].status == f"status-{EVENTS_KEPT + 4}" and events[0].id == table.get(store, record.id).last_event
+    assert [event.id for event in events] == sorted((event.id for event in events), reverse=True)
+
+
+async def test_old_versions_are_kept_and_bounded(store: MemoryStore, table: MachineTable) -> None:
+    await store.write(lambda tx: table.insert(tx, machine(version=Version("V000"))))
+    for number in range(1, VERSIONS_KEPT + 3):
+        record = machine(version=Version(f"V{number:03}"))
+        await store.write(partial(table.add_version, record=record))
+    versions = table.versions(store, MachineId("00000000000001"))
+    assert len(versions) == VERSIONS_KEPT and versions[0].version == f"V{VERSIONS_KEPT + 2:03}"

@@ -1,0 +1,79 @@
+import anyio
+import pytest
+
+from hawker.errors import Conflict, DeadlineExceeded, NotFound
+from hawker.ids import EventId
+from hawker.machine import State
+from hawker.worker.changes import Changes
+from hawker.worker.records import EventRecord, MachineRecord
+from hawker.worker.waiting import reached, wait, wanted
+from tests.worker.machines import NOW, machine
+
+pytestmark = pytest.mark.anyio
+
+
+def _event(event_id: str, status: str) -> EventRecord:
+    return EventRecord(id=EventId(event_id), type="start", status=status, source="flyd", at=NOW)
+
+
+def _none(after: str) -> list[EventRecord]:
+    return []
+
+
+def test_any_of_several_states_answers() -> None:
+    assert reached(machine(), wanted(("stopped", "started"), None, None), _none) is State.STARTED
+
+
+def test_settled_means_any_resting_state() -> None:
+    settled = wanted(("settled",), None, None)
+    assert reached(machine(state=State.FAILED), settled, _none) is State.FAILED
+    assert reached(machine(state=State.STARTING), settled, _none) is None
+
+
+def test_a_state_passed_through_since_the_event_counts() -> None:
+    stopped = machine(state=State.STOPPED, last_event=EventId("E3"))
+    want = wanted(("started",), None, "E1")
+    assert reached(stopped, want, lambda after: [_event("E2", "started")]) is State.STARTED
+
+
+def test_a_state_reached_before_the_event_does_not_count() -> None:
+    assert reached(machine(last_event=EventId("E1")), wanted(("started",), None, "E1"), _none) is None
+
+
+def test_an_older_version_can_never_be_reached() -> None:
+    with pytest.raises(Conflict, match="was replaced by V1"):
+        reached(machine(), wanted(("started",), "V0", None), _none)
+
+
+def test_a_newer_version_is_waited_for() -> None:
+    assert reached(machine(), wanted(("started",), "V2", None), _none) is None
+
+
+def test_a_machine_that_is_gone_is_not_found_unless_that_was_waited_for() -> None:
+    gone = machine(state=State.DESTROYED)
+    assert reached(gone, wanted(("destroyed",), None, None), _none) is State.DESTROYED
+    with pytest.raises(NotFound):
+        reached(gone, wanted(("started",), None, None), _none)
+
+
+async def test_a_change_wakes_the_wait() -> None:
+    changes, states = Changes(), [State.STARTING]
+
+    def record_of() -> MachineRecord:
+        return machine(state=states[-1])
+
+    async with anyio.create_task_group() as tasks:
+
+        async def finish() -> None:
+            states.append(State.STARTED)
+            changes.notify(record_of().id)
+
+        tasks.start_soon(finish)
+        state, _ = await wait(changes, record_of, wanted(("started",), None, None), 5, _none)
+    assert state is State.STARTED
+
+
+async def test_the_deadline_names_the_wanted_and_the_current_state() -> None:
+    text = "deadline_exceeded: machine failed to reach desired state, stopped, currently started"
+    with pytest.raises(DeadlineExceeded, match=text):
+        await wait(Changes(), machine, wanted(("stopped",), None, None), 0.01, _none)
