@@ -1,0 +1,103 @@
+"""Staying with a machine: its output as it comes, and the exit status of what it ran."""
+
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+
+from hawker.api.bodies import LogChunk
+from hawker.api.caller import Caller
+from hawker.api.routes import (
+    DELETE_MACHINE,
+    GET_MACHINE,
+    MACHINE_LOGS,
+    STOP_MACHINE,
+    DeleteMachineQuery,
+    LogsQuery,
+    MachineParams,
+)
+from hawker.cli import outcome
+from hawker.cli.exits import Exit, Failure
+from hawker.cli.output import note
+from hawker.cli.waiting import AT_REST, reach
+from hawker.clock import Clock
+from hawker.errors import NotFound
+from hawker.machine import State
+
+_DAY_S = 86_400.0
+_LAST_WORDS_S = 2.0
+_DESTROY_S = 10.0
+
+
+def write_chunk(chunk: LogChunk) -> None:
+    """The bytes as they were, to the stream that they were written to."""
+    stream = sys.stderr if chunk.stream == 2 else sys.stdout
+    stream.buffer.write(chunk.data)
+    stream.buffer.flush()
+
+
+class Follower:
+    """Prints a machine's output and remembers how far it came."""
+
+    def __init__(self, caller: Caller, params: MachineParams, write: Callable[[LogChunk], None] = write_chunk) -> None:
+        self._caller, self._params, self._write = caller, params, write
+        self._after: int | None = None
+        self.ended = anyio.Event()
+
+    async def print(self, *, follow: bool, tail: int | None = None) -> None:
+        query = LogsQuery(follow=follow, tail=tail, after=self._after)
+        async with self._caller.stream(MACHINE_LOGS, params=self._params, query=query) as chunks:
+            async for chunk in chunks:
+                self._write(chunk)
+                self._after = chunk.position
+        if follow:
+            self.ended.set()
+
+    async def print_rest(self) -> None:
+        """What came between the last look and the end; of a destroyed machine there may be nothing left."""
+        try:
+            await self.print(follow=False)
+        except NotFound:
+            return
+
+
+async def stay(caller: Caller, params: MachineParams, version: str, clock: Clock) -> int:
+    """Until the machine is off; the exit status of its workload. Ctrl-C stops the machine, a second one leaves it."""
+    follower = Follower(caller, params)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: follower.print(follow=True))
+        tasks.start_soon(_stop_on_interrupt, caller, params)
+        end = await reach(caller, params, AT_REST, clock, _DAY_S, version=version)
+        if end.state is State.DESTROYED:
+            with anyio.move_on_after(_LAST_WORDS_S):
+                await follower.ended.wait()
+        tasks.cancel_scope.cancel()
+    await follower.print_rest()
+    return await _status(caller, params)
+
+
+async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        asked = False
+        async for _ in signals:
+            if asked:
+                raise Failure(f"left machine {params.machine_id} while it was stopping", Exit.INTERRUPTED)
+            asked = True
+            note(f"stopping {params.machine_id}; once more leaves it")
+            await caller.call(STOP_MACHINE, params=params)
+
+
+async def destroy(caller: Caller, params: MachineParams) -> None:
+    """Whatever state it is in, and also when this command was interrupted."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_DESTROY_S), suppress(NotFound):
+        await caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
+
+
+async def _status(caller: Caller, params: MachineParams) -> int:
+    machine = await caller.call(GET_MACHINE, params=params)
+    found = outcome.last_exit(machine)
+    if found is None or found.reason:
+        raise Failure(f"machine {machine.id} did not run: {outcome.failure(machine)}", Exit.NOT_RUN)
+    return found.exit_code

@@ -1,0 +1,83 @@
+"""`hawker apps`: the groups that machines belong to."""
+
+import click
+
+from hawker.api.bodies import App, AppList, CreateAppRequest
+from hawker.api.routes import (
+    CREATE_APP,
+    DELETE_APP,
+    GET_APP,
+    LIST_APPS,
+    AppParams,
+    DeleteAppQuery,
+)
+from hawker.cli.connect import talk
+from hawker.cli.output import Form, output_option, show
+from hawker.cli.tables import fields, moment, table
+
+name_argument = click.argument("name", metavar="NAME")
+
+
+@click.group("apps", no_args_is_help=True)
+def command() -> None:
+    """List, create, show and destroy apps."""
+
+
+@command.command("list")
+@output_option
+@click.pass_context
+def list_apps(ctx: click.Context, form: Form) -> None:
+    """List apps."""
+    show(talk(ctx, lambda caller: caller.call(LIST_APPS)), form, apps_table)
+
+
+def apps_table(answer: AppList) -> str:
+    rows = ((app.name, app.status, app.machine_count, app.network, moment(app.created_at)) for app in answer.apps)
+    return table(("NAME", "STATUS", "MACHINES", "NETWORK", "CREATED"), rows)
+
+
+@command.command("create")
+@name_argument
+@click.option("--org", metavar="NAME", help="The organization that owns it.")
+@click.option("--network", metavar="NAME", help="The network that its machines are on; apps of one network meet.")
+@output_option
+@click.pass_context
+def create_app(ctx: click.Context, name: str, org: str | None, network: str | None, form: Form) -> None:
+    """Create an app, and print its name."""
+    request = CreateAppRequest(name=name, org_slug=org, network=network)
+    show(talk(ctx, lambda caller: caller.call(CREATE_APP, body=request)), form, lambda app: app.name)
+
+
+@command.command("show")
+@name_argument
+@output_option
+@click.pass_context
+def show_app(ctx: click.Context, name: str, form: Form) -> None:
+    """Show an app."""
+    app = talk(ctx, lambda caller: caller.call(GET_APP, params=AppParams(app_name=name)))
+    show(app, form, app_fields)
+
+
+def app_fields(app: App) -> str:
+    return fields(
+        (
+            ("name", app.name),
+            ("id", app.id),
+            ("status", app.status),
+            ("machines", app.machine_count),
+            ("network", app.network),
+            ("organization", app.organization.slug),
+            ("created", moment(app.created_at)),
+        )
+    )
+
+
+@command.command("destroy")
+@name_argument
+@click.option("-f", "--force", is_flag=True, help="With its machines, also those that run.")
+@click.pass_context
+def destroy_app(ctx: click.Context, name: str, force: bool) -> None:
+    """Destroy an app that has no machines, or with --force its machines as well."""
+    query = DeleteAppQuery(force=force)
+    talk(ctx, lambda caller: caller.call(DELETE_APP, params=AppParams(app_name=name), query=query))
+    click.echo(name)

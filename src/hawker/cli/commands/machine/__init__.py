@@ -1,0 +1,50 @@
+"""The `hawker machine` group: its table of commands, in the order of their lives."""
+
+from hawker.cli.lazy import LazyGroup, Place
+
+_IN = "hawker.cli.commands.machine"
+
+TABLE = {
+    "run": Place(f"{_IN}.run", "Order a machine and wait until it runs."),
+    "create": Place(f"{_IN}.run", "Order a machine without starting it.", attribute="create"),
+    "list": Place(f"{_IN}.list", "List machines."),
+    "ls": Place(f"{_IN}.list", "The same as list.", hidden=True),
+    "status": Place(f"{_IN}.status", "Show a machine: its checks, events and last run."),
+    "show": Place(f"{_IN}.status", "The same as status.", hidden=True),
+    "logs": Place(f"{_IN}.logs", "Print a machine's output."),
+    "exec": Place(f"{_IN}.exec", "Run a command in a machine."),
+    "ps": Place(f"{_IN}.ps", "List the processes in a machine."),
+    "start": Place(f"{_IN}.operations", "Start machines.", attribute="start"),
+    "stop": Place(f"{_IN}.operations", "Stop machines.", attribute="stop"),
+    "restart": Place(f"{_IN}.operations", "Stop machines and start them again.", attribute="restart"),
+    "kill": Place(f"{_IN}.operations", "Send a signal to machines.", attribute="kill"),
+    "update": Place(f"{_IN}.update", "Give a machine a new config, which reboots it."),
+    "clone": Place(f"{_IN}.clone", "Order another machine like one that there is."),
+    "destroy": Place(f"{_IN}.operations", "Destroy machines.", attribute="destroy"),
+    "rm": Place(f"{_IN}.operations", "The same as destroy.", hidden=True, attribute="destroy"),
+    "wait": Place(f"{_IN}.wait", "Wait until a machine is in a state."),
+    "cordon": Place(f"{_IN}.operations", "Take machines out of routing.", attribute="cordon"),
+    "uncordon": Place(f"{_IN}.operations", "Put machines back into routing.", attribute="uncordon"),
+    "events": Place(f"{_IN}.events", "What happened to a machine."),
+    "versions": Place(f"{_IN}.versions", "The versions of a machine's config."),
+    "metadata": Place(f"{_IN}.metadata", "Show, set and remove a machine's metadata."),
+}
+
+_EPILOG = """\b
+A MACHINE is given by its id, the beginning of it, or its name.
+
+\b
+Examples:
+  hawker machine run -e PORT=8080 --memory 512m hawker/hello
+  hawker machine run --rm --attach alpine:3 -- echo hello
+  hawker machine logs -f web
+  hawker machine destroy --force 3d8f
+"""
+
+command = LazyGroup(
+    "machine",
+    TABLE,
+    help="Order machines and work with them.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+)

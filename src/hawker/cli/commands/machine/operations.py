@@ -1,0 +1,185 @@
+"""The commands that move machines between states. Each takes several machines and does one after the other: what
+fails is said, the rest is done all the same, and the first failure gives the exit status.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+
+from hawker.api.bodies import SignalRequest, StopRequest, WaitState
+from hawker.api.caller import Caller
+from hawker.api.routes import (
+    CORDON_MACHINE,
+    DELETE_MACHINE,
+    RESTART_MACHINE,
+    SIGNAL_MACHINE,
+    START_MACHINE,
+    STOP_MACHINE,
+    UNCORDON_MACHINE,
+    DeleteMachineQuery,
+    RestartQuery,
+)
+from hawker.cli import waiting
+from hawker.cli.connect import talk
+from hawker.cli.exits import Exit, Failure, report
+from hawker.cli.machines import Owned, find_machine
+from hawker.cli.notation import Written, duration, seconds
+from hawker.cli.options import app_option, machines_argument, wait_option, within_option
+from hawker.clock import SystemClock
+from hawker.errors import HawkerError
+
+Act = Callable[[Caller, Owned], Awaitable[object]]
+
+_signal_option = click.option("-s", "--signal", metavar="SIGNAL", help="Send this one instead of the configured one.")
+
+
+def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Act) -> int:
+    """Prints the id of each machine that `act` did."""
+
+    async def act_on_all(caller: Caller) -> int:
+        status: int = Exit.OK
+        for reference in references:
+            try:
+                owned = await find_machine(caller, reference, app)
+                await act(caller, owned)
+                click.echo(owned.machine.id)
+            except (HawkerError, Failure) as error:
+                failed = report(error)
+                status = status or failed
+        return status
+
+    return talk(ctx, act_on_all)
+
+
+@click.command("start")
+@machines_argument
+@app_option
+@wait_option
+@within_option
+@click.pass_context
+def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
+    """Start machines, and wait until they run."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(START_MACHINE, params=owned.params)
+        if wait:
+            await waiting.started(caller, owned.params, owned.machine.version, SystemClock(), within_s)
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("stop")
+@machines_argument
+@app_option
+@_signal_option
+@click.option("-t", "--grace", type=Written(duration, "duration"), metavar="TIME", help="How long before it is killed.")
+@wait_option
+@within_option
+@click.pass_context
+def stop(
+    ctx: click.Context,
+    machines: tuple[str, ...],
+    app: str | None,
+    signal: str | None,
+    grace: str | None,
+    wait: bool,
+    within_s: float,
+) -> int:
+    """Stop machines: signal, wait, kill. They keep their place and can be started again."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(STOP_MACHINE, params=owned.params, body=StopRequest(signal=signal, timeout=grace))
+        if wait:
+            await waiting.reach(caller, owned.params, waiting.AT_REST, SystemClock(), within_s)
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("restart")
+@machines_argument
+@app_option
+@_signal_option
+@click.option("-t", "--grace", type=Written(seconds, "duration"), metavar="TIME", help="How long before it is killed.")
+@click.option("--force", is_flag=True, help="Kill it at once.")
+@wait_option
+@within_option
+@click.pass_context
+def restart(
+    ctx: click.Context,
+    machines: tuple[str, ...],
+    app: str | None,
+    signal: str | None,
+    grace: float | None,
+    force: bool,
+    wait: bool,
+    within_s: float,
+) -> int:
+    """Stop machines and start them again."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        query = RestartQuery(signal=signal, timeout=grace, force_stop=force)
+        await caller.call(RESTART_MACHINE, params=owned.params, query=query)
+        if wait:
+            await waiting.started(caller, owned.params, owned.machine.version, SystemClock(), within_s)
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("kill")
+@machines_argument
+@app_option
+@click.option("-s", "--signal", metavar="SIGNAL", default="KILL", show_default=True, help="A name or a number.")
+@click.pass_context
+def kill(ctx: click.Context, machines: tuple[str, ...], app: str | None, signal: str) -> int:
+    """Send a signal to machines' processes. What follows their end is for the restart policy to say."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(SIGNAL_MACHINE, params=owned.params, body=SignalRequest(signal=signal))
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("destroy")
+@machines_argument
+@app_option
+@click.option("-f", "--force", is_flag=True, help="Also machines that run.")
+@wait_option
+@within_option
+@click.pass_context
+def destroy(
+    ctx: click.Context, machines: tuple[str, ...], app: str | None, force: bool, wait: bool, within_s: float
+) -> int:
+    """Destroy machines: their files, addresses and places are gone. Stop them first, or use --force."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(DELETE_MACHINE, params=owned.params, query=DeleteMachineQuery(force=force))
+        if wait:
+            await waiting.reach(caller, owned.params, (WaitState.DESTROYED,), SystemClock(), within_s)
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("cordon")
+@machines_argument
+@app_option
+@click.pass_context
+def cordon(ctx: click.Context, machines: tuple[str, ...], app: str | None) -> int:
+    """Take machines out of routing; they run on."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(CORDON_MACHINE, params=owned.params)
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("uncordon")
+@machines_argument
+@app_option
+@click.pass_context
+def uncordon(ctx: click.Context, machines: tuple[str, ...], app: str | None) -> int:
+    """Put machines back into routing."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(UNCORDON_MACHINE, params=owned.params)
+
+    return each(ctx, machines, app, act)

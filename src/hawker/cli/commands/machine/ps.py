@@ -1,0 +1,44 @@
+"""`hawker machine ps`."""
+
+from collections.abc import Sequence
+
+import click
+
+from hawker.api.bodies import ProcessStat
+from hawker.api.caller import Caller
+from hawker.api.routes import LIST_PROCESSES
+from hawker.cli.connect import talk
+from hawker.cli.machines import find_machine
+from hawker.cli.options import app_option, machine_argument
+from hawker.cli.output import Form, output_option, show
+from hawker.cli.tables import size, table
+
+
+@click.command("ps")
+@machine_argument
+@app_option
+@output_option
+@click.pass_context
+def command(ctx: click.Context, machine: str, app: str | None, form: Form) -> None:
+    """List the processes in a machine."""
+    show(talk(ctx, lambda caller: _processes(caller, machine, app)), form, processes_table)
+
+
+async def _processes(caller: Caller, reference: str, app: str | None) -> tuple[ProcessStat, ...]:
+    found = await find_machine(caller, reference, app)
+    return await caller.call(LIST_PROCESSES, params=found.params)
+
+
+def processes_table(processes: Sequence[ProcessStat]) -> str:
+    rows = (
+        (
+            process.pid,
+            f"{process.cpu} %",
+            size(process.rss),
+            f"{process.rtime} s",
+            " ".join(f"{socket.proto}:{socket.address}" for socket in process.listen_sockets),
+            process.command,
+        )
+        for process in processes
+    )
+    return table(("PID", "CPU", "MEMORY", "SINCE", "LISTENS", "COMMAND"), rows)

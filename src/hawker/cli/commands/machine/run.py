@@ -1,0 +1,130 @@
+"""`hawker machine run` and `create`: from flags to an order, and what is said once it is filled."""
+
+import click
+import msgspec
+
+from hawker.api.bodies import CreateMachineRequest, Machine
+from hawker.api.caller import Caller
+from hawker.api.routes import MachineParams
+from hawker.cli import ordering
+from hawker.cli.attach import destroy, stay
+from hawker.cli.connect import talk
+from hawker.cli.machine_config import Flags, configured
+from hawker.cli.machine_options import machine_options, sources
+from hawker.cli.options import Placement, command_argument, placement_options, within_option
+from hawker.cli.ordering import Order, one_off
+from hawker.cli.output import Form, output_option, show
+from hawker.cli.summary import started
+from hawker.clock import SystemClock
+from hawker.config import MachineConfig
+
+_RUN_HELP = """Order a machine from IMAGE and wait until it runs. What follows the image is its command.
+
+\b
+Examples:
+  hawker machine run hawker/hello
+  hawker machine run --name web -e PORT=80 --check http:80/ registry.local:5000/web:3
+  hawker machine run --rm --attach alpine:3 -- sh -c 'echo hello; exit 3'
+  hawker machine run --config web.json -o json
+
+With --rm or --attach a machine that ends is not run again unless --restart says so.
+"""
+
+_CREATE_HELP = """Order a machine from IMAGE without starting it; `hawker machine start` does that later.
+
+\b
+Example:
+  hawker machine create --name spare hawker/hello
+"""
+
+image_argument = click.argument("image", required=False)
+
+
+@click.command("run", help=_RUN_HELP)
+@image_argument
+@command_argument
+@placement_options
+@machine_options
+@click.option("-d", "--detach", is_flag=True, help="Do not wait until it runs; print the id alone.")
+@click.option("--attach", is_flag=True, help="Stay: print its output, exit with its status, stop it with Ctrl-C.")
+@click.option("--skip-launch", is_flag=True, help="Prepare the machine and leave it stopped.")
+@within_option
+@output_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    image: str | None,
+    arguments: tuple[str, ...],
+    placement: Placement,
+    flags: Flags,
+    detach: bool,
+    attach: bool,
+    skip_launch: bool,
+    within_s: float,
+    form: Form,
+) -> int | None:
+    if attach and (detach or skip_launch):
+        raise click.UsageError("--attach stays with the machine: it cannot go with --detach or --skip-launch")
+    config = ordered_config(image, arguments, flags)
+    if attach or flags.rm:
+        config = one_off(config)
+    if attach:
+        return talk(ctx, lambda caller: _attached(caller, config, placement))
+    order = order_for(config, placement, skip_launch)
+    if detach or skip_launch:
+        show(talk(ctx, lambda caller: ordering.place(caller, order)), form, _id)
+    else:
+        clock = SystemClock()
+        machine = talk(ctx, lambda caller: ordering.start(caller, order, clock, within_s))
+        show(machine, form, lambda machine: started(order.app_name, machine))
+    return None
+
+
+@click.command("create", help=_CREATE_HELP)
+@image_argument
+@command_argument
+@placement_options
+@machine_options
+@output_option
+@click.pass_context
+def create(
+    ctx: click.Context,
+    image: str | None,
+    arguments: tuple[str, ...],
+    placement: Placement,
+    flags: Flags,
+    form: Form,
+) -> None:
+    order = order_for(ordered_config(image, arguments, flags), placement, True)
+    show(talk(ctx, lambda caller: ordering.place(caller, order)), form, _id)
+
+
+def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) -> MachineConfig:
+    config = configured(MachineConfig(), flags, sources(), image=image, command=arguments)
+    if not config.image:
+        raise click.UsageError("which image? give it as an argument, or in the file of --config")
+    return config
+
+
+def order_for(config: MachineConfig, placement: Placement, skip_launch: bool) -> Order:
+    request = CreateMachineRequest(
+        config=config, name=placement.name, region=placement.region, skip_launch=skip_launch or None
+    )
+    return Order(app=placement.app, request=request, order_id=placement.order_id)
+
+
+async def _attached(caller: Caller, config: MachineConfig, placement: Placement) -> int:
+    """A machine that shall go when it ends is destroyed from here, once its last words were read: with the machine
+    goes its output."""
+    order = order_for(msgspec.structs.replace(config, auto_destroy=None), placement, False)
+    machine = await ordering.place(caller, order)
+    params = MachineParams(app_name=order.app_name, machine_id=machine.id)
+    try:
+        return await stay(caller, params, machine.version, SystemClock())
+    finally:
+        if config.auto_destroy:
+            await destroy(caller, params)
+
+
+def _id(machine: Machine) -> str:
+    return machine.id

@@ -1,0 +1,65 @@
+"""`hawker machine status`: all there is to know about one machine, on one page."""
+
+from dataclasses import dataclass
+
+import click
+import msgspec
+
+from hawker.api.bodies import Machine, Run
+from hawker.api.caller import Caller
+from hawker.api.routes import (
+    GET_MACHINE,
+    GET_RUN,
+    LIST_RUNS,
+    GetMachineQuery,
+    ListRunsQuery,
+    RunParams,
+)
+from hawker.cli.connect import talk
+from hawker.cli.machines import Owned, find_machine
+from hawker.cli.options import app_option, machine_argument
+from hawker.cli.output import Form, as_json, output_option
+from hawker.cli.summary import status, steps
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    owned: Owned
+    run: Run | None
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as JSON."""
+
+    app: str
+    machine: Machine
+    last_run: Run | None
+
+
+@click.command("status")
+@machine_argument
+@app_option
+@output_option
+@click.pass_context
+def command(ctx: click.Context, machine: str, app: str | None, form: Form) -> None:
+    """Show a machine: its checks, its latest events, and the steps of its last run."""
+    seen = talk(ctx, lambda caller: look(caller, machine, app))
+    if form is Form.JSON:
+        click.echo(as_json(Shown(app=seen.owned.app, machine=seen.owned.machine, last_run=seen.run)))
+        return
+    click.echo(status(seen.owned))
+    if seen.run is not None:
+        click.echo(f"\n{steps(seen.run)}")
+
+
+async def look(caller: Caller, reference: str, app: str | None) -> Seen:
+    found = await find_machine(caller, reference, app)
+    machine = await caller.call(GET_MACHINE, params=found.params, query=GetMachineQuery(include_leases=True))
+    return Seen(Owned(found.app, machine), await last_run(caller, machine.id))
+
+
+async def last_run(caller: Caller, machine_id: str) -> Run | None:
+    runs = await caller.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id, limit=1))
+    if not runs.runs:
+        return None
+    return await caller.call(GET_RUN, params=RunParams(run_id=runs.runs[0].id))

@@ -1,0 +1,91 @@
+"""`hawker machine update`: the config that is there, changed by flags, as a new version."""
+
+from dataclasses import dataclass
+
+import click
+
+from hawker.api.bodies import Machine, UpdateMachineRequest
+from hawker.api.caller import Caller
+from hawker.api.routes import GET_MACHINE, UPDATE_MACHINE
+from hawker.cli import waiting
+from hawker.cli.connect import talk
+from hawker.cli.images import pull_if_missing
+from hawker.cli.machine_config import Flags, configured
+from hawker.cli.machine_options import machine_options, sources
+from hawker.cli.machines import Owned, find_machine
+from hawker.cli.options import app_option, command_argument, machine_argument, wait_option, within_option
+from hawker.cli.output import Form, output_option, show
+from hawker.cli.summary import started
+from hawker.clock import SystemClock
+from hawker.config import MachineConfig
+
+_HELP = """Give MACHINE a new config, which makes a new version and reboots it. Options change what they name and leave
+the rest; --config replaces the whole.
+
+\b
+Examples:
+  hawker machine update web --image registry.local:5000/web:4
+  hawker machine update web -e LEVEL=debug --unset-env OLD --memory 1g
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    image: str | None
+    arguments: tuple[str, ...]
+    flags: Flags
+    skip_launch: bool
+
+    def config(self, before: MachineConfig) -> MachineConfig:
+        return configured(before, self.flags, sources(), image=self.image, command=self.arguments)
+
+
+@click.command("update", help=_HELP)
+@machine_argument
+@command_argument
+@app_option
+@click.option("-i", "--image", metavar="IMAGE", help="Run this image.")
+@machine_options
+@click.option("--skip-launch", is_flag=True, help="Leave it stopped afterwards.")
+@wait_option
+@within_option
+@output_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    machine: str,
+    arguments: tuple[str, ...],
+    app: str | None,
+    image: str | None,
+    flags: Flags,
+    skip_launch: bool,
+    wait: bool,
+    within_s: float,
+    form: Form,
+) -> None:
+    change = Change(image, arguments, flags, skip_launch)
+
+    async def update(caller: Caller) -> Owned:
+        found = await find_machine(caller, machine, app)
+        return Owned(found.app, await _update(caller, found, change, within_s if wait else None))
+
+    done = talk(ctx, update)
+    show(done.machine, form, lambda machine: started(done.app, machine))
+
+
+async def _update(caller: Caller, found: Owned, change: Change, within_s: float | None) -> Machine:
+    """Guarded by the version that the flags were applied to, so that no one's change in between is lost."""
+    before = await caller.call(GET_MACHINE, params=found.params)
+    config = change.config(before.config or MachineConfig())
+    if config.image and (before.config is None or config.image != before.config.image):
+        await pull_if_missing(caller, config.image)
+    request = UpdateMachineRequest(
+        config=config, current_version=before.version, skip_launch=change.skip_launch or None
+    )
+    updated = await caller.call(UPDATE_MACHINE, params=found.params, body=request)
+    if within_s is None:
+        return updated
+    if change.skip_launch:
+        await waiting.reach(caller, found.params, waiting.AT_REST, SystemClock(), within_s, version=updated.version)
+        return await caller.call(GET_MACHINE, params=found.params)
+    return await waiting.started(caller, found.params, updated.version, SystemClock(), within_s)

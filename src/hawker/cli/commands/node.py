@@ -1,0 +1,56 @@
+"""`hawker node`: what the node has, and what its machines hold of it."""
+
+import click
+
+from hawker.api.bodies import NodeInfo
+from hawker.api.routes import NODE_INFO
+from hawker.cli.connect import talk
+from hawker.cli.output import Form, output_option, show
+from hawker.cli.tables import fields, local, table
+
+
+@click.group("node", no_args_is_help=True)
+def command() -> None:
+    """What the node has and how it is."""
+
+
+@command.command("show")
+@output_option
+@click.pass_context
+def show_node(ctx: click.Context, form: Form) -> None:
+    """Show the node: its driver and version, what it has, and what is used of it."""
+    show(talk(ctx, lambda caller: caller.call(NODE_INFO)), form, node_text)
+
+
+command.add_command(show_node, "status")
+
+
+def node_text(node: NodeInfo) -> str:
+    return f"{_about(node)}\n\n{_room(node)}"
+
+
+def _about(node: NodeInfo) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in sorted(node.machines.items()) if count)
+    return fields(
+        (
+            ("id", node.id),
+            ("region", node.region),
+            ("driver", node.driver),
+            ("version", node.version),
+            ("since", local(node.started_at)),
+            ("machines", states or "none"),
+        )
+    )
+
+
+def _room(node: NodeInfo) -> str:
+    """Shared and performance cpus come from the same cpus: a shared one is a part of what the others leave over."""
+    has, used = node.capacity, node.used
+    shared = int((has.cpus - used.performance_cpus) * has.shared_cpu_ratio)
+    rows = (
+        ("shared cpus", shared, used.shared_cpus, shared - used.shared_cpus),
+        ("performance cpus", has.cpus, used.performance_cpus, has.cpus - used.performance_cpus),
+        ("memory, MiB", has.memory_mb, used.memory_mb, has.memory_mb - used.memory_mb),
+        ("disk, MiB", has.disk_mb, used.disk_mb, has.disk_mb - used.disk_mb),
+    )
+    return table(("RESOURCE", "TOTAL", "USED", "FREE"), rows)

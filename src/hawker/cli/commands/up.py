@@ -1,0 +1,88 @@
+"""`hawker up`: reads the settings and becomes the node. The one command that is a process of its own, so the one
+file of the command line that imports what stands above it.
+"""
+
+import os
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import click
+
+from hawker import up
+from hawker.cli.connect import VARIABLES
+from hawker.settings import Settings, load_settings
+
+HELP: dict[str, str] = {
+    "data_dir": "Where the node keeps everything; /var/lib/hawker for root.",
+    "listen": "HOST:PORT of the API; 127.0.0.1:4280 unless told, port 0 takes a free one.",
+    "region": "The region that the node is in.",
+    "driver": "container (needs root) or process.",
+    "ephemeral": "Destroy every machine when the node stops.",
+    "log_level": "debug, info, warning or error.",
+    "cpus": "How many cpus to sell; all of the host's unless told.",
+    "memory_mib": "How much memory to sell.",
+    "disk_mib": "How much disk to sell.",
+    "shared_cpu_ratio": "How many shared cpus to sell per cpu.",
+    "machine_disk_mib": "How much disk each machine counts for.",
+    "free_disk_floor_mib": "How much disk is never sold.",
+    "machine_pids": "How many processes a machine may have.",
+    "allow_local_images": "Images may be read from files of this host.",
+    "insecure_registries": "A registry to be spoken to over plain HTTP; may be repeated.",
+    "registry_auth_file": "Names and passwords for registries, as docker's config.json has them.",
+    "max_layer_mib": "The largest layer, unpacked.",
+    "max_image_mib": "The largest image, unpacked.",
+    "max_import_mib": "The largest archive that may be uploaded.",
+    "parallel_pulls": "How many images are pulled at once.",
+    "nameservers": "A name server for machines; may be repeated.",
+    "ipv4_pool": "Where machines' IPv4 addresses come from.",
+    "logs_mib": "How much of its output each machine keeps.",
+    "runs_kept": "How many ended runs are kept per machine.",
+    "destroyed_kept_s": "How many seconds a destroyed machine's history is kept.",
+    "reconcile_every_s": "How often host and store are compared, in seconds.",
+}
+"""What is said of each setting; each has a flag."""
+
+SINGULAR = {"insecure_registries": "insecure-registry", "nameservers": "nameserver"}
+
+_HELP = """Run a node on this host. Prints one line, `ready URL`, once its API answers; logs go to stderr.
+
+Every option can also be set as a variable (--data-dir as HAWKER_DATA_DIR) and in a TOML file (data_dir = "..."):
+options win over variables, variables over the file. Ctrl-C stops the node and leaves its machines running.
+
+\b
+Examples:
+  hawker up
+  hawker up --data-dir ./node --listen 127.0.0.1:0 --driver process --ephemeral
+"""
+
+
+def _option(name: str, kind: object) -> click.Option:
+    flag = f"--{SINGULAR.get(name, name.replace('_', '-'))}"
+    if kind is bool:
+        return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=HELP[name])
+    return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=HELP[name])
+
+
+def _metavar(kind: object) -> str:
+    kinds = get_args(kind) or (kind,)
+    if Path in kinds:
+        return "PATH"
+    return "N" if int in kinds or float in kinds else "TEXT"
+
+
+def _run(config: Path | None, **flags: object) -> int:
+    given = {name: value for name, value in flags.items() if value is not None and value != ()}
+    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    return up.run(load_settings(given, environ, config))
+
+
+command = click.Command(
+    "up",
+    callback=_run,
+    help=_HELP,
+    params=[
+        click.Option(["--config"], metavar="FILE", type=click.Path(path_type=Path), envvar="HAWKER_CONFIG",
+                     help="A TOML file of settings."),
+        *(_option(name, kind) for name, kind in get_type_hints(Settings).items()),
+    ],
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""Exit statuses, and what is said of an error: one line that begins with `error:`, and a line on what to do next."""
+
+import sys
+from enum import IntEnum
+
+import click
+
+from hawker.errors import (
+    CannotStart,
+    Conflict,
+    DeadlineExceeded,
+    Forbidden,
+    HawkerError,
+    LeaseHeld,
+    NoRoom,
+    NotFound,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+    WrongState,
+)
+
+
+class Exit(IntEnum):
+    """`machine exec` and `machine run --attach` exit with the command's own status instead, once it has run."""
+
+    OK = 0
+    FAILED = 1  # refused by the node, or it did not work
+    USAGE = 2  # the command line is wrong, or the node cannot start
+    NOT_FOUND = 3
+    NO_ROOM = 4
+    UNAVAILABLE = 5  # the node cannot be reached, or is busy: try again
+    NOT_RUN = 125  # exec: the command was never run
+    INTERRUPTED = 130
+
+
+_STATUS: tuple[tuple[type[HawkerError], Exit], ...] = (
+    (CannotStart, Exit.USAGE),
+    (NotFound, Exit.NOT_FOUND),
+    (NoRoom, Exit.NO_ROOM),
+    (Unavailable, Exit.UNAVAILABLE),
+)
+
+_HINTS: tuple[tuple[type[HawkerError], str], ...] = (
+    (Unauthorized, "give the node's token with --token or HAWKER_TOKEN; a local node's is in DATA_DIR/token"),
+    (Forbidden, "this token may not do that: use another with --token or HAWKER_TOKEN"),
+    (LeaseHeld, "another client holds this machine's lease: wait until it expires or is released"),
+    (Conflict, "something else changed it at the same moment: look at its state and try again"),
+    (NoRoom, "see `hawker node show` for what is free, or order a smaller machine"),
+    (NotFound, "see `hawker machine list`, `hawker apps list` and `hawker images list` for what there is"),
+    (WrongState, "see its state with `hawker machine status`"),
+    (DeadlineExceeded, "it may still happen: see `hawker machine status` and `hawker runs list`"),
+    (RateLimited, "wait a moment and try again"),
+)
+
+
+class Failure(click.ClickException):
+    """What was asked for did not happen, though every call was answered."""
+
+    def __init__(self, text: str, status: int = Exit.FAILED) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def status_of(error: HawkerError) -> Exit:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), Exit.FAILED)
+
+
+def hint_of(error: HawkerError) -> str | None:
+    return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
+
+
+def report(error: HawkerError | Failure) -> int:
+    """Say it on stderr; the exit status that goes with it."""
+    if isinstance(error, Failure):
+        say_error(error.message)
+        return error.status
+    say_error(text_of(error), hint_of(error))
+    return status_of(error)
+
+
+def say_error(text: str, hint: str | None = None) -> None:
+    click.echo(f"{click.style('error:', fg='red')} {text}", file=sys.stderr)
+    if hint is not None:
+        click.echo(f"hint: {hint}", file=sys.stderr)
+
+
+def text_of(error: HawkerError) -> str:
+    """On one line."""
+    return " ".join(str(error).split())
+
+
+def sole_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that ended a task group; the group itself when there are several of different kinds."""
+    leaves = list(_leaves(group))
+    first = leaves[0]
+    return first if all(type(leaf) is type(first) for leaf in leaves) else group
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]

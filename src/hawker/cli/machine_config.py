@@ -1,0 +1,185 @@
+"""From flags to a machine's config. Pure but for reading the files that flags name, through `Sources`.
+
+What a config may hold is the node's to judge. Flags change what they name and leave the rest of `before` as it is.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import click
+import msgspec
+
+from hawker.api.codec import BodyCodec
+from hawker.cli.notation import LocalFile, NamedCheck, Variable, variables
+from hawker.config import (
+    File,
+    Guest,
+    Init,
+    MachineConfig,
+    MachineProcess,
+    MachineRestart,
+    StopConfig,
+)
+from hawker.config.effective import PRESETS
+from hawker.errors import HawkerError
+
+T = TypeVar("T")
+
+replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What was given; None, empty and False mean that it was not."""
+
+    config: str | None = None
+    env: tuple[Variable, ...] = ()
+    env_file: tuple[str, ...] = ()
+    unset_env: tuple[str, ...] = ()
+    cpus: int | None = None
+    cpu_kind: Literal["shared", "performance"] | None = None
+    memory: int | None = None
+    vm_size: str | None = None
+    restart: MachineRestart | None = None
+    rm: bool | None = None
+    entrypoint: tuple[str, ...] | None = None
+    user: str | None = None
+    file: tuple[LocalFile, ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
+    check: tuple[NamedCheck, ...] = ()
+    stop_signal: str | None = None
+    stop_timeout: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where flags take contents from: the caller's environment and files."""
+
+    environ: Mapping[str, str]
+    read: Callable[[str], bytes]
+
+
+def configured(
+    before: MachineConfig, flags: Flags, sources: Sources, *, image: str | None = None, command: tuple[str, ...] = ()
+) -> MachineConfig:
+    """`before` with what the flags say. Raises `click.BadParameter` naming the option."""
+    config = from_file(flags.config, sources) if flags.config is not None else before
+    return replace(
+        config,
+        image=image or config.image,
+        env=_env(config.env, flags, sources),
+        init=_init(config.init, flags.entrypoint, command),
+        size=flags.vm_size or config.size,
+        guest=_guest(config, flags),
+        metadata=_merged(config.metadata, dict(flags.metadata)),
+        files=_files(config.files, flags.file, sources),
+        processes=_processes(config.processes, flags.user),
+        checks=_merged(config.checks, {named.name: named.check for named in flags.check}),
+        restart=flags.restart or config.restart,
+        stop_config=_stop(config.stop_config, flags),
+        auto_destroy=config.auto_destroy if flags.rm is None else flags.rm,
+    )
+
+
+def from_file(name: str, sources: Sources) -> MachineConfig:
+    """A config as JSON, alone or as the `config` of a whole order. A field that is not known is an error."""
+    data = _content(name, "--config", sources)
+    try:
+        whole = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return BodyCodec(MachineConfig, strict=True).decode(bytes(whole.get("config") or data))
+    except (msgspec.DecodeError, HawkerError) as error:
+        raise click.BadParameter(f"{name}: {error}", param_hint="--config") from error
+
+
+def _merged(before: dict[str, T] | None, added: dict[str, T]) -> dict[str, T] | None:
+    return {**(before or {}), **added} if added else before
+
+
+def _env(before: dict[str, str] | None, flags: Flags, sources: Sources) -> dict[str, str] | None:
+    given = (*(item for name in flags.env_file for item in _env_file(name, sources)), *flags.env)
+    added = {item.name: value for item in given if (value := _value(item, sources)) is not None}
+    env = _merged(before, added)
+    if not flags.unset_env:
+        return env
+    return {name: value for name, value in (env or {}).items() if name not in flags.unset_env}
+
+
+def _env_file(name: str, sources: Sources) -> tuple[Variable, ...]:
+    try:
+        return variables(_content(name, "--env-file", sources).decode())
+    except ValueError as error:
+        raise click.BadParameter(f"{name}: {error}", param_hint="--env-file") from error
+
+
+def _value(item: Variable, sources: Sources) -> str | None:
+    """A variable that is to be taken over and is not set here is not set there."""
+    return sources.environ.get(item.name) if item.value is None else item.value
+
+
+def _init(before: Init | None, entrypoint: tuple[str, ...] | None, command: tuple[str, ...]) -> Init | None:
+    if entrypoint is None and not command:
+        return before
+    init = before or Init()
+    # an `exec` would win over what was asked for here
+    init = replace(init, exec=None, entrypoint=init.entrypoint if entrypoint is None else entrypoint)
+    return replace(init, cmd=command) if command else init
+
+
+def _guest(config: MachineConfig, flags: Flags) -> Guest | None:
+    """A preset stands for itself until other flags change it."""
+    asked = Guest(cpus=flags.cpus, cpu_kind=flags.cpu_kind, memory_mb=flags.memory)
+    base = config.guest
+    if flags.vm_size is not None:
+        if asked == Guest():
+            return None
+        base = _preset(flags.vm_size)
+    elif base is None and config.size in PRESETS and asked != Guest():
+        base = _preset(config.size or "")
+    if asked == Guest():
+        return base
+    guest = base or Guest()
+    return replace(
+        guest,
+        cpus=guest.cpus if asked.cpus is None else asked.cpus,
+        cpu_kind=asked.cpu_kind or guest.cpu_kind,
+        memory_mb=guest.memory_mb if asked.memory_mb is None else asked.memory_mb,
+    )
+
+
+def _preset(name: str) -> Guest:
+    size = PRESETS[name]
+    kind: Literal["shared", "performance"] = "performance" if size.cpu_kind == "performance" else "shared"
+    return Guest(cpus=size.cpus, cpu_kind=kind, memory_mb=size.memory_mb)
+
+
+def _files(before: tuple[File, ...] | None, given: tuple[LocalFile, ...], sources: Sources) -> tuple[File, ...] | None:
+    """A path is there once: the last one given for it."""
+    if not given:
+        return before
+    files = {file.guest_path: file for file in before or ()}
+    for item in given:
+        data = _content(item.local, "--file", sources)
+        files[item.guest_path] = File(guest_path=item.guest_path, raw_value=base64.b64encode(data).decode())
+    return tuple(files.values())
+
+
+def _processes(before: tuple[MachineProcess, ...] | None, user: str | None) -> tuple[MachineProcess, ...] | None:
+    if user is None:
+        return before
+    return tuple(replace(process, user=user) for process in before or (MachineProcess(),))
+
+
+def _stop(before: StopConfig | None, flags: Flags) -> StopConfig | None:
+    if flags.stop_signal is None and flags.stop_timeout is None:
+        return before
+    stop = before or StopConfig()
+    return replace(stop, signal=flags.stop_signal or stop.signal, timeout=flags.stop_timeout or stop.timeout)
+
+
+def _content(name: str, option: str, sources: Sources) -> bytes:
+    try:
+        return sources.read(name)
+    except OSError as error:
+        raise click.BadParameter(f"cannot read {name}: {error.strerror}", param_hint=option) from error

@@ -1,0 +1,51 @@
+"""The options that describe a machine, once for all commands that take them."""
+
+import os
+from pathlib import Path
+
+import click
+
+from hawker.cli import notation
+from hawker.cli.machine_config import Flags, Sources
+from hawker.cli.notation import Written
+from hawker.cli.options import gathered
+from hawker.config.effective import PRESETS
+
+_OPTIONS = (
+    click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, type=Written(notation.variable, "variable"),
+                 help="Set a variable; NAME alone takes its value from here."),
+    click.option("--env-file", metavar="FILE", multiple=True, help="Set the variables in a file, one a line."),
+    click.option("--unset-env", metavar="NAME", multiple=True, help="Leave out a variable of the config before."),
+    click.option("--cpus", metavar="N", type=int, help="How many cpus."),
+    click.option("--cpu-kind", type=click.Choice(["shared", "performance"]), help="Shared cpus may be oversold."),
+    click.option("--memory", metavar="MIB", type=Written(notation.memory_mib, "memory"),
+                 help="Such as 512, 512m or 1g."),
+    click.option("--vm-size", metavar="PRESET", type=click.Choice(list(PRESETS)),
+                 help="A size by name, such as shared-cpu-2x or performance-1x."),
+    click.option("--restart", metavar="POLICY", type=Written(notation.restart, "policy"),
+                 help="no, always, on-failure or on-failure:RETRIES."),
+    click.option("--rm/--no-rm", default=None, help="Destroy the machine when it ends."),
+    click.option("--entrypoint", metavar="COMMAND", type=Written(notation.words, "command"),
+                 help="Replace the image's entrypoint; split as a shell does."),
+    click.option("-u", "--user", metavar="USER", help="Run as this user instead of the image's."),
+    click.option("-f", "--file", metavar="PATH=LOCAL", multiple=True, type=Written(notation.local_file, "file"),
+                 help="Put a local file into the machine."),
+    click.option("--metadata", metavar="KEY=VALUE", multiple=True, type=Written(notation.pair, "pair"),
+                 help="Set metadata."),
+    click.option("--check", metavar="CHECK", multiple=True, type=Written(notation.check, "check"),
+                 help="Such as tcp:5432, http:8080/ready or web=http:80/,interval=5s,timeout=2s,grace=1s."),
+    click.option("--stop-signal", metavar="SIGNAL", help="What stop sends first."),
+    click.option("--stop-timeout", metavar="TIME", type=Written(notation.duration, "duration"),
+                 help="How long stop waits before it kills, such as 30 or 1m30s."),
+    click.option("--config", metavar="FILE",
+                 help="Begin with a whole machine config as JSON; the other options change it."),
+)  # fmt: skip
+
+
+machine_options = gathered(Flags, "flags", _OPTIONS)
+"""Adds them all, passed on together as `flags`."""
+
+
+def sources() -> Sources:
+    """Where this process takes contents from."""
+    return Sources(environ=os.environ, read=lambda name: Path(name).read_bytes())

@@ -1,0 +1,87 @@
+"""Finding machines: by id, by the unique beginning of one, or by name, in one app or in all."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hawker.api.bodies import Machine
+from hawker.api.caller import Caller
+from hawker.api.routes import (
+    LIST_APPS,
+    LIST_MACHINES,
+    AppParams,
+    ListAppsQuery,
+    ListMachinesQuery,
+    MachineParams,
+)
+from hawker.errors import BadRequest, NotFound
+from hawker.machine import GONE
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A machine and the app that it belongs to."""
+
+    app: str
+    machine: Machine
+
+    @property
+    def params(self) -> MachineParams:
+        return MachineParams(app_name=self.app, machine_id=self.machine.id)
+
+
+async def app_names(caller: Caller) -> list[str]:
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await caller.call(LIST_APPS, query=ListAppsQuery(limit=_PAGE, cursor=cursor))
+        names += [app.name for app in page.apps]
+        cursor = page.next_cursor
+        if cursor is None:
+            return names
+
+
+async def list_machines(caller: Caller, app: str | None, query: ListMachinesQuery) -> list[Owned]:
+    """Of one app, or of all when `app` is None."""
+    if app is not None:
+        return await _machines_of(caller, app, query)
+    found: list[Owned] = []
+    for name in await app_names(caller):
+        with suppress(NotFound):  # destroyed since its name was read
+            found += await _machines_of(caller, name, query)
+    return found
+
+
+async def _machines_of(caller: Caller, app: str, query: ListMachinesQuery) -> list[Owned]:
+    page = await caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query)
+    return [Owned(app, machine) for machine in page.items]
+
+
+async def find_machine(caller: Caller, reference: str, app: str | None) -> Owned:
+    """Also a destroyed one, by its id. Raises `NotFound`, and `BadRequest` when several fit."""
+    everything = await list_machines(caller, app, ListMachinesQuery(summary=True, include_deleted=True))
+    return chosen(everything, reference, app)
+
+
+def chosen(machines: Iterable[Owned], reference: str, app: str | None) -> Owned:
+    """The best kind of match that there is: the whole id, then a name, then the beginning of an id. Destroyed machines
+    count only where nothing that lives fits."""
+    machines = list(machines)
+    for lives in (True, False):
+        there = [owned for owned in machines if (owned.machine.state not in GONE) is lives]
+        for matches in (
+            [owned for owned in there if owned.machine.id == reference],
+            [owned for owned in there if owned.machine.name == reference],
+            [owned for owned in there if reference and owned.machine.id.startswith(reference)],
+        ):
+            if len(matches) > 1:
+                raise BadRequest(f"{reference!r} could be any of {_names(matches)}: say more of the id, or the app")
+            if matches:
+                return matches[0]
+    raise NotFound(f"machine {reference!r} not found in {f'app {app!r}' if app else 'any app'}")
+
+
+def _names(matches: Iterable[Owned]) -> str:
+    return ", ".join(f"{owned.machine.id} ({owned.app}/{owned.machine.name})" for owned in matches)

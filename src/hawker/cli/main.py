@@ -1,0 +1,76 @@
+"""The `hawker` command: the tree of commands, and what becomes of an error. Each command is a file in `commands/`."""
+
+import click
+
+from hawker.cli.access import Access
+from hawker.cli.exits import Exit, Failure, report, say_error
+from hawker.cli.lazy import LazyGroup, Place
+from hawker.errors import HawkerError
+from hawker.log import Secret
+
+_IN = "hawker.cli.commands"
+
+TABLE = {
+    "up": Place(f"{_IN}.up", "Run a node on this host."),
+    "apps": Place(f"{_IN}.apps", "List, create, show and destroy apps."),
+    "machine": Place(f"{_IN}.machine", "Order machines and work with them."),
+    "machines": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
+    "m": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
+    "images": Place(f"{_IN}.images", "List, pull, import and prune the node's images."),
+    "runs": Place(f"{_IN}.runs", "What the node did, step by step; retry and abort it."),
+    "node": Place(f"{_IN}.node", "What the node has and how it is."),
+    "version": Place(f"{_IN}.version", "Print the versions of this command and of the node."),
+    "completion": Place(f"{_IN}.completion", "Print the code that completes commands in your shell."),
+}
+
+_EPILOG = """\b
+Examples:
+  hawker up                                    run a node on this host
+  hawker machine run hawker/hello              order a machine, wait until it runs
+  hawker machine list                          what runs where
+  hawker machine exec 3d8f -- sh               a shell inside it
+
+Without --url the command finds the node that runs on this host.
+"""
+
+
+def _root(ctx: click.Context, url: str | None, token: str | None) -> None:
+    ctx.obj = Access(url=url, token=Secret(token) if token else None)
+
+
+ROOT = LazyGroup(
+    "hawker",
+    TABLE,
+    callback=click.pass_context(_root),
+    params=[
+        click.Option(["--url"], metavar="URL", help="The node's address. [env var: HAWKER_URL]"),
+        click.Option(["--token"], metavar="TOKEN", help="The token for it. [env var: HAWKER_TOKEN]"),
+    ],
+    help="Order machines: workers bid, and the order fills now or not at all.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _misuse(error: click.UsageError) -> int:
+    """Asked without arguments, a group shows its help; anything else is an error like all others."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        where = error.ctx.command_path if error.ctx is not None else "hawker"
+        say_error(error.format_message(), f"see `{where} --help`")
+    return Exit.USAGE
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status. A command returns its own, or None for 0."""
+    try:
+        status = ROOT.main(arguments, prog_name="hawker", standalone_mode=False)
+    except (HawkerError, Failure) as error:
+        return report(error)
+    except click.UsageError as error:
+        return _misuse(error)
+    except (click.Abort, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    return status if isinstance(status, int) else Exit.OK

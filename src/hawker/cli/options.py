@@ -1,0 +1,84 @@
+"""Options and arguments that several commands share, and how many options become one value."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, TypeAlias
+
+import click
+
+from hawker.cli.candidates import complete_machine
+from hawker.cli.notation import Written, seconds
+
+Command: TypeAlias = Callable[..., Any]
+
+DEFAULT_APP = "default"
+START_WITHIN_S = 300.0
+
+
+def gathered(
+    kind: type[Any], name: str, options: Iterable[Callable[[Command], Command]]
+) -> Callable[[Command], Command]:
+    """A decorator that adds `options` and passes them on as one `kind`, a dataclass with a field for each."""
+
+    def decorate(command: Command) -> Command:
+        names = [field.name for field in fields(kind)]
+
+        @wraps(command)
+        def call(*args: Any, **values: Any) -> Any:
+            whole = kind(**{each: values.pop(each) for each in names})
+            return command(*args, **{name: whole}, **values)
+
+        decorated: Command = call
+        for option in reversed(list(options)):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+app_option = click.option(
+    "-a", "--app", metavar="NAME", envvar="HAWKER_APP", show_envvar=True, help="The machine's app."
+)
+"""Passed on as `app`; None means all apps, or for an order the default one."""
+
+machine_argument = click.argument("machine", metavar="MACHINE", shell_complete=complete_machine)
+"""An id, the unique beginning of one, or a name."""
+
+machines_argument = click.argument(
+    "machines", metavar="MACHINE...", nargs=-1, required=True, shell_complete=complete_machine
+)
+
+command_argument = click.argument("arguments", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+
+within_option = click.option(
+    "--timeout",
+    "within_s",
+    type=Written(seconds, "duration"),
+    default=START_WITHIN_S,
+    metavar="TIME",
+    help="How long to wait, such as 30 or 1m30s; 5 minutes unless told.",
+)
+wait_option = click.option("--wait/--no-wait", default=True, help="Whether to wait until it is so.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What an order says beside its config."""
+
+    app: str | None
+    name: str | None
+    region: str | None
+    order_id: str | None
+
+
+placement_options = gathered(
+    Placement,
+    "placement",
+    (
+        app_option,
+        click.option("-n", "--name", metavar="NAME", help="The machine's name, unique in its app."),
+        click.option("-r", "--region", metavar="CODE", help="Where the machine shall be."),
+        click.option("--order-id", metavar="ID", help="The same id never makes a second machine."),
+    ),
+)

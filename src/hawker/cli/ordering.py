@@ -1,0 +1,66 @@
+"""Ordering a machine and seeing it start: the app if nobody named one, the image, the order, the start."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine
+from hawker.api.caller import Caller
+from hawker.api.routes import CREATE_APP, CREATE_MACHINE, GET_APP, AppParams, MachineParams
+from hawker.cli import waiting
+from hawker.cli.images import pull_if_missing
+from hawker.cli.options import DEFAULT_APP
+from hawker.clock import Clock
+from hawker.config import MachineConfig, MachineRestart
+from hawker.errors import NameTaken, NotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`app` None is the default app, which is made if it is missing; a named one must be there."""
+
+    app: str | None
+    request: CreateMachineRequest
+    order_id: str | None = None
+
+    @property
+    def app_name(self) -> str:
+        return self.app or DEFAULT_APP
+
+
+async def place(caller: Caller, order: Order) -> Machine:
+    """The machine, created and perhaps not started yet. A failed order leaves nothing behind."""
+    if order.app is None:
+        await _ensure_app(caller, order.app_name)
+    else:
+        await caller.call(GET_APP, params=AppParams(app_name=order.app_name))
+    if order.request.config.image:
+        await pull_if_missing(caller, order.request.config.image)
+    return await caller.call(
+        CREATE_MACHINE,
+        params=AppParams(app_name=order.app_name),
+        body=order.request,
+        idempotency_key=order.order_id,
+    )
+
+
+async def start(caller: Caller, order: Order, clock: Clock, within_s: float) -> Machine:
+    """The machine once it runs. Raises `Failure` saying why it does not."""
+    machine = await place(caller, order)
+    params = MachineParams(app_name=order.app_name, machine_id=machine.id)
+    return await waiting.started(caller, params, machine.version, clock, within_s)
+
+
+async def _ensure_app(caller: Caller, name: str) -> None:
+    try:
+        await caller.call(GET_APP, params=AppParams(app_name=name))
+    except NotFound:
+        try:
+            await caller.call(CREATE_APP, body=CreateAppRequest(name=name))
+        except NameTaken:
+            return  # by someone who did the same at the same moment
+
+
+def one_off(config: MachineConfig) -> MachineConfig:
+    """A machine that someone waits for, or that goes when it ends, is not run again unless that was asked for."""
+    return config if config.restart else msgspec.structs.replace(config, restart=MachineRestart(policy="no"))

@@ -1,0 +1,77 @@
+"""The progress of a pull, for the person who waits: a bar per layer on a terminal, two lines elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+from hawker.api.bodies import PullEvent
+from hawker.cli.output import note
+
+_SHOWN = 12  # of a digest
+
+
+class PullDisplay:
+    """Says nothing until bytes are fetched or unpacked: an image that is there already needs no words."""
+
+    def __init__(self, reference: str, progress: Progress) -> None:
+        self._reference = reference
+        self._progress = progress
+        self._bars: dict[str, TaskID] = {}
+        self._said = False
+
+    def show(self, event: PullEvent) -> None:
+        if event.stage in ("downloading", "unpacking"):
+            self._announce()
+            self._bar(event)
+
+    def done(self) -> None:
+        if self._said:
+            self._progress.stop()
+            note(f"pulled {self._reference}")
+
+    def _announce(self) -> None:
+        if not self._said:
+            self._said = True
+            note(f"pulling {self._reference}")
+            self._progress.start()
+
+    def _bar(self, event: PullEvent) -> None:
+        name = layer_name(event)
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(name, total=event.total_bytes or None)
+        total = event.total_bytes or None
+        self._progress.update(self._bars[name], completed=event.done_bytes, total=total)
+
+
+def layer_name(event: PullEvent) -> str:
+    """What a bar is called: the beginning of a layer's digest, or what is done to the whole image."""
+    if event.layer is None:
+        return event.stage
+    return event.layer.removeprefix("sha256:")[:_SHOWN]
+
+
+def _progress() -> Progress:
+    """Silent where there is no terminal."""
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description:12}"), BarColumn(), DownloadColumn(binary_units=True))
+    return Progress(*columns, TransferSpeedColumn(), console=console, disable=not console.is_terminal)
+
+
+@contextmanager
+def pull_display(reference: str) -> Iterator[PullDisplay]:
+    progress = _progress()
+    try:
+        yield PullDisplay(reference, progress)
+    finally:
+        progress.stop()
+
+
+@contextmanager
+def upload_display(name: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Yields what to call with the number of bytes that were sent."""
+    with _progress() as progress:
+        bar = progress.add_task(name, total=total_bytes)
+        yield lambda count: progress.advance(bar, count)

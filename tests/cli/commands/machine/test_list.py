@@ -1,0 +1,49 @@
+import msgspec
+import pytest
+
+from hawker.cli.exits import Exit
+from hawker.machine import State
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode, machine
+
+
+@pytest.fixture(autouse=True)
+def _machines(node: FakeNode) -> None:
+    node.add("shop", machine("aa00000000000a", name="web"))
+    node.add("jobs", machine("bb00000000000b", name="job", state=State.STOPPED))
+
+
+def test_machines_of_all_apps_are_listed_with_their_app(hawker: Hawker) -> None:
+    _, *rows = hawker("machine", "list").out.splitlines()
+    assert [row.split()[:4] for row in rows] == [
+        ["aa00000000000a", "web", "shop", "started"],
+        ["bb00000000000b", "job", "jobs", "stopped"],
+    ]
+
+
+def test_one_app_is_asked_for_alone(node: FakeNode, hawker: Hawker) -> None:
+    assert hawker("machine", "list", "-a", "jobs", "-q").out == "bb00000000000b\n"
+    assert "list_apps" not in node.calls
+
+
+def test_the_selection_is_the_nodes_to_make(node: FakeNode, hawker: Hawker) -> None:
+    hawker("machine", "list", "-a", "shop", "-s", "started", "-s", "failed", "-r", "ams", "--metadata", "a=b", "--all")
+    query = node.call("list_machines").query
+    assert query.state == (State.STARTED, State.FAILED)
+    assert (query.region, query.metadata, query.include_deleted, query.summary) == ("ams", {"a": "b"}, True, True)
+
+
+def test_json_has_the_app_and_the_whole_machine(node: FakeNode, hawker: Hawker) -> None:
+    shown = msgspec.json.decode(hawker("machine", "list", "-a", "shop", "-o", "json").out)
+    assert [(each["app"], each["machine"]["name"]) for each in shown] == [("shop", "web")]
+    assert node.call("list_machines").query.summary is False
+
+
+def test_nothing_is_no_line_for_programs_and_a_head_for_people(node: FakeNode, hawker: Hawker) -> None:
+    node.apps.clear()
+    assert hawker("machine", "list", "-q").out == ""
+    assert hawker("machine", "list").out.split()[0] == "ID"
+
+
+def test_an_unknown_app_is_not_found(hawker: Hawker) -> None:
+    assert hawker("machine", "list", "-a", "nothing").status == Exit.NOT_FOUND

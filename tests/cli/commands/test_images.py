@@ -1,0 +1,56 @@
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hawker.api.bodies import PullEvent
+from hawker.cli.exits import Exit
+from hawker.errors import NotFound
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import DIGEST, FakeNode, image
+
+
+def test_images_are_listed(node: FakeNode, hawker: Hawker) -> None:
+    node.images = (image("web:3"),)
+    row = hawker("images", "list").out.splitlines()[1].split()
+    assert row[:6] == ["web:3", DIGEST[:19], "5.0", "MiB", "2", "1"]
+    assert msgspec.json.decode(hawker("images", "list", "-o", "json").out)["images"][0]["digest"] == DIGEST
+
+
+def test_a_pull_prints_the_digest_and_shows_its_progress_elsewhere(node: FakeNode, hawker: Hawker) -> None:
+    loading = PullEvent(stage="downloading", layer=DIGEST, done_bytes=1, total_bytes=2)
+    node.pull = (loading, PullEvent(stage="done", digest=DIGEST))
+    said = hawker("images", "pull", "web:3")
+    assert (said.out, said.err) == (f"{DIGEST}\n", "pulling web:3\npulled web:3\n")
+
+
+def test_a_password_is_read_from_stdin(node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("pass word\n"))
+    hawker("images", "pull", "web:3", "--username", "ada", "--password-stdin")
+    body = node.call("pull_image").body
+    assert (body.username, body.password) == ("ada", "pass word")
+
+
+def test_an_unknown_image_is_not_found(node: FakeNode, hawker: Hawker) -> None:
+    node.failures["pull_image"] = NotFound("image web:9 not found")
+    assert hawker("images", "pull", "web:9").status == Exit.NOT_FOUND
+
+
+def test_an_archive_is_uploaded_whole(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 3000
+    (tmp_path / "web.tar").write_bytes(data)
+    said = hawker("images", "import", str(tmp_path / "web.tar"), "--as", "web:4", "--format", "oci-archive")
+    assert said.out == f"{DIGEST}\n"
+    assert node.uploaded == data
+    query = node.call("import_image").query
+    assert (query.reference, query.format) == ("web:4", "oci-archive")
+
+
+def test_an_archive_that_is_not_there_is_wrong_usage(hawker: Hawker) -> None:
+    assert hawker("images", "import", "nowhere.tar").status == Exit.USAGE
+
+
+def test_pruning_says_what_went_and_what_it_freed(node: FakeNode, hawker: Hawker) -> None:
+    assert hawker("images", "prune", "--unused-for", "24h").out == f"{DIGEST}\nfreed 3.0 MiB\n"
+    assert node.call("prune_images").body.unused_for_s == 86_400.0

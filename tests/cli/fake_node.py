@@ -1,0 +1,361 @@
+"""A node without machines: it keeps what it is told, and answers as a test decides. Served over real HTTP."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import msgspec
+
+from hawker.api import bodies
+from hawker.api.bodies import (
+    App,
+    AppList,
+    CheckStatus,
+    CreateAppRequest,
+    CreateMachineRequest,
+    EventRequest,
+    ExitEvent,
+    ImageInfo,
+    ImageRef,
+    LogChunk,
+    Machine,
+    MachineEvent,
+    Ok,
+    PullEvent,
+    Run,
+    RunState,
+    RunStep,
+    WaitAnswer,
+)
+from hawker.api.handlers import Channel, Handlers
+from hawker.api.route import AnyRoute, Call, Page, Socket, Stream, Unary, Upload
+from hawker.api.routes import ROUTES
+from hawker.config import MachineConfig
+from hawker.config.effective import with_guest
+from hawker.errors import DeadlineExceeded, HawkerError, NameTaken, NotFound, NotServed, WrongState
+from hawker.machine import State
+from tests.cli.fake_command import FakeCommand
+
+TOKEN = "secret"
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+DIGEST = "sha256:" + "ab" * 32
+
+
+def event(kind: str, status: str, source: str = "flyd", request: EventRequest | None = None) -> MachineEvent:
+    return MachineEvent(id="01E", type=kind, status=status, source=source, timestamp=1_700_000_000_000, request=request)
+
+
+def exit_event(
+    code: int,
+    *,
+    signal: int = -1,
+    oom: bool = False,
+    reason: str = "",
+    requested: bool = False,
+    restarting: bool = False,
+) -> MachineEvent:
+    ended = ExitEvent(
+        exit_code=code,
+        guest_exit_code=code,
+        guest_signal=signal,
+        oom_killed=oom,
+        requested_stop=requested,
+        restarting=restarting,
+        signal=signal,
+        exited_at=AT,
+        reason=reason,
+    )
+    return event("exit", "stopped", request=EventRequest(exit_event=ended))
+
+
+LAUNCHED = event("launch", "created", "user")
+STARTED = event("start", "started")
+
+
+def machine(machine_id: str = "3d8f0000000001", **fields: Any) -> Machine:
+    whole: dict[str, Any] = {
+        "id": machine_id,
+        "name": f"name-{machine_id[-1]}",
+        "state": State.STARTED,
+        "region": "local",
+        "image_ref": ImageRef(registry="registry.local", repository="web", tag="3", digest=DIGEST),
+        "instance_id": "01V1",
+        "version": "01V1",
+        "private_ip": "fdaa::3",
+        "created_at": AT,
+        "updated_at": AT,
+        "host_status": "ok",
+        "config": with_guest(MachineConfig(image="registry.local/web:3")),
+        "events": (STARTED, LAUNCHED),
+    }
+    return Machine(**{**whole, **fields})
+
+
+RUN = Run(
+    id="01RUN",
+    flow="create",
+    resource_kind="machine",
+    resource_id="3d8f0000000001",
+    state=RunState.DONE,
+    created_at=AT,
+    ended_at=AT.replace(second=6),
+    steps=(RunStep(name="rootfs", state="done", attempts=1, started_at=AT, ended_at=AT.replace(microsecond=37_100)),),
+)
+
+
+class FakeNode:
+    """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
+    call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
+    `patience_s`, or until a machine is stopped."""
+
+    def __init__(self) -> None:
+        self.apps: dict[str, dict[str, Machine]] = {}
+        self.fate: tuple[State, tuple[MachineEvent, ...]] = (State.STARTED, (STARTED, LAUNCHED))
+        self.failures: dict[str, HawkerError] = {}
+        self.calls: dict[str, list[Call[Any, Any, Any]]] = {}
+        self.images: tuple[ImageInfo, ...] = ()
+        self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
+        self.chunks: tuple[LogChunk, ...] = ()
+        self.runs = bodies.RunList(runs=(RUN,))
+        self.uploaded = b""
+        self.patience_s = 0.0
+        self.stopped = anyio.Event()
+
+    def add(self, app: str, *machines: Machine) -> None:
+        self.apps.setdefault(app, {}).update({each.id: each for each in machines})
+
+    def call(self, name: str) -> Call[Any, Any, Any]:
+        """The only one of that name."""
+        (found,) = self.calls[name]
+        return found
+
+    def handlers(self) -> Handlers:
+        handlers = Handlers()
+        for route in ROUTES:
+            self._bind(handlers, route)
+        return handlers
+
+    def _bind(self, handlers: Handlers, route: AnyRoute) -> None:
+        answer = getattr(self, f"_{route.name}", None)
+
+        async def unary(call: Call[Any, Any, Any], *more: Any) -> Any:
+            self.calls.setdefault(route.name, []).append(call)
+            if route.name in self.failures:
+                raise self.failures[route.name]
+            if answer is None:
+                raise NotServed(f"the fake has no {route.name}")
+            return await answer(call, *more)
+
+        match route:
+            case Unary():
+                handlers.on(route, unary)
+            case Stream():
+                handlers.stream(route, unary)
+            case Upload():
+                handlers.upload(route, unary)
+            case Socket():
+                handlers.socket(route, unary)
+
+    # apps
+
+    async def _list_apps(self, call: Call[Any, Any, Any]) -> AppList:
+        return AppList(total_apps=len(self.apps), apps=tuple(map(self._app, self.apps)))
+
+    async def _create_app(self, call: Call[Any, Any, CreateAppRequest]) -> App:
+        name = call.body.name or ""
+        if name in self.apps:
+            raise NameTaken("Validation failed: Name has already been taken")
+        self.apps[name] = {}
+        return self._app(name)
+
+    async def _get_app(self, call: Call[Any, Any, Any]) -> App:
+        self._machines(call)
+        return self._app(call.params.app_name)
+
+    async def _delete_app(self, call: Call[Any, Any, Any]) -> None:
+        self._machines(call)
+        del self.apps[call.params.app_name]
+
+    def _app(self, name: str) -> App:
+        return App(
+            id=name,
+            internal_numeric_id=1,
+            name=name,
+            network="default",
+            status="deployed",
+            machine_count=len(self.apps[name]),
+            volume_count=0,
+            organization=bodies.Organization(name="personal", slug="personal"),
+            created_at=1_700_000_000_000,
+        )
+
+    # machines
+
+    def _machines(self, call: Call[Any, Any, Any]) -> dict[str, Machine]:
+        if call.params.app_name not in self.apps:
+            raise NotFound(f"app {call.params.app_name!r} not found")
+        return self.apps[call.params.app_name]
+
+    def _machine(self, call: Call[Any, Any, Any]) -> Machine:
+        found = self._machines(call).get(call.params.machine_id)
+        if found is None:
+            raise NotFound("machine not found")
+        return found
+
+    def _become(self, call: Call[Any, Any, Any], **fields: Any) -> Machine:
+        changed = msgspec.structs.replace(self._machine(call), **fields)
+        self._machines(call)[changed.id] = changed
+        return changed
+
+    async def _list_machines(self, call: Call[Any, Any, Any]) -> Page[Machine]:
+        return Page(tuple(self._machines(call).values()))
+
+    async def _get_machine(self, call: Call[Any, Any, Any]) -> Machine:
+        return self._machine(call)
+
+    async def _create_machine(self, call: Call[Any, Any, CreateMachineRequest]) -> Machine:
+        state, events = self.fate
+        made = machine(
+            "3d8f00000000ff", name=call.body.name or "fresh", state=state, events=events, config=call.body.config
+        )
+        self.add(call.params.app_name, made)
+        return msgspec.structs.replace(made, state=State.CREATED, events=(LAUNCHED,))
+
+    async def _update_machine(self, call: Call[Any, Any, Any]) -> Machine:
+        state, events = self.fate
+        return self._become(call, config=call.body.config, version="01V2", state=state, events=events)
+
+    async def _delete_machine(self, call: Call[Any, Any, Any]) -> Ok:
+        if self._machine(call).state is State.STARTED and not call.query.force:
+            raise WrongState("unable to destroy machine, not currently stopped")
+        self._become(call, state=State.DESTROYED)
+        return Ok(ok=True)
+
+    async def _start_machine(self, call: Call[Any, Any, Any]) -> bodies.StartAnswer:
+        before = self._machine(call).state
+        state, events = self.fate
+        self._become(call, state=state, events=events)
+        return bodies.StartAnswer(previous_state=before, migrated=False, new_host="")
+
+    async def _restart_machine(self, call: Call[Any, Any, Any]) -> Ok:
+        await self._start_machine(call)
+        return Ok(ok=True)
+
+    async def _stop_machine(self, call: Call[Any, Any, Any]) -> Ok:
+        self._become(call, state=State.STOPPED, events=(exit_event(0, requested=True), *self._machine(call).events))
+        self.stopped.set()
+        return Ok(ok=True)
+
+    async def _signal_machine(self, call: Call[Any, Any, Any]) -> Ok:
+        self._machine(call)
+        return Ok(ok=True)
+
+    _cordon_machine = _uncordon_machine = _signal_machine
+
+    async def _wait_machine(self, call: Call[Any, Any, Any]) -> WaitAnswer:
+        found = self._machine(call)
+        if found.state not in call.query.state and self.patience_s:
+            with anyio.move_on_after(self.patience_s):
+                await self.stopped.wait()
+            found = self._machine(call)
+        if found.state not in call.query.state:
+            raise DeadlineExceeded(f"machine failed to reach desired state, currently {found.state}")
+        return WaitAnswer(ok=True, state=found.state, version=found.version, event_id="01E")
+
+    async def _list_events(self, call: Call[Any, Any, Any]) -> tuple[MachineEvent, ...]:
+        return self._machine(call).events[: call.query.limit]
+
+    async def _list_versions(self, call: Call[Any, Any, Any]) -> tuple[bodies.MachineVersion, ...]:
+        found = self._machine(call)
+        return (bodies.MachineVersion(version=found.version, user_config=found.config or MachineConfig()),)
+
+    async def _list_metadata(self, call: Call[Any, Any, Any]) -> dict[str, str]:
+        config = self._machine(call).config
+        return (config.metadata if config else None) or {}
+
+    async def _update_metadata(self, call: Call[Any, Any, Any]) -> None:
+        self._machine(call)
+
+    # inside machines
+
+    async def _machine_logs(self, call: Call[Any, Any, Any]) -> AsyncIterator[LogChunk]:
+        self._machine(call)
+        return self._log_chunks(-1 if call.query.after is None else call.query.after, call.query.follow)
+
+    async def _log_chunks(self, after: int, follow: bool) -> AsyncIterator[LogChunk]:
+        """One that is followed shows all but the last chunk, as if that came at the very end."""
+        for chunk in self.chunks[:-1] if follow else self.chunks:
+            if chunk.position > after:
+                yield chunk
+
+    async def _list_processes(self, call: Call[Any, Any, Any]) -> tuple[bodies.ProcessStat, ...]:
+        self._machine(call)
+        sockets = (bodies.ListenSocket(proto="tcp", address="[::]:80"),)
+        return (
+            bodies.ProcessStat(
+                pid=7, stime=0, rtime=61, command="web", directory="/", cpu=3, rss=2048, listen_sockets=sockets
+            ),
+        )
+
+    async def _machine_terminal(self, call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+        await FakeCommand(channel, call.body).run()
+
+    # images, runs, the node
+
+    async def _list_images(self, call: Call[Any, Any, Any]) -> bodies.ImageList:
+        return bodies.ImageList(images=self.images)
+
+    async def _pull_image(self, call: Call[Any, Any, Any]) -> AsyncIterator[PullEvent]:
+        return self._pull_events()
+
+    async def _pull_events(self) -> AsyncIterator[PullEvent]:
+        for each in self.pull:
+            yield each
+
+    async def _prune_images(self, call: Call[Any, Any, Any]) -> bodies.PruneAnswer:
+        return bodies.PruneAnswer(removed=(DIGEST,), freed_bytes=3 * 1024 * 1024)
+
+    async def _import_image(self, call: Call[Any, Any, Any], data: AsyncIterator[bytes]) -> ImageInfo:
+        self.runs = bodies.RunList(runs=(RUN,))
+        self.uploaded = b"".join([chunk async for chunk in data])
+        return image(call.query.reference or "unnamed")
+
+    async def _list_runs(self, call: Call[Any, Any, Any]) -> bodies.RunList:
+        return self.runs
+
+    async def _get_run(self, call: Call[Any, Any, Any]) -> Run:
+        if call.params.run_id != RUN.id:
+            raise NotFound(f"run {call.params.run_id} not found")
+        return RUN
+
+    _retry_run = _abort_run = _get_run
+
+    async def _health(self, call: Call[Any, Any, Any]) -> bodies.Health:
+        return bodies.Health(status="ok", version="9.9.9")
+
+    async def _node_info(self, call: Call[Any, Any, Any]) -> bodies.NodeInfo:
+        return bodies.NodeInfo(
+            id="0badcafe",
+            region="local",
+            version="9.9.9",
+            driver="container",
+            started_at=AT,
+            capacity=bodies.HostCapacity(cpus=4, memory_mb=8192, disk_mb=20_000, shared_cpu_ratio=8.0),
+            used=bodies.Amounts(shared_cpus=3, performance_cpus=1, memory_mb=1024, disk_mb=512),
+            machines={"started": 2, "stopped": 1},
+        )
+
+
+def image(reference: str) -> ImageInfo:
+    return ImageInfo(
+        digest=DIGEST, references=(reference,), size_bytes=5 * 1024 * 1024, layers=2, machines=1, pulled_at=AT
+    )
+
+
+def chunk(position: int, data: bytes, stream: int = 1) -> LogChunk:
+    return LogChunk(position=position, at=AT, stream=stream, process=0, data=data)
+
+
+def check(status: str) -> CheckStatus:
+    return CheckStatus(name="http-80", status=status, output="200 OK", updated_at=AT)

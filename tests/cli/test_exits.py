@@ -1,0 +1,47 @@
+import pytest
+
+from hawker import errors
+from hawker.cli.exits import Exit, Failure, hint_of, report, sole_error, status_of
+from hawker.errors import HawkerError, NoRoom, NotFound, Unavailable
+
+ROOM = NoRoom("no room", scope="host", shortfall={"memory_mb": 512})
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.BadRequest("x"), Exit.FAILED),
+        (errors.Unauthorized("x"), Exit.FAILED),
+        (errors.Conflict("x"), Exit.FAILED),
+        (errors.DeadlineExceeded("x"), Exit.FAILED),
+        (errors.CannotStart("x"), Exit.USAGE),
+        (NotFound("x"), Exit.NOT_FOUND),
+        (ROOM, Exit.NO_ROOM),
+        (Unavailable("x"), Exit.UNAVAILABLE),
+    ],
+)
+def test_each_error_has_its_exit_status(error: HawkerError, status: Exit) -> None:
+    assert status_of(error) is status
+
+
+def test_an_error_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(NotFound("machine\nnot found")) == Exit.NOT_FOUND
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "error: machine not found"
+    assert err.splitlines()[1].startswith("hint: see `hawker machine list`")
+
+
+def test_a_failure_has_a_status_of_its_own_and_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(Failure("it does not start", 125)) == 125
+    assert capsys.readouterr().err == "error: it does not start\n"
+
+
+def test_what_needs_no_hint_has_none() -> None:
+    assert hint_of(errors.BadRequest("x")) is None
+
+
+def test_a_group_of_one_error_is_that_error() -> None:
+    error = NotFound("x")
+    assert sole_error(BaseExceptionGroup("", [ExceptionGroup("", [error])])) is error
+    assert isinstance(sole_error(BaseExceptionGroup("", [error, Unavailable("y")])), BaseExceptionGroup)

@@ -1,0 +1,62 @@
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from hawker.cli import commands
+from hawker.cli.commands.machine import TABLE as MACHINE_TABLE
+from hawker.cli.lazy import LazyGroup, Place
+from hawker.cli.main import TABLE
+
+PLACES = [*TABLE.items(), *MACHINE_TABLE.items()]
+_FOLDER = Path(commands.__file__).parent
+
+
+@pytest.mark.parametrize(("name", "place"), PLACES, ids=[name for name, _ in PLACES])
+def test_every_place_holds_its_command(name: str, place: Place) -> None:
+    command = place.load()
+    assert place.hidden or command.name == name
+    assert command.help
+
+
+def test_every_file_of_commands_is_in_a_table() -> None:
+    found = {
+        ".".join(("hawker.cli.commands", *file.relative_to(_FOLDER).with_suffix("").parts))
+        for file in _FOLDER.rglob("*.py")
+        if file.stem != "__init__"
+    }
+    assert found == {place.module for _, place in PLACES} - {"hawker.cli.commands.machine"}
+
+
+def test_commands_are_listed_in_the_tables_order_without_the_hidden_ones() -> None:
+    group = LazyGroup("g", {"b": Place("no.such", "Second."), "a": Place("no.such", "Never.", hidden=True)})
+    help_text = group.get_help(click.Context(group))
+    assert "b  Second." in help_text
+    assert "Never" not in help_text
+    assert group.list_commands(click.Context(group)) == ["b", "a"]
+
+
+def test_running_a_command_loads_it_and_no_other() -> None:
+    group = LazyGroup("g", {"node": Place("hawker.cli.commands.node", "x"), "bad": Place("no.such", "x")})
+    ctx = click.Context(group)
+    _, command, rest = group.resolve_command(ctx, ["node", "show"])
+    assert command is import_module("hawker.cli.commands.node").command
+    assert rest == ["show"]
+
+
+def test_an_unknown_command_is_answered_with_the_ones_like_it() -> None:
+    group = LazyGroup("g", {"list": Place("no.such", "x")})
+    with pytest.raises(click.UsageError, match="lst"):
+        group.resolve_command(click.Context(group), ["lst"])
+
+
+def test_help_imports_neither_an_http_client_nor_the_node() -> None:
+    code = (
+        "import sys; from hawker.cli.main import main; main(['--help']); main(['machine', '--help']);"
+        "sys.exit(' '.join({'aiohttp', 'uvicorn', 'apsw', 'rich', 'hawker.up', 'anyio'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")

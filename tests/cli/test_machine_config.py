@@ -1,0 +1,143 @@
+import base64
+
+import click
+import pytest
+
+from hawker.cli.machine_config import Flags, Sources, configured
+from hawker.cli.notation import LocalFile, Variable, check, restart
+from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
+
+FILES = {
+    "env": b"A=file\nHERE\n",
+    "bad-env": b"=1\n",
+    "config.json": b'{"image": "from/file", "env": {"A": "1"}, "auto_destroy": true}',
+    "order.json": b'{"name": "x", "config": {"image": "from/order"}}',
+    "odd.json": b'{"image": "x", "colour": "red"}',
+    "wrong.json": b'{"image": 3}',
+    "list.json": b"[]",
+    "data": b"\0\xff",
+}
+
+
+def read(name: str) -> bytes:
+    if name not in FILES:
+        raise FileNotFoundError(2, "No such file or directory")
+    return FILES[name]
+
+
+SOURCES = Sources(environ={"HERE": "from here"}, read=read)
+EMPTY = MachineConfig()
+
+
+def apply(flags: Flags, before: MachineConfig = EMPTY, image: str | None = None, *command: str) -> MachineConfig:
+    return configured(before, flags, SOURCES, image=image, command=command)
+
+
+def test_no_flags_change_nothing() -> None:
+    before = MachineConfig(image="a", env={"A": "1"}, guest=Guest(cpus=2), processes=(MachineProcess(user="u"),))
+    assert apply(Flags(), before) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (Flags(env=(Variable("A", "1"), Variable("B", ""))), MachineConfig(env={"A": "1", "B": ""})),
+        (Flags(env=(Variable("HERE"), Variable("NOT_HERE"))), MachineConfig(env={"HERE": "from here"})),
+        (Flags(env_file=("env",), env=(Variable("A", "2"),)), MachineConfig(env={"A": "2", "HERE": "from here"})),
+        (Flags(cpus=2, memory=1024), MachineConfig(guest=Guest(cpus=2, memory_mb=1024))),
+        (Flags(memory=0), MachineConfig(guest=Guest(memory_mb=0))),
+        (Flags(cpu_kind="performance"), MachineConfig(guest=Guest(cpu_kind="performance"))),
+        (Flags(vm_size="shared-cpu-2x"), MachineConfig(size="shared-cpu-2x")),
+        (
+            Flags(vm_size="performance-1x", memory=4096),
+            MachineConfig(size="performance-1x", guest=Guest(cpus=1, cpu_kind="performance", memory_mb=4096)),
+        ),
+        (Flags(restart=restart("always")), MachineConfig(restart=MachineRestart(policy="always"))),
+        (Flags(rm=True), MachineConfig(auto_destroy=True)),
+        (Flags(rm=False), MachineConfig(auto_destroy=False)),
+        (Flags(entrypoint=("sh", "-c")), MachineConfig(init=Init(entrypoint=("sh", "-c")))),
+        (Flags(user="web"), MachineConfig(processes=(MachineProcess(user="web"),))),
+        (Flags(metadata=(("a", "b"),)), MachineConfig(metadata={"a": "b"})),
+        (Flags(check=(check("tcp:80"),)), MachineConfig(checks={"tcp-80": check("tcp:80").check})),
+        (
+            Flags(file=(LocalFile("/etc/x", "data"),)),
+            MachineConfig(files=(File(guest_path="/etc/x", raw_value=base64.b64encode(b"\0\xff").decode()),)),
+        ),
+        (
+            Flags(stop_signal="TERM", stop_timeout="30s"),
+            MachineConfig(stop_config=StopConfig(signal="TERM", timeout="30s")),
+        ),
+        (Flags(config="order.json"), MachineConfig(image="from/order")),
+        (
+            Flags(config="config.json", rm=False, env=(Variable("B", "2"),)),
+            MachineConfig(image="from/file", env={"A": "1", "B": "2"}, auto_destroy=False),
+        ),
+    ],
+)
+def test_a_flag_changes_what_it_names(flags: Flags, expected: MachineConfig) -> None:
+    assert apply(flags) == expected
+
+
+def test_the_image_and_the_command_are_arguments() -> None:
+    assert apply(Flags(), EMPTY, "web:3", "sh", "-c", "x") == MachineConfig(
+        image="web:3", init=Init(cmd=("sh", "-c", "x"))
+    )
+
+
+def test_a_command_wins_over_an_exec_that_was_there() -> None:
+    before = MachineConfig(init=Init(exec=("old",), tty=True))
+    assert apply(Flags(), before, None, "new").init == Init(cmd=("new",), tty=True)
+
+
+def test_pairs_and_files_are_merged_by_their_keys() -> None:
+    before = MachineConfig(
+        env={"A": "1", "B": "2"},
+        metadata={"x": "1"},
+        files=(File(guest_path="/a", raw_value=""), File(guest_path="/b")),
+    )
+    flags = Flags(
+        env=(Variable("B", "3"),), metadata=(("y", "2"),), file=(LocalFile("/a", "data"),), unset_env=("A", "nothing")
+    )
+    after = apply(flags, before)
+    assert (after.env, after.metadata) == ({"B": "3"}, {"x": "1", "y": "2"})
+    assert [file.guest_path for file in after.files or ()] == ["/a", "/b"]
+    assert after.files is not None and after.files[0].raw_value == "AP8="
+
+
+def test_every_process_gets_the_user() -> None:
+    before = MachineConfig(processes=(MachineProcess(cmd=("a",)), MachineProcess(cmd=("b",), user="root")))
+    assert [process.user for process in apply(Flags(user="web"), before).processes or ()] == ["web", "web"]
+
+
+def test_a_preset_replaces_the_size_that_was_there() -> None:
+    before = MachineConfig(guest=Guest(cpus=8, memory_mb=9000, cpu_kind="performance"))
+    assert apply(Flags(vm_size="shared-cpu-1x"), before).guest is None
+    assert apply(Flags(vm_size="shared-cpu-4x", memory=300), before).guest == Guest(
+        cpus=4, cpu_kind="shared", memory_mb=300
+    )
+
+
+def test_a_preset_that_was_there_is_what_a_flag_changes() -> None:
+    before = MachineConfig(size="shared-cpu-4x")
+    assert apply(Flags(memory=300), before).guest == Guest(cpus=4, cpu_kind="shared", memory_mb=300)
+
+
+@pytest.mark.parametrize(
+    ("flags", "option", "text"),
+    [
+        (Flags(config="nowhere"), "--config", "cannot read nowhere: No such file"),
+        (Flags(config="odd.json"), "--config", "colour is not a known field"),
+        (Flags(config="wrong.json"), "--config", "image: expected `str"),
+        (Flags(config="list.json"), "--config", "Expected `object`"),
+        (Flags(config="data"), "--config", "data: "),
+        (Flags(env_file=("nowhere",)), "--env-file", "cannot read nowhere"),
+        (Flags(env_file=("bad-env",)), "--env-file", "bad-env: '=1' is not"),
+        (Flags(env_file=("data",)), "--env-file", "data: "),
+        (Flags(file=(LocalFile("/a", "nowhere"),)), "--file", "cannot read nowhere"),
+    ],
+)
+def test_a_bad_file_is_the_options_fault(flags: Flags, option: str, text: str) -> None:
+    with pytest.raises(click.BadParameter) as caught:
+        apply(flags)
+    assert caught.value.param_hint == option
+    assert text in caught.value.message

@@ -1,0 +1,53 @@
+import pytest
+
+from hawker.cli.machines import Owned, chosen
+from hawker.errors import BadRequest, NotFound
+from hawker.machine import State
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode, machine
+
+WEB = Owned("shop", machine("3d8f0000000001", name="web"))
+JOB = Owned("shop", machine("3d8f0000000002", name="job"))
+OLD = Owned("shop", machine("9aaa0000000003", name="web", state=State.DESTROYED))
+HEX = Owned("shop", machine("b0000000000004", name="3d8f"))
+ALL = (WEB, JOB, OLD, HEX)
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("3d8f0000000001", WEB),
+        ("job", JOB),
+        ("web", WEB),
+        ("9aaa", OLD),
+        ("3d8f", HEX),  # a name wins over the beginning of an id
+        ("3d8f0000000002", JOB),
+    ],
+)
+def test_the_best_match_is_chosen(reference: str, expected: Owned) -> None:
+    assert chosen(ALL, reference, None) is expected
+
+
+def test_an_ambiguous_beginning_names_all_that_fit() -> None:
+    with pytest.raises(BadRequest, match=r"3d8f0000000001 \(shop/web\), 3d8f0000000002 \(shop/job\)"):
+        chosen((WEB, JOB), "3d8f", None)
+
+
+@pytest.mark.parametrize("reference", ["", "nothing"])
+def test_what_is_not_there_is_not_found(reference: str) -> None:
+    with pytest.raises(NotFound, match="in app 'shop'"):
+        chosen(ALL, reference, "shop")
+
+
+def test_an_app_that_goes_meanwhile_has_no_machines(node: FakeNode, hawker: Hawker) -> None:
+    node.add("front", machine("aa00000000000a", name="web"))
+    node.failures["list_machines"] = NotFound("app 'front' not found")
+    assert hawker("machine", "list", "-q").out == ""
+    assert hawker("machine", "list", "-q", "-a", "front").status == 3
+
+
+def test_a_name_is_looked_for_in_all_apps_unless_one_is_named(node: FakeNode, hawker: Hawker) -> None:
+    node.add("front", machine("aa00000000000a", name="web"))
+    node.add("back", machine("bb00000000000b", name="web"))
+    assert hawker("machine", "cordon", "web").status == 1
+    assert hawker("machine", "cordon", "-a", "back", "web").out == "bb00000000000b\n"

@@ -1,0 +1,59 @@
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from hawker.api.bodies import PullEvent
+from hawker.cli.progress import PullDisplay, layer_name, pull_display, upload_display
+
+LAYER = "sha256:" + "0123456789abcdef" * 4
+
+
+def loading(layer: str | None, done: int, total: int = 100) -> PullEvent:
+    return PullEvent(stage="downloading", layer=layer, done_bytes=done, total_bytes=total)
+
+
+def test_each_layer_has_a_bar_of_its_own() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=120)
+    progress = Progress(console=console, auto_refresh=False)
+    display = PullDisplay("web:3", progress)
+    for event in (
+        PullEvent(stage="resolving"),
+        loading(LAYER, 10),
+        loading("sha256:ff", 5),
+        loading(LAYER, 90),
+        PullEvent(stage="unpacking", done_bytes=7),
+        PullEvent(stage="done", digest=LAYER),
+    ):
+        display.show(event)
+    display.done()
+    bars = [(task.description, task.completed, task.total) for task in progress.tasks]
+    assert bars == [("0123456789ab", 90, 100), ("ff", 5, 100), ("unpacking", 7, None)]
+
+
+def test_without_a_terminal_there_are_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with pull_display("web:3") as display:
+        display.show(loading(LAYER, 10))
+        display.show(loading(LAYER, 100))
+        display.done()
+    assert capsys.readouterr() == ("", "pulling web:3\npulled web:3\n")
+
+
+def test_an_image_that_is_there_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pull_display("web:3") as display:
+        display.show(PullEvent(stage="resolving"))
+        display.show(PullEvent(stage="done", digest=LAYER))
+        display.done()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_is_called_by_its_layer_or_by_what_is_done() -> None:
+    assert layer_name(loading(LAYER, 1)) == "0123456789ab"
+    assert layer_name(loading(None, 1)) == "downloading"
+
+
+def test_an_upload_without_a_terminal_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with upload_display("web.tar", 10) as sent:
+        sent(10)
+    assert capsys.readouterr().err.strip() == ""

@@ -1,0 +1,57 @@
+from datetime import timedelta
+
+import click
+
+from hawker.api.bodies import ImageRef, LeaseInfo
+from hawker.cli import summary
+from hawker.cli.machines import Owned
+from hawker.machine import State
+from tests.cli.fake_node import AT, DIGEST, LAUNCHED, RUN, STARTED, check, exit_event, machine
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in click.unstyle(text).splitlines()]
+
+
+def test_a_list_has_a_line_per_machine() -> None:
+    head, row = lines(summary.listing([Owned("shop", machine(name="web"))], AT + timedelta(hours=3)))
+    assert head == ["ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "ADDRESS", "AGE"]
+    assert row == ["3d8f0000000001", "web", "shop", "started", "local", "registry.local/web:3", "fdaa::3", "3", "h"]
+
+
+def test_an_image_without_a_tag_is_named_by_its_digest() -> None:
+    image = ImageRef(registry="", repository="hawker/hello", tag="", digest=DIGEST)
+    assert summary.image_name(image) == "hawker/hello@sha256:abababababab"
+
+
+def test_who_ordered_is_told_what_to_connect_to() -> None:
+    assert ["address", "fdaa::3"] in lines(summary.started("shop", machine()))
+
+
+def test_the_status_has_checks_and_events() -> None:
+    lease = LeaseInfo(description="", expires_at=1_800_000_000, owner="ada")
+    seen = machine(
+        state=State.STOPPED,
+        checks=(check("critical"),),
+        events=(exit_event(3), STARTED, LAUNCHED),
+        cordoned=True,
+        lease=lease,
+    )
+    text = summary.status(Owned("shop", seen))
+    found = lines(text)
+    assert ["size", "1", "shared", "cpu,", "256", "MiB"] in found
+    assert ["cordoned", "yes"] in found
+    assert "held by ada until" in text
+    assert next(line for line in found if line[:1] == ["http-80"])[:2] == ["http-80", "critical"]
+    assert "it exited with status 3" in text
+
+
+def test_a_machine_without_checks_has_no_table_of_them() -> None:
+    text = summary.status(Owned("shop", machine(config=None)))
+    assert "CHECK" not in text and "size" not in text and "lease" not in text
+
+
+def test_a_runs_steps_say_how_long_they_took() -> None:
+    found = lines(summary.steps(RUN))
+    assert ["took", "1000", "ms"] in found or ["took", "1.00", "s"] in found
+    assert ["rootfs", "done", "1", "37.1", "ms", "-"] in found

@@ -1,0 +1,105 @@
+from collections.abc import Sequence
+
+import pytest
+
+from hawker.api.bodies import Machine, MachineEvent, WaitState
+from hawker.api.local import LocalCaller
+from hawker.api.routes import MachineParams
+from hawker.cli.exits import Failure
+from hawker.cli.waiting import AT_REST, reach, started
+from hawker.clock import ManualClock
+from hawker.errors import DeadlineExceeded, NotFound
+from hawker.machine import State
+from tests.cli.fake_node import LAUNCHED, STARTED, FakeNode, event, exit_event, machine
+
+pytestmark = pytest.mark.anyio
+
+PARAMS = MachineParams(app_name="shop", machine_id="3d8f0000000001")
+NEVER = exit_event(127, reason="no such file", restarting=True)
+
+
+class PassingClock(ManualClock):
+    """Each look at it is a second later, as if the calls in between had taken that long."""
+
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+def caller(node: FakeNode) -> LocalCaller:
+    return LocalCaller(node.handlers(), ManualClock(), "tester")
+
+
+def node_with(state: State, *events: MachineEvent, version: str = "01V1") -> FakeNode:
+    node = FakeNode()
+    node.add("shop", machine(state=state, events=events, version=version))
+    return node
+
+
+async def start(node: FakeNode, within_s: float = 10.0) -> Machine:
+    return await started(caller(node), PARAMS, "01V1", PassingClock(), within_s)
+
+
+async def test_a_state_that_is_reached_ends_the_wait() -> None:
+    node = node_with(State.STOPPED)
+    answer = await reach(caller(node), PARAMS, AT_REST, ManualClock(), 5.0, version="01V1")
+    assert answer.state is State.STOPPED
+    assert node.call("wait_machine").query.version == "01V1"
+
+
+async def test_a_long_wait_is_many_short_ones() -> None:
+    node = node_with(State.STARTING)
+    with pytest.raises(DeadlineExceeded, match="currently starting"):
+        await reach(caller(node), PARAMS, (WaitState.STARTED,), PassingClock(), 150.0)
+    timeouts = [call.query.timeout for call in node.calls["wait_machine"]]
+    assert len(timeouts) > 2
+    assert max(timeouts) == 60.0 and min(timeouts) >= 1.0
+
+
+async def test_another_error_ends_the_wait_at_once() -> None:
+    node = node_with(State.STARTING)
+    node.failures["wait_machine"] = NotFound("machine not found")
+    with pytest.raises(NotFound):
+        await reach(caller(node), PARAMS, (WaitState.STARTED,), PassingClock(), 150.0)
+    assert len(node.calls["wait_machine"]) == 1
+
+
+async def test_a_started_machine_is_returned() -> None:
+    assert (await start(node_with(State.STARTED, STARTED, LAUNCHED))).state is State.STARTED
+
+
+@pytest.mark.parametrize("state", [State.STOPPED, State.DESTROYED])
+async def test_a_machine_that_came_to_a_good_end_did_start(state: State) -> None:
+    assert (await start(node_with(state, exit_event(0), STARTED, LAUNCHED))).state is state
+
+
+@pytest.mark.parametrize(
+    ("state", "events", "text"),
+    [
+        (State.STOPPED, (exit_event(3), STARTED, LAUNCHED), "did not start: it exited with status 3"),
+        (State.STARTING, (NEVER, LAUNCHED), "does not start: no such file; see `hawker machine status"),
+        (State.FAILED, (LAUNCHED,), "events do not say why"),
+        (State.STARTING, (LAUNCHED,), "still starting after 10 s"),
+    ],
+)
+async def test_a_machine_that_does_not_start_is_a_failure_that_says_why(
+    state: State, events: Sequence[MachineEvent], text: str
+) -> None:
+    with pytest.raises(Failure, match=text):
+        await start(node_with(state, *events))
+
+
+async def test_of_a_destroyed_machine_nothing_more_is_to_be_seen() -> None:
+    with pytest.raises(Failure) as caught:
+        await start(node_with(State.DESTROYED, exit_event(1), LAUNCHED))
+    assert "hawker machine status" not in caught.value.message
+
+
+async def test_what_an_earlier_instance_went_through_does_not_count() -> None:
+    node = node_with(State.STARTED, STARTED, event("start", "starting", "user"), NEVER, LAUNCHED)
+    assert (await start(node)).state is State.STARTED
+
+
+async def test_an_update_that_fell_back_is_a_failure() -> None:
+    with pytest.raises(Failure, match="kept its version 01V0"):
+        await start(node_with(State.STARTED, STARTED, event("update", "updating", "user"), version="01V0"))
