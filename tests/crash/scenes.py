@@ -1,0 +1,109 @@
+"""For each flow, a scene that plays it: what is there before, and the call that is acknowledged or not when the daemon
+dies. After it, whatever happened, the machine must end in one of the scene's states."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hawker.fsm.contract import Flow
+from hawker.machine import State
+from hawker.worker.lifecycle import FLOWS
+from tests.worker.stall import Worker
+
+Setting = Callable[[Worker], Awaitable[str]]
+
+
+async def _nothing(worker: Worker) -> str:
+    return ""
+
+
+async def _running(worker: Worker) -> str:
+    return await worker.started(env={"A": "1"})
+
+
+async def _off(worker: Worker) -> str:
+    return await worker.stopped(env={"A": "1"})
+
+
+async def _create(worker: Worker, machine_id: str) -> None:
+    await worker.create(key="the order")
+
+
+async def _prepare(worker: Worker, machine_id: str) -> None:
+    await worker.create(key="the order", order={"skip_launch": True})
+
+
+async def _start(worker: Worker, machine_id: str) -> None:
+    await worker.start(machine_id)
+
+
+async def _stop(worker: Worker, machine_id: str) -> None:
+    await worker.stop(machine_id)
+
+
+async def _restart(worker: Worker, machine_id: str) -> None:
+    await worker.restart(machine_id)
+
+
+async def _update(worker: Worker, machine_id: str) -> None:
+    await worker.update(machine_id, env={"A": "2"})
+
+
+async def _destroy(worker: Worker, machine_id: str) -> None:
+    await worker.destroy(machine_id, force=True)
+
+
+async def _finish(worker: Worker, machine_id: str) -> None:
+    """The workload is done by itself: flow `rest`."""
+    worker.host.end(worker.record(machine_id).id, 0)
+
+
+async def _fail(worker: Worker, machine_id: str) -> None:
+    """The workload fails and is started again: flow `start` with a delay."""
+    worker.host.end(worker.record(machine_id).id, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`undone` and `done`: where the machine ends when the call took no effect, and when it did. `spoilt`: how often
+    the driver's `start` fails in it, so that the flow turns back."""
+
+    name: str
+    flow: str
+    before: Setting
+    act: Callable[[Worker, str], Awaitable[None]]
+    undone: State | None
+    done: State
+    spoilt: bool = False
+
+
+SCENES = (
+    Scene("create", "create", _nothing, _create, None, State.STARTED),
+    Scene("create, not launched", "create", _nothing, _prepare, None, State.STOPPED),
+    Scene("create that fails", "create", _nothing, _create, None, State.DESTROYED, spoilt=True),
+    Scene("start", "start", _off, _start, State.STOPPED, State.STARTED),
+    Scene("start that fails", "start", _off, _start, State.STOPPED, State.FAILED, spoilt=True),
+    Scene("start after a failure", "start", _running, _fail, State.STARTED, State.STARTED),
+    Scene("stop", "stop", _running, _stop, State.STARTED, State.STOPPED),
+    Scene("rest", "rest", _running, _finish, State.STARTED, State.STOPPED),
+    Scene("restart", "restart", _running, _restart, State.STARTED, State.STARTED),
+    Scene("update", "update", _running, _update, State.STARTED, State.STARTED),
+    Scene("update that fails", "update", _running, _update, State.STARTED, State.FAILED, spoilt=True),
+    Scene("destroy", "destroy", _running, _destroy, State.STARTED, State.DESTROYED),
+)
+
+
+def places() -> list[tuple[Scene, str]]:
+    """Every step of every flow, before and after it; of the scenes that fail, every undo."""
+    table = []
+    for scene in SCENES:
+        steps = [(flow.name, step) for flow in _flows_of(scene) for step in flow.steps]
+        names = [f"{flow}.{step.name}" for flow, step in steps if not scene.spoilt]
+        names += [f"{flow}.{step.name} undo" for flow, step in steps if scene.spoilt and step.undo is not None]
+        table += [(scene, f"{name} {moment}") for name in names for moment in ("before", "after")]
+    return table
+
+
+def _flows_of(scene: Scene) -> list[Flow[Any]]:
+    wanted = {scene.flow, "pull"} if scene.flow == "create" else {scene.flow}
+    return [flow for flow in FLOWS if flow.name in wanted]

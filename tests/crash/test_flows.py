@@ -1,0 +1,131 @@
+"""The daemon dies before, inside and after every step of every flow, and at every commit; the next one finds its way.
+
+What was acknowledged is kept, nothing is there twice, every exit is told once and truly, and nothing is left over.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from hawker.machine import State
+from hawker.runtime.fake_host import Fault
+from hawker.store.memory import Faults
+from tests.crash.scenes import SCENES, Scene, places
+from tests.worker.hourglass import in_virtual_time
+from tests.worker.invariants import check_at_rest
+from tests.worker.premises import Death
+from tests.worker.stall import Stall, Worker
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+QUIET_S = 90.0  # longer than any backoff
+
+
+class Play:
+    """One scene, once: set, acted until the daemon dies or all is done, and taken up again."""
+
+    def __init__(self, scene: Scene, directory: Path) -> None:
+        self.scene = scene
+        self.stall = Stall(directory, reconciles=False)
+        self.machine_id = ""
+        self.acknowledged = False
+
+    async def prepare(self) -> None:
+        async with self.stall.open() as worker:
+            await worker.app()
+            self.machine_id = await self.scene.before(worker)
+            await worker.at_rest()
+        self.stall.crash()
+        self.stall.fuse.passed.clear()
+        self.stall.fuse.edges = 0
+
+    async def act(self) -> bool:
+        """True when the daemon died of it."""
+        if self.scene.spoilt:
+            self.stall.host.script("start", *[Fault(error=OSError("spoilt"), after=True)] * 3)
+        try:
+            async with self.stall.open() as worker:
+                await self.scene.act(worker, self.machine_id)
+                self.acknowledged = True
+                await _rests(worker)
+        except Death:
+            return True
+        return False
+
+    async def resume(self) -> None:
+        self.stall.fuse.burns_at = self.stall.fuse.burns_in = None
+        async with self.stall.open() as worker:
+            await _rests(worker)
+            machines = worker.machines()
+            if not self.machine_id and machines:
+                self.machine_id = machines[0].id
+            state = worker.record(self.machine_id).state if self.machine_id else None
+            check_at_rest(self.stall)
+        assert len(machines) <= 1
+        self._check(state)
+
+    def _check(self, state: State | None) -> None:
+        if self.acknowledged and self.scene.undone is not None:
+            assert state in self._done, f"acknowledged, and {state}"
+        else:
+            assert state in {*self._done, self.scene.undone}
+
+    @property
+    def _done(self) -> frozenset[State | None]:
+        """A failure that is asked for may be spent on a try that the crash made void."""
+        return frozenset({self.scene.done, State.STARTED} if self.scene.spoilt else {self.scene.done})
+
+
+async def _rests(worker: Worker) -> None:
+    """Until nothing is under way, and nothing was to come later."""
+    await worker.at_rest()
+    await worker.parts.deps.clock.sleep(QUIET_S)
+    await worker.at_rest()
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+async def test_a_scene_without_a_crash_ends_as_it_should(scene: Scene, tmp_path: Path) -> None:
+    play = Play(scene, tmp_path)
+    await play.prepare()
+    assert not await play.act()
+    play.stall.crash()
+    await play.resume()
+
+
+@pytest.mark.parametrize(("scene", "place"), places(), ids=lambda value: getattr(value, "name", value))
+async def test_the_daemon_dies_at_a_step(scene: Scene, place: str, tmp_path: Path) -> None:
+    play = Play(scene, tmp_path)
+    await play.prepare()
+    play.stall.fuse.burns_in = place
+    assert await play.act(), f"{place} was not reached: {sorted(play.stall.fuse.passed)}"
+    play.stall.crash(keep=0)
+    await play.resume()
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+async def test_the_daemon_dies_at_any_edge_of_any_effect(scene: Scene, tmp_path: Path) -> None:
+    number, died = 0, True
+    while died:
+        number += 1
+        play = Play(scene, tmp_path / str(number))
+        await play.prepare()
+        play.stall.fuse.burns_at = number
+        died = await play.act()
+        play.stall.crash()
+        await play.resume()
+    assert number > 2
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+async def test_the_daemon_dies_after_any_commit(scene: Scene, power_cut: bool, tmp_path: Path) -> None:
+    number, died = 0, True
+    while died:
+        number += 1
+        play = Play(scene, tmp_path / str(number))
+        await play.prepare()
+        play.stall.crash(faults=Faults(freeze_after=number))
+        died = await play.act()
+        play.stall.crash(keep=0 if power_cut else None)
+        await play.resume()
+    assert number > 3

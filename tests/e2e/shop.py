@@ -1,0 +1,170 @@
+"""What tests ask of a node: the typed client with an app filled in. Bodies are written as people write JSON."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hawker.api.bodies import (
+    CreateAppRequest,
+    CreateMachineRequest,
+    ExecAnswer,
+    ExecRequest,
+    ExitEvent,
+    Machine,
+    MachineEvent,
+    ProcessStat,
+    Run,
+    StopRequest,
+    UpdateMachineRequest,
+    WaitState,
+)
+from hawker.api.client import Client
+from hawker.api.routes import (
+    CREATE_APP,
+    CREATE_MACHINE,
+    DELETE_APP,
+    DELETE_MACHINE,
+    EXEC_MACHINE,
+    GET_MACHINE,
+    GET_RUN,
+    LIST_EVENTS,
+    LIST_MACHINES,
+    LIST_PROCESSES,
+    LIST_RUNS,
+    MACHINE_LOGS,
+    RESTART_MACHINE,
+    START_MACHINE,
+    STOP_MACHINE,
+    UPDATE_MACHINE,
+    WAIT_MACHINE,
+    AppParams,
+    DeleteAppQuery,
+    DeleteMachineQuery,
+    ListEventsQuery,
+    ListRunsQuery,
+    LogsQuery,
+    MachineParams,
+    RunParams,
+    WaitQuery,
+)
+from tests.waiting import eventually
+
+HELLO = "hawker/hello"
+WAIT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """One app of a node."""
+
+    client: Client
+    app: str
+
+    async def close(self) -> None:
+        """The app and all its machines are gone."""
+        query = DeleteAppQuery(force=True)
+        await self.client.call(DELETE_APP, params=AppParams(app_name=self.app), query=query)
+
+    def params(self, machine_id: str) -> MachineParams:
+        return MachineParams(app_name=self.app, machine_id=machine_id)
+
+    async def open(self, network: str | None = None) -> "Shop":
+        await self.client.call(CREATE_APP, body=CreateAppRequest(name=self.app, org_slug="tests", network=network))
+        return self
+
+    async def order(self, config: dict[str, Any], *, key: str | None = None, **fields: Any) -> Machine:
+        """As soon as the order is filled."""
+        body = msgspec.convert({"config": config, **fields}, CreateMachineRequest)
+        params = AppParams(app_name=self.app)
+        return await self.client.call(CREATE_MACHINE, params=params, body=body, idempotency_key=key)
+
+    async def run(self, config: dict[str, Any], **fields: Any) -> Machine:
+        """Once it has started."""
+        made = await self.order(config, **fields)
+        return await self.wait(made.id, "started")
+
+    async def wait(self, machine_id: str, *states: str) -> Machine:
+        """The machine once it is in one of the states."""
+        query = WaitQuery(state=tuple(WaitState(state) for state in states), timeout=WAIT_S)
+        await self.client.call(WAIT_MACHINE, params=self.params(machine_id), query=query)
+        return await self.get(machine_id)
+
+    async def get(self, machine_id: str) -> Machine:
+        return await self.client.call(GET_MACHINE, params=self.params(machine_id))
+
+    async def machines(self) -> list[Machine]:
+        return list((await self.client.call(LIST_MACHINES, params=AppParams(app_name=self.app))).items)
+
+    async def update(self, machine_id: str, config: dict[str, Any], **fields: Any) -> Machine:
+        body = msgspec.convert({"config": config, **fields}, UpdateMachineRequest)
+        return await self.client.call(UPDATE_MACHINE, params=self.params(machine_id), body=body)
+
+    async def start(self, machine_id: str) -> None:
+        await self.client.call(START_MACHINE, params=self.params(machine_id))
+
+    async def stop(self, machine_id: str, **fields: Any) -> None:
+        await self.client.call(STOP_MACHINE, params=self.params(machine_id), body=StopRequest(**fields))
+
+    async def restart(self, machine_id: str) -> None:
+        await self.client.call(RESTART_MACHINE, params=self.params(machine_id))
+
+    async def destroy(self, machine_id: str) -> None:
+        """As soon as it is to be."""
+        query = DeleteMachineQuery(force=True)
+        await self.client.call(DELETE_MACHINE, params=self.params(machine_id), query=query)
+
+    async def gone(self, machine_id: str) -> None:
+        """Once it is destroyed."""
+        query = WaitQuery(state=(WaitState.DESTROYED,), timeout=WAIT_S)
+        await self.client.call(WAIT_MACHINE, params=self.params(machine_id), query=query)
+
+    async def processes(self, machine_id: str) -> tuple[ProcessStat, ...]:
+        return await self.client.call(LIST_PROCESSES, params=self.params(machine_id))
+
+    async def exec(self, machine_id: str, *command: str, stdin: str | None = None) -> ExecAnswer:
+        body = ExecRequest(command=command, stdin=stdin, timeout=20)
+        return await self.client.call(EXEC_MACHINE, params=self.params(machine_id), body=body)
+
+    async def said(self, machine_id: str, *command: str) -> str:
+        """What a command that succeeds writes to stdout."""
+        answer = await self.exec(machine_id, *command)
+        assert answer.exit_code == 0, answer
+        return answer.stdout
+
+    async def shell(self, machine_id: str, script: str) -> ExecAnswer:
+        return await self.exec(machine_id, "sh", "-c", script)
+
+    async def events(self, machine_id: str) -> list[MachineEvent]:
+        """Oldest first."""
+        query = ListEventsQuery(limit=50)
+        newest_first = await self.client.call(LIST_EVENTS, params=self.params(machine_id), query=query)
+        return list(newest_first[::-1])
+
+    async def exits(self, machine_id: str) -> list[ExitEvent]:
+        requests = [event.request for event in await self.events(machine_id) if event.type == "exit"]
+        return [request.exit_event for request in requests if request and request.exit_event]
+
+    async def pid(self, machine_id: str) -> int:
+        """Process 1 of the machine, by the host's numbers."""
+        launches = [step for run in await self.runs(machine_id) for step in run.steps if step.name == "launch"]
+        assert launches[-1].result is not None
+        return int(launches[-1].result)
+
+    async def logs(self, machine_id: str) -> str:
+        """All that it wrote to stdout and stderr so far."""
+        async with self.client.stream(MACHINE_LOGS, params=self.params(machine_id), query=LogsQuery()) as chunks:
+            return b"".join([chunk.data async for chunk in chunks]).decode()
+
+    async def logged(self, machine_id: str, text: str) -> None:
+        """Once it has written so."""
+
+        async def written() -> bool:
+            return text in await self.logs(machine_id)
+
+        await eventually(written)
+
+    async def runs(self, machine_id: str) -> list[Run]:
+        """Oldest first."""
+        found = await self.client.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id))
+        return [await self.client.call(GET_RUN, params=RunParams(run_id=run.id)) for run in found.runs[::-1]]

@@ -1,0 +1,30 @@
+"""Requests from the host to a machine, over its private address."""
+
+import http.client
+from dataclasses import dataclass
+
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    status: int
+    body: str
+
+
+def ask(address: str, path: str = "/", *, port: int = 8080, method: str = "GET") -> Page:
+    """Raises `OSError` when nothing answers."""
+    connection = http.client.HTTPConnection(address, port, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return Page(answer.status, answer.read().decode())
+    finally:
+        connection.close()
+
+
+def answers(address: str, port: int = 8080) -> bool:
+    try:
+        return ask(address, port=port).status < 500
+    except (OSError, http.client.HTTPException):
+        return False
