@@ -13,7 +13,7 @@ VOCABULARY = frozenset(
 MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host"})
 ENGINES: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
 ROLES = frozenset({"worker", "broker", "edge", "cli"})
-WHOLES = frozenset({"sim", "up", "__main__"})
+WHOLES = frozenset({"chaos", "proof", "sim", "up", "__main__"})
 ROOMS = VOCABULARY | MATERIALS | frozenset(ENGINES) | ROLES | WHOLES
 
 MEETING = frozenset({"image", "host", "runtime"})

@@ -1,0 +1,168 @@
+"""What holds of a worker whatever happened: of its store at every moment, of store and host once it is at rest.
+
+Written once, for crash tests, chaos and the simulator. What clients were promised is in `promises`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from hawker.fsm import journal
+from hawker.fsm.run import State as RunState
+from hawker.ids import MachineId
+from hawker.machine import SETTLED, State
+from hawker.node import Resources
+from hawker.proof.host_state import HostState
+from hawker.proof.legal_path import illegal_steps
+from hawker.proof.violation import Invariant, Violation
+from hawker.store.contract import Bucket, Reader
+from hawker.worker.records import (
+    BY_APP,
+    BY_IPV4,
+    BY_NAME,
+    BY_ORDER,
+    DESTROYED,
+    EVENTS,
+    MACHINES,
+    USED,
+    EventRecord,
+    MachineKey,
+    MachineRecord,
+)
+from hawker.worker.table import EVENTS_KEPT
+
+
+def of_store(reader: Reader) -> list[Violation]:
+    """At every moment between two transactions."""
+    machines, gone = _records(reader, MACHINES), _records(reader, DESTROYED)
+    return [
+        *_capacity(reader, machines),
+        *_indexes(reader, machines, gone),
+        *(found for record in (*machines, *gone) for found in _history(reader, record)),
+    ]
+
+
+def at_rest(reader: Reader, host: HostState) -> list[Violation]:
+    """When nothing is under way: what runs is what the records say, and nothing else is on the host."""
+    machines, gone = _records(reader, MACHINES), _records(reader, DESTROYED)
+    opened = list(journal.open_runs(reader))
+    delayed = {run.resource.id for run in opened if run.state is RunState.DELAYED}
+    return [
+        *of_store(reader),
+        *(Violation(Invariant.WHOLE, run.resource.id, f"run {run.id} of {run.flow} is {run.state.value}")
+          for run in opened if run.state is not RunState.DELAYED),
+        *(found for record in machines if record.id not in delayed for found in _rest(record, host)),
+        *_instances(machines, host),
+        *_strays(machines, host),
+        *(found for record in (*machines, *gone) for found in _exits(reader, record, host)),
+    ]  # fmt: skip
+
+
+def _records(reader: Reader, bucket: Bucket[MachineRecord]) -> list[MachineRecord]:
+    return [record for _, record in reader.scan(bucket)]
+
+
+# The store by itself.
+
+
+def _capacity(reader: Reader, machines: Sequence[MachineRecord]) -> Iterator[Violation]:
+    total = Resources()
+    for record in machines:
+        total = total.plus(record.holds)
+    used = reader.get(USED, "all") or Resources()
+    if used != total:
+        yield Violation(Invariant.CAPACITY, "USED", f"{used} is not the sum {total}")
+
+
+def _indexes(reader: Reader, machines: Sequence[MachineRecord], gone: Sequence[MachineRecord]) -> Iterator[Violation]:
+    for machine_id in {record.id for record in machines} & {record.id for record in gone}:
+        yield Violation(Invariant.WHOLE, machine_id, "is both there and destroyed")
+    ordered = [record for record in (*machines, *gone) if record.order]
+    expected: dict[Bucket[MachineKey], dict[str, MachineId]] = {
+        BY_APP: {f"{record.app}/{record.id}": record.id for record in machines},
+        BY_NAME: {f"{record.app}/{record.name}": record.id for record in machines},
+        BY_IPV4: {record.network.ipv4: record.id for record in machines if record.network.ipv4},
+        BY_ORDER: {f"{record.app}/{record.order}": record.id for record in ordered},
+    }
+    for bucket, wanted in expected.items():
+        found = {key: pointer.id for key, pointer in reader.scan(bucket)}
+        for key in sorted(found.keys() | wanted.keys()):
+            if found.get(key) != wanted.get(key):
+                what = f"{bucket.name} has {found.get(key)} and the records {wanted.get(key)}"
+                yield Violation(Invariant.WHOLE, key, what)
+
+
+def _history(reader: Reader, record: MachineRecord) -> Iterator[Violation]:
+    events = _events(reader, record)
+    if record.events != len(events) or not events or record.last_event != events[-1].id:
+        what = f"counts {record.events} events to {record.last_event}; there are {len(events)}"
+        yield Violation(Invariant.WHOLE, record.id, what)
+    for what in illegal_steps(events, whole=len(events) < EVENTS_KEPT):
+        yield Violation(Invariant.LEGAL_PATH, record.id, what)
+
+
+def _events(reader: Reader, record: MachineRecord) -> list[EventRecord]:
+    return [event for _, event in reader.scan(EVENTS, f"{record.id}/")]
+
+
+# Store and host.
+
+
+def _rest(record: MachineRecord, host: HostState) -> Iterator[Violation]:
+    """Of a machine at which nothing is under way and nothing will be."""
+    if record.state not in SETTLED:
+        yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and nothing is at it")
+    if record.previous is not None:
+        yield Violation(Invariant.WHOLE, record.id, "still has a version to fall back to")
+    if record.state is State.STARTED:
+        return
+    if record.holds != Resources():
+        yield Violation(Invariant.CAPACITY, record.id, f"is {record.state.value} and holds {record.holds}")
+    if record.awaited is not None:
+        yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and awaits {record.awaited}")
+    if record.id in host.mounted:
+        yield Violation(Invariant.NOTHING_STRAY, record.id, f"is {record.state.value} and its rootfs is mounted")
+
+
+def _instances(machines: Sequence[MachineRecord], host: HostState) -> Iterator[Violation]:
+    for record in machines:
+        runs = record.running is not None and record.running.exit is None
+        recorded = record.running.instance_id if record.running is not None and runs else None
+        if runs != (record.state is State.STARTED) and record.state in SETTLED:
+            yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value}, and its instance is {recorded}")
+        if host.running.get(record.id) != recorded:
+            what = f"{host.running.get(record.id)} runs and the record says {recorded}"
+            yield Violation(Invariant.ONE_INSTANCE, record.id, what)
+        if recorded is not None and host.mounted and host.mounted.get(record.id) != recorded:
+            what = f"{recorded} runs and the rootfs of {host.mounted.get(record.id)} is mounted"
+            yield Violation(Invariant.WHOLE, record.id, what)
+    for machine_id in sorted(host.doubled):
+        yield Violation(Invariant.ONE_INSTANCE, machine_id, "was launched beside itself")
+
+
+def _strays(machines: Sequence[MachineRecord], host: HostState) -> Iterator[Violation]:
+    known = {record.id for record in machines}
+    kinds = {
+        "instance": host.instances | host.running.keys(),
+        "directory": host.directories | host.mounted.keys(),
+        "network": host.networks,
+    }
+    for kind, found in kinds.items():
+        for machine_id in sorted(found - known):
+            yield Violation(Invariant.NOTHING_STRAY, machine_id, f"its {kind} is there and no record")
+    for stray in host.strays:
+        yield Violation(Invariant.NOTHING_STRAY, "host", stray)
+
+
+def _exits(reader: Reader, record: MachineRecord, host: HostState) -> Iterator[Violation]:
+    """Every start has its exit, recorded once, and what is recorded is what the host says."""
+    events = _events(reader, record)
+    if len(events) >= EVENTS_KEPT:
+        return
+    told = [event.detail.exit for event in events if event.detail is not None and event.detail.exit is not None]
+    truth = None if host.ended is None else host.ended.get(record.id, ())
+    for exit in told:
+        if truth is not None and told.count(exit) > truth.count(exit):
+            yield Violation(Invariant.EXIT_ONCE, record.id, f"{exit} is recorded and not of {list(truth)}")
+    starts = sum((event.type, event.status) == ("start", "started") for event in events)
+    runs = record.running is not None and record.running.exit is None
+    if starts > len(told) + runs:
+        yield Violation(Invariant.EXIT_ONCE, record.id, f"was started {starts} times and ended {len(told)} times")

@@ -1,0 +1,28 @@
+"""One broken promise, as every check reports it. Checks return all they find and raise nothing."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Invariant(StrEnum):
+    """What holds of a worker, whatever happened."""
+
+    KEPT = "acknowledged means kept"
+    ONE_INSTANCE = "at most one instance per machine"
+    EXIT_ONCE = "an exit is recorded once, with its true code"
+    WHOLE = "no operation is half-visible"
+    CAPACITY = "capacity is the sum of the records"
+    NOTHING_STRAY = "nothing stray on the host"
+    LEGAL_PATH = "the events of a machine form a legal path"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Violation:
+    """`about` is a machine's id, or what else it is about; `what` a sentence with the facts."""
+
+    invariant: Invariant
+    about: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant.value}: {self.about}: {self.what}"
