@@ -24,10 +24,11 @@ _FIRST_PASSED = 3
 _IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python itself; an ignored signal would stay so in the child
 
 
-def spawn(argv: Sequence[str], *, fds: Sequence[int] = (), hidden: Path | None = None) -> int:
+def spawn(argv: Sequence[str], *, fds: Sequence[int] = (), hidden: Path | None = None, session: bool = False) -> int:
     """Start `argv` (a path first) with /dev/null as its standard streams and `fds` as 3, 4, ... Returns its pid, which
-    the caller must `reap`. With `hidden`, the program and what it starts do not see what is mounted there."""
-    start = partial(_spawn, argv, fds)
+    the caller must `reap`. With `hidden`, the program and what it starts do not see what is mounted there; with
+    `session` it leads a session of its own, and no signal to our terminal reaches it."""
+    start = partial(_spawn, argv, fds, session)
     if hidden is None:
         return start()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawn") as thread:
@@ -44,14 +45,19 @@ async def reap(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])  # noqa: ASYNC222 - it has ended
 
 
-def _spawn(argv: Sequence[str], fds: Sequence[int]) -> int:
+def _spawn(argv: Sequence[str], fds: Sequence[int], session: bool) -> int:
     """Descriptors are copied above all targets first, because a target may be one that another has to come from."""
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in fds]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(_FIRST_PASSED)]
     passed = [(os.POSIX_SPAWN_DUP2, copy, _FIRST_PASSED + place) for place, copy in enumerate(copies)]
     try:
         return os.posix_spawn(
-            argv[0], list(argv), _environment(), file_actions=[*null, *passed], setsigdef=_IGNORED_HERE
+            argv[0],
+            list(argv),
+            _environment(),
+            file_actions=[*null, *passed],
+            setsigdef=_IGNORED_HERE,
+            setsid=session,
         )
     finally:
         for copy in copies:

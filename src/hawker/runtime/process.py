@@ -15,11 +15,12 @@ import anyio
 from hawker import guest
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.host.spawn import spawn
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.driver import Exit, Features, InstanceSpec, Stats
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.launch import PILOT_OPTIONS, spawn_detached
+from hawker.runtime.pilot.launch import PILOT_OPTIONS
 from hawker.runtime.pilot.rundir import RunDir
 
 MARK = "HAWKER_INSTANCE"
@@ -48,7 +49,7 @@ class ProcessTechnology:
         pass
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
-        pid = spawn_detached((str(guest.pilot_path()), *PILOT_OPTIONS), {}, fds)
+        pid = spawn((str(guest.pilot_path()), *PILOT_OPTIONS), fds=fds, session=True)
         self._children.add(pid)
         return pid
 

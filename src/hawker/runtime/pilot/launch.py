@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from hawker.runtime.pilot.rundir import RunDir
 
 PILOT_OPTIONS = ("--listen", "3", "--journal", "4", "--output", "5", "--output", "6")
 _BACKLOG = 32
-_FIRST_FD = 3
-_OUT_OF_THE_WAY = 64  # above every number that the pilot's descriptors get
 
 
 @contextmanager
@@ -53,17 +51,3 @@ def _fresh(path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-def spawn_detached(argv: Sequence[str], env: Mapping[str, str], fds: Sequence[int]) -> int:
-    """Start `argv` in a session of its own with `fds` as 3 and up, /dev/null as stdin, stdout and stderr, and no other
-    descriptor. It is our child, and outlives us. Returns its process id."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for fd in fds]
-    try:
-        actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in range(_FIRST_FD)]
-        actions += [(os.POSIX_SPAWN_DUP2, fd, _FIRST_FD + index) for index, fd in enumerate(moved)]
-        return os.posix_spawn(argv[0], list(argv), dict(env), file_actions=actions, setsid=True)
-    finally:
-        for fd in (null, *moved):
-            os.close(fd)
