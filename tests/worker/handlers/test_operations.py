@@ -8,6 +8,7 @@ from hawker.api.routes import RESTART_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, Res
 from hawker.errors import BadRequest, Conflict, DeadlineExceeded, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
+from tests.waiting import eventually
 from tests.worker.stall import Stall, Worker, params
 
 pytestmark = pytest.mark.anyio
@@ -112,6 +113,20 @@ async def test_a_timeout_in_nanoseconds_is_understood(worker: Worker, stall: Sta
     await worker.stop(machine_id, timeout=2_000_000_000)
     await worker.reaches(machine_id, State.STOPPED)
     assert 2 <= stall.clock.now() - before < 3
+
+
+async def test_a_second_stop_can_end_a_slow_one(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.stubborn.add(MachineId(machine_id))
+    before = stall.clock.now()
+    await worker.stop(machine_id, timeout="5m")
+    await eventually(lambda: stall.host.signals(MachineId(machine_id)))
+    await worker.stop(machine_id)
+    assert worker.record(machine_id).state is State.STOPPING
+    await worker.stop(machine_id, signal="SIGKILL")
+    await worker.reaches(machine_id, State.STOPPED)
+    assert stall.clock.now() - before < 5
+    await worker.stop(machine_id, signal="SIGKILL")
 
 
 async def test_a_restart_can_skip_the_signal(worker: Worker, stall: Stall) -> None:

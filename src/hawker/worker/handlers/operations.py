@@ -1,5 +1,7 @@
 """Answers to the calls that move a machine between states, and to the one that waits for it."""
 
+from contextlib import suppress
+
 from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, WaitAnswer
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
@@ -17,8 +19,8 @@ from hawker.api.routes import (
 )
 from hawker.config.duration import parse_seconds
 from hawker.config.signals import signal_name, signal_number
-from hawker.errors import BadRequest
-from hawker.machine import Operation, judge
+from hawker.errors import BadRequest, NotFound, WrongState
+from hawker.machine import Operation, State, judge
 from hawker.worker import waiting
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.lifecycle.stop import LONGEST_STOP_S
@@ -48,13 +50,17 @@ class OperationHandlers:
         return StartAnswer(previous_state=before, migrated=False, new_host="")
 
     async def stop(self, call: Call[MachineParams, NoQuery, StopRequest]) -> Ok:
-        find(self._parts, call.params)
-        signal, timeout = call.body.signal, call.body.timeout
+        """Once more with SIGKILL ends a slow stop that is under way."""
+        record, timeout = find(self._parts, call.params), call.body.timeout
+        signal = None if call.body.signal is None else _signal(call.body.signal)
         await self._parts.operations.stop(
             target_of(call.params, call.nonce),
-            signal=_signal(signal) if signal is not None else None,
+            signal=signal,
             timeout_s=_timeout_s(timeout) if timeout is not None else None,
         )
+        if record.state is State.STOPPING and signal == "SIGKILL":
+            with suppress(NotFound, WrongState):  # it is over already
+                await self._parts.deps.driver.signal(record.id, signal_number(signal))
         return _OK
 
     async def restart(self, call: Call[MachineParams, RestartQuery, None]) -> Ok:
