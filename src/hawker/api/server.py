@@ -4,9 +4,8 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from importlib import metadata
-from typing import TypeAlias
 
 import anyio
 
@@ -16,8 +15,10 @@ from hawker.api.codec import encode_json
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
 from hawker.api.docs import docs
 from hawker.api.edge import typed_errors
-from hawker.api.endpoints import Endpoint, Fixed, Refusal, Setup, endpoint_of
+from hawker.api.endpoints import Endpoint, Fixed, Guard, Refusal, Setup, endpoint_of
+from hawker.api.grant import Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers
+from hawker.api.observer import Observer, Silent
 from hawker.api.openapi import openapi
 from hawker.api.reply import JSON, Reply
 from hawker.api.request import Incoming, incoming
@@ -33,11 +34,9 @@ from hawker.ids import new_ulid
 MAX_BODY_BYTES = 1024 * 1024
 LINGER_S, LINGER_BYTES = 1.0, 8 * 1024 * 1024
 
-Authenticate: TypeAlias = Callable[[str | None], Awaitable[str]]
-"""From the Authorization header to the caller's name. Raises `Unauthorized`."""
-
 PROGRAM_VERSION = metadata.version("hawker")
 
+_NOBODY = Everything()
 _log = logging.getLogger("hawker.api")
 
 
@@ -53,12 +52,14 @@ class Server:
         routes: Iterable[AnyRoute] = ROUTES,
         version: str = PROGRAM_VERSION,
         max_body_bytes: int = MAX_BODY_BYTES,
+        observer: Observer | None = None,
     ) -> None:
         routes = tuple(routes)
         missing = handlers.missing(routes)
         assert not missing, f"routes without a handler: {', '.join(missing)}"
         self._authenticate = authenticate
         self._clock = clock
+        self._observer = observer or Silent()
         self._running = Running()
         self._http: Dispatch[Endpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
@@ -105,7 +106,7 @@ class Server:
                 if isinstance(found, Found):
                     path = found.target.path
                     request = incoming(scope, found.params, receive, request_id)
-                    await found.target(request, await self._caller(found.target.auth, request), reply)
+                    await found.target(request, await self._granted(found.target.guard, request), reply)
                 else:
                     await _no_endpoint(found, reply)
         except TooLarge as error:
@@ -118,7 +119,7 @@ class Server:
             await reply.problem(Fault("the node stopped before the call came to its end: it may have taken effect"))
             raise
         finally:
-            self._log(scope["method"], path, reply.status, started, request_id)
+            self._note(scope["method"], path, reply.status, started, request_id)
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._clock.monotonic()
@@ -133,20 +134,26 @@ class Server:
             path = found.target.path
             request = incoming(scope, found.params, receive, request_id)
             with typed_errors(request_id):
-                caller = await self._caller(found.target.auth, request)
-                status = await found.target(request, caller, send)
+                grant = await self._granted(found.target.guard, request)
+                status = await found.target(request, grant, send)
         except HawkerError as error:
             await reply.problem(error)
             status = reply.status
         finally:
-            self._log("SOCKET", path, status, started, request_id)
+            self._note("SOCKET", path, status, started, request_id)
 
-    async def _caller(self, auth: bool, request: Incoming) -> str:
-        return await self._authenticate(request.header(b"authorization")) if auth else ""
+    async def _granted(self, guard: Guard, request: Incoming) -> Grant:
+        if not guard.auth:
+            return _NOBODY
+        grant = await self._authenticate(request.header(b"authorization"), request.source)
+        guard.check(grant, request.params)
+        return grant
 
-    def _log(self, method: str, path: str, status: int, started: float, request_id: str) -> None:
+    def _note(self, method: str, path: str, status: int, started: float, request_id: str) -> None:
+        seconds = self._clock.monotonic() - started
+        self._observer.answered(method, path, status, seconds)
         if _log.isEnabledFor(logging.INFO):
-            ms = round((self._clock.monotonic() - started) * 1000, 1)
+            ms = round(seconds * 1000, 1)
             fields = {"method": method, "path": path, "status": status, "ms": ms, "request_id": request_id}
             _log.info("request", extra=fields)
 

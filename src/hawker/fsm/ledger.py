@@ -16,6 +16,7 @@ from hawker.errors import Conflict, NotFound, WrongState
 from hawker.fsm import journal
 from hawker.fsm.contract import Commit, EndedRun, Ending, Flow, HandOff, Resource, WhenBusy
 from hawker.fsm.fault import fault_of
+from hawker.fsm.observer import Observer
 from hawker.fsm.run import ENDED, Run, State, StepRecord, next_run_id
 from hawker.fsm.transition import (
     Due,
@@ -55,6 +56,7 @@ class Ledger:
         on_begun: Callable[[Run], None],
         on_ended: Callable[[Run], None],
         last: RunId,
+        observer: Observer,
     ) -> None:
         self._flows = flows
         self._definitions = {name: flow.definition() for name, flow in flows.items()}
@@ -64,6 +66,7 @@ class Ledger:
         self._epoch = epoch
         self._on_begun = on_begun
         self._on_ended = on_ended
+        self._observer = observer
         self._last = last  # only ever touched inside transactions, so by one thread at a time
 
     def accept(
@@ -88,6 +91,7 @@ class Ledger:
         else:
             run = self._turn(run, first=journal.join_line(tx, run))
         journal.add(tx, run)
+        tx.on_commit(partial(self._observer.accepted, run))
         tx.on_commit(partial(self._on_begun, run))
         return run.id
 
@@ -113,6 +117,7 @@ class Ledger:
         journal.record(tx, run, record)
         if commit is not None:
             _guarded(partial(commit, tx))
+        tx.on_commit(partial(self._observer.attempted, run, record))
         return self._save(tx, run, replace(self._after(run, event), records=run.records + 1))
 
     def hand_off(self, tx: Tx, run_id: RunId, hand_off: HandOff, record: StepRecord) -> Run:
@@ -123,12 +128,14 @@ class Ledger:
         journal.record(tx, run, record)
         if hand_off.commit is not None:
             _guarded(partial(hand_off.commit, tx))
+        tx.on_commit(partial(self._observer.attempted, run, record))
         after = run
         if run.state is State.RUNNING:
             fresh = _guarded(lambda: self._new(hand_off.flow, run.resource, hand_off.input, None, run.parent))
             heir = self._turn(replace(fresh, handed_from=run.id), first=True)
             journal.take_over(tx, run, heir)
             journal.add(tx, heir)
+            tx.on_commit(partial(self._observer.accepted, heir))
             tx.on_commit(partial(self._on_begun, heir))
             after = self._after(run, HandedOff(heir.id))
         return self._save(tx, run, replace(after, records=run.records + 1))

@@ -4,6 +4,7 @@ The thin shell: what a run does next is decided in `transition`, written by `led
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -21,10 +22,11 @@ from hawker.fsm.drive import Drive, Engine
 from hawker.fsm.fault import fault_of
 from hawker.fsm.ledger import EndFailed, Ledger
 from hawker.fsm.log import RunLog
+from hawker.fsm.observer import Observer, Silent
 from hawker.fsm.recorder import Recorder
-from hawker.fsm.run import ENDED, Run
+from hawker.fsm.run import ENDED, Run, State
 from hawker.fsm.transition import StopAsked
-from hawker.fsm.view import RunView, StepView, step_view_of, view_of
+from hawker.fsm.view import QueueView, RunView, StepView, queue_view_of, shown_state, step_view_of, view_of
 from hawker.ids import RunId
 from hawker.store.contract import Durability, Store, Tx
 
@@ -58,18 +60,21 @@ class Runner(Generic[D]):
         epoch: str = "",
         keep_runs: int = KEEP_RUNS,
         log: logging.Logger | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._drives: dict[RunId, Drive[D]] = {}
         self._waiters: dict[RunId, _Waiter] = {}
         self._group: TaskGroup | None = None
+        self._observer = observer or Silent()
+        self._queues = {name: CapacityLimiter(limit) for name, limit in (queues or {}).items()}
         named = _by_name(flows, queues or {})
-        self._ledger = Ledger(named, deps, clock, keep_runs, epoch, self._begin, self._finish, journal.newest_id(store))
-        limits = {name: CapacityLimiter(limit) for name, limit in (queues or {}).items()}
+        last = journal.newest_id(store)
+        self._ledger = Ledger(named, deps, clock, keep_runs, epoch, self._begin, self._finish, last, self._observer)
         run_log = RunLog(log or logging.getLogger("hawker.fsm"))
         recorder = Recorder(store, self._ledger, clock, run_log)
-        self._engine = Engine(store, self._ledger, recorder, named, deps, clock, limits, self._settled, run_log)
+        self._engine = Engine(store, self._ledger, recorder, named, deps, clock, self._queues, self._settled, run_log)
 
     def accept(
         self,
@@ -94,6 +99,7 @@ class Runner(Generic[D]):
             self._group = group
             try:
                 for run in await self._store.write(self._ledger.resume, Durability.ORDERED):
+                    self._observer.resumed(run)
                     self._begin(run)
                 task_status.started()
                 await anyio.sleep_forever()
@@ -152,6 +158,13 @@ class Runner(Generic[D]):
             runs = (run for run in journal.newest(reader, resource, opened=active) if flow in (None, run.flow))
             return [self._view(run) for run in islice(runs, limit)]
 
+    def open_states(self) -> Counter[State]:
+        """How many runs that have not ended are in each state."""
+        return Counter(shown_state(run, self._waiting_for(run)) for run in journal.open_runs(self._store))
+
+    def queues(self) -> Sequence[QueueView]:
+        return [queue_view_of(name, limiter) for name, limiter in self._queues.items()]
+
     def forget(self, tx: Tx, resource: Resource) -> None:
         """Drop the ended runs of a resource and their history."""
         journal.trim(tx, resource, keep=0)
@@ -190,6 +203,7 @@ class Runner(Generic[D]):
             self._group.start_soon(drive.run)
 
     def _finish(self, run: Run) -> None:
+        self._observer.ended(run)
         drive = self._drives.pop(run.id, None)
         if drive is not None:
             drive.poke()
@@ -199,8 +213,11 @@ class Runner(Generic[D]):
             waiter.event.set()
 
     def _view(self, run: Run) -> RunView:
+        return view_of(run, self._waiting_for(run))
+
+    def _waiting_for(self, run: Run) -> str:
         drive = self._drives.get(run.id)
-        return view_of(run, "" if drive is None else drive.waiting_for)
+        return "" if drive is None else drive.waiting_for
 
 
 def _by_name(flows: Sequence[Flow[Any]], queues: Mapping[str, int]) -> dict[str, Flow[Any]]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from anyio import CapacityLimiter
 
 from hawker.errors import HawkerError
 from hawker.fsm.contract import Resource
@@ -68,14 +69,27 @@ class StepView:
     result: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A named queue: how many steps it lets go on at once, how many do, how many runs wait."""
+
+    name: str
+    limit: int
+    active: int
+    waiting: int
+
+
+def shown_state(run: Run, waiting_for: str) -> State:
+    return State.WAITING if run.state is State.RUNNING and waiting_for else run.state
+
+
 def view_of(run: Run, waiting_for: str = "") -> RunView:
-    waits = run.state is State.RUNNING and waiting_for != ""
     return RunView(
         run_id=run.id,
         flow=run.flow,
         definition=run.definition,
         resource=run.resource,
-        state=State.WAITING if waits else run.state,
+        state=shown_state(run, waiting_for),
         step=run.step,
         attempt=run.attempt,
         finished=run.finished,
@@ -107,6 +121,11 @@ def step_view_of(record: StepRecord) -> StepView:
         error=None if record.fault is None else record.fault.text,
         result=_plain(record.result),
     )
+
+
+def queue_view_of(name: str, limiter: CapacityLimiter) -> QueueView:
+    now = limiter.statistics()
+    return QueueView(name=name, limit=int(now.total_tokens), active=now.borrowed_tokens, waiting=now.tasks_waiting)
 
 
 def _plain(data: bytes | None) -> Any:

@@ -20,6 +20,7 @@ import apsw
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.store.codec import decode, encode
 from hawker.store.contract import Bucket, Durability, Reader, Tx
+from hawker.store.observer import Observer, Silent
 from hawker.store.writer import Job, Writer
 
 T = TypeVar("T")
@@ -53,14 +54,20 @@ _log = logging.getLogger("hawker.store")
 class SqliteStore:
     """Keeps `store.contract.Store`. Raises `CannotStart` when the file is in use, damaged or too new."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, observer: Observer | None = None) -> None:
         self._path = path
+        self._observer = observer or Silent()
         self._connection = _open(path)
         self._log_pages = 0
         self._connection.set_wal_hook(self._note_log_size)
         self._reader = _View(_connect(path))
         self._spare: list[apsw.Connection] = []
         self._writer = Writer(self._commit, self._checkpoint, self._finish)
+
+    @property
+    def waiting(self) -> int:
+        """How many transactions the writer has not begun."""
+        return self._writer.waiting
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
         with _translated():
@@ -120,7 +127,8 @@ class SqliteStore:
                 self._apply(job)
             if durable:  # an fsync comes with a changed page only, and a durable commit also covers those before it
                 self._connection.execute(_PULSE)
-            self._connection.execute("COMMIT")
+            with self._observer.commit(len(group), durable=durable):
+                self._connection.execute("COMMIT")
         except apsw.Error as error:
             self._fail(group, error)
 
@@ -136,6 +144,7 @@ class SqliteStore:
         self._connection.execute("RELEASE job")
 
     def _fail(self, group: list[Job], error: apsw.Error) -> None:
+        self._observer.failed()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         for job in group:

@@ -63,10 +63,14 @@ class Writer:
         self._thread = Thread(target=self._run, name="hawker-store", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
     def submit(self, job: Job) -> None:
         if self._closed:
             raise Unavailable("the store is closed")
-        if self._queue.qsize() >= WAITING_LIMIT:
+        if self.waiting >= WAITING_LIMIT:
             raise Unavailable("the store has too many writes waiting")
         self._queue.put(job)
 
