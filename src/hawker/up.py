@@ -48,6 +48,7 @@ from hawker.worker.parts import Parts
 from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NODE, NodeRecord
+from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 
@@ -174,17 +175,13 @@ def _parts(deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber) ->
 async def _serve(
     settings: Settings, place: Place, listener: socket.socket, parts: Parts, signals: AsyncIterator[signal.Signals]
 ) -> None:
-    """Take up what the last daemon left, then answer. The order matters: exits that were missed are recorded and runs
-    resumed before the first call is answered."""
+    """Take up what the last daemon left, then answer."""
     deps = parts.deps
     token = RootToken(load_or_create_token(place.token, deps.clock))
     server = Server(worker_handlers(parts), token, deps.clock)
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(supervisor.serve)
-        await tasks.start(parts.runner.serve)
-        await tasks.start(parts.health.serve)
-        tasks.start_soon(reconciler.serve, settings.reconcile_every_s)
+        await begin(tasks, parts, supervisor, reconciler)
         async with serving(server, listener) as url:
             place.announce(url)
             sys.stdout.write(f"ready {url}\n")

@@ -7,8 +7,8 @@ from typing import Any
 
 from hawker.fsm.contract import Flow
 from hawker.machine import State
+from hawker.sim.life import Worker
 from hawker.worker.lifecycle import FLOWS
-from tests.worker.stall import Worker
 
 Setting = Callable[[Worker], Awaitable[str]]
 

@@ -9,12 +9,13 @@ import pytest
 
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
+from hawker.sim.fuse import Death
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from hawker.store.memory import Faults
 from tests.crash.scenes import SCENES, Scene, places
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest
-from tests.worker.premises import Death
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time

@@ -8,11 +8,12 @@ import pytest
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.proof.promises import Call, Promises
+from hawker.sim.fuse import Death
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from hawker.store.memory import Faults
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest, check_store
-from tests.worker.premises import Death
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time

@@ -6,7 +6,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("banned", "src/hawker/clock.py", "*", "the one place where time and chance come from"),
     Allowed("banned", "tests/waiting.py", "*.sleep", "the one place where tests sleep, between two looks at a fact"),
     Allowed("banned", "tests/contract/test_driver_exec.py", "anyio.sleep", "a slow reader is what the test is about"),
-    Allowed("banned", "tests/worker/hourglass.py", "*", "a Clock over a loop whose time is virtual"),
+    Allowed("banned", "src/hawker/sim/loop.py", "*", "a Clock over a loop whose time is virtual"),
     Allowed("downward", "src/hawker/cli/commands/up.py", "hawker.up", "the command that starts a node"),
     # Where everything may be caught.
     Allowed("swallowing", "src/hawker/fsm/drive.py", "except", "the step runner: a step may raise anything"),

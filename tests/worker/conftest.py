@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from tests.worker.hourglass import in_virtual_time
-from tests.worker.stall import Stall, Worker
 
 anyio_backend = in_virtual_time
 

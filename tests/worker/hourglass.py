@@ -1,80 +1,10 @@
-"""An event loop in virtual time: when nothing can go on, time goes to the next moment that something waits for.
+"""The fixture that has a module's tests run in virtual time: `anyio_backend = in_virtual_time`."""
 
-Deadlines, sleeps and timeouts of anyio all follow it, so an hour passes at once and in the same order every time.
-Threads are waited for in real time. A loop in which everything waits for ever says so instead of hanging.
-"""
-
-import asyncio
-import random
-import selectors
-
-import anyio
-import anyio.to_thread
 import pytest
 
-_NOW = 1_700_000_000.0
-_THREAD_S = 0.02
-_PATIENCE_S = 5.0
-
-
-class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits while there is a timer to jump to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elapsed_s = 0.0
-        self.threads: anyio.CapacityLimiter | None = None
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready or (timeout is not None and timeout <= 0):
-            return ready
-        if self.threads is not None and self.threads.borrowed_tokens:
-            return super().select(_THREAD_S)
-        if timeout is None:
-            if not (ready := super().select(_PATIENCE_S)):
-                raise RuntimeError("everything waits for ever")
-            return ready
-        self.elapsed_s += timeout
-        return []
-
-
-class Hourglass(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._virtual = _JumpingSelector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        return self._virtual.elapsed_s
-
-    def mind_threads(self) -> None:
-        """From now on time stands still while a thread works. Called inside the loop."""
-        self._virtual.threads = anyio.to_thread.current_default_thread_limiter()
+from hawker.sim.loop import Hourglass
 
 
 @pytest.fixture(scope="session", name="anyio_backend")
 def in_virtual_time() -> object:
-    """The fixture `anyio_backend` for tests that are to run in it."""
     return "asyncio", {"loop_factory": Hourglass}
-
-
-class LoopClock:
-    """Keeps `hawker.clock.Clock` by the running loop's time, with seeded randomness."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self._random = random.Random(seed)
-
-    def now(self) -> float:
-        return _NOW + self.monotonic()
-
-    def monotonic(self) -> float:
-        return anyio.current_time()
-
-    async def sleep(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
-
-    def random(self) -> float:
-        return self._random.random()
-
-    def token_bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from hawker.config import MachineConfig
 from hawker.ids import AppName, Digest, InstanceId, MachineId, Version
 from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.sim.life import config_of
 from hawker.worker.records import MachineRecord, Network, Running
 
 IMAGE = Resolved(
@@ -20,10 +20,6 @@ IMAGE = Resolved(
     size_bytes=1000,
 )
 NOW = 1_700_000_000.0
-
-
-def config_of(**fields: Any) -> MachineConfig:
-    return msgspec.convert({"image": "hawker/hello", **fields}, MachineConfig)
 
 
 def machine(machine_id: str = "00000000000001", **fields: Any) -> MachineRecord:

@@ -2,8 +2,8 @@ import anyio
 import pytest
 
 from hawker.ids import MachineId
+from hawker.sim.loop import LoopClock
 from hawker.worker.changes import Changes
-from tests.worker.hourglass import LoopClock
 
 pytestmark = pytest.mark.anyio
 ONE, OTHER = MachineId("1"), MachineId("2")

@@ -1,8 +1,9 @@
 import pytest
 
 from hawker.runtime.fake_host import Fault
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from hawker.worker.ephemeral import DEADLINE_S, destroy_everything
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -5,12 +5,13 @@ from hawker.ids import InstanceId
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.driver import Exit
+from hawker.sim.life import config_of
 from hawker.store.memory import MemoryStore
 from hawker.worker.changes import Changes
 from hawker.worker.exits import Followup, record_exit
 from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.table import MachineTable
-from tests.worker.machines import NOW, config_of, machine
+from tests.worker.machines import NOW, machine
 
 pytestmark = pytest.mark.anyio
 INSTANCE = InstanceId("I1")

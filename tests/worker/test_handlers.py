@@ -1,8 +1,8 @@
 import pytest
 
 from hawker.api.routes import ROUTES
+from hawker.sim.life import Worker
 from hawker.worker.handlers import worker_handlers
-from tests.worker.stall import Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -2,8 +2,9 @@ import pytest
 
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from hawker.worker.probe import Finding
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 BAD = Finding(False, "refused")

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from hawker.errors import HawkerError
 from hawker.node import Resources, shortfall
-from tests.worker.hourglass import Hourglass
+from hawker.sim.life import Worker
+from hawker.sim.loop import Hourglass
+from hawker.sim.world import Stall
 from tests.worker.invariants import check_at_rest, check_store
-from tests.worker.stall import Stall, Worker
 
 LEGAL = {
     "launch/created": {"start/started", "stop/stopping", "destroy/destroying", "stop/stopped", "exit/stopped"},

@@ -7,10 +7,11 @@ from hawker.api.routes import CORDON_MACHINE, CREATE_LEASE, UNCORDON_MACHINE
 from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound
 from hawker.ids import AppName
 from hawker.machine import State
+from hawker.sim.life import APP, Worker, params
+from hawker.sim.world import Stall
 from hawker.worker.operations import Target
 from hawker.worker.records import MACHINES
 from tests.worker.invariants import check_at_rest, check_store
-from tests.worker.stall import APP, Stall, Worker, params
 
 pytestmark = pytest.mark.anyio
 HALF = {"cpu_kind": "shared", "cpus": 2, "memory_mb": 512}

@@ -5,10 +5,10 @@ from hawker.errors import NoRoom, Unprocessable
 from hawker.ids import OrderId
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.sim.life import APP, Worker, config_of
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.records import MachineRecord
-from tests.worker.machines import IMAGE, config_of
-from tests.worker.stall import APP, Worker
+from tests.worker.machines import IMAGE
 
 pytestmark = pytest.mark.anyio
 

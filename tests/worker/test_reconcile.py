@@ -4,10 +4,11 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.runtime.driver import InstanceSpec, Limits, ProcessSpec
 from hawker.runtime.fake_host import Fault
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.records import DESTROYED, EVENTS, Network
 from tests.worker.invariants import check_at_rest
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 STRAY = MachineId("00000000000bad")

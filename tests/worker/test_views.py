@@ -1,8 +1,9 @@
 from hawker.ids import AppName, EventId
 from hawker.runtime.driver import Exit
+from hawker.sim.life import config_of
 from hawker.worker import views
 from hawker.worker.records import AppRecord, Detail, EventRecord, Lease
-from tests.worker.machines import NOW, config_of, machine
+from tests.worker.machines import NOW, machine
 
 
 def _event(detail: Detail | None) -> EventRecord:

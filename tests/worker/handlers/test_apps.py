@@ -3,8 +3,9 @@ import pytest
 from hawker.api.bodies import App, CreateAppRequest
 from hawker.api.routes import CREATE_APP, DELETE_APP, GET_APP, LIST_APPS, AppParams, DeleteAppQuery, ListAppsQuery
 from hawker.errors import NameTaken, NotFound, Unprocessable, WrongState
+from hawker.sim.life import APP, Worker
+from hawker.sim.world import Stall
 from tests.worker.invariants import check_at_rest
-from tests.worker.stall import APP, Stall, Worker
 
 pytestmark = pytest.mark.anyio
 

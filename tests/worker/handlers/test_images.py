@@ -7,8 +7,9 @@ from hawker.api.bodies import PruneRequest, PullEvent, PullRequest
 from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
 from hawker.errors import BadRequest, HawkerError
 from hawker.machine import State
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from tests.worker.images import image_in
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,8 @@ from hawker.api.routes import (
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from tests.worker.stall import Stall, Worker, params
+from hawker.sim.life import Worker, params
+from hawker.sim.world import Stall
 
 pytestmark = pytest.mark.anyio
 

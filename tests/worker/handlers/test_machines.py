@@ -15,7 +15,8 @@ from hawker.api.routes import (
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.machine import State
-from tests.worker.stall import APP, Stall, Worker, params
+from hawker.sim.life import APP, Worker, params
+from hawker.sim.world import Stall
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,8 @@
 import pytest
 
 from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
-from tests.worker.stall import ROOM, Worker
+from hawker.sim.life import Worker
+from hawker.sim.world import ROOM
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,8 @@ from hawker.api.routes import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, ListRuns
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from tests.worker.stall import Stall, Worker
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 
 pytestmark = pytest.mark.anyio
 

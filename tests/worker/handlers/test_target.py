@@ -1,8 +1,8 @@
 import pytest
 
 from hawker.errors import NotFound
+from hawker.sim.life import Worker, params
 from hawker.worker.handlers.target import find, target_of
-from tests.worker.stall import Worker, params
 
 pytestmark = pytest.mark.anyio
 

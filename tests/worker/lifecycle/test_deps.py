@@ -2,9 +2,9 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import MachineId
+from hawker.sim.life import Worker
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import machine_resource
-from tests.worker.stall import Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,9 @@ from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.node import Resources
 from hawker.runtime.driver import InstanceSpec
+from hawker.sim.life import config_of
 from hawker.worker.lifecycle.environment import Surroundings, command, instance_spec, platform_env, resources
-from tests.worker.machines import config_of, machine
+from tests.worker.machines import machine
 
 IMAGE = ImageConfig(
     env=("PATH=/bin", "A=image", "EMPTY="), entrypoint=("/entry",), cmd=("cmd", "x"), user="www", working_dir="/srv"

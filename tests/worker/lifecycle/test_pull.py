@@ -5,10 +5,11 @@ import pytest
 from hawker.errors import NotFound
 from hawker.ids import Digest
 from hawker.machine import State
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from hawker.worker.lifecycle.pull import image_resource
 from tests.waiting import eventually
 from tests.worker.images import image_in, spoil
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 

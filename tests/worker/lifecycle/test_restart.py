@@ -3,8 +3,9 @@ import pytest
 from hawker.errors import WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
 from tests.worker.invariants import check_at_rest
-from tests.worker.stall import Stall, Worker
 
 pytestmark = pytest.mark.anyio
 
