@@ -1,56 +1,74 @@
-"""Durable steps per second: five-step runs, each accepted with an fsync, at 1, 8 and 64 at once, on disk and in memory.
+"""Durable steps per second and the latency of a five-step run, at 1, 8 and 64 runs at once, on disk and in memory,
+beside DBOS on SQLite and superfly/fsm. Each contender does the same: a run with a small input, five steps that do
+nothing and record a small result, on a resource of each caller's own; every caller waits for its run's end.
 
-Run as `python bench/engine.py [DIRECTORY ...]`; without one, the working directory's disk and /dev/shm. Latency is from
-the order to the end of the run as its caller sees it. `fsync` is the directory's own, for comparison.
+    python bench/engine.py [--rounds N] [--seconds S] [DIRECTORY ...]
+
+Without a directory: the disk that has the temporary files, and /dev/shm. Each measurement is a process of its own on
+an empty directory; contenders take turns within each round, so that noise hits all alike. What each promises per step
+is said where it is driven: `engine_hawker.py`, `peers/dbos_sqlite.py`, `peers/superfly_fsm/main.go`. `make bench-setup`
+builds the peers; one that is not there is left out, and said so.
 """
 
+import argparse
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio
 import msgspec
+from engine_hawker import STEPS, Measured
 
-from hawker.clock import SystemClock
-from hawker.fsm.contract import Done, Flow, Outcome, Resource, Step, StepContext
-from hawker.fsm.runner import Runner
-from hawker.ids import RunId
-from hawker.store.contract import Tx
-from hawker.store.sqlite import SqliteStore
-
-STEPS = ("image", "rootfs", "network", "launch", "check")
 AT_ONCE = (1, 8, 64)
-SECONDS = 3.0
-DEADLINE_S = 60.0
-
-
-class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """About as large as a real flow's input."""
-
-    instance_id: str = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-    launch: bool = True
-
-
-async def hold(context: StepContext[None, Input]) -> Outcome:
-    """A step that has nothing to do: what is measured is the engine."""
-    return Done(context.attempt)
-
-
-FLOW = Flow("five", Input, tuple(Step(name, hold) for name in STEPS))
+_HERE = Path(__file__).parent
+_BUILT = _HERE.parent / "build" / "bench"
+_OURS = "hawker"
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    steps_per_s: float
-    p50_ms: float
-    p99_ms: float
+class Contender:
+    """A program that is run as `COMMAND DIRECTORY AT_ONCE SECONDS` and prints a `Measured`."""
+
+    name: str
+    command: tuple[str, ...]
+
+    @property
+    def there(self) -> bool:
+        return Path(self.command[0]).exists()
+
+
+CONTENDERS = (
+    Contender(_OURS, (sys.executable, str(_HERE / "engine_hawker.py"))),
+    Contender("superfly/fsm", (str(_BUILT / "superfly_fsm"),)),
+    Contender("DBOS on SQLite", (str(_BUILT / "dbos" / "bin" / "python"), str(_HERE / "peers" / "dbos_sqlite.py"))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What was found of one contender in one place at one load: each round's rate, every run's latency."""
+
+    steps_per_s: list[float] = field(default_factory=list)
+    latency_ms: list[float] = field(default_factory=list)
+
+    def add(self, found: Measured) -> None:
+        self.steps_per_s.append(len(found.latency_ms) * len(STEPS) / found.seconds)
+        self.latency_ms.extend(found.latency_ms)
+
+    @property
+    def rate(self) -> float:
+        return statistics.median(self.steps_per_s)
+
+    def percentile_ms(self, part: float) -> float:
+        ordered = sorted(self.latency_ms)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
 
 
 @contextmanager
@@ -62,10 +80,10 @@ def scratch(directory: Path) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def fsync_us(folder: Path) -> float:
+def fsync_us(directory: Path) -> float:
     """The median of appending 4 KiB and syncing it."""
     taken = []
-    with (folder / "probe").open("wb", buffering=0) as file:
+    with scratch(directory) as folder, (folder / "probe").open("wb", buffering=0) as file:
         for _ in range(200):
             began = time.perf_counter()
             file.write(bytes(4096))
@@ -74,46 +92,50 @@ def fsync_us(folder: Path) -> float:
     return statistics.median(taken) * 1e6
 
 
-async def measure(folder: Path, at_once: int) -> Figures:
-    store = SqliteStore(folder / f"store-{at_once}.db")
-    runner: Runner[None] = Runner(store, [FLOW], None, SystemClock())
-    latencies: list[float] = []
-    async with anyio.create_task_group() as group:
-        await group.start(runner.serve)
-        began = time.perf_counter()
-        async with anyio.create_task_group() as callers:
-            for number in range(at_once):
-                callers.start_soon(call, store, runner, number, began + SECONDS, latencies)
-        taken = time.perf_counter() - began
-        group.cancel_scope.cancel()
-    await store.close()
-    ordered = sorted(latencies)
-    p50, p99 = (ordered[int(len(ordered) * part)] * 1e3 for part in (0.50, 0.99))
-    return Figures(len(ordered) * len(STEPS) / taken, p50, p99)
+def measure(contender: Contender, directory: Path, at_once: int, seconds: float) -> Measured:
+    with scratch(directory) as folder:
+        command = [*contender.command, str(folder), str(at_once), str(seconds)]
+        done = subprocess.run(command, capture_output=True, timeout=120 + 10 * seconds, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{contender.name}: {done.stderr.decode(errors='replace')[-2000:]}")
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Measured)
 
 
-async def call(store: SqliteStore, runner: Runner[None], number: int, until: float, latencies: list[float]) -> None:
-    """One caller: a run on a machine of its own, and when it has ended, the next."""
-
-    def accept(tx: Tx) -> RunId:
-        return runner.accept(tx, FLOW, Resource(kind="machine", id=f"{number:014x}"), Input())
-
-    while (began := time.perf_counter()) < until:
-        await runner.wait(await store.write(accept), DEADLINE_S)
-        latencies.append(time.perf_counter() - began)
+def compete(contenders: list[Contender], directory: Path, rounds: int, seconds: float) -> dict[tuple[str, int], Cell]:
+    cells = {(contender.name, at_once): Cell() for contender in contenders for at_once in AT_ONCE}
+    for _ in range(rounds):
+        for at_once in AT_ONCE:
+            for contender in contenders:
+                cells[contender.name, at_once].add(measure(contender, directory, at_once, seconds))
+    return cells
 
 
-async def main(directories: list[Path]) -> None:
-    print(f"{'directory':20} {'fsync us':>9} {'at once':>8} {'steps/s':>9} {'p50 ms':>8} {'p99 ms':>8}")
+def table(contenders: list[Contender], cells: dict[tuple[str, int], Cell]) -> str:
+    lines = ["| engine | at once | steps/s | p50 ms a run | p99 ms | hawker is |", "|---|---:|---:|---:|---:|---:|"]
+    for at_once in AT_ONCE:
+        ours = cells[_OURS, at_once].rate
+        for contender in contenders:
+            cell = cells[contender.name, at_once]
+            times = "" if contender.name == _OURS else f"{ours / cell.rate:.1f}x as fast"
+            p50_ms, p99_ms = cell.percentile_ms(0.50), cell.percentile_ms(0.99)
+            lines.append(f"| {contender.name} | {at_once} | {cell.rate:,.0f} | {p50_ms:.1f} | {p99_ms:.1f} | {times} |")
+    return "\n".join(lines)
+
+
+def main(directories: list[Path], rounds: int, seconds: float) -> None:
+    for contender in CONTENDERS:
+        if not contender.there:
+            print(f"left out: {contender.name} is not built here; see what `make bench-setup` says")
+    contenders = [contender for contender in CONTENDERS if contender.there]
     for directory in directories:
-        with scratch(directory) as folder:
-            probe_us = fsync_us(folder)
-            for at_once in AT_ONCE:
-                found = await measure(folder, at_once)
-                row = f"{at_once:8} {found.steps_per_s:9.0f} {found.p50_ms:8.2f} {found.p99_ms:8.2f}"
-                print(f"{directory!s:20} {probe_us:9.0f} {row}")
+        print(f"\n{directory}: an fsync takes {fsync_us(directory):.0f} us; {rounds} rounds of {seconds:g} s\n")
+        print(table(contenders, compete(contenders, directory, rounds, seconds)), flush=True)
 
 
 if __name__ == "__main__":
-    chosen = [Path(argument) for argument in sys.argv[1:]] or [Path("."), Path("/dev/shm")]
-    anyio.run(main, chosen, backend_options={"use_uvloop": True})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directories", nargs="*", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    given = parser.parse_args()
+    main(given.directories or [Path(tempfile.gettempdir()), Path("/dev/shm")], given.rounds, given.seconds)

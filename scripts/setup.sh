@@ -137,4 +137,33 @@ if [ "$level" != run ] && stale requirements-dev requirements-dev.txt; then
     finish
 fi
 
+# --- what the benchmarks compare with ---------------------------------------------------------------------------------
+
+# Each in a place of its own below build/bench, so that nothing of it is in Hawker's environment.
+install_dbos() {
+    .venv/bin/python -m venv --clear build/bench/dbos &&
+        build/bench/dbos/bin/python -m pip install --require-hashes -r bench/peers/requirements.txt
+}
+build_superfly_fsm() { GOTOOLCHAIN=local "$go" build -C bench/peers/superfly_fsm -mod=readonly -o "$PWD/build/bench/superfly_fsm" .; }
+
+if [ "$level" = bench ]; then
+    PATH="$PATH:/usr/local/go/bin" # where Go's own archive is unpacked
+    go=$(command -v go) || go=
+    if stale dbos bench/peers/requirements.txt || [ ! -x build/bench/dbos/bin/python ]; then
+        step dbos "DBOS, for bench/engine.py" install_dbos
+        finish
+    fi
+    # shellcheck disable=SC2046  # file names of ours, without blanks
+    if [ -z "$go" ]; then
+        say "no Go toolchain: superfly/fsm is left out of bench/engine.py; it needs Go 1.23 and a module proxy"
+    elif stale superfly_fsm $(find bench/peers/superfly_fsm -type f | sort) || [ ! -x build/bench/superfly_fsm ]; then
+        if (step superfly_fsm "superfly/fsm, for bench/engine.py" build_superfly_fsm); then
+            finish
+        else
+            say "superfly/fsm cannot be built here: it is left out of bench/engine.py"
+        fi
+        worked=yes
+    fi
+fi
+
 if [ $worked = yes ]; then say "ready"; else say "up to date"; fi
