@@ -9,7 +9,7 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.ids import NodeId, new_node_id
-from tests.stray import Trace, host, left
+from hawker.chaos.traces import Trace, host, left
 from tests.waiting import wait_for
 
 Mark = Callable[[object], None]

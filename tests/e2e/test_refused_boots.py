@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import HELLO, Shop
-from tests.stray import host, left
+from hawker.chaos.traces import host, left
 
 
 def refused(data_dir: Path, *flags: str, before_it: Sequence[str] = (), path: str | None = None) -> str:

@@ -31,14 +31,18 @@ class Place:
     prefix: str = "area-"
 
 
+def mark_of(disk: Path) -> str:
+    """What the names of a cache's areas in shared memory bear."""
+    return hashlib.sha256(os.fsencode(disk.absolute())).hexdigest()[:16]
+
+
 class Staging:
     """The places of one image cache. `tmp` names a tmpfs to use; without it, shared memory is used where it is one."""
 
     def __init__(self, disk: Path, tmp: Path | None = None) -> None:
         self.disk = disk
         self._memory = tmp or _SHARED_MEMORY
-        mark = hashlib.sha256(os.fsencode(disk.absolute())).hexdigest()[:16]
-        self._prefix = f"hawker-{os.geteuid()}-{mark}-"
+        self._prefix = f"hawker-{os.geteuid()}-{mark_of(disk)}-"
 
     def places(self, most: int) -> Iterator[Place]:
         """The best first. The last one takes all that is allowed, `most`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stray import host, left
+from hawker.chaos.traces import host, left
 from tests.waiting import wait_for
 
 

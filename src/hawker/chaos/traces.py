@@ -1,7 +1,8 @@
-"""What Hawker can leave on a host: processes, mounts, loop devices, interfaces, cgroups, packet tables.
+"""What Hawker can leave on a host outside its directory: processes, mounts, loop devices, interfaces, cgroups, packet
+tables, trees staged in shared memory.
 
-`host()` is a snapshot, `left(before)` what came since and is still there. Several test runs may share a host, so
-`left` can be told marks (a directory, a node's or machine's id): then it tells only what bears one of them.
+`host()` is a snapshot, `left(before)` what came since and is still there. Several nodes may share a host, so `left` can
+be told marks (a directory, a node's or machine's id): then it tells only what bears one of them.
 """
 
 import os
@@ -28,7 +29,7 @@ class Trace:
 
 
 def host() -> frozenset[Trace]:
-    return frozenset([*_processes(), *_mounts(), *_loops(), *_interfaces(), *_cgroups(), *_tables()])
+    return frozenset([*_processes(), *_mounts(), *_loops(), *_interfaces(), *_cgroups(), *_tables(), *_staged()])
 
 
 def left(before: frozenset[Trace], *marks: object) -> list[Trace]:
@@ -90,6 +91,10 @@ def _tables() -> Iterator[Trace]:
     if os.geteuid() == 0 and shutil.which("nft"):
         listed = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True, timeout=10)
         yield from (Trace("table", line, line) for line in listed.stdout.splitlines() if "hawker" in line)
+
+
+def _staged() -> Iterator[Trace]:
+    return (Trace("staged tree", str(each), str(each)) for each in Path("/dev/shm").glob("hawker-*"))
 
 
 def _text(file: Path) -> str:

@@ -1,0 +1,174 @@
+"""A real node to be hurt: `hawker up` as a process of its own, on a data directory that outlives its lives.
+
+Loopback and a free port only. Calls block, bounded by a deadline; within an event loop they belong in a thread.
+`withdraw` is the end of every node: one last life that is ephemeral destroys what is left, so that nothing is stray.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from hawker.api.client import Client
+from hawker.chaos.traces import host, left
+from hawker.clock import Clock
+from hawker.errors import Unavailable
+from hawker.image.staging import mark_of
+from hawker.log import Secret
+from hawker.place import Place
+
+HAWKER = str(Path(sys.executable).with_name("hawker"))
+READY_WITHIN_S = 30.0
+ENDS_WITHIN_S = 90.0
+_LOOK_EVERY_S = 0.005
+_LAST_LOGS = 3000
+
+
+class Daemon:
+    """One data directory, and the process that is on it now, if any. Each life has its own stdout and stderr beside
+    it. Without `driver` the node chooses. `before_it` is a command that runs the node, such as one that drops rights.
+    """
+
+    def __init__(
+        self, directory: Path, clock: Clock, *flags: str, driver: str | None = None, before_it: Sequence[str] = ()
+    ) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.place = Place(self.data_dir)
+        self.flags = (*flags, *(("--driver", driver) if driver else ()))
+        self.driver = driver or ("container" if os.geteuid() == 0 else "process")
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
+        self._clock = clock
+        self._before_it = before_it
+        self._before = host()
+        self._lives = 0
+        self._ephemeral = False
+        self._node_id = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # Life and death.
+
+    def launch(self, *flags: str, failpoint: str | None = None) -> Self:
+        """Begin a life, and do not wait for it. `failpoint` is where it kills itself."""
+        self._lives += 1
+        self._ephemeral = "--ephemeral" in (*self.flags, *flags)
+        where = ("--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
+        command = [*self._before_it, HAWKER, "up", *where, *self.flags, *flags]
+        armed = {} if failpoint is None else {"HAWKER_FAILPOINT": failpoint}
+        with self._file("out").open("wb") as out, self._file("err").open("wb") as errors:
+            self._process = subprocess.Popen(command, stdout=out, stderr=errors, env=self.environment | armed)
+        return self
+
+    def start(self, *flags: str) -> Self:
+        """Begin a life, and return once it is ready. Raises `Unavailable` with what it said."""
+        return self.launch(*flags).wait_ready()
+
+    def wait_ready(self) -> Self:
+        """Raises `Unavailable` when it ended instead, or takes longer than it may."""
+        deadline = self._clock.monotonic() + READY_WITHIN_S
+        while not self.ready:
+            if not self.alive or self._clock.monotonic() > deadline:
+                raise Unavailable(f"the node is not ready; status {self.process.poll()}: {self.errors}")
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_LOOK_EVERY_S)
+        return self
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self.process.kill()
+        self.process.wait(ENDS_WITHIN_S)
+
+    def ended(self, within_s: float = ENDS_WITHIN_S) -> int:
+        """The exit status of a life that ends by itself; minus its signal. Raises `Unavailable` when it goes on."""
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"the node did not end within {within_s:g} s: {self.errors}") from None
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """How many seconds it took to end, with status 0. Machines go on. Raises `Unavailable` when it ended badly."""
+        began = self._clock.monotonic()
+        self.process.send_signal(number)
+        status = self.ended()
+        if status != 0:
+            raise Unavailable(f"the node ended with status {status}: {self.errors}")
+        return self._clock.monotonic() - began
+
+    # What is known of it.
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, "never launched"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether this life has said so, be it over or not."""
+        return self.output.endswith("\n")
+
+    @property
+    def output(self) -> str:
+        """All that this life wrote to stdout."""
+        return self._file("out").read_text()
+
+    @property
+    def errors(self) -> str:
+        """The end of what this life wrote to stderr."""
+        return self._file("err").read_text()[-_LAST_LOGS:]
+
+    @property
+    def url(self) -> str:
+        return self.output.removeprefix("ready ").strip()
+
+    @property
+    def token(self) -> str:
+        return self.place.token.read_text().strip()
+
+    def client(self) -> Client:
+        """Of this life. Use it as a context manager."""
+        return Client(self.url, Secret(self.token))
+
+    @property
+    def node_id(self) -> str:
+        """Known once a life was ready."""
+        if not self._node_id:
+            lines = (msgspec.json.decode(line) for line in self._file("err").read_bytes().splitlines())
+            self._node_id = next(str(line["node"]) for line in lines if line["message"] == "ready")
+        return self._node_id
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What everything of this node on the host bears one of."""
+        short, staged = self.node_id[:4], mark_of(self.place.images / "staging")
+        return str(self.data_dir), self.node_id, f"hw{short}", f"hawker-{short}", f"hawker_{short}", staged
+
+    # The end.
+
+    def withdraw(self) -> list[str]:
+        """Destroy every machine; what is left on the host all the same."""
+        if not self.place.store.exists():
+            return []
+        if not self._ephemeral:
+            if self.alive:
+                self.kill()
+            self.start("--ephemeral")
+        if self.alive:
+            self.stop()
+        return [str(trace) for trace in left(self._before, *self.marks)]
+
+    def _file(self, kind: str) -> Path:
+        return self.directory / f"life-{self._lives}.{kind}"
