@@ -23,6 +23,7 @@ from hawker.errors import CannotStart
 from hawker.fsm.runner import Runner
 from hawker.host.facts import Facts, read_facts
 from hawker.host.network import NodeNetwork
+from hawker.host.systemd import Notifier, handed_over
 from hawker.ids import NodeId, new_node_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageSettings, Limits
@@ -73,9 +74,10 @@ async def _main(settings: Settings, clock: Clock) -> int:
 
 async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.Signals]) -> None:
     """What can be refused is refused before anything is made."""
+    notifier, given = Notifier.of(os.environ, os.getpid()), handed_over(os.environ, os.getpid())
     facts, place = read_facts(), Place(settings.data_dir)
     await _driver(settings, facts, place, _ANY_NODE, clock).check()
-    listener = _bind(settings.listen)
+    listener = given or _bind(settings.listen)
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
         place.make()
@@ -87,7 +89,8 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         deps = await _deps(settings, facts, place, node.id, store, images, clock)
-        await _serve(settings, place, listener, _parts(deps, node, facts, NetworkProber(http)), signals)
+        parts = _parts(deps, node, facts, NetworkProber(http))
+        await _serve(settings, place, listener, notifier, parts, signals)
 
 
 def _bind(listen: str) -> socket.socket:
@@ -173,7 +176,12 @@ def _parts(deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber) ->
 
 
 async def _serve(
-    settings: Settings, place: Place, listener: socket.socket, parts: Parts, signals: AsyncIterator[signal.Signals]
+    settings: Settings,
+    place: Place,
+    listener: socket.socket,
+    notifier: Notifier,
+    parts: Parts,
+    signals: AsyncIterator[signal.Signals],
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
@@ -181,13 +189,16 @@ async def _serve(
     server = Server(worker_handlers(parts), token, deps.clock)
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
+        tasks.start_soon(notifier.keep_alive, deps.clock)
         await begin(tasks, parts, supervisor, reconciler)
         async with serving(server, listener) as url:
             place.announce(url)
             sys.stdout.write(f"ready {url}\n")
             sys.stdout.flush()
+            notifier.ready(f"serving {url}")
             _log.info("ready", extra={"url": url, "node": parts.node.id, "driver": deps.driver.name})
             _log.info("stopping", extra={"signal": (await anext(signals)).name})
+            notifier.stopping()
         if settings.ephemeral:
             await destroy_everything(parts)
         _end_within(_STOP_S)
