@@ -17,7 +17,8 @@ import anyio
 from hawker import log
 from hawker.api.listener import bind, serving
 from hawker.api.server import Server
-from hawker.broker.tokens import RootToken, load_or_create_token
+from hawker.broker.revocations import Revocations
+from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, SystemClock
 from hawker.errors import CannotStart
 from hawker.fsm.runner import Runner
@@ -48,7 +49,7 @@ from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
 from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.records import NODE, NodeRecord
+from hawker.worker.records import APPS, NODE, NodeRecord
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
@@ -185,8 +186,8 @@ async def _serve(
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
-    token = RootToken(load_or_create_token(place.token, deps.clock))
-    server = Server(worker_handlers(parts), token, deps.clock)
+    tokens = _tokens(place, parts)
+    server = Server(worker_handlers(parts), tokens, deps.clock)
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
@@ -203,6 +204,17 @@ async def _serve(
             await destroy_everything(parts)
         _end_within(_STOP_S)
         tasks.cancel_scope.cancel()
+
+
+def _tokens(place: Place, parts: Parts) -> Tokens:
+    deps = parts.deps
+
+    def org_of(app: str) -> str | None:
+        record = deps.store.get(APPS, app)
+        return None if record is None else record.org
+
+    root = load_or_create_token(place.token, deps.clock)
+    return Tokens(root, deps.clock, Revocations(deps.store, deps.clock), org_of)
 
 
 def _end_within(seconds: float) -> None:

@@ -9,6 +9,7 @@ import aiohttp
 import anyio
 
 from hawker.api.client import Client
+from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.listener import listening
 from hawker.api.route import AnyRoute, Call, Socket, Stream, Unary, Upload
@@ -22,10 +23,10 @@ from tests.api.samples import sample
 TOKEN = Secret("token")
 
 
-async def authenticate(authorization: str | None) -> str:
+async def authenticate(authorization: str | None, source: str) -> Grant:
     if authorization != f"Bearer {TOKEN.reveal()}":
         raise Unauthorized("no such token")
-    return "alice"
+    return Everything("alice")
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 import pytest
 
 from hawker.api.asgi import Message
+from hawker.api.grant import Everything
 from hawker.api.request import CallReader, Incoming, body_chunks, incoming, read_body
 from hawker.api.routes import CREATE_LEASE, GET_MACHINE, LIST_MACHINES
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
@@ -19,6 +20,9 @@ def _request(*messages: Message, headers: dict[bytes, bytes] | None = None, quer
     return incoming(scope, {"app_name": "a", "machine_id": "m"}, receive, "01H")
 
 
+ALICE = Everything("alice")
+
+
 def _part(data: bytes, more: bool = False) -> Message:
     return {"type": "http.request", "body": data, "more_body": more}
 
@@ -26,13 +30,13 @@ def _part(data: bytes, more: bool = False) -> Message:
 async def test_a_call_has_all_that_came_with_the_request() -> None:
     headers = {b"fly-machine-lease-nonce": b"n", b"idempotency-key": b"k"}
     request = _request(_part(b'{"description":"d"}'), headers=headers, query=b"ttl=30")
-    call = await CallReader(CREATE_LEASE, 100).with_body(request, "alice")
+    call = await CallReader(CREATE_LEASE, 100).with_body(request, ALICE)
     assert (call.params.app_name, call.params.machine_id, call.caller, call.request_id) == ("a", "m", "alice", "01H")
     assert (call.nonce, call.idempotency_key, call.query.ttl, call.body.description) == ("n", "k", 30, "d")
 
 
 async def test_a_route_without_a_body_does_not_read_one() -> None:
-    call = await CallReader(GET_MACHINE, 100).with_body(_request(), "alice")
+    call = await CallReader(GET_MACHINE, 100).with_body(_request(), ALICE)
     assert call.body is None and call.nonce is None
 
 
@@ -64,4 +68,4 @@ async def test_a_client_that_sends_nothing_more_is_given_up() -> None:
 async def test_a_query_string_without_end_is_refused() -> None:
     request = _request(query=b"a=" + b"x" * 70_000)
     with pytest.raises(BadRequest, match="query string is longer"):
-        CallReader(LIST_MACHINES, 0).with_data(request, "alice", b"")
+        CallReader(LIST_MACHINES, 0).with_data(request, ALICE, b"")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from hawker.api.grant import Everything, Grant
 from hawker.api.listener import bind, serving
 from hawker.api.server import Server
 from hawker.cli.main import main
@@ -31,10 +32,10 @@ def node() -> FakeNode:
     return FakeNode()
 
 
-async def _authenticate(header: str | None) -> str:
+async def _authenticate(header: str | None, source: str) -> Grant:
     if header != f"Bearer {TOKEN}":
         raise Unauthorized("unauthorized")
-    return "tester"
+    return Everything("tester")
 
 
 @pytest.fixture

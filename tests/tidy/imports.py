@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tests.tidy.tree import File, Finding, Tree
 
 VOCABULARY = frozenset(
-    {"app", "clock", "config", "errors", "guest", "ids", "log", "machine", "node", "place", "settings"}
+    {"app", "clock", "config", "errors", "guest", "ids", "log", "machine", "node", "permission", "place", "settings"}
 )
-MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host"})
+MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host", "tokens"})
 ENGINES: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
 ROLES = frozenset({"worker", "broker", "edge", "cli"})
 WHOLES = frozenset({"chaos", "proof", "sim", "up", "__main__"})

@@ -1,6 +1,6 @@
 """What each kind of HTTP route does between a request and its reply. Errors before a reply begins are the server's."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,10 +11,11 @@ from hawker.api.asgi import Receive
 from hawker.api.codec import AnswerCodec, encode_json
 from hawker.api.edge import typed_errors
 from hawker.api.failure import failed
+from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, finish
 from hawker.api.reply import LINES, Reply
 from hawker.api.request import CallReader, Incoming, body_chunks
-from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload
+from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of
 from hawker.api.running import Running
 from hawker.clock import Clock
 from hawker.errors import HawkerError
@@ -23,13 +24,30 @@ KEEPALIVE_S = 15.0
 UPLOAD_CHUNK_DEADLINE_S = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Whether a caller needs a token, and for which call of which path it must be good; None asks no more of it."""
+
+    auth: bool
+    route: AnyRoute | None = None
+
+    def check(self, grant: Grant, params: Mapping[str, str]) -> None:
+        """Raises `Forbidden`."""
+        if self.route is not None:
+            grant.check(attempt_of(self.route, params))
+
+
+def guard_of(route: AnyRoute) -> Guard:
+    return Guard(route.auth, route if route.auth and route.guarded else None)
+
+
 class Endpoint(Protocol):
     """Answers the requests of one path."""
 
     path: str
-    auth: bool
+    guard: Guard
 
-    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None: ...
+    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +64,7 @@ class UnaryEndpoint:
     """A body in, a body out. A call that only waits ends when the server stops; one that changes things does not."""
 
     def __init__(self, route: Unary[Any, Any, Any, Any], setup: Setup) -> None:
-        self.path, self.auth = route.path, route.auth
+        self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, setup.max_body_bytes)
@@ -54,8 +72,8 @@ class UnaryEndpoint:
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
         self._running = setup.running if lasting else None
 
-    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
-        call = await self._reader.with_body(request, caller)
+    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+        call = await self._reader.with_body(request, grant)
         with self._running.until_stop() if self._running else nullcontext():
             answer = await self._handler(call)
         data, cursor = self._codec.encode(answer)
@@ -64,15 +82,15 @@ class UnaryEndpoint:
 
 class UploadEndpoint:
     def __init__(self, route: Upload[Any, Any, Any, Any], setup: Setup) -> None:
-        self.path, self.auth = route.path, route.auth
+        self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, 0)
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
         self._running = setup.running
 
-    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
-        call = self._reader.with_data(request, caller, b"")
+    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+        call = self._reader.with_data(request, grant, b"")
         with self._running.until_stop():
             answer = await self._handler(call, body_chunks(request, UPLOAD_CHUNK_DEADLINE_S))
         data, cursor = self._codec.encode(answer)
@@ -84,15 +102,15 @@ class StreamEndpoint:
     client that the node still lives."""
 
     def __init__(self, route: Stream[Any, Any, Any, Any], setup: Setup) -> None:
-        self.path, self.auth = route.path, route.auth
+        self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, setup.max_body_bytes)
         self._running = setup.running
         self._clock = setup.clock
 
-    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
-        items: AsyncIterator[object] = await self._handler(await self._reader.with_body(request, caller))
+    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+        items: AsyncIterator[object] = await self._handler(await self._reader.with_body(request, grant))
         try:
             await reply.begin(self._status, LINES)
             async with anyio.create_task_group() as group:
@@ -129,10 +147,10 @@ class Refusal:
     """Answers a path with an error, whatever the request is."""
 
     def __init__(self, path: str, error: type[HawkerError], text: str, *, auth: bool = True) -> None:
-        self.path, self.auth = path, auth
+        self.path, self.guard = path, Guard(auth)
         self._error, self._text = error, text
 
-    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
         raise self._error(self._text)
 
 
@@ -140,10 +158,10 @@ class Fixed:
     """Answers a path with bytes that never change."""
 
     def __init__(self, path: str, data: bytes, kind: bytes) -> None:
-        self.path, self.auth = path, False
+        self.path, self.guard = path, Guard(auth=False)
         self._data, self._kind = data, kind
 
-    async def __call__(self, request: Incoming, caller: str, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
         await reply.body(200, self._data, kind=self._kind)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
+from hawker.api.grant import Everything
 from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, finish
 from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.clock import Clock
@@ -73,7 +74,7 @@ class LocalCaller:
     def __init__(self, handlers: Handlers, clock: Clock, caller: str) -> None:
         self._handlers = handlers
         self._clock = clock
-        self._caller = caller
+        self._grant = Everything(caller)
 
     async def call(
         self,
@@ -141,7 +142,7 @@ class LocalCaller:
             params=route.params() if params is None else params,
             query=route.query() if query is None else query,
             body=route.body() if body is None else body,
-            caller=self._caller,
+            grant=self._grant,
             request_id=new_ulid(self._clock),
             nonce=nonce,
             idempotency_key=idempotency_key,

@@ -11,6 +11,7 @@ import msgspec
 
 from hawker.api.asgi import Receive, Scope
 from hawker.api.codec import BodyCodec
+from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
@@ -28,6 +29,7 @@ class Incoming:
     headers: Mapping[bytes, bytes]
     receive: Receive
     request_id: str
+    source: str = ""
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -35,7 +37,8 @@ class Incoming:
 
 
 def incoming(scope: Scope, params: Mapping[str, str], receive: Receive, request_id: str) -> Incoming:
-    return Incoming(params, scope["query_string"], dict(scope["headers"]), receive, request_id)
+    source = (scope.get("client") or ("",))[0]
+    return Incoming(params, scope["query_string"], dict(scope["headers"]), receive, request_id, source)
 
 
 class CallReader(Generic[P, Q, B]):
@@ -48,17 +51,17 @@ class CallReader(Generic[P, Q, B]):
         self._takes_body = route.body is not NoneType
         self._max_body_bytes = max_body_bytes
 
-    async def with_body(self, request: Incoming, caller: str) -> Call[P, Q, B]:
+    async def with_body(self, request: Incoming, grant: Grant) -> Call[P, Q, B]:
         """Reads the body to its end, if the route has one. Raises `TooLarge`, `BadRequest`, `Unprocessable`."""
         data = await read_body(request, self._max_body_bytes) if self._takes_body else b""
-        return self.with_data(request, caller, data)
+        return self.with_data(request, grant, data)
 
-    def with_data(self, request: Incoming, caller: str, data: bytes) -> Call[P, Q, B]:
+    def with_data(self, request: Incoming, grant: Grant, data: bytes) -> Call[P, Q, B]:
         return Call(
             params=_params(self._params, request.params),
             query=self._query.decode(_pairs(request.query)),
             body=self._body.decode(data),
-            caller=caller,
+            grant=grant,
             request_id=request.request_id,
             nonce=request.header(b"fly-machine-lease-nonce"),
             idempotency_key=request.header(b"idempotency-key"),

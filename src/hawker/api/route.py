@@ -4,6 +4,7 @@ Four kinds of row: `Unary` (a body in, a body out), `Stream` (a body in, lines o
 body out) and `Socket` (a conversation over a WebSocket). No I/O here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType
@@ -11,7 +12,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from hawker.errors import BadRequest, HawkerError, TooLarge, Unauthorized, Unprocessable
+from hawker.api.grant import Grant
+from hawker.errors import BadRequest, Forbidden, HawkerError, TooLarge, Unauthorized, Unprocessable
+from hawker.permission import Action, Attempt
 
 USUAL_TIMEOUT_S = 30.0
 
@@ -64,7 +67,8 @@ class Alias:
 class Route(Generic[P, Q, B, R]):
     """One call. `errors` are those beyond what `declared_errors` adds. With `body_optional` an absent body is the
     request's defaults; with `strict` unknown fields of the body are refused; `keyed` calls take an
-    Idempotency-Key. `timeout_s` is how long a client waits."""
+    Idempotency-Key. `timeout_s` is how long a client waits. `action` is what a token must allow, by the method unless
+    told; unless `guarded`, the handler asks the caller's grant itself."""
 
     name: str
     method: str
@@ -78,6 +82,8 @@ class Route(Generic[P, Q, B, R]):
     status: int = 200
     errors: tuple[type[HawkerError], ...] = ()
     auth: bool = True
+    action: Action | None = None
+    guarded: bool = True
     body_optional: bool = False
     strict: bool = False
     keyed: bool = False
@@ -109,12 +115,20 @@ class Socket(Route[P, Q, B, R], Generic[P, Q, B, R, U]):
 
 AnyRoute: TypeAlias = Route[Any, Any, Any, Any]
 
+_BY_METHOD = {"GET": Action.READ, "DELETE": Action.DELETE}
+
+
+def attempt_of(route: AnyRoute, params: Mapping[str, str]) -> Attempt:
+    """What a call of this route does, and to what: the path names it."""
+    action = route.action or _BY_METHOD.get(route.method, Action.WRITE)
+    return Attempt(action, app=params.get("app_name"), machine=params.get("machine_id"))
+
 
 def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
     """Every error that a client of this call should expect: the row's own, and those of what the row takes."""
     found: list[type[HawkerError]] = [BadRequest]
     if route.auth:
-        found.append(Unauthorized)
+        found += [Unauthorized, Forbidden]
     if route.body is not NoneType:
         found += [TooLarge, Unprocessable]
     return tuple(dict.fromkeys([*found, *route.errors]))
@@ -122,12 +136,17 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[P, Q, B]):
-    """What a handler is given. `nonce` is the caller's lease; `caller` the name that its token stands for."""
+    """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows."""
 
     params: P
     query: Q
     body: B
-    caller: str
+    grant: Grant
     request_id: str
     nonce: str | None = None
     idempotency_key: str | None = None
+
+    @property
+    def caller(self) -> str:
+        """The name that the caller's token stands for."""
+        return self.grant.name

@@ -7,8 +7,9 @@ import anyio
 from hawker.api.asgi import Receive, Send
 from hawker.api.codec import BodyCodec, encode_json
 from hawker.api.edge import typed_errors
-from hawker.api.endpoints import Setup
+from hawker.api.endpoints import Setup, guard_of
 from hawker.api.failure import failed
+from hawker.api.grant import Grant
 from hawker.api.request import CallReader, Incoming
 from hawker.api.route import R, Socket, U
 from hawker.errors import BadRequest, HawkerError, Unavailable
@@ -58,34 +59,34 @@ class ServerChannel(Generic[R, U]):
 
 class SocketEndpoint:
     def __init__(self, route: Socket[Any, Any, Any, Any, Any], setup: Setup) -> None:
-        self.path, self.auth = route.path, route.auth
+        self.path, self.guard = route.path, guard_of(route)
         self._up = route.up
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, 0)
         self._running = setup.running
 
-    async def __call__(self, request: Incoming, caller: str, send: Send) -> int:
+    async def __call__(self, request: Incoming, grant: Grant, send: Send) -> int:
         """The HTTP status that a plain call would have had."""
         await send({"type": "websocket.accept", "headers": [(b"fly-request-id", request.request_id.encode())]})
         channel: ServerChannel[Any, Any] = ServerChannel(request.receive, send, self._up)
-        error = await self._converse(request, caller, channel)
+        error = await self._converse(request, grant, channel)
         await channel.end(error)
         return 200 if error is None else error.status
 
-    async def _converse(self, request: Incoming, caller: str, channel: ServerChannel[Any, Any]) -> HawkerError | None:
+    async def _converse(self, request: Incoming, grant: Grant, channel: ServerChannel[Any, Any]) -> HawkerError | None:
         try:
             with typed_errors(request.request_id):
-                await self._handle(request, caller, channel)
+                await self._handle(request, grant, channel)
         except HawkerError as error:
             return error
         return None
 
-    async def _handle(self, request: Incoming, caller: str, channel: ServerChannel[Any, Any]) -> None:
+    async def _handle(self, request: Incoming, grant: Grant, channel: ServerChannel[Any, Any]) -> None:
         opening = None
         with anyio.move_on_after(OPENING_DEADLINE_S):
             opening = await channel.frame()
         if opening is None:
             raise BadRequest(f"the opening message did not come within {OPENING_DEADLINE_S:g} s")
-        call = self._reader.with_data(request, caller, opening)
+        call = self._reader.with_data(request, grant, opening)
         with self._running.until_stop():
             await self._handler(call, channel)

@@ -44,6 +44,7 @@ LIST_APPS = Unary(
     response=AppList,
     tag=Tag.APPS,
     summary="List apps",
+    guarded=False,  # those that the token may see
 )
 
 CREATE_APP = Unary(
@@ -58,6 +59,7 @@ CREATE_APP = Unary(
     summary="Create an app",
     status=201,
     errors=(NameTaken,),
+    guarded=False,  # the body says in which organization
 )
 
 GET_APP = Unary(

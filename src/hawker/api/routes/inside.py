@@ -17,6 +17,7 @@ from hawker.api.bodies import (
 from hawker.api.route import NoQuery, Socket, Stream, Tag, Unary
 from hawker.api.routes.machines import MachineParams
 from hawker.errors import DeadlineExceeded, LeaseHeld, NotFound, WrongState
+from hawker.permission import Action
 
 
 class ProcessesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ EXEC_MACHINE = Unary(
     summary="Run a command in a machine and answer with its output",
     errors=(NotFound, WrongState, LeaseHeld, DeadlineExceeded),
     timeout_s=330.0,
+    action=Action.CONTROL,
 )
 
 LIST_PROCESSES = Unary(
@@ -85,6 +87,7 @@ MACHINE_TERMINAL: Socket[MachineParams, NoQuery, TerminalRequest, TerminalOutput
     tag=Tag.MACHINES,
     summary="Run a command in a machine and converse with it",
     errors=(NotFound, WrongState),
+    action=Action.CONTROL,
     up=cast(Any, TerminalInput),
 )
 

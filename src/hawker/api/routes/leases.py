@@ -9,6 +9,7 @@ from hawker.api.query import Seconds
 from hawker.api.route import NoQuery, Tag, Unary
 from hawker.api.routes.machines import MachineParams
 from hawker.errors import LeaseHeld, NotFound
+from hawker.permission import Action
 
 
 class LeaseQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +57,7 @@ RELEASE_LEASE = Unary(
     tag=Tag.LEASES,
     summary="Give a machine's lease back",
     errors=(NotFound, LeaseHeld),
+    action=Action.WRITE,
 )
 
 LEASE_ROUTES = (

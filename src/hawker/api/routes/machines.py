@@ -9,6 +9,7 @@ from hawker.api.route import NoQuery, Page, Tag, Unary
 from hawker.api.routes.apps import AppParams
 from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, Unavailable, WrongState
 from hawker.machine import State
+from hawker.permission import Action
 
 
 class MachineParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,7 @@ CREATE_MACHINE = Unary(
     tag=Tag.MACHINES,
     summary="Order a machine: it is created and starts, or the order is refused",
     errors=(NotFound, AlreadyExists, NoRoom, Unavailable),
+    action=Action.CREATE,
     strict=True,
     keyed=True,
     timeout_s=90.0,

@@ -8,6 +8,7 @@ from hawker.api.bodies import MetadataValue, SetMetadataRequest, UpdateMetadataR
 from hawker.api.route import Alias, NoQuery, Tag, Unary
 from hawker.api.routes.machines import MachineParams
 from hawker.errors import NotFound, WrongState
+from hawker.permission import Action
 
 
 class MetadataKeyParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +70,7 @@ SET_METADATA = Unary(
     summary="Set one key",
     status=204,
     errors=(NotFound, WrongState),
+    action=Action.WRITE,
 )
 
 DELETE_METADATA = Unary(

@@ -9,6 +9,7 @@ from hawker.api.query import Seconds
 from hawker.api.route import NoQuery, Tag, Unary
 from hawker.api.routes.machines import MachineParams
 from hawker.errors import Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, WrongState
+from hawker.permission import Action
 
 
 class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,7 @@ SIGNAL_MACHINE = Unary(
     tag=Tag.MACHINES,
     summary="Send a signal to a machine's processes",
     errors=(NotFound, WrongState),
+    action=Action.CONTROL,
 )
 
 WAIT_MACHINE = Unary(

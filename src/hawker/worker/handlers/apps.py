@@ -15,7 +15,9 @@ from hawker.api.routes import (
 )
 from hawker.errors import Unprocessable
 from hawker.machine import GONE
+from hawker.permission import Action, Attempt
 from hawker.worker import views
+from hawker.worker.apps import DEFAULT_ORG
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.operations import Target
@@ -36,7 +38,10 @@ class AppHandlers:
         handlers.on(DELETE_APP, self.delete)
 
     async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
-        records = self._parts.apps.list(call.query.org_slug)
+        """Those that the caller's token may see."""
+        every = self._parts.apps.list(call.query.org_slug)
+        grant = call.grant
+        records = [app for app in every if grant.permits(Attempt(Action.READ, org=app.org, app=app.name))]
         page = page_of(records, lambda record: record.name, call.query.limit, call.query.cursor)
         shown = tuple(self._view(record) for record in page.items)
         return AppList(total_apps=len(records), apps=shown, next_cursor=page.next_cursor)
@@ -46,6 +51,7 @@ class AppHandlers:
         name = body.name or body.app_name
         if not name:
             raise Unprocessable("name is required")
+        call.grant.check(Attempt(Action.CREATE, org=body.org_slug or DEFAULT_ORG, app=name))
         key = body.idempotency_key or call.idempotency_key
         return self._view(await self._parts.apps.create(name, org=body.org_slug, network=body.network, key=key))
 

@@ -1,0 +1,37 @@
+"""What a caller may do, as the server and the handlers ask it. Who grants what is decided elsewhere."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+from hawker.permission import Attempt
+
+
+class Grant(Protocol):
+    """Of one call. The grant knows where the caller is, when it is and which org an app belongs to; who asks says the
+    rest of the attempt."""
+
+    @property
+    def name(self) -> str:
+        """Whom the caller's token stands for."""
+
+    def check(self, attempt: Attempt) -> None:
+        """Raises `Forbidden`."""
+
+    def permits(self, attempt: Attempt) -> bool: ...
+
+
+class Everything:
+    """The grant of a caller that needs no token: within the process, or on a path for everybody."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    def check(self, attempt: Attempt) -> None:
+        return None
+
+    def permits(self, attempt: Attempt) -> bool:
+        return True
+
+
+Authenticate: TypeAlias = Callable[[str | None, str], Awaitable[Grant]]
+"""From the Authorization header and the caller's address. Raises `Unauthorized`."""

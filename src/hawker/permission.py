@@ -1,0 +1,48 @@
+"""What a call is about to do, as whoever judges it sees it: the action, and the thing it is done to."""
+
+from dataclasses import dataclass
+from enum import Flag
+
+
+class Action(Flag):
+    """The classes of actions; values and letters are those of Fly's tokens (`resset.Action`)."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    CREATE = 4
+    DELETE = 8
+    CONTROL = 16  # run a program in a machine, signal it, make tokens
+    ALL = 31
+
+
+_LETTERS = {"r": Action.READ, "w": Action.WRITE, "c": Action.CREATE, "d": Action.DELETE, "C": Action.CONTROL}
+
+
+def actions_of(letters: str) -> Action:
+    """`rw` as actions; `*` is all of them. Raises `ValueError` naming the letter."""
+    found = Action.NONE
+    for letter in letters:
+        if letter != "*" and letter not in _LETTERS:
+            raise ValueError(
+                f"action {letter!r} is none of r (read), w (write), c (create), d (delete), C (control), *"
+            )
+        found |= Action.ALL if letter == "*" else _LETTERS[letter]
+    return found
+
+
+def letters_of(actions: Action) -> str:
+    return "".join(letter for letter, action in _LETTERS.items() if action in actions)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Something done to a machine of an app, to an app of an org, to an org, or to the node as a whole when none of
+    them is named. `source` is the caller's address, `now` Unix seconds."""
+
+    action: Action
+    org: str | None = None
+    app: str | None = None
+    machine: str | None = None
+    source: str = ""
+    now: float = 0.0
