@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hawker.chaos.traces import Trace, host, left
 from hawker.clock import SystemClock
 from hawker.ids import NodeId, new_node_id
-from hawker.chaos.traces import Trace, host, left
 from tests.waiting import wait_for
 
 Mark = Callable[[object], None]
