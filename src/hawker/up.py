@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import aiohttp
 import anyio
@@ -20,7 +20,7 @@ from hawker.api.server import Server
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, SystemClock
-from hawker.errors import CannotStart
+from hawker.errors import CannotStart, Unavailable
 from hawker.fsm.runner import Runner
 from hawker.host.facts import Facts, read_facts
 from hawker.host.network import NodeNetwork
@@ -203,6 +203,8 @@ async def _serve(
         if settings.ephemeral:
             await destroy_everything(parts)
         _end_within(_STOP_S)
+        with suppress(Unavailable):
+            await parts.runner.leave()
         tasks.cancel_scope.cancel()
 
 

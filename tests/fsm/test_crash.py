@@ -15,6 +15,7 @@ from hawker.fsm.contract import Abort, Backoff, Done, Flow, HandOff, Outcome, Re
 from hawker.fsm.run import Outcome as Recorded
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
+from hawker.fsm.transition import VAIN_RESUMES
 from hawker.ids import RunId
 from hawker.store.contract import Tx
 from hawker.store.memory import Faults, MemoryStore
@@ -223,7 +224,7 @@ async def test_many_crashes_in_many_lives_lose_nothing(batch: int) -> None:
         client = Client([(chance.choice(names), chance.randrange(3)) for _ in range(8)])
         clock, host, store = ManualClock(seed=seed), Host(), MemoryStore()
         with anyio.fail_after(LIFE_DEADLINE_S):
-            for _ in range(6):
+            for _ in range(VAIN_RESUMES):  # more, without a step in between, and a run is stuck
                 store = store.crash(chance.randint(0, store.pending), Faults(freeze_after=chance.randint(1, 40)))
                 host.crash_at_edge = host.edges + chance.randint(1, 80)
                 if await live(store, host, client, clock):

@@ -7,6 +7,7 @@ from hawker.errors import Unavailable, WrongState
 from hawker.fsm.contract import Abort, Done, EndedRun, Outcome, Step
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
+from hawker.fsm.transition import VAIN_RESUMES
 from hawker.ids import RunId
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
@@ -25,6 +26,8 @@ from tests.fsm.serving import (
     seen,
     serving,
     step,
+    thing,
+    undoing,
 )
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +121,73 @@ async def test_a_run_resumed_in_its_epoch_goes_on_where_it_was() -> None:
     ) as r:
         assert (await r.wait(run_id, DEADLINE_S)).note == ""
     assert notes == ["b"]
+
+
+# A run that kills whoever takes it up.
+
+
+async def killed(store: MemoryStore, *, at: str, orderly: bool = False) -> None:
+    """One life of a daemon that ends while a run is at step `at`."""
+    held = Held()
+    rows = [Step(name, held if name == at else noting(name), undoing(name), backoff=FAST) for name in "abc"]
+    async with serving(store, flow("make", *rows)) as runner:
+        await held.reached.wait()
+        if orderly:
+            await runner.leave()
+
+
+async def test_a_run_that_ends_every_daemon_is_stuck_and_the_node_comes_up() -> None:
+    store, notes = MemoryStore(), list[str]()
+    run_id = await stopped_at_b(store)
+    for _ in range(VAIN_RESUMES):
+        await killed(store, at="b")
+    async with serving(store, flow("make", step("a"), step("b"), step("c")), notes=notes) as runner:
+        stuck = await seen(runner, run_id, State.STUCK)
+        assert stuck.error == "the daemon ended 6 times in a row in step b, attempt 1"
+        assert notes == []
+        await runner.retry(run_id)
+        assert (await runner.wait(run_id, DEADLINE_S)).state is State.DONE
+
+
+async def test_a_recorded_step_is_progress() -> None:
+    store = MemoryStore()
+    run_id = await stopped_at_b(store)
+    for at in "b" * (VAIN_RESUMES - 1) + "c" * VAIN_RESUMES:
+        await killed(store, at=at)
+    async with serving(store, flow("make", step("a"), step("b"), step("c"))) as runner:
+        assert (await runner.wait(run_id, DEADLINE_S)).state is State.DONE
+
+
+async def test_a_run_that_waits_for_a_child_is_not_to_blame_for_it() -> None:
+    store, held = MemoryStore(), Held()
+    child = thing(2)
+
+    async def ask(context: Ctx) -> Outcome:
+        return Done(await context.child("pull", child, Job()))
+
+    parent_flow = flow("make", Step("ask", ask))
+    async with serving(store, parent_flow, flow("pull", Step("fetch", held))) as runner:
+        parent_id = await accept(store, runner, "make")
+        await held.reached.wait()
+    for _ in range(VAIN_RESUMES):
+        held = Held()
+        async with serving(store, parent_flow, flow("pull", Step("fetch", held))):
+            await held.reached.wait()
+    async with serving(store, parent_flow, flow("pull", step("fetch"))) as runner:
+        (stuck,) = runner.list(flow="pull")
+        assert stuck.state is State.STUCK
+        await runner.retry(stuck.run_id)
+        assert (await runner.wait(parent_id, DEADLINE_S)).state is State.DONE
+
+
+async def test_an_orderly_end_is_not_held_against_a_run() -> None:
+    store = MemoryStore()
+    run_id = await stopped_at_b(store)
+    for _ in range(3 * VAIN_RESUMES):
+        await killed(store, at="b", orderly=True)
+    async with serving(store, flow("make", step("a"), step("b"), step("c"))) as runner:
+        done = await runner.wait(run_id, DEADLINE_S)
+    assert (done.state, done.resumes) == (State.DONE, 3 * VAIN_RESUMES + 1)
 
 
 class Ending:

@@ -11,6 +11,7 @@ from hawker.fsm.contract import Backoff, Ending, Flow, Step
 from hawker.fsm.fault import Fault
 from hawker.fsm.run import ENDED, Run, State
 from hawker.fsm.transition import (
+    VAIN_RESUMES,
     Due,
     Event,
     Finished,
@@ -24,6 +25,7 @@ from hawker.fsm.transition import (
     Undone,
     end_without_flow,
     fit,
+    resumed,
     transition,
 )
 from hawker.ids import RunId
@@ -270,3 +272,36 @@ def test_whatever_happened_a_run_whose_calls_succeed_ends(of: Flow[Any], events:
         run = transition(run, of, Undone() if run.state is State.UNDOING else Finished(b""), NOW)
         run = transition(run, of, Due(first=True), NOW)
     assert run.state in ENDED
+
+
+# A run that daemon after daemon ends at.
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.UNDOING])
+def test_a_run_that_so_many_daemons_ended_at_is_stuck(state: State) -> None:
+    run = run_at("a", state)
+    for number in range(1, VAIN_RESUMES + 1):
+        run = resumed(run, NOW, waits=False)
+        assert (run.state, run.vain_resumes) == (state, number)
+    stuck = resumed(run, NOW, waits=False)
+    assert (stuck.state, stuck.resumes) == (State.STUCK, VAIN_RESUMES + 1)
+    assert "the daemon ended 6 times in a row" in stuck.note and "step a, attempt 1" in stuck.note
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits"),
+    [({}, True), ({"wake_at": NOW + 1}, False), ({"state": State.STUCK}, False), ({"state": State.QUEUED}, False)],
+)
+def test_a_run_that_only_waits_is_never_to_blame(fields: dict[str, Any], waits: bool) -> None:
+    run = replace(run_at("a"), **fields)
+    for _ in range(3 * VAIN_RESUMES):
+        run = resumed(run, NOW, waits=waits)
+    assert (run.state, run.vain_resumes, run.resumes) == (fields.get("state", State.RUNNING), 0, 3 * VAIN_RESUMES)
+
+
+def test_an_operator_gives_a_stuck_run_as_many_daemons_again() -> None:
+    stuck = resumed(run_at("a", vain_resumes=VAIN_RESUMES), NOW, waits=False)
+    again = transition(stuck, ABC, RetryAsked(), NOW)
+    assert (again.state, again.vain_resumes) == (State.RUNNING, 0)
+    undone = transition(stuck, ABC, StopAsked(Ending.FAILED, FAULT, force=True), NOW)
+    assert (undone.state, undone.vain_resumes) == (State.UNDOING, 0)

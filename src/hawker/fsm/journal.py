@@ -44,6 +44,10 @@ def active(reader: Reader, resource: Resource) -> Run | None:
     return None if line is None else reader.get(OPEN, line.runs[0])
 
 
+def has_open_child(reader: Reader, run: Run) -> bool:
+    return any(reader.get(OPEN, child) is not None for child in run.children.values())
+
+
 def history(reader: Reader, run_id: RunId) -> list[StepRecord]:
     return [record for _, record in reader.scan(STEPS, f"{run_id}/")]
 

@@ -26,6 +26,7 @@ from hawker.fsm.transition import (
     StopAsked,
     end_without_flow,
     fit,
+    resumed,
     rewind,
     transition,
 )
@@ -118,7 +119,7 @@ class Ledger:
         if commit is not None:
             _guarded(partial(commit, tx))
         tx.on_commit(partial(self._observer.attempted, run, record))
-        return self._save(tx, run, replace(self._after(run, event), records=run.records + 1))
+        return self._save(tx, run, replace(self._after(run, event), records=run.records + 1, vain_resumes=0))
 
     def hand_off(self, tx: Tx, run_id: RunId, hand_off: HandOff, record: StepRecord) -> Run:
         """End the run as done and begin its successor in the same place of the line."""
@@ -183,10 +184,16 @@ class Ledger:
         for run in journal.open_runs(tx):
             after = run
             if run.state in (State.RUNNING, State.UNDOING):
-                after = replace(self._fit(run), resumes=run.resumes + 1)
+                after = resumed(self._fit(run), self._clock.now(), waits=journal.has_open_child(tx, run))
                 journal.save(tx, after)
             runs.append(after)
         return runs
+
+    def leave(self, tx: Tx) -> None:
+        """This daemon ends because it was told to: that it took a run up is not held against the run."""
+        for run in journal.open_runs(tx):
+            if run.vain_resumes > 0:
+                journal.save(tx, replace(run, vain_resumes=run.vain_resumes - 1))
 
     def _new(
         self, flow: str, resource: Resource, input: msgspec.Struct, deadline_s: float | None, parent: RunId | None

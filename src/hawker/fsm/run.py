@@ -60,6 +60,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     handed_from: RunId | None = None
     handed_to: RunId | None = None
     resumes: int = 0  # how many times a new daemon took it up again
+    vain_resumes: int = 0  # of these, the last ones in a row that recorded nothing; see `transition.resumed`
     epoch: str = ""  # of the host, when its steps began; see `Runner`
     note: str = ""
 

@@ -98,7 +98,7 @@ class Runner(Generic[D]):
         async with anyio.create_task_group() as group:
             self._group = group
             try:
-                for run in await self._store.write(self._ledger.resume, Durability.ORDERED):
+                for run in await self._store.write(self._ledger.resume):
                     self._observer.resumed(run)
                     self._begin(run)
                 task_status.started()
@@ -106,6 +106,11 @@ class Runner(Generic[D]):
             finally:
                 self._group = None
                 self._drives.clear()
+
+    async def leave(self) -> None:
+        """To be called before `serve` is cancelled on purpose: a run that daemon after daemon ends at is stuck at last,
+        and an orderly end does not count. Raises `Unavailable`."""
+        await self._store.write(self._ledger.leave, Durability.ORDERED)
 
     async def wait(self, run_id: RunId, timeout_s: float) -> RunView:
         """The run once it has ended. Raises `NotFound`, and `DeadlineExceeded` when it goes on for longer."""

@@ -90,6 +90,9 @@ class Parked:
 Event: TypeAlias = Due | Finished | HandedOff | Tried | GaveUp | Undone | UndoFailed | StopAsked | RetryAsked | Parked
 
 
+VAIN_RESUMES = 5  # so many daemons in a row may end while a run is at one attempt of one step
+
+
 def transition(run: Run, flow: Flow[Any], event: Event, now: float) -> Run:
     match event:
         case Due():
@@ -139,6 +142,20 @@ def rewind(run: Run, flow: Flow[Any], epoch: str) -> Run:
         return run
     fresh = replace(run, step=flow.steps[0].name, attempt=1, finished=(), wake_at=None, epoch=epoch)
     return replace(fresh, note="begun again: the host was restarted")
+
+
+def resumed(run: Run, now: float, *, waits: bool) -> Run:
+    """The run as a new daemon takes it up. One at which daemon after daemon ended is stuck: a step that kills whoever
+    calls it must not keep a node down. One that `waits` for a child, or for a later time, is not to blame."""
+    taken = replace(run, resumes=run.resumes + 1)
+    if run.state not in (State.RUNNING, State.UNDOING) or waits or (run.wake_at is not None and run.wake_at > now):
+        return taken
+    if run.vain_resumes < VAIN_RESUMES:
+        return replace(taken, vain_resumes=run.vain_resumes + 1)
+    what = "the undo of step" if run.state is State.UNDOING else "step"
+    return _park(
+        taken, f"the daemon ended {VAIN_RESUMES + 1} times in a row in {what} {run.step}, attempt {run.attempt}"
+    )
 
 
 def end_without_flow(run: Run, event: StopAsked, now: float) -> Run:
@@ -225,7 +242,7 @@ def _undo(run: Run, flow: Flow[Any], fault: Fault, now: float, ending: Ending = 
     """Turn back. The step under way may be half made, so it comes first; one that is gone from the flow cannot."""
     stack = (*run.finished, run.step) if flow.find(run.step) else run.finished
     undoing = replace(run, state=State.UNDOING, ending=ending, fault=fault, finished=stack, wake_at=None, note="")
-    return _undo_next(undoing, flow, now)
+    return _undo_next(replace(undoing, vain_resumes=0), flow, now)
 
 
 def _undo_next(run: Run, flow: Flow[Any], now: float) -> Run:
@@ -246,7 +263,7 @@ def _popped(run: Run) -> Run:
 
 
 def _park(run: Run, why: str) -> Run:
-    return replace(run, state=State.STUCK, note=why, wake_at=None)
+    return replace(run, state=State.STUCK, note=why, wake_at=None, vain_resumes=0)
 
 
 def _end(run: Run, ending: Ending, now: float) -> Run:
