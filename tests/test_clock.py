@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from hawker.clock import Clock, ManualClock, SystemClock
+from hawker.clock import Clock, ManualClock, ShiftedClock, SystemClock, system_clock
 
 pytestmark = pytest.mark.anyio
 
@@ -31,3 +33,19 @@ def test_the_same_seed_gives_the_same_chance() -> None:
     one, other = ManualClock(seed=7), ManualClock(seed=7)
     assert [one.random() for _ in range(5)] == [other.random() for _ in range(5)]
     assert one.token_bytes(8) == other.token_bytes(8) != ManualClock(seed=8).token_bytes(8)
+
+
+def test_a_daemon_has_the_host_clock_unless_a_test_moves_it(tmp_path: Path) -> None:
+    assert type(system_clock({})) is SystemClock
+    assert type(system_clock({"HAWKER_CLOCK_OFFSET_FILE": ""})) is SystemClock
+    assert type(system_clock({"HAWKER_CLOCK_OFFSET_FILE": str(tmp_path / "offset")})) is ShiftedClock
+
+
+def test_a_shifted_clock_jumps_when_its_file_says_so_and_never_its_monotonic_time(tmp_path: Path) -> None:
+    offset, host = tmp_path / "offset", SystemClock()
+    clock = ShiftedClock(offset)
+    assert abs(clock.now() - host.now()) < 60
+    for text, seconds in (("86400", 86_400.0), ("-7200.5", -7_200.5), ("no number", 0.0)):
+        offset.write_text(text)
+        assert abs(clock.now() - host.now() - seconds) < 60
+        assert abs(clock.monotonic() - host.monotonic()) < 60

@@ -3,6 +3,8 @@
 import os
 import random
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -42,6 +44,32 @@ class SystemClock:
 
     def token_bytes(self, count: int) -> bytes:
         return os.urandom(count)
+
+
+class ShiftedClock(SystemClock):
+    """The host's clocks, with wall time moved by as many seconds as a file says now: how a test makes the clock of a
+    living daemon jump. Monotonic time goes on, as it does when an operator or NTP sets the clock."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def now(self) -> float:
+        return super().now() + self._offset_s()
+
+    def _offset_s(self) -> float:
+        try:
+            return float(self._file.read_text())
+        except (OSError, ValueError):
+            return 0.0
+
+
+OFFSET_VARIABLE = "HAWKER_CLOCK_OFFSET_FILE"
+
+
+def system_clock(environ: Mapping[str, str]) -> SystemClock:
+    """The clock of a daemon. Only a test sets `HAWKER_CLOCK_OFFSET_FILE`; without it nothing is read."""
+    file = environ.get(OFFSET_VARIABLE)
+    return ShiftedClock(Path(file)) if file else SystemClock()
 
 
 class ManualClock:

@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
+from hawker.clock import OFFSET_VARIABLE
 from hawker.errors import CannotStart
 
 _PREFIX = "HAWKER_"
-_NOT_SETTINGS = frozenset({"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP", "HAWKER_CONFIG", "HAWKER_FAILPOINT"})
+_NOT_SETTINGS = frozenset(
+    {"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP", "HAWKER_CONFIG", "HAWKER_FAILPOINT", OFFSET_VARIABLE}
+)
 _NOT_SETTINGS_PREFIX = "HAWKER_GUEST_"  # of the package's build
 
 
@@ -54,6 +58,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     destroyed_kept_s: float = 86_400.0
     reconcile_every_s: float = 60.0
 
+    # how it is watched; 0 switches a part of the watchdog off
+    otel_endpoint: str | None = None
+    watchdog_report_s: float = 1.0
+    watchdog_end_s: float = 30.0
+
     def __post_init__(self) -> None:
         """Raises `ValueError` naming the key; msgspec makes it its own."""
         for name, least in _LEAST.items():
@@ -61,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if value is not None and not value >= least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
         _check_pool(self.ipv4_pool)
+        _check_endpoint(self.otel_endpoint)
 
 
 def default_data_dir() -> Path:
@@ -122,6 +132,8 @@ _LEAST: Mapping[str, float] = {
     "runs_kept": 1,
     "destroyed_kept_s": 0,
     "reconcile_every_s": 1,
+    "watchdog_report_s": 0,
+    "watchdog_end_s": 0,
 }
 _SMALLEST_POOL = 28
 
@@ -133,3 +145,15 @@ def _check_pool(text: str) -> None:
         raise ValueError(f"ipv4_pool {text!r} is not an IPv4 network such as 172.29.0.0/16: {error}") from error
     if pool.prefixlen > _SMALLEST_POOL:
         raise ValueError(f"ipv4_pool {text!r} is smaller than a /{_SMALLEST_POOL}")
+
+
+def _check_endpoint(text: str | None) -> None:
+    if text is None:
+        return
+    try:
+        url = urlsplit(text)
+        known = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"otel_endpoint {text!r} is not a URL such as http://127.0.0.1:4318")

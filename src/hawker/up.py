@@ -19,7 +19,7 @@ from hawker.api.listener import bind, serving
 from hawker.api.server import Server
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
-from hawker.clock import Clock, SystemClock
+from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart, Unavailable
 from hawker.fsm.runner import Runner
 from hawker.host.facts import Facts, read_facts
@@ -63,7 +63,7 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises `CannotStart`."""
     log.configure(settings.log_level)
     os.umask(0o077)
-    return anyio.run(_main, settings, SystemClock(), backend_options={"use_uvloop": True})
+    return anyio.run(_main, settings, system_clock(os.environ), backend_options={"use_uvloop": True})
 
 
 async def _main(settings: Settings, clock: Clock) -> int:

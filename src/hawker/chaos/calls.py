@@ -1,0 +1,66 @@
+"""One call to the node, measured: how it came out is counted, and what a node must never answer is noted."""
+
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from hawker.api.bodies import Machine
+from hawker.api.route import B, P, Q, R, Unary
+from hawker.api.routes import LIST_MACHINES, AppParams, MachineParams
+from hawker.chaos.keeper import Keeper
+from hawker.chaos.tally import Outcome, Tally, outcome_of
+from hawker.clock import Clock
+from hawker.errors import HawkerError
+from hawker.ids import MachineId
+
+APP = "soak"
+ANSWERED_WITHIN_S = 30.0
+"""Longer than the longest time for which a daemon is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[R]):
+    """`value` when the outcome is OK, else the `error`."""
+
+    outcome: Outcome
+    value: R | None = None
+    error: HawkerError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
+
+    @property
+    def changed_nothing(self) -> bool:
+        return self.outcome in (Outcome.REFUSED, Outcome.UNAVAILABLE)
+
+
+class Calls:
+    """Of one app."""
+
+    def __init__(self, keeper: Keeper, clock: Clock, tally: Tally) -> None:
+        self.keeper = keeper
+        self._clock = clock
+        self._tally = tally
+
+    async def call(self, route: Unary[P, Q, B, R], **arguments: Any) -> Reply[R]:
+        """`arguments` as of the client's `call`."""
+        began = self._clock.monotonic()
+        try:
+            value = await self.keeper.client.call(route, **{"timeout_s": ANSWERED_WITHIN_S, **arguments})
+            reply = Reply(Outcome.OK, value)
+        except HawkerError as error:
+            reply = Reply(outcome_of(error), error=error)
+        self._tally.called(route.name, reply.outcome, self._clock.monotonic() - began)
+        if reply.outcome is Outcome.INTERNAL:
+            self.keeper.note(f"{route.name} was answered with: {reply.error}")
+        return reply
+
+    async def machines(self) -> Reply[dict[MachineId, Machine]]:
+        listed = await self.call(LIST_MACHINES, params=AppParams(app_name=APP))
+        if listed.value is None:
+            return Reply(listed.outcome, error=listed.error)
+        return Reply(listed.outcome, {MachineId(machine.id): machine for machine in listed.value.items})
+
+
+def params_of(machine_id: MachineId) -> MachineParams:
+    return MachineParams(app_name=APP, machine_id=machine_id)

@@ -1,0 +1,102 @@
+"""Workloads that are told to end, and the exit codes that must be recorded of them.
+
+In a container the sample web server is asked over its network to exit with a code; a process of this host is ended by
+a signal. Only a machine at which nothing else is under way is told, so the true code is known.
+"""
+
+import os
+import signal
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from hawker.api.bodies import Machine
+from hawker.chaos.chance import Chance
+from hawker.ids import MachineId
+from hawker.runtime import proc
+from hawker.runtime.pilot.rundir import RunDir
+from hawker.store.contract import Reader
+from hawker.worker.records import EVENTS
+
+_PORT = 8080
+_ANSWER_S = 3.0
+_SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGALRM, signal.SIGHUP)
+_SIGNALLED = 128
+_CODES = 120
+
+
+def pilot_of(machines: Path, machine_id: MachineId) -> int | None:
+    """The process id of a pilot that lives."""
+    run = RunDir(machines / machine_id / "run")
+    return run.pid() if run.alive() else None
+
+
+def kill(pid: int, number: signal.Signals) -> bool:
+    """Whether it was there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+        return True
+    return False
+
+
+def workload_of(pilot: int) -> int | None:
+    """The first child of a pilot: what a later `exec` started has a higher number."""
+    return min((entry.pid for entry in proc.descendants(pilot) if entry.parent == pilot), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    machine_id: MachineId
+    code: int
+
+
+class Endings:
+    """`spoilt`: machines whose pilot was hurt, so that what it knew may be lost with it."""
+
+    def __init__(self, machines: Path, chance: Chance, *, networked: bool) -> None:
+        self._machines = machines
+        self._chance = chance
+        self._networked = networked
+        self._told: Counter[Told] = Counter()
+        self._codes = 0
+        self.spoilt: set[MachineId] = set()
+
+    async def end(self, machine: Machine) -> bool:
+        """Whether it heard."""
+        machine_id = MachineId(machine.id)
+        code = await self._ask(machine) if self._networked else self._signal(machine_id)
+        if code is not None:
+            self._told[Told(machine_id, code)] += 1
+        return code is not None
+
+    def unrecorded(self, reader: Reader) -> list[str]:
+        """At rest: each code that a workload ended with is in its machine's history."""
+        found = []
+        for told, count in self._told.items():
+            events = [event for _, event in reader.scan(EVENTS, f"{told.machine_id}/")]
+            exits = [event.detail.exit.exit_code for event in events if event.detail and event.detail.exit]
+            if events and exits.count(told.code) < count and told.machine_id not in self.spoilt:
+                found.append(f"{told.machine_id} ended with {told.code} {count} times; recorded were {exits}")
+        return found
+
+    async def _ask(self, machine: Machine) -> int | None:
+        self._codes = self._codes % _CODES + 1
+        with anyio.move_on_after(_ANSWER_S), suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+            async with await anyio.connect_tcp(machine.private_ip, _PORT) as stream:
+                await stream.send(f"POST /exit/{self._codes} HTTP/1.0\r\n\r\n".encode())
+                answer = b""
+                while b"bye" not in answer:
+                    answer += await stream.receive()
+                return self._codes
+        return None
+
+    def _signal(self, machine_id: MachineId) -> int | None:
+        pilot = pilot_of(self._machines, machine_id)
+        workload = None if pilot is None else workload_of(pilot)
+        number = self._chance.choice(_SIGNALS)
+        if workload is None or not kill(workload, number):
+            return None
+        return _SIGNALLED + number

@@ -1,0 +1,129 @@
+"""Keeps a node's daemon living while others hurt it: starts it again, holds the clients' connection to it, measures for
+how long it did not answer, and notices an end that nobody asked for.
+"""
+
+import signal
+
+import anyio
+from anyio.to_thread import run_sync
+
+from hawker.api.client import Client
+from hawker.api.routes import HEALTH
+from hawker.chaos.daemon import Daemon
+from hawker.chaos.tally import Finding, Tally
+from hawker.cli.exits import Exit
+from hawker.clock import Clock
+from hawker.errors import HawkerError, Unavailable
+
+_PROBE_EVERY_S = 0.05
+_PROBE_TIMEOUT_S = 0.5
+_LOG_EXCERPT = 2500
+ANSWERS_WITHIN_S = 45.0
+"""After whatever was done to it has ended, a node answers again by itself."""
+
+
+class Keeper:
+    """One daemon. `wanted` while it should be living; `answers` as last probed."""
+
+    def __init__(self, daemon: Daemon, clock: Clock, tally: Tally) -> None:
+        self.daemon = daemon
+        self.wanted = False
+        self.answers = False
+        self._clock = clock
+        self._tally = tally
+        self._began = clock.monotonic()
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """Of the latest life; calls on a dead one say so."""
+        assert self._client is not None, "never started"
+        return self._client
+
+    # Life and death.
+
+    async def start(self) -> None:
+        """Begin a life. Raises `Unavailable` when it does not get ready."""
+        began = self._clock.monotonic()
+        await run_sync(self.daemon.launch)
+        await self._ready(began)
+
+    async def try_start(self) -> bool:
+        """Begin a life where one may be refused: false when it was, with one line and the status that says so."""
+        began = self._clock.monotonic()
+        await run_sync(self.daemon.launch)
+        try:
+            await self._ready(began)
+        except Unavailable:
+            if self.daemon.alive or self.daemon.ended() != Exit.USAGE:
+                raise
+            return False
+        return True
+
+    async def kill(self) -> None:
+        self.wanted = False
+        await run_sync(self.daemon.kill)
+
+    async def stop(self) -> None:
+        """Raises `Unavailable` when it ended badly."""
+        self.wanted = False
+        await run_sync(self.daemon.stop)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.daemon.process.send_signal(number)
+
+    async def cut(self) -> None:
+        """Every connection that clients have to it is closed, whatever is under way on it."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def answering(self) -> float:
+        """Return once it answers, with the seconds that took. Notes a finding when it does not in time."""
+        began = self._clock.monotonic()
+        with anyio.move_on_after(ANSWERS_WITHIN_S) as scope:
+            while not await self._probe():
+                await self._clock.sleep(_PROBE_EVERY_S)
+        if scope.cancelled_caught:
+            self.note(f"did not answer within {ANSWERS_WITHIN_S:g} s")
+        return self._clock.monotonic() - began
+
+    async def _ready(self, began: float) -> None:
+        await run_sync(self.daemon.wait_ready)
+        self._tally.boots_ms.append((self._clock.monotonic() - began) * 1000)
+        await self.cut()
+        self._client = self.daemon.client()
+        self.wanted = True
+
+    # Watching.
+
+    async def watch(self) -> None:
+        """Until cancelled: measure when it does not answer, and bring it back when it ended by itself."""
+        silent_since: float | None = None
+        while True:
+            self.answers = await self._probe()
+            now = self._clock.monotonic()
+            if self.answers and silent_since is not None:
+                self._tally.gaps_s.append(now - silent_since)
+            silent_since = None if self.answers else silent_since or now
+            if self.wanted and not self.daemon.alive:
+                self.note(f"ended by itself with status {self.daemon.ended()}")
+                await self._bring_back()
+            await self._clock.sleep(_PROBE_EVERY_S)
+
+    async def _bring_back(self) -> None:
+        try:
+            await self.start()
+        except Unavailable as error:
+            self.note(f"cannot be brought back: {error}")
+
+    async def _probe(self) -> bool:
+        try:
+            await self.client.call(HEALTH, timeout_s=_PROBE_TIMEOUT_S)
+        except HawkerError:
+            return False
+        return True
+
+    def note(self, what: str) -> None:
+        """A finding, with the end of the daemon's log."""
+        at_s = self._clock.monotonic() - self._began
+        self._tally.findings.append(Finding(at_s, what, self.daemon.errors[-_LOG_EXCERPT:]))

@@ -1,0 +1,150 @@
+"""A soak on one page: what was asked of the node, what was done to it, and what it broke. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from hawker.chaos.tally import Outcome, Tally, quantile
+
+SHOWN = 20
+_LOG_LINES = 12
+
+
+class Calls(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one operation, by outcome; the latencies are of those that were answered well."""
+
+    operation: str
+    ok: int
+    refused: int
+    unavailable: int
+    lost: int
+    internal: int
+    p50_ms: float
+    p99_ms: float
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one fault: how often, and how long after its end the node answered again."""
+
+    fault: str
+    count: int
+    recovered_p50_ms: float
+    recovered_max_ms: float
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    at_s: float
+    what: str
+    log: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """`repeat` is the command that runs it again. `silent_s`: for how long, in all, the node did not answer."""
+
+    seed: int
+    driver: str
+    minutes: float
+    repeat: str
+    calls: tuple[Calls, ...]
+    faults: tuple[Damage, ...]
+    boots: int
+    boot_p50_ms: float
+    boot_max_ms: float
+    rests: int
+    silent_s: float
+    longest_silence_s: float
+    violations: tuple[Violation, ...]
+
+    @property
+    def status(self) -> int:
+        """What the command exits with."""
+        return 1 if self.violations else 0
+
+
+def report_of(tally: Tally, *, seed: int, driver: str, minutes: float, lasted_s: float) -> Report:
+    """`minutes` as asked for; `lasted_s` with all that belongs to it."""
+    return Report(
+        seed=seed,
+        driver=driver,
+        minutes=round(lasted_s / 60, 1),
+        repeat=f"hawker chaos soak --minutes {minutes:g} --seed {seed} --driver {driver}",
+        calls=tuple(_calls(tally, operation) for operation in sorted(tally.calls)),
+        faults=tuple(_damage(tally, name) for name in sorted(tally.faults)),
+        boots=len(tally.boots_ms),
+        boot_p50_ms=round(quantile(tally.boots_ms, 0.5)),
+        boot_max_ms=round(max(tally.boots_ms, default=0.0)),
+        rests=tally.rests,
+        silent_s=round(sum(tally.gaps_s), 1),
+        longest_silence_s=round(max(tally.gaps_s, default=0.0), 1),
+        violations=tuple(Violation(at_s=round(each.at_s, 1), what=each.what, log=each.log) for each in tally.findings),
+    )
+
+
+def _calls(tally: Tally, operation: str) -> Calls:
+    counts, taken = tally.calls[operation], tally.latencies_ms[operation]
+    return Calls(
+        operation=operation,
+        **{outcome.value: counts[outcome] for outcome in Outcome},
+        p50_ms=round(quantile(taken, 0.5), 1),
+        p99_ms=round(quantile(taken, 0.99), 1),
+    )
+
+
+def _damage(tally: Tally, fault: str) -> Damage:
+    taken = tally.recoveries_ms[fault]
+    return Damage(
+        fault=fault,
+        count=tally.faults[fault],
+        recovered_p50_ms=round(quantile(taken, 0.5)),
+        recovered_max_ms=round(max(taken, default=0.0)),
+    )
+
+
+def page(report: Report) -> str:
+    """For a person."""
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    verdict = f"{len(report.violations)} VIOLATIONS" if report.violations else "nothing found"
+    yield f"soak of {report.minutes:g} minutes, seed {report.seed}, driver {report.driver}: {verdict}"
+    yield ""
+    yield from _table(
+        ("OPERATION", *(outcome.value.upper() for outcome in Outcome), "P50 MS", "P99 MS"),
+        [(each.operation, *(getattr(each, outcome.value) for outcome in Outcome), each.p50_ms, each.p99_ms)
+         for each in report.calls],
+    )  # fmt: skip
+    yield ""
+    yield from _table(
+        ("FAULT", "TIMES", "ANSWERED AFTER MS, P50", "MAX"),
+        [(each.fault, each.count, each.recovered_p50_ms, each.recovered_max_ms) for each in report.faults],
+    )
+    yield ""
+    yield f"boots {report.boots}, ready after {report.boot_p50_ms:g} ms (p50), {report.boot_max_ms:g} ms (max)"
+    yield f"silent for {report.silent_s:g} s in all, {report.longest_silence_s:g} s at the longest"
+    yield f"compared with the promises, at rest, {report.rests} times"
+    yield from _violations(report)
+    yield f"repeat with: {report.repeat}"
+
+
+def _violations(report: Report) -> Iterator[str]:
+    for violation in report.violations[:SHOWN]:
+        yield ""
+        yield f"VIOLATION after {violation.at_s:g} s: {violation.what}"
+        yield from (f"    {line}" for line in violation.log.splitlines()[-_LOG_LINES:])
+    if len(report.violations) > SHOWN:
+        yield f"and {len(report.violations) - SHOWN} more"
+    if report.violations:
+        yield ""
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Text to the left, numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    for row in cells:
+        first, *rest = (
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join((first, *rest)).rstrip()

@@ -1,0 +1,211 @@
+"""A real node under a random mix of calls from several clients, while it is hurt again and again; every few faults all
+is left to come to rest, and what is there then is compared with what was promised.
+
+Bounded in time, memory and disk, on loopback only. Whatever happens, all of it is removed at the end: machines, mounts,
+directory. A seed deals the same calls and faults in the same order.
+"""
+
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, repeat
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
+from hawker.api.bodies import CreateAppRequest, RunState
+from hawker.api.routes import CREATE_APP, LIST_RUNS, ListRunsQuery
+from hawker.chaos.calls import APP, Calls
+from hawker.chaos.chance import Chance
+from hawker.chaos.daemon import Daemon
+from hawker.chaos.endings import Endings
+from hawker.chaos.faults import HURTS, Hurt, Scene
+from hawker.chaos.ground import Ground
+from hawker.chaos.inspect import inspect, violations_at_rest
+from hawker.chaos.keeper import Keeper
+from hawker.chaos.tally import Tally
+from hawker.chaos.workload import Customer, Onlooker
+from hawker.clock import OFFSET_VARIABLE, Clock
+from hawker.errors import AlreadyExists, CannotStart, HawkerError, Unavailable
+from hawker.proof.promises import Promises
+
+CUSTOMERS = 4
+GROUND_MIB = 384
+_FLAGS = (
+    *("--free-disk-floor-mib", "0", "--disk-mib", "100000"),  # so that a full disk is met by flows, not by admission
+    *("--logs-mib", "1", "--reconcile-every-s", "5"),
+)
+_BEFORE_REST = 4
+_RESTS_WITHIN_S = 120.0
+_OPEN = (RunState.ACTIVE, RunState.QUEUED, RunState.STUCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`grounded`: the data directory gets a filesystem of its own, which needs root."""
+
+    minutes: float
+    seed: int
+    driver: str
+    grounded: bool
+
+
+class Soak:
+    """One node, its clients and what hurts it."""
+
+    def __init__(self, plan: Plan, daemon: Daemon, ground: Ground | None, clock: Clock) -> None:
+        self._plan = plan
+        self._clock = clock
+        self.tally = Tally()
+        self._keeper = Keeper(daemon, clock, self.tally)
+        self._promises = Promises()
+        networked = plan.driver == "container"
+        chances = (Chance(plan.seed, stream) for stream in range(1, CUSTOMERS + 4))
+        self._endings = Endings(daemon.place.machines, next(chances), networked=networked)
+        offset = daemon.directory / "clock-offset"
+        daemon.environment[OFFSET_VARIABLE] = str(offset)
+        self._scene = Scene(self._keeper, ground, self._endings, offset, next(chances), clock)
+        self._calls = Calls(self._keeper, clock, self.tally)
+        self._onlooker = Onlooker(self._calls, self._promises, next(chances))
+        self._customers = [
+            Customer(f"customer{number}", self._calls, self._promises, self._endings, chance, networked=networked)
+            for number, chance in enumerate(chances)
+        ]
+
+    async def run(self) -> None:
+        """Raises `Unavailable` when the node cannot even begin."""
+        await self._keeper.start()
+        with suppress(AlreadyExists):
+            await self._keeper.client.call(CREATE_APP, body=CreateAppRequest(name=APP, org_slug="chaos"))
+        ends_at = self._clock.monotonic() + self._plan.minutes * 60
+        deck = self._deck()
+        while self._clock.monotonic() < ends_at:
+            await self._open_hours(deck, ends_at)
+            await self._rest()
+
+    def _deck(self) -> Iterator[Hurt]:
+        """Every fault once, shuffled, and again."""
+        offered = [hurt for hurt in HURTS if self._scene.ground is not None or not hurt.grounded]
+        return chain.from_iterable(self._scene.chance.shuffled(offered) for _ in repeat(None))
+
+    async def _open_hours(self, deck: Iterator[Hurt], ends_at: float) -> None:
+        """Clients call, and a few faults are inflicted."""
+        async with self._clients():
+            for _ in range(_BEFORE_REST):
+                await self._scene.while_it_lasts(0.5, 3)
+                if self._clock.monotonic() > ends_at:
+                    break
+                await self._inflict(next(deck))
+
+    async def _inflict(self, hurt: Hurt) -> None:
+        self.tally.faults[hurt.name] += 1
+        try:
+            await hurt.inflict(self._scene)
+        except HawkerError as error:
+            self._keeper.note(f"{hurt.name}: {error}")
+            with suppress(Unavailable):
+                await self._keeper.start()
+        seconds = await self._keeper.answering()
+        self.tally.recoveries_ms[hurt.name].append(seconds * 1000)
+
+    @asynccontextmanager
+    async def _clients(self) -> AsyncIterator[None]:
+        closed = anyio.Event()
+        async with anyio.create_task_group() as watchers:
+            watchers.start_soon(self._keeper.watch)
+            async with anyio.create_task_group() as clients:
+                for customer in self._customers:
+                    clients.start_soon(customer.shop, closed, self._clock)
+                clients.start_soon(self._onlooker.look, closed, self._clock)
+                try:
+                    yield
+                finally:
+                    closed.set()
+            watchers.cancel_scope.cancel()
+
+    async def _rest(self) -> None:
+        """Let everything end that was begun, and compare."""
+        await self._quiet()
+        try:
+            await self._keeper.stop()
+        except Unavailable as error:
+            self._keeper.note(f"stopping: {error}")
+        await self._compare()
+        await self._keeper.start()
+
+    async def _quiet(self) -> None:
+        with anyio.move_on_after(_RESTS_WITHIN_S) as scope:
+            while (left := await self._open_runs()) is None or left:
+                await self._clock.sleep(0.1)
+        if scope.cancelled_caught:
+            self._keeper.note(f"does not come to rest: {await self._open_runs()}")
+
+    async def _open_runs(self) -> list[str] | None:
+        """None when it cannot be asked."""
+        with suppress(HawkerError):
+            found = await self._keeper.client.call(LIST_RUNS, query=ListRunsQuery(state=_OPEN))
+            return [f"{run.flow} of {run.resource_id} at {run.step}: {run.state} {run.error}" for run in found.runs]
+        return None
+
+    async def _compare(self) -> None:
+        daemon = self._keeper.daemon
+        found = [str(violation) for violation in await violations_at_rest(daemon, self._clock)]
+        async with inspect(daemon, self._clock) as seen:
+            found += [str(violation) for violation in self._promises.broken(seen.reader)]
+            found += self._endings.unrecorded(seen.reader)
+        self.tally.rests += 1
+        for what in found:
+            self._keeper.note(what)
+
+    def note(self, what: str) -> None:
+        self._keeper.note(what)
+
+    async def withdraw(self) -> None:
+        """Destroy what is left; note what is left all the same."""
+        try:
+            for stray in await run_sync(self._keeper.daemon.withdraw):
+                self._keeper.note(f"left on the host: {stray}")
+        except HawkerError as error:
+            self._keeper.note(f"cannot be withdrawn: {error}")
+
+
+async def soak(plan: Plan, clock: Clock) -> Tally:
+    """What was counted and found. SIGINT and SIGTERM end it early, in the same order. Raises `CannotStart` when this
+    host cannot run it."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        directory = Path(tempfile.mkdtemp(prefix="hawker-soak-"))
+        ground = Ground(directory / "ground.img", directory / "data") if plan.grounded else None
+        try:
+            if ground is not None:
+                await run_sync(ground.make, GROUND_MIB)
+            running = Soak(plan, Daemon(directory, clock, *_FLAGS, driver=plan.driver), ground, clock)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_end_when_told, signals, tasks.cancel_scope)
+                await _run_and_withdraw(running)
+                tasks.cancel_scope.cancel()
+            return running.tally
+        finally:
+            if ground is not None:
+                ground.remove()
+            shutil.rmtree(directory)
+
+
+async def _end_when_told(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel()
+
+
+async def _run_and_withdraw(running: Soak) -> None:
+    try:
+        await running.run()
+    except Unavailable as error:
+        if not running.tally.boots_ms:
+            raise CannotStart(str(error)) from error
+        running.note(f"cannot go on: {error}")
+    finally:
+        with anyio.CancelScope(shield=True):
+            await running.withdraw()

@@ -1,0 +1,69 @@
+"""What a soak counts: calls by kind and outcome with how long they took, faults, recoveries, findings."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
+
+
+class Outcome(StrEnum):
+    """How a call ended, as its client saw it."""
+
+    OK = "ok"
+    REFUSED = "refused"  # typed: the machine is in another state, is held by a lease, there is no room
+    UNAVAILABLE = "unavailable"  # nothing was changed; the node is away or cannot write
+    LOST = "lost"  # the connection went, or no answer came: it may have happened
+    INTERNAL = "internal"  # the node met an error that it has no word for
+
+
+_LOST_TEXTS = ("the connection to", "no answer from")
+"""How the client, and not the node, begins to say what went wrong."""
+
+
+def outcome_of(error: HawkerError) -> Outcome:
+    own = str(error).startswith(_LOST_TEXTS)
+    match error:
+        case Unavailable():
+            return Outcome.UNAVAILABLE
+        case Fault() | DeadlineExceeded() if own:
+            return Outcome.LOST
+        case Fault():
+            return Outcome.INTERNAL
+        case _:
+            return Outcome.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that must not be. `at_s` since the soak began; `log` the end of the daemon's log then."""
+
+    at_s: float
+    what: str
+    log: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """`gaps_s`: how long each time the node did not answer. `rests`: how often it was compared with its promises."""
+
+    calls: defaultdict[str, Counter[Outcome]] = field(default_factory=lambda: defaultdict(Counter))
+    latencies_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    faults: Counter[str] = field(default_factory=Counter)
+    boots_ms: list[float] = field(default_factory=list)
+    recoveries_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    findings: list[Finding] = field(default_factory=list)
+    gaps_s: list[float] = field(default_factory=list)
+    rests: int = 0
+
+    def called(self, operation: str, outcome: Outcome, seconds: float) -> None:
+        self.calls[operation][outcome] += 1
+        if outcome is Outcome.OK:
+            self.latencies_ms[operation].append(seconds * 1000)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank quantile; 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
