@@ -1,7 +1,6 @@
 """The product's own invariants, of a stall, as assertions."""
 
 from hawker.proof import invariants
-from hawker.sim.inspect import look
 from hawker.sim.world import Stall
 from hawker.store.contract import Reader
 
@@ -14,4 +13,4 @@ def check_store(reader: Reader) -> None:
 def check_at_rest(stall: Stall) -> None:
     """When nothing is under way: what runs is what the records say, and nothing else is on the host."""
     with stall.store.snapshot() as reader:
-        assert invariants.at_rest(reader, look(stall.host, stall.rootfs, stall.networks)) == []
+        assert invariants.at_rest(reader, stall.seen()) == []

@@ -1,17 +1,24 @@
 """The simulated host. It outlives the daemon, and every call of it is an edge where that may die."""
 
+import builtins
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hawker.clock import Clock
 from hawker.ids import Digest, InstanceId, MachineId
-from hawker.runtime.driver import InstanceSpec, Phase
+from hawker.runtime.driver import Exit, InstanceSpec, Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance
 from hawker.sim.fuse import Death, Fuse
 from hawker.worker.records import Network
 
+_PIDS = 1000
+
 
 class Cellar(FakeHost):
-    """The fake host, with edges, and with a memory of what was ever launched."""
+    """The fake host, with edges, with a memory of what was ever launched, and with process ids that are soon reused.
+
+    `felled` are exits that the daemon itself brought about; `lost` counts the instances that went with the host."""
 
     def __init__(self, clock: Clock, fuse: Fuse) -> None:
         super().__init__(clock)
@@ -19,6 +26,8 @@ class Cellar(FakeHost):
         self.launched: Counter[InstanceId] = Counter()
         self.ever: defaultdict[MachineId, list[Instance]] = defaultdict(list)
         self.doubled: list[MachineId] = []
+        self.felled: list[Exit] = []
+        self.lost: Counter[MachineId] = Counter()
 
     def fault(self, call: str) -> Fault:
         asked = super().fault(call)
@@ -34,35 +43,80 @@ class Cellar(FakeHost):
     def launch(self, instance: Instance) -> None:
         self.launched[instance.spec.instance_id] += 1
         self.ever[instance.spec.machine_id].append(instance)
+        self._last_pid = self._free_pid() - 1
         super().launch(instance)
+
+    def deliver(self, instance: Instance, number: int) -> None:
+        """The daemon sends a signal."""
+        super().deliver(instance, number)
+        if instance.exit is not None:
+            self.felled.append(instance.exit)
 
     def running(self) -> dict[MachineId, InstanceId]:
         here = {machine_id: self.look(machine_id) for machine_id in self.machines()}
         return {key: it.spec.instance_id for key, it in here.items() if it is not None and it.phase is Phase.RUNNING}
 
+    def reboot(self) -> None:
+        """Whatever runs is gone without a word; what the pilots wrote of earlier ends is still on the disk."""
+        for machine_id in self.machines():
+            here = self.look(machine_id)
+            if here is not None and here.phase is not Phase.EXITED:
+                self.lost[machine_id] += here.phase is Phase.RUNNING
+                del self._instances[machine_id]
 
-class Shelves:
-    """Keeps `deps.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
+    def _free_pid(self) -> int:
+        taken = {instance.pid for instance in self._instances.values() if instance.phase is Phase.RUNNING}
+        return next(pid for pid in range(_PIDS, _PIDS + len(taken) + 1) if pid not in taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The next call of this name fails, before its effect or `after` it."""
+
+    call: str
+    after: bool
+
+
+class _Fixture:
+    """A part of the host whose calls have edges and fail when told to."""
 
     def __init__(self, fuse: Fuse) -> None:
         self._fuse = fuse
+        self.troubles: list[Trouble] = []
+
+    async def _edge(self, call: str, *, after: bool = False) -> None:
+        await self._fuse.pass_edge()
+        trouble = Trouble(call, after)
+        if trouble in self.troubles:
+            self.troubles.remove(trouble)
+            raise OSError(f"{call} failed")
+
+
+class Shelves(_Fixture):
+    """Keeps `deps.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__(fuse)
         self.mounted: dict[MachineId, tuple[InstanceId, Digest]] = {}
         self.directories: set[MachineId] = set()
+        self.hidden: set[MachineId] = set()  # unmounted behind our back, while the instance has it
+        self.stray: set[str] = set()
         self.forgotten: list[Digest] = []
         self.swept = 0
         self.withdrawn = False
 
     async def mount(self, machine_id: MachineId, instance_id: InstanceId, image: Digest) -> str:
-        await self._fuse.pass_edge()
+        await self._edge("mount")
         self.directories.add(machine_id)
         self.mounted[machine_id] = (instance_id, image)
-        await self._fuse.pass_edge()
+        self.hidden.discard(machine_id)
+        await self._edge("mount", after=True)
         return f"/machines/{machine_id}/rootfs"
 
     async def unmount(self, machine_id: MachineId) -> None:
-        await self._fuse.pass_edge()
+        await self._edge("unmount")
         self.mounted.pop(machine_id, None)
-        await self._fuse.pass_edge()
+        await self._edge("unmount", after=True)
 
     async def remove(self, machine_id: MachineId) -> None:
         await self.unmount(machine_id)
@@ -81,13 +135,29 @@ class Shelves:
     async def list(self) -> list[MachineId]:
         return sorted(self.directories)
 
+    async def visible(self) -> frozenset[MachineId]:
+        return frozenset(self.mounted.keys() - self.hidden)
 
-class Wires:
+    async def reveal(self, machine_id: MachineId, pid: int) -> None:
+        await self._fuse.pass_edge()
+        self.hidden.discard(machine_id)
+
+    async def strays(self) -> builtins.list[str]:
+        return tuple(sorted(self.stray))
+
+    async def clear(self, stray: str) -> None:
+        self.stray.discard(stray)
+
+
+class Wires(_Fixture):
     """Keeps `deps.Networks` in memory."""
 
     def __init__(self, fuse: Fuse) -> None:
-        self._fuse = fuse
+        super().__init__(fuse)
         self.plugged: dict[MachineId, Network] = {}
+        self.torn: dict[MachineId, str] = {}  # what was lost behind our back
+        self.stray: set[str] = set()
+        self.rules = True
         self.swept = 0
         self.withdrawn = False
 
@@ -95,15 +165,16 @@ class Wires:
         return f"fdaa::{machine_id[:4]}:{machine_id[4:8]}:2"
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
-        await self._fuse.pass_edge()
+        await self._edge("ensure")
         self.plugged[machine_id] = network
-        await self._fuse.pass_edge()
+        self.torn.pop(machine_id, None)
+        await self._edge("ensure", after=True)
         return f"/netns/{machine_id}"
 
     async def delete(self, machine_id: MachineId) -> None:
-        await self._fuse.pass_edge()
+        await self._edge("delete")
         self.plugged.pop(machine_id, None)
-        await self._fuse.pass_edge()
+        await self._edge("delete", after=True)
 
     async def sweep(self) -> None:
         self.swept += 1
@@ -113,3 +184,24 @@ class Wires:
 
     async def list(self) -> list[MachineId]:
         return sorted(self.plugged)
+
+    async def lost(self, networks: Mapping[MachineId, Network]) -> dict[MachineId, str]:
+        return {each: what for each, what in self.torn.items() if each in networks}
+
+    async def reconnect(self, machine_id: MachineId, network: Network, pid: int) -> None:
+        await self.ensure(machine_id, network)
+
+    async def links(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.stray, *map(self.link_of, self.plugged)}))
+
+    def link_of(self, machine_id: MachineId) -> str:
+        return f"link-{machine_id[:8]}"
+
+    async def unlink(self, name: str) -> None:
+        self.stray.discard(name)
+
+    async def guarded(self) -> bool:
+        return self.rules
+
+    async def guard(self) -> None:
+        self.rules = True

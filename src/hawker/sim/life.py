@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from anyio.abc import TaskGroup
 
 from hawker.api.bodies import (
     CreateAppRequest,
@@ -51,9 +52,11 @@ APP = "stall"
 
 
 class Worker:
-    """One life of the daemon, and a client of it that calls the handlers as HTTP does."""
+    """One life of the daemon, and a client of it that calls the handlers as HTTP does. What is to die with it runs in
+    `tasks`."""
 
-    def __init__(self, parts: Parts, reconciler: Reconciler, host: Cellar) -> None:
+    def __init__(self, parts: Parts, reconciler: Reconciler, host: Cellar, tasks: TaskGroup) -> None:
+        self.tasks = tasks
         self.parts = parts
         self.host = host
         self.store = parts.deps.store

@@ -1,36 +1,37 @@
-"""A whole worker in one process: everything that `up` joins, over a host and a store in memory, in virtual time.
+"""A whole worker in one process: everything that `up` joins, over a host and a store that are played, in virtual time.
 
-A `Stall` is what outlives the daemon; `open` is one life of it. Leaving a life is what SIGTERM is; `Death` raised in it
-is kill -9, and `crash` is then what the disk kept.
+A `World` is what outlives the daemon; `open` is one life of it. Leaving it is what SIGTERM is; `Death` raised in it, or
+a store that freezes, is kill -9. A `Stall` is a world over a store in memory, whose `crash` says what the disk kept.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
 
-from hawker.fsm.runner import Runner
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import BlockChoice, ImageSettings
 from hawker.image.resolve import Resolved
 from hawker.node import Capacity
-from hawker.runtime.driver import Features
-from hawker.runtime.fake import FakeDriver
+from hawker.observe.metrics import build_metrics
+from hawker.proof.host_state import HostState
 from hawker.settings import Settings
 from hawker.sim.fuse import Death, Fuse, fused
 from hawker.sim.host import Cellar, Shelves, Wires
+from hawker.sim.inspect import look
+from hawker.sim.kit import SOUND, Kit
 from hawker.sim.life import Worker
 from hawker.sim.loop import Hourglass, LoopClock, eventually
+from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
 from hawker.worker.health import Health
-from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
@@ -38,11 +39,9 @@ from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NodeRecord
 from hawker.worker.serve import begin
-from hawker.worker.supervisor import Supervisor
-from hawker.worker.table import MachineTable
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
-LIFE_S = 7 * 86_400.0
+LIFE_S = 365 * 86_400.0
 
 
 class Prober:
@@ -58,42 +57,52 @@ class Prober:
         return self.answers.get(probe.port, Finding(True, "Success"))
 
 
-class Images(ImageCache):
-    """The real cache; fetching waits for the event that `held` has for the reference."""
+class Mortal(Store, Protocol):
+    """A store that can stop for good. Who waits for it then waits for ever; the daemon is dead."""
 
-    held: dict[str, anyio.Event]
-
-    async def fetch(self, resolved: Resolved, *arguments: Any, **named: Any) -> None:
-        if resolved.reference in self.held:
-            await self.held[resolved.reference].wait()
-        await super().fetch(resolved, *arguments, **named)
+    frozen: anyio.Event
 
 
-class Stall:
+class World:
     """`room` is what the host has to sell; without `reconciles` nobody tidies up after a flow."""
 
     def __init__(
-        self, directory: Path, *, seed: int = 0, room: Capacity = ROOM, reconciles: bool = True, **settings: Any
+        self,
+        store: Mortal,
+        directory: Path,
+        *,
+        seed: int = 0,
+        room: Capacity = ROOM,
+        reconciles: bool = True,
+        kit: Kit = SOUND,
+        **settings: Any,
     ) -> None:
         self.clock = LoopClock(seed)
         self.fuse = Fuse()
         self.host = Cellar(self.clock, self.fuse)
         self.rootfs, self.networks = Shelves(self.fuse), Wires(self.fuse)
         self.prober = Prober()
-        self.store = MemoryStore()
+        self.store = store
         self.room = room
         self.reconciles = reconciles
-        self.held: dict[str, anyio.Event] = {}
         self.directory = directory
         self.settings = Settings(data_dir=directory, **settings)
+        self.boots = 0
+        self._kit = kit
 
-    def crash(self, keep: int | None = None, faults: Faults | None = None) -> None:
-        """What the next life finds: `keep` of the commits that were not yet durable, all by default."""
-        self.store = self.store.crash(self.store.pending if keep is None else keep, faults)
+    def images(self) -> ImageCache:
+        """The cache of one life; opened and closed with it."""
+        raise NotImplementedError
 
-    def hold(self, reference: str = "hawker/hello:latest") -> anyio.Event:
-        """Pulls of this image wait until the event is set."""
-        return self.held.setdefault(reference, anyio.Event())
+    def reboot(self) -> None:
+        """The host loses what runs, its mounts and its networks. Between two lives."""
+        self.boots += 1
+        self.host.reboot()
+        self.rootfs.mounted.clear()
+        self.networks.plugged.clear()
+
+    def seen(self) -> HostState:
+        return look(self.host, self.rootfs, self.networks)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Worker]:
@@ -110,17 +119,16 @@ class Stall:
         loop, threads = asyncio.get_running_loop(), anyio.to_thread.current_default_thread_limiter()
         if isinstance(loop, Hourglass):
             loop.mind_threads()
-        images = Images(self.directory / "images", ImageSettings(block=BlockChoice.NONE), self.clock)
-        images.held = self.held
+        images = self.images()
         try:
             await images.open()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._die_with_the_store)
                 parts = self._parts(images)
                 reconciler = Reconciler(parts.deps, parts.runner)
-                supervisor = Supervisor(parts.deps, parts.runner, parts.changes)
+                supervisor = self._kit.supervisor(parts.deps, parts.runner, parts.changes)
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
-                yield Worker(parts, reconciler, self.host)
+                yield Worker(parts, reconciler, self.host, tasks)
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
@@ -132,30 +140,65 @@ class Stall:
         raise Death
 
     def _parts(self, images: ImageCache) -> Parts:
-        changes = Changes()
+        changes, kit = Changes(), self._kit
         deps = Deps(
-            store=self.store,
-            table=MachineTable(self.clock, changes),
+            store=kit.store(self.store),
+            table=kit.table(self.clock, changes),
             images=images,
-            driver=FakeDriver(self.host, Features(rootfs=True, network=True, limits=True)),
-            rootfs=self.rootfs,
-            networks=self.networks,
+            driver=kit.driver(self.host),
+            rootfs=kit.rootfs(self.rootfs),
+            networks=kit.networks(self.networks),
             settings=self.settings,
             clock=self.clock,
         )
-        flows = [fused(flow, self.fuse) for flow in FLOWS]
-        runner = Runner(self.store, flows, deps, self.clock, queues={"pulls": 3})
+        flows = [fused(flow, self.fuse) for flow in kit.flows()]
+        runner = kit.runner(deps.store, flows, deps, self.clock, queues={"pulls": 3}, epoch=f"boot {self.boots}")
         return Parts(
             node=NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0),
             deps=deps,
             runner=runner,
             operations=Operations(deps, runner, lambda: self.room),
-            apps=Apps(self.store, self.clock),
-            health=Health(self.store, self.clock, changes, self.prober),
+            apps=Apps(deps.store, self.clock),
+            health=Health(deps.store, self.clock, changes, self.prober),
             changes=changes,
             room=lambda: self.room,
+            metrics=build_metrics("sim"),
             started_at=self.clock.now(),
         )
+
+
+class Images(ImageCache):
+    """The real cache; fetching waits for the event that `held` has for the reference."""
+
+    held: dict[str, anyio.Event]
+
+    async def fetch(self, resolved: Resolved, *arguments: Any, **named: Any) -> None:
+        if resolved.reference in self.held:
+            await self.held[resolved.reference].wait()
+        await super().fetch(resolved, *arguments, **named)
+
+
+class Stall(World):
+    """A world for one scene at a time: the store is the twin in memory, the images are the real cache."""
+
+    store: MemoryStore
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        super().__init__(MemoryStore(), directory, **options)
+        self.held: dict[str, anyio.Event] = {}
+
+    def crash(self, keep: int | None = None, faults: Faults | None = None) -> None:
+        """What the next life finds: `keep` of the commits that were not yet durable, all by default."""
+        self.store = self.store.crash(self.store.pending if keep is None else keep, faults)
+
+    def hold(self, reference: str = "hawker/hello:latest") -> anyio.Event:
+        """Pulls of this image wait until the event is set."""
+        return self.held.setdefault(reference, anyio.Event())
+
+    def images(self) -> ImageCache:
+        images = Images(self.directory / "images", ImageSettings(block=BlockChoice.NONE), self.clock)
+        images.held = self.held
+        return images
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
