@@ -39,6 +39,9 @@ HELP: dict[str, str] = {
     "runs_kept": "How many ended runs are kept per machine.",
     "destroyed_kept_s": "How many seconds a destroyed machine's history is kept.",
     "reconcile_every_s": "How often host and store are compared, in seconds.",
+    "otel_endpoint": "Where spans of runs and steps are sent: the URL of an OpenTelemetry collector (OTLP over HTTP).",
+    "watchdog_report_s": "Say where the event loop is when it has not turned for so many seconds; 0 never does.",
+    "watchdog_end_s": "End the daemon when its event loop has not turned for so many seconds; 0 never does.",
 }
 """What is said of each setting; each has a flag."""
 
