@@ -31,6 +31,12 @@ def new_ulid(clock: Clock) -> str:
     return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
 
 
+def first_ulid(moment: float) -> str:
+    """The least ULID of a moment in Unix seconds: whatever was named earlier sorts before it."""
+    value = int(moment * 1000) << 80
+    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
 def next_ulid(clock: Clock, after: str) -> str:
     """A ULID greater than `after`, so that records written within one millisecond keep their order."""
     fresh = new_ulid(clock)

@@ -5,7 +5,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hawker.errors import BadRequest
@@ -15,6 +15,8 @@ _EXT4_MAGIC = 0xEF53
 _SUPERBLOCK = 1024
 _LOOP_CTL_GET_FREE = 0x4C82
 _LOOP_CONFIGURE = 0x4C0A
+_LOOP_CLR_FD = 0x4C01
+_SYS_BLOCK = Path("/sys/block")
 _LO_READ_ONLY, _LO_AUTOCLEAR = 1, 4
 _LOOP_MAJOR_TRIES = 20
 _LO_FLAGS_OFFSET = 52  # of lo_flags in struct loop_info64
@@ -45,6 +47,29 @@ def attach_loop(file: Path) -> Iterator[str]:
         yield path
     finally:
         os.close(device)
+
+
+def loops(below: Path) -> list[tuple[str, Path]]:
+    """Loop devices over files below a path, each with its file."""
+    found = []
+    for backing in sorted(_SYS_BLOCK.glob("loop*/loop/backing_file")):
+        with suppress(OSError):  # detached meanwhile
+            file = Path(backing.read_text().strip())
+            if file.is_relative_to(below):
+                found.append((f"/dev/{backing.parts[-3]}", file))
+    return found
+
+
+def detach_loop(device: str) -> None:
+    """Let go of its file, once its last mount is gone. No error when it has none."""
+    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(fd, _LOOP_CLR_FD)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+    finally:
+        os.close(fd)
 
 
 def _configure_free(backing: int) -> tuple[int, str]:

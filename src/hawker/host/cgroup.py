@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from hawker.errors import NotFound, Unavailable
+from hawker.errors import NotFound, Unavailable, WrongState
+from hawker.host.gather import Bounds, gather, is_populated
 from hawker.host.mount import Mount
 from hawker.ids import MachineId, NodeId
 
@@ -120,6 +121,25 @@ class Cgroups:
             with suppress(FileNotFoundError), os.scandir(tree / self._parent) as entries:
                 found.update(entry.name for entry in entries if entry.is_dir())
         return [MachineId(name) for name in sorted(found)]
+
+    def is_lost(self, machine_id: MachineId) -> bool:
+        """Whether a running machine is outside of its group, be it that the group was removed."""
+        own = Path(self._parent) / machine_id
+        return not all(is_populated(tree / own) for tree in self._limiting())
+
+    def gather(self, machine_id: MachineId, bounds: Bounds, pids: Iterable[int]) -> None:
+        """Put these processes of a running machine into a group with these bounds, made where it is missing. Raises
+        `WrongState` where only the runtime can make the whole of it."""
+        if self._unified:
+            text = f"the device rules of machine {machine_id} went with its control group: restart it"
+            raise WrongState(text)
+        gather(self._hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids)
+
+    def _limiting(self) -> set[Path]:
+        names = ("cpu", "memory", "pids", "devices")
+        return {self._hierarchies.v1[name] for name in names if name in self._hierarchies.v1} or {
+            *self._hierarchies.trees()
+        }
 
     def kill(self, machine_id: MachineId) -> None:
         """End every process of the group and return once they are dead. Raises `Unavailable` when they will not die."""

@@ -71,6 +71,14 @@ def link_up(index: int) -> Request:
     return _request(_NEWLINK, message)
 
 
+def join_bridge(index: int, bridge: int) -> Request:
+    """Make a link a port of `bridge`, and up."""
+    message = _up(ifinfmsg())
+    message["index"] = index
+    message["attrs"] = [("IFLA_MASTER", bridge)]
+    return _request(_NEWLINK, message)
+
+
 def delete_link(name: str) -> Request:
     message = ifinfmsg()
     message["attrs"] = [("IFLA_IFNAME", name)]

@@ -8,9 +8,11 @@ import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import TypeVar
 
+from hawker.failpoint import inside as reach_inside
 from hawker.host.mount import bind, is_mounted, unmount
 
 T = TypeVar("T")
@@ -30,11 +32,19 @@ def create(path: Path, configure: Callable[[int], None]) -> None:
         namespace = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
         try:
             configure(namespace)
+            reach_inside("linked")
             bind(_SELF, path)
         finally:
             os.close(namespace)
 
     _in_own_thread(work)
+
+
+def rebind(path: Path, pid: int) -> None:
+    """Bind the namespace that a process is in to `path`, unless one is bound there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    bind(f"/proc/{pid}/ns/net", path)
 
 
 def inside(path: Path, work: Callable[[], T]) -> T:
@@ -51,6 +61,19 @@ def inside(path: Path, work: Callable[[], T]) -> T:
     return _in_own_thread(enter)
 
 
+def inside_with(path: Path, work: Callable[[int], T]) -> T:
+    """The same, for work that is given a file descriptor of the namespace."""
+
+    def opened() -> T:
+        namespace = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return work(namespace)
+        finally:
+            os.close(namespace)
+
+    return inside(path, opened)
+
+
 def exists(path: Path) -> bool:
     """Whether a namespace is bound there; a plain file, as after a reboot, is none."""
     return is_mounted(path)
@@ -64,7 +87,7 @@ def delete(path: Path) -> None:
 
 def _in_own_thread(work: Callable[[], T]) -> T:
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="netns") as thread:
-        return thread.submit(work).result()
+        return thread.submit(copy_context().run, work).result()
 
 
 def _check(result: int) -> None:

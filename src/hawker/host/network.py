@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
@@ -20,6 +20,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from hawker.failpoint import inside
 from hawker.host import links, netns, nftables
 from hawker.host.address import (
     GATEWAY4,
@@ -77,11 +78,35 @@ class NodeNetwork:
     async def boot(self) -> None:
         """Forwarding and packet rules. Raises `CannotStart`."""
         await anyio.to_thread.run_sync(allow_forwarding)
+        await self.guard()
+
+    async def guard(self) -> None:
+        """Packet rules, also for the networks that are there already. Raises `CannotStart`."""
         await nftables.install(self.node_id)
+        await self._run(self._admit_all)
+
+    async def guarded(self) -> bool:
+        return await anyio.to_thread.run_sync(self._has_rules)
 
     async def ensure(self, plan: NetworkPlan) -> Path:
         """The machine's namespace, with its link up, addresses and routes."""
         return await self._run(partial(self._ensure, plan))
+
+    async def reconnect(self, plan: NetworkPlan, pid: int) -> None:
+        """Bind the namespace of `pid` again if that was undone, and make good what is missing of its link, its
+        addresses and its routes, while the machine runs in it."""
+        await self._run(partial(self._reconnect, plan, pid))
+
+    async def lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
+        """What is missing of running machines' networks, in a sentence each."""
+        return await anyio.to_thread.run_sync(self._find_lost, plans)
+
+    async def link_names(self) -> tuple[str, ...]:
+        """The host's ends of machines' links that are named after a machine."""
+        return await anyio.to_thread.run_sync(self._names, f"{interface_prefix(self.node_id)}v")
+
+    async def unlink(self, name: str) -> None:
+        await self._run(partial(self._unlink, name))
 
     async def delete(self, machine_id: MachineId) -> None:
         """Remove the machine's namespace and link, and its network's bridge if it was the last one there."""
@@ -113,6 +138,7 @@ class NodeNetwork:
         path = self.path_of(plan.machine_id)
         with NetlinkSocket() as host:
             bridge = self._ensure_bridge(host, plan)
+            inside("bridged")
             if not netns.exists(path):
                 netns.create(path, partial(self._plug_in, host, bridge, plan))
         return path
@@ -139,14 +165,23 @@ class NodeNetwork:
         host.apply(requests)
         return index
 
+    def _reconnect(self, plan: NetworkPlan, pid: int) -> None:
+        path = self.path_of(plan.machine_id)
+        netns.rebind(path, pid)
+        with NetlinkSocket() as host:
+            bridge = self._ensure_bridge(host, plan)
+            end, _ = netns.inside(path, describe_machine_link)
+            if end is None:
+                netns.inside_with(path, partial(self._plug_in, host, bridge, plan))
+            else:
+                host.apply([links.join_bridge(end, bridge)])
+                netns.inside(path, partial(_configure_link, plan))
+
     def _plug_in(self, host: NetlinkSocket, bridge: int, plan: NetworkPlan, namespace: int) -> None:
         """Runs in the new namespace; `host` still speaks to the host's."""
         prepare_machine()
         self._add_veth(host, bridge, plan.machine_id, namespace)
-        with NetlinkSocket() as machine:
-            index = links.index_of(MACHINE_LINK)
-            assert index is not None, "the link was just made"
-            machine.apply(_machine_requests(plan, index))
+        _configure_link(plan)
 
     def _add_veth(self, host: NetlinkSocket, bridge: int, machine_id: MachineId, namespace: int) -> None:
         def add(name: str) -> None:
@@ -161,7 +196,7 @@ class NodeNetwork:
     def _unplug(self, machine_id: MachineId) -> str | None:
         """Remove the namespace with its link; the name of the bridge that it was plugged into."""
         path = self.path_of(machine_id)
-        end, ipv4 = netns.inside(path, _describe_machine_link) if netns.exists(path) else (None, None)
+        end, ipv4 = netns.inside(path, describe_machine_link) if netns.exists(path) else (None, None)
         if end is None:
             netns.delete(path)
             return None
@@ -173,14 +208,58 @@ class NodeNetwork:
                 host.apply([links.delete_route(_own(network_of(name), machine_id), bridge)])
             if bridge is not None and ipv4 is not None:
                 host.apply([links.delete_route(IPv4Interface(ipv4), bridge)])
+        inside("unlinked")
         netns.delete(path)
+        inside("unbound")
         return name
 
     def _sweep(self) -> None:
-        with NetlinkSocket() as host:
-            bridges = [link.name for link in links.links(host) if link.name.startswith(bridge_prefix(self.node_id))]
-        for bridge in bridges:
+        for bridge in self._names(bridge_prefix(self.node_id)):
             self._remove_if_unused(bridge)
+
+    def _names(self, prefix: str) -> tuple[str, ...]:
+        with NetlinkSocket() as host:
+            return tuple(link.name for link in links.links(host) if link.name.startswith(prefix))
+
+    def _unlink(self, name: str) -> None:
+        with NetlinkSocket() as host:
+            host.apply([links.delete_link(name)])
+
+    def _admit_all(self) -> None:
+        for bridge in self._names(bridge_prefix(self.node_id)):
+            with NetlinkSocket(NETLINK_NETFILTER) as rules:
+                rules.apply(nftables.admit_network(self.node_id, bridge))
+
+    def _has_rules(self) -> bool:
+        try:
+            with NetlinkSocket(NETLINK_NETFILTER) as rules:
+                rules.ask(nftables.look_up_table(self.node_id))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _find_lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
+        """One list of all links, and a look into the namespace of those machines only whose link is not where its name
+        says that it is."""
+        with NetlinkSocket() as host:
+            there = {link.name: link for link in links.links(host)}
+        found = {plan.machine_id: self._what_is_lost(plan, there) for plan in plans}
+        return {machine_id: what for machine_id, what in found.items() if what}
+
+    def _what_is_lost(self, plan: NetworkPlan, there: Mapping[str, links.Link]) -> str:
+        path = self.path_of(plan.machine_id)
+        if not netns.exists(path):
+            return "its network namespace is not bound here any more"
+        bridge = there.get(bridge_name(self.node_id, plan.network_id))
+        if bridge is None:
+            return "the bridge of its network is gone"
+        link = there.get(veth_name(self.node_id, plan.machine_id))
+        if link is None:
+            end, _ = netns.inside(path, describe_machine_link)
+            link = next((each for each in there.values() if each.index == end), None)
+        if link is None:
+            return "its link is gone"
+        return "" if link.master == bridge.index else "its link is not in the bridge of its network"
 
     def _remove_if_unused(self, bridge: str) -> None:
         ports = _SYS_NET / bridge / "brif"
@@ -203,6 +282,14 @@ def _own(network_id: int, machine_id: MachineId) -> IPv6Interface:
     return IPv6Interface(machine_prefix(network_id, machine_id).with_prefixlen)
 
 
+def _configure_link(plan: NetworkPlan) -> None:
+    """Runs in the machine's namespace."""
+    with NetlinkSocket() as machine:
+        index = links.index_of(MACHINE_LINK)
+        assert index is not None, "the link is there"
+        machine.apply(_machine_requests(plan, index))
+
+
 def _machine_requests(plan: NetworkPlan, index: int) -> list[Request]:
     prefix = network_prefix(plan.network_id).prefixlen
     requests = [
@@ -217,7 +304,7 @@ def _machine_requests(plan: NetworkPlan, index: int) -> list[Request]:
     return requests
 
 
-def _describe_machine_link() -> tuple[int | None, IPv4Address | None]:
+def describe_machine_link() -> tuple[int | None, IPv4Address | None]:
     """In the machine's namespace: the index of the link's other end on the host, and its IPv4 address."""
     with NetlinkSocket() as machine:
         index = links.index_of(MACHINE_LINK)

@@ -20,6 +20,7 @@ _IFNAMSIZ = 16
 _SUBSYSTEM = 10 << 8
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NEW_ELEMENT, _DELETE_ELEMENT, _DELETE_TABLE = _SUBSYSTEM | 12, _SUBSYSTEM | 14, _SUBSYSTEM | 2
+_GET_TABLE = _SUBSYSTEM | 1
 _INET = 1
 _NESTED = 0x8000
 _ENOENT, _EEXIST = 2, 17
@@ -87,6 +88,11 @@ async def install(node_id: NodeId) -> None:
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise CannotStart(f"nft refused the node's packet rules: {reason[0]}")
+
+
+def look_up_table(node_id: NodeId) -> Request:
+    """Answered with the node's table; ENOENT when it is not there."""
+    return Request(_GET_TABLE, _nfgen(_INET, 0) + _attribute(1, _text(table_name(node_id))), ack=False)
 
 
 def admit_network(node_id: NodeId, bridge: str) -> Sequence[Request]:

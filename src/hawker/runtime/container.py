@@ -21,13 +21,16 @@ from hawker.host import netns
 from hawker.host.cgroup import Cgroups, Layout, find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
+from hawker.runtime import proc
 from hawker.runtime.crun import Bundle, Crun
-from hawker.runtime.driver import Exit, Features, InstanceSpec, Stats
-from hawker.runtime.oci_bundle import OPEN_FILES, Placement, oci_config
+from hawker.runtime.driver import Exit, Features, InstanceSpec, Part, Stats
+from hawker.runtime.oci_bundle import OPEN_FILES, Placement, cgroup_bounds, oci_config
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.launch import PILOT_OPTIONS
+from hawker.runtime.pilot.lifeline import end
 from hawker.runtime.pilot.rundir import RunDir
 
+_PASSES = 3
 _CGROUP_NAMESPACE = Path("/proc/self/ns/cgroup")
 
 
@@ -69,8 +72,11 @@ class Containers:
         return await self._crun.run(spec.machine_id, Bundle(run.path), fds)
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
-        """All are in the machine's control group, the pilot too."""
+        """All are in the machine's control group, the pilot too, unless that was taken away from them: then the pilot's
+        end is the end of its namespace."""
         await anyio.to_thread.run_sync(self._cgroups.kill, machine_id)
+        if pid is not None:
+            await end(pid, run.alive)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
         await anyio.to_thread.run_sync(self._crun.forget, machine_id)
@@ -82,6 +88,18 @@ class Containers:
         if spec is None or not failed or self._cgroups.oom_kills(spec.machine_id) == 0:
             return exit
         return msgspec.structs.replace(exit, oom_killed=True)
+
+    def lost(self, machine_id: MachineId) -> frozenset[Part]:
+        found = [] if self._crun.knows(machine_id) else [Part.RUNTIME_STATE]
+        if self._cgroups.is_lost(machine_id):
+            found.append(Part.CGROUP)
+        return frozenset(found)
+
+    def mend(self, spec: InstanceSpec, pid: int) -> None:
+        """Whoever is forked meanwhile is found by the next pass: from the first one on, children are born inside."""
+        for _ in range(_PASSES):
+            pids = [pid, *(entry.pid for entry in proc.descendants(pid))]
+            self._cgroups.gather(spec.machine_id, cgroup_bounds(spec.limits), pids)
 
     def stats(self, run: RunDir, pid: int) -> Stats:
         spec = run.spec()

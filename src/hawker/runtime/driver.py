@@ -9,9 +9,9 @@ Crash rules, tested by one suite for the fake and the real ones:
 4. `destroy` leaves no process, cgroup, socket or file of the instance, whatever half-made state it finds.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +63,13 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes: int = 8 << 20  # how much of its output is kept, at the least half of it
     stop_signal: str = "SIGINT"
     stop_timeout_s: float = 5.0
+
+
+class Part(StrEnum):
+    """What a running instance can lose on the host without ending."""
+
+    CGROUP = "control group"
+    RUNTIME_STATE = "runtime state"
 
 
 class Phase(Enum):
@@ -213,7 +220,19 @@ class Driver(Protocol):
     async def destroy(self, machine_id: MachineId) -> None: ...
 
     async def list(self) -> list[MachineId]:
-        """Every machine of which anything of this driver's is on the host; for the reconciler."""
+        """Every machine of which anything of this driver's is on the host; for the reconciler, as what follows."""
+
+    async def running(self) -> frozenset[MachineId]:
+        """Every machine with a pilot that can be found by its directory."""
+
+    async def loose(self) -> frozenset[MachineId]:
+        """Every machine with a pilot whose directory is gone: nobody can talk to it. `destroy` ends it too."""
+
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+        """What these running machines have lost; those that are whole are left out."""
+
+    async def mend(self, machine_id: MachineId) -> None:
+        """Give a running machine back its control group, with its limits and its processes. They go on meanwhile."""
 
 
 MachineDir = Callable[[MachineId], Path]  # where a machine's host-side files live; the driver owns `run/` beneath it

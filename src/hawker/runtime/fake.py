@@ -5,6 +5,7 @@ host. What a command does is in `fake_program.py`.
 """
 
 import math
+from collections.abc import Collection
 
 import anyio
 
@@ -17,6 +18,7 @@ from hawker.runtime.driver import (
     Inspection,
     InstanceSpec,
     OutputChunk,
+    Part,
     Phase,
     ProcessInfo,
     Stats,
@@ -128,7 +130,25 @@ class FakeDriver:
             self._host.remove(machine_id)
 
     async def list(self) -> list[MachineId]:
-        return self._host.machines()
+        return sorted({*self._host.machines(), *self._host.loose})
+
+    async def running(self) -> frozenset[MachineId]:
+        return frozenset(each for each in self._host.machines() if self._phase(each) is Phase.RUNNING)
+
+    async def loose(self) -> frozenset[MachineId]:
+        return frozenset(self._host.loose)
+
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+        worn = {each: frozenset(self._host.worn.get(each, ())) for each in machine_ids}
+        return {each: parts for each, parts in worn.items() if parts and self._phase(each) is Phase.RUNNING}
+
+    async def mend(self, machine_id: MachineId) -> None:
+        async with _Call(self._host, "mend"):
+            self._host.worn.get(machine_id, set()).discard(Part.CGROUP)
+
+    def _phase(self, machine_id: MachineId) -> Phase:
+        instance = self._host.look(machine_id)
+        return Phase.ABSENT if instance is None else instance.phase
 
     def _there(self, machine_id: MachineId) -> Instance:
         instance = self._host.look(machine_id)

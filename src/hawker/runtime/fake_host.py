@@ -12,7 +12,7 @@ import anyio
 
 from hawker.clock import Clock
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, InstanceSpec, OutputChunk, Phase
+from hawker.runtime.driver import Exit, InstanceSpec, OutputChunk, Part, Phase
 from hawker.runtime.fake_program import Script, read_command
 
 _FIRST_PID = 1000
@@ -52,6 +52,8 @@ class FakeHost:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.stubborn: set[MachineId] = set()  # these ignore every signal but SIGKILL
+        self.loose: set[MachineId] = set()  # these have a pilot that lost its directory
+        self.worn: dict[MachineId, set[Part]] = {}  # what running instances have lost
         self._instances: dict[MachineId, Instance] = {}
         self._faults: dict[str, list[Fault]] = {}
         self._last_pid = _FIRST_PID
@@ -80,6 +82,7 @@ class FakeHost:
 
     def place(self, spec: InstanceSpec) -> Instance:
         """Make the instance's place; drops an earlier one of the machine."""
+        self.worn.pop(spec.machine_id, None)
         self._instances[spec.machine_id] = instance = Instance(spec)
         return instance
 
@@ -108,6 +111,7 @@ class FakeHost:
         if instance is not None and instance.phase is Phase.RUNNING:
             self.deliver(instance, signal.SIGKILL)
         self._instances.pop(machine_id, None)
+        self.loose.discard(machine_id)
 
     def machines(self) -> list[MachineId]:
         return sorted(self._instances)

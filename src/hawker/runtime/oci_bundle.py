@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from hawker.host.gather import Bounds
 from hawker.runtime.driver import InstanceSpec, Limits
 from hawker.runtime.seccomp import seccomp_profile
 
@@ -135,6 +136,17 @@ def _resources(limits: Limits) -> dict[str, Any]:
         "pids": {"limit": limits.pids},
         "devices": [{"allow": False, "access": "rwm"}],
     }
+
+
+def cgroup_bounds(limits: Limits) -> Bounds:
+    """The same for a control group that is made by hand."""
+    return Bounds(
+        cpu_period_us=_PERIOD_US,
+        cpu_quota_us=limits.cpus * _PERIOD_US,
+        cpu_shares=cpu_shares(limits.cpu_weight),
+        memory_bytes=limits.memory_mib * _MIB,
+        pids=limits.pids,
+    )
 
 
 def cpu_shares(weight: int) -> int:

@@ -49,6 +49,16 @@ def carries(pid: int, mark: bytes) -> bool:
         return False
 
 
+def named(name: str) -> list[int]:
+    """Processes of a program, by the name that the kernel knows it by."""
+    found = []
+    for pid in _pids():
+        with suppress(OSError):
+            if (_PROC / str(pid) / "comm").read_text("utf-8", "replace") == f"{name}\n":
+                found.append(pid)
+    return found
+
+
 def marked(mark: bytes) -> list[int]:
     return [pid for pid in _pids() if carries(pid, mark)]
 

@@ -18,7 +18,7 @@ from hawker.errors import Unavailable
 from hawker.host.spawn import spawn
 from hawker.ids import MachineId
 from hawker.runtime import proc
-from hawker.runtime.driver import Exit, Features, InstanceSpec, Stats
+from hawker.runtime.driver import Exit, Features, InstanceSpec, Part, Stats
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.launch import PILOT_OPTIONS
 from hawker.runtime.pilot.rundir import RunDir
@@ -90,6 +90,12 @@ class ProcessTechnology:
 
     def complete(self, run: RunDir, exit: Exit) -> Exit:
         return exit
+
+    def lost(self, machine_id: MachineId) -> frozenset[Part]:
+        return frozenset()
+
+    def mend(self, spec: InstanceSpec, pid: int) -> None:
+        """Such a machine has nothing to lose."""
 
     def stats(self, run: RunDir, pid: int) -> Stats:
         below = proc.descendants(pid)

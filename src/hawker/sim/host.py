@@ -1,6 +1,5 @@
 """The simulated host. It outlives the daemon, and every call of it is an edge where that may die."""
 
-import builtins
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -142,7 +141,7 @@ class Shelves(_Fixture):
         await self._fuse.pass_edge()
         self.hidden.discard(machine_id)
 
-    async def strays(self) -> builtins.list[str]:
+    async def strays(self) -> tuple[str, ...]:
         return tuple(sorted(self.stray))
 
     async def clear(self, stray: str) -> None:

@@ -22,6 +22,13 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
+class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """In a backup only: when it was taken, by which version. A store that has it when a node boots was restored."""
+
+    taken_at: float
+    version: str
+
+
 class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A named group of machines. `number` is its internal numeric id; `network_id` the 32 bits in its addresses."""
 
@@ -137,6 +144,7 @@ class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NODE = Bucket("node", NodeRecord)
+COPY = Bucket("copy", CopyRecord)  # the one key "self"
 APPS = Bucket("apps", AppRecord)  # app name
 MACHINES = Bucket("machines", MachineRecord)  # machine id
 DESTROYED = Bucket("destroyed", MachineRecord)  # machine id

@@ -9,26 +9,19 @@ from contextlib import suppress
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hawker.errors import HawkerError, NotFound
-from hawker.fsm.contract import Resource
+from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
-from hawker.ids import InstanceId, MachineId, new_ulid
+from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
-from hawker.runtime.driver import Exit, Phase
-from hawker.store.contract import Tx
 from hawker.worker.changes import Changes
-from hawker.worker.exits import Followup, record_exit
-from hawker.worker.lifecycle.deps import Deps, machine_resource
-from hawker.worker.lifecycle.destroy import DESTROY
-from hawker.worker.lifecycle.rest import REST, Rest
-from hawker.worker.lifecycle.start import START, Launch
-from hawker.worker.lifecycle.stop import Halt
+from hawker.worker.endings import Endings
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.records import MACHINES, MachineRecord
+from hawker.worker.restored import take_up_restored
 
 _log = bind("hawker.supervisor")
 _AGAIN_S = 1.0
 _MISSED_S = 10.0
-_LOST = "the instance was lost, as after a reboot of the host"
 
 
 class Supervisor:
@@ -36,7 +29,7 @@ class Supervisor:
 
     def __init__(self, deps: Deps, runner: Runner[Deps], changes: Changes) -> None:
         self._deps = deps
-        self._runner = runner
+        self._endings = Endings(deps, runner)
         self._watched: dict[MachineId, InstanceId] = {}
         self._changed: set[MachineId] = set()
         self._wake = anyio.Event()
@@ -44,6 +37,7 @@ class Supervisor:
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Watch until cancelled. Started once the exits that nobody saw are recorded and what runs is being watched."""
+        await take_up_restored(self._deps)
         await self._record_missed()
         async with anyio.create_task_group() as tasks:
             for _, record in list(self._deps.store.scan(MACHINES)):
@@ -68,8 +62,7 @@ class Supervisor:
     async def _record_if_ended(self, machine_id: MachineId, instance_id: InstanceId) -> None:
         """A host that cannot be asked now is asked again by the watch."""
         with suppress(HawkerError, OSError):
-            seen = await self._deps.driver.recover(machine_id)
-            if seen.phase is not Phase.RUNNING or seen.instance_id != instance_id:
+            if await self._endings.is_over(machine_id, instance_id):
                 await self._saw_end(machine_id, instance_id)
 
     def _note(self, machine_id: MachineId) -> None:
@@ -94,37 +87,8 @@ class Supervisor:
     async def _saw_end(self, machine_id: MachineId, instance_id: InstanceId) -> bool:
         """False when host or store could not be asked just now; a watch never ends before its instance."""
         try:
-            exit = await self._end_of(machine_id, instance_id)
-            await self._deps.store.write(lambda tx: self._exited(tx, machine_id, instance_id, exit))
+            await self._endings.settle(machine_id, instance_id)
         except (HawkerError, OSError) as error:
             _log.error("cannot watch", extra={"machine": machine_id, "error": str(error)})
             return False
         return True
-
-    async def _end_of(self, machine_id: MachineId, instance_id: InstanceId) -> Exit:
-        seen = await self._deps.driver.recover(machine_id)
-        if seen.phase in (Phase.RUNNING, Phase.EXITED) and seen.instance_id == instance_id:
-            try:
-                return await self._deps.driver.wait(machine_id)
-            except NotFound:
-                _log.info("instance gone", extra={"machine": machine_id, "instance": instance_id})
-        return Exit(exit_code=137, signal=9, exited_at=self._deps.clock.now(), reason=_LOST)
-
-    def _exited(self, tx: Tx, machine_id: MachineId, instance_id: InstanceId, exit: Exit) -> None:
-        record = tx.get(MACHINES, machine_id)
-        followup = record and record_exit(tx, self._deps.table, record, instance_id, exit)
-        if followup:
-            self._follow(tx, followup, machine_resource(machine_id))
-            tx.on_commit(lambda: _log.info("exit seen", extra={"machine": machine_id, "code": exit.exit_code}))
-
-    def _follow(self, tx: Tx, followup: Followup, resource: Resource) -> None:
-        clock = self._deps.clock
-        if followup.restart_after_s is not None:
-            delay_s = followup.restart_after_s * (0.75 + clock.random() / 2)
-            again = Launch(instance_id=InstanceId(new_ulid(clock)))
-            self._deps.table.change(tx, followup.record, awaited=again.instance_id)
-            self._runner.accept(tx, START, resource, again, delay_s=delay_s)
-        elif followup.destroy:
-            self._runner.accept(tx, DESTROY, resource, Halt(signal="SIGKILL", timeout_s=0))
-        elif followup.rest:
-            self._runner.accept(tx, REST, resource, Rest())

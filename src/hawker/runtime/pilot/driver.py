@@ -4,14 +4,17 @@ Nothing is remembered between calls: what is so is read from the run directory, 
 a daemon that has just begun is like any other.
 """
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from hawker.clock import Clock
 from hawker.errors import NotFound, NotServed, Unavailable, WrongState
+from hawker.failpoint import inside, reach
 from hawker.ids import MachineId
 from hawker.runtime.driver import (
     ExecSession,
@@ -21,6 +24,7 @@ from hawker.runtime.driver import (
     Inspection,
     InstanceSpec,
     OutputChunk,
+    Part,
     Phase,
     ProcessInfo,
     Stats,
@@ -31,6 +35,7 @@ from hawker.runtime.pilot.conversation import Answer
 from hawker.runtime.pilot.journal import Story, read_journal
 from hawker.runtime.pilot.launch import pilot_files
 from hawker.runtime.pilot.lifeline import ended
+from hawker.runtime.pilot.loose import end_loose, loose_pilots
 from hawker.runtime.pilot.output import read_output
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.session import PilotSession
@@ -72,6 +77,7 @@ class PilotDriver:
         await self.destroy(spec.machine_id)
         run.path.mkdir(mode=0o700, parents=True)
         await self._technology.lay_out(spec, run)
+        inside("laid_out")
         run.write_spec(spec)
 
     async def start(self, spec: InstanceSpec) -> Inspection:
@@ -93,7 +99,9 @@ class PilotDriver:
             pilot = connect(run)
             try:
                 conversation.send_spec(pilot, self._encode(spec))
-                run.write_pid(await self._technology.launch(spec, run, fds))
+                pid = await self._technology.launch(spec, run, fds)
+                inside("spawned")
+                run.write_pid(pid)
             except BaseException:
                 pilot.close()
                 raise
@@ -150,7 +158,9 @@ class PilotDriver:
         recorded = story.final_exit or story.first_exit
         lost = Exit(exit_code=128 + _SIGKILL, signal=_SIGKILL, exited_at=self._clock.now())
         exit = self._technology.complete(run, recorded or lost)
+        reach("instance.exit.ended")
         run.write_exit(exit)
+        reach("instance.exit.settled")
         await self._technology.clear(machine_id, run)
         return exit
 
@@ -185,7 +195,32 @@ class PilotDriver:
     async def list(self) -> list[MachineId]:
         if not self._machines.is_dir():
             return []
-        return [MachineId(path.name) for path in sorted(self._machines.iterdir()) if (path / "run").is_dir()]
+        loose = await self.loose()
+        with_runs = (MachineId(path.name) for path in self._machines.iterdir() if (path / "run").is_dir())
+        return sorted({*with_runs, *loose})
+
+    async def running(self) -> frozenset[MachineId]:
+        return await anyio.to_thread.run_sync(self._find_running)
+
+    def _find_running(self) -> frozenset[MachineId]:
+        names = os.listdir(self._machines) if self._machines.is_dir() else []
+        return frozenset(each for each in map(MachineId, names) if self._run(each).alive())
+
+    async def loose(self) -> frozenset[MachineId]:
+        return frozenset(await anyio.to_thread.run_sync(loose_pilots, self._machines))
+
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+        return await anyio.to_thread.run_sync(self._find_lost, tuple(machine_ids))
+
+    def _find_lost(self, machine_ids: tuple[MachineId, ...]) -> dict[MachineId, frozenset[Part]]:
+        lost = {each: self._technology.lost(each) for each in machine_ids}
+        return {each: parts for each, parts in lost.items() if parts and self._run(each).alive()}
+
+    async def mend(self, machine_id: MachineId) -> None:
+        run = self._running(machine_id)
+        spec, pid = run.spec(), await self._pid(run)
+        if spec is not None and pid is not None:
+            await anyio.to_thread.run_sync(self._technology.mend, spec, pid)
 
     # --- to a running machine
 
@@ -209,6 +244,7 @@ class PilotDriver:
         with suppress(Unavailable):
             async with connect(run) as pilot:
                 conversation.request_stop(pilot, number, timeout_s)
+                inside("asked")
         with anyio.move_on_after(timeout_s + self._stop_grace_s):
             return await self.wait(machine_id)
         await self._technology.kill(machine_id, run, run.pid())
@@ -218,7 +254,10 @@ class PilotDriver:
         run = self._run(machine_id)
         pid = await self._pid(run) if run.alive() else None
         await self._technology.kill(machine_id, run, pid)
+        inside("killed")
+        await end_loose(self._machines, machine_id)
         await self._technology.clear(machine_id, run)
+        inside("cleared")
         run.remove()
         with suppress(OSError):
             run.path.parent.rmdir()  # others keep files there too; the last one takes the directory away

@@ -1,7 +1,9 @@
-"""Waiting for the end of a process that may not be our child."""
+"""Waiting for the end of a process that may not be our child, and making an end of it."""
 
 import os
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
@@ -15,6 +17,21 @@ async def ended(pid: int, is_it: Callable[[], bool]) -> None:
         return
     try:
         if is_it():
+            await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+async def end(pid: int, is_it: Callable[[], bool]) -> None:
+    """As `ended`, after SIGKILL to the process that is meant, and to no other."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if is_it():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
             await anyio.wait_readable(fd)
     finally:
         os.close(fd)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, Features, InstanceSpec, Stats
+from hawker.runtime.driver import Exit, Features, InstanceSpec, Part, Stats
 from hawker.runtime.pilot.rundir import RunDir
 
 
@@ -34,5 +34,11 @@ class Technology(Protocol):
     def complete(self, run: RunDir, exit: Exit) -> Exit:
         """Add to an exit what the pilot cannot know: whether the kernel ended it for its memory. Called once, after
         the pilot's end and before `clear`."""
+
+    def lost(self, machine_id: MachineId) -> frozenset[Part]:
+        """What a running machine has lost."""
+
+    def mend(self, spec: InstanceSpec, pid: int) -> None:
+        """Give it back its control group, with its limits, and with its processes, the first of which is `pid`."""
 
     def stats(self, run: RunDir, pid: int) -> Stats: ...

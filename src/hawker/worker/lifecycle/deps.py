@@ -1,5 +1,6 @@
 """What the steps of every flow are given, and the two adapters to the host that they use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -41,6 +42,18 @@ class Rootfs(Protocol):
 
     async def list(self) -> list[MachineId]: ...
 
+    async def visible(self) -> frozenset[MachineId]:
+        """Machines whose root filesystem is mounted here now."""
+
+    async def reveal(self, machine_id: MachineId, pid: int) -> None:
+        """Mount here again what process `pid` of the machine has as its root, without touching the machine."""
+
+    async def strays(self) -> tuple[str, ...]:
+        """Mounts and loop devices of this node's files that belong to no machine and no image."""
+
+    async def clear(self, stray: str) -> None:
+        """Remove one of them; no error when it is gone."""
+
 
 class Networks(Protocol):
     """A machine's network on the host."""
@@ -60,6 +73,27 @@ class Networks(Protocol):
         """Leave nothing on the host, for a node that has no machines and is not coming back."""
 
     async def list(self) -> list[MachineId]: ...
+
+    async def lost(self, networks: Mapping[MachineId, Network]) -> dict[MachineId, str]:
+        """Which of these running machines have lost their namespace or their link, and what it is, in a sentence."""
+
+    async def reconnect(self, machine_id: MachineId, network: Network, pid: int) -> None:
+        """Bind the namespace of process `pid` again and plug it in, without touching the machine."""
+
+    async def links(self) -> tuple[str, ...]:
+        """The names of the links of machines that this node has on the host."""
+
+    def link_of(self, machine_id: MachineId) -> str:
+        """What a machine's link is called."""
+
+    async def unlink(self, name: str) -> None:
+        """Remove a link; no error when it is gone."""
+
+    async def guarded(self) -> bool:
+        """Whether the node's packet rules are in place."""
+
+    async def guard(self) -> None:
+        """Put them in place."""
 
 
 @dataclass(frozen=True, slots=True)

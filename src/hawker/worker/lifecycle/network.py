@@ -1,8 +1,9 @@
 """The networks of a node's machines: a record's addresses as the host's plan."""
 
+from collections.abc import Mapping
 from ipaddress import IPv4Address
 
-from hawker.host.address import private_ip
+from hawker.host.address import private_ip, veth_name
 from hawker.host.network import NetworkPlan, NodeNetwork
 from hawker.ids import MachineId
 from hawker.worker.records import Network
@@ -18,9 +19,7 @@ class HostNetworks:
         return str(private_ip(network_id, machine_id))
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
-        ipv4 = IPv4Address(network.ipv4) if network.ipv4 else None
-        plan = NetworkPlan(machine_id=machine_id, network_id=network.network_id, ipv4=ipv4)
-        return str(await self._host.ensure(plan))
+        return str(await self._host.ensure(_plan(machine_id, network)))
 
     async def delete(self, machine_id: MachineId) -> None:
         await self._host.delete(machine_id)
@@ -33,3 +32,29 @@ class HostNetworks:
 
     async def withdraw(self) -> None:
         await self._host.remove_node()
+
+    async def lost(self, networks: Mapping[MachineId, Network]) -> dict[MachineId, str]:
+        return await self._host.lost([_plan(machine_id, network) for machine_id, network in networks.items()])
+
+    async def reconnect(self, machine_id: MachineId, network: Network, pid: int) -> None:
+        await self._host.reconnect(_plan(machine_id, network), pid)
+
+    async def links(self) -> tuple[str, ...]:
+        return await self._host.link_names()
+
+    def link_of(self, machine_id: MachineId) -> str:
+        return veth_name(self._host.node_id, machine_id)
+
+    async def unlink(self, name: str) -> None:
+        await self._host.unlink(name)
+
+    async def guarded(self) -> bool:
+        return await self._host.guarded()
+
+    async def guard(self) -> None:
+        await self._host.guard()
+
+
+def _plan(machine_id: MachineId, network: Network) -> NetworkPlan:
+    ipv4 = IPv4Address(network.ipv4) if network.ipv4 else None
+    return NetworkPlan(machine_id=machine_id, network_id=network.network_id, ipv4=ipv4)

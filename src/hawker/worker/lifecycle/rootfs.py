@@ -5,9 +5,16 @@ whose writable layer is in `DIR/machines/ID/layers/INSTANCE`. Mounting takes wel
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from hawker.host.mount import discard_overlay, empty_trash, fresh_overlay, is_mounted, mount_image, unmount
+import anyio.to_thread
+
+from hawker.errors import WrongState
+from hawker.failpoint import inside
+from hawker.host.block import detach_loop, loops
+from hawker.host.mount import discard_overlay, empty_trash, fresh_overlay, is_mounted, mount_image, mounts, unmount
+from hawker.host.reveal import reveal_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 
@@ -27,7 +34,9 @@ class HostRootfs:
             await self.unmount(machine_id)
             target.mkdir(parents=True, exist_ok=True)
             layer.parent.mkdir(exist_ok=True)
-            fresh_overlay(self._mounted(image), layer, target, self._trash)
+            lower = self._mounted(image)
+            inside("imaged")
+            fresh_overlay(lower, layer, target, self._trash)
         return str(target)
 
     async def unmount(self, machine_id: MachineId) -> None:
@@ -60,6 +69,46 @@ class HostRootfs:
             unmount(mount_point)
         await self.sweep()
 
+    async def visible(self) -> frozenset[MachineId]:
+        targets = await anyio.to_thread.run_sync(lambda: [each.target for each in mounts(self._machines)])
+        return frozenset(MachineId(each.parent.name) for each in targets if self._is_rootfs(each))
+
+    async def reveal(self, machine_id: MachineId, pid: int) -> None:
+        """In one go, so that no step of a run comes in between. What is shown must be the overlay that was mounted
+        here: a process id may be another's by now."""
+        target = self._machines / machine_id / "rootfs"
+        reveal_root(pid, target)
+        if not any(str(self._layers(machine_id)) in each.options for each in mounts(target)):
+            unmount(target)
+            raise WrongState(f"process {pid} does not live in the root filesystem of machine {machine_id}")
+
+    async def strays(self) -> tuple[str, ...]:
+        return await anyio.to_thread.run_sync(self._find_strays)
+
+    def _find_strays(self) -> tuple[str, ...]:
+        """In a machine's directory only its root filesystem is mounted; of images only those that are on the shelf."""
+        inside = [each.target for each in mounts(self._machines)]
+        found = {each for each in inside if not self._is_rootfs(each)}
+        found |= {each.target for each in mounts(self._mounts) if not self._is_image(each.target)}
+        used = {each.source for each in mounts()}
+        loose = (device for device, _ in loops(self._images.root) if device not in used)
+        return (*sorted(map(str, found)), *loose)
+
+    async def clear(self, stray: str) -> None:
+        path = Path(stray)
+        if path.is_relative_to("/dev"):
+            return await anyio.to_thread.run_sync(detach_loop, stray)
+        assert path.is_relative_to(self._machines) or path.is_relative_to(self._mounts)
+        unmount(path)
+        if path.parent == self._mounts:
+            _remove_empty(path)
+
+    def _is_rootfs(self, target: Path) -> bool:
+        return target.name == "rootfs" and target.parent.parent == self._machines
+
+    def _is_image(self, target: Path) -> bool:
+        return target.parent == self._mounts and self._images.find(f"sha256:{target.name}") is not None
+
     def _mounted(self, image: Digest) -> Path:
         target = self._mount_point(image)
         if not is_mounted(target):
@@ -72,3 +121,8 @@ class HostRootfs:
 
     def _layers(self, machine_id: MachineId) -> Path:
         return self._machines / machine_id / "layers"
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()

@@ -1,0 +1,100 @@
+"""Host against store, and store against itself: what is stray, lost or wrong, each a typed finding with its repair.
+
+`look` finds and changes nothing, `repair` mends; here is who does so and when: the node at boot and every minute what
+it may mend by itself, an operator what is asked for.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from hawker.errors import HawkerError
+from hawker.fsm.runner import Runner
+from hawker.ids import MachineId
+from hawker.log import bind
+from hawker.store.contract import Tx
+from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.reconcile.findings import Finding, Kind, Mender
+from hawker.worker.reconcile.look import Look
+from hawker.worker.reconcile.repair import Repairs
+from hawker.worker.records import DESTROYED
+
+_log = bind("hawker.reconcile")
+
+_BY_NODE = frozenset({Mender.NODE})
+
+__all__ = ["Finding", "Kind", "Mended", "Mender", "Reconciler"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What became of a finding. `error` when its repair failed; neither when it is not to be mended by who asked."""
+
+    finding: Finding
+    tried: bool
+    error: str | None = None
+
+
+class Reconciler:
+    """`find` only looks; `repair` mends one finding; `serve` does both at boot and again and again."""
+
+    def __init__(self, deps: Deps, runner: Runner[Deps]) -> None:
+        self._deps = deps
+        self._runner = runner
+        self._look = Look(deps)
+        self._repairs = Repairs(deps, runner)
+
+    async def serve(self, every_s: float) -> None:
+        while True:
+            try:
+                await self.once()
+            except (HawkerError, OSError) as error:
+                _log.error("cannot compare host and store", extra={"error": str(error)})
+            await self._deps.clock.sleep(every_s)
+
+    async def once(self) -> list[Finding]:
+        """Find and repair, then drop what is too old to keep. A repair that fails is tried again next time."""
+        mended = await self.mend(_BY_NODE)
+        await self._tidy()
+        return [each.finding for each in mended]
+
+    async def find(self) -> list[Finding]:
+        return await self._look.findings()
+
+    async def mend(self, menders: frozenset[Mender]) -> list[Mended]:
+        """Find, and repair what one of `menders` may."""
+        return [await self._mend(finding, menders) for finding in await self.find()]
+
+    async def repair(self, finding: Finding) -> None:
+        """Raises what the host says; nothing is half-recorded."""
+        await self._repairs.mend(finding)
+
+    async def _mend(self, finding: Finding, menders: frozenset[Mender]) -> Mended:
+        fields = {"kind": finding.kind.value, "about": finding.about, "detail": finding.detail}
+        if finding.repair.by not in menders:
+            _log.info("finding left alone", extra=fields)
+            return Mended(finding, tried=False)
+        _log.warning("finding", extra=fields)
+        try:
+            await self.repair(finding)
+        except (HawkerError, OSError) as error:
+            _log.error("repair failed", extra={**fields, "error": str(error)})
+            return Mended(finding, tried=True, error=str(error))
+        return Mended(finding, tried=True)
+
+    async def _tidy(self) -> None:
+        """Give back space: removed layers, unused bridges, machines destroyed long ago."""
+        deps = self._deps
+        sweeps: list[Callable[[], Awaitable[None]]] = []
+        sweeps += [deps.rootfs.sweep] if deps.rootfs is not None else []
+        sweeps += [deps.networks.sweep] if deps.networks is not None else []
+        for sweep in sweeps:
+            await sweep()
+        oldest = deps.clock.now() - deps.settings.destroyed_kept_s
+        old = [record.id for _, record in deps.store.scan(DESTROYED) if record.updated_at < oldest]
+        for machine_id in old:
+            await deps.store.write(partial(self._forget, machine_id=machine_id))
+
+    def _forget(self, tx: Tx, machine_id: MachineId) -> None:
+        self._deps.table.forget(tx, machine_id)
+        self._runner.forget(tx, machine_resource(machine_id))

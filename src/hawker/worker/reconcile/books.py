@@ -1,0 +1,85 @@
+"""The store against itself: indexes and the sum of what is held are copies of what the records say, and can be made
+from them again. A transaction cannot tear them apart, but a damaged or hand-edited file, or a bug, can.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import anyio.lowlevel
+
+from hawker.ids import MachineId
+from hawker.node import Resources
+from hawker.store.contract import Bucket, Reader, Tx
+from hawker.worker.reconcile.findings import Finding, Kind
+from hawker.worker.records import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, DESTROYED, MACHINES, USED, MachineKey
+from hawker.worker.table import order_key
+
+_Index = dict[str, MachineId]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key of an index that is wrong, and what it should be; None: it should not be there."""
+
+    bucket: Bucket[MachineKey]
+    key: str
+    wanted: MachineId | None
+
+
+def sum_of(reader: Reader) -> Resources:
+    total = Resources()
+    for _, record in reader.scan(MACHINES):
+        total = total.plus(record.holds)
+    return total
+
+
+def wrong_entries(reader: Reader, bucket: Bucket[MachineKey], wanted: _Index) -> Iterator[Entry]:
+    found = {key: pointer.id for key, pointer in reader.scan(bucket)}
+    for key in sorted(found.keys() | wanted.keys()):
+        if found.get(key) != wanted.get(key):
+            yield Entry(bucket, key, wanted.get(key))
+
+
+def indexes(reader: Reader) -> Iterator[tuple[Bucket[MachineKey], _Index]]:
+    """Each index as the records would have it."""
+    machines = [record for _, record in reader.scan(MACHINES)]
+    yield BY_APP, {f"{record.app}/{record.id}": record.id for record in machines}
+    yield BY_NAME, {f"{record.app}/{record.name}": record.id for record in machines}
+    yield BY_IPV4, {record.network.ipv4: record.id for record in machines if record.network.ipv4}
+    machines += [record for _, record in reader.scan(DESTROYED)]
+    yield BY_ORDER, {order_key(record.app, record.order): record.id for record in machines if record.order}
+
+
+async def audit(reader: Reader) -> list[Finding]:
+    """One finding for the sum and one for each index. Lets others run in between: `reader` must not change."""
+    findings: list[Finding] = []
+    used, total = reader.get(USED, "all") or Resources(), sum_of(reader)
+    if used != total:
+        detail = f"the books have {_amounts(used)}; the machines hold {_amounts(total)}"
+        findings.append(Finding(Kind.WRONG_SUM, "capacity", detail))
+    for bucket, wanted in indexes(reader):
+        await anyio.lowlevel.checkpoint()
+        wrong = list(wrong_entries(reader, bucket, wanted))
+        if wrong:
+            noun = "entry disagrees" if len(wrong) == 1 else "entries disagree"
+            detail = f"{len(wrong)} {noun} with the records, the first is {wrong[0].key}"
+            findings.append(Finding(Kind.WRONG_INDEX, bucket.name, detail))
+    return findings
+
+
+def set_right(tx: Tx) -> None:
+    """Sum and indexes as the records have them. Changes nothing when they are."""
+    total = sum_of(tx)
+    if (tx.get(USED, "all") or Resources()) != total:
+        tx.put(USED, "all", total)
+    for bucket, wanted in indexes(tx):
+        for entry in wrong_entries(tx, bucket, wanted):
+            if entry.wanted is None:
+                tx.delete(bucket, entry.key)
+            else:
+                tx.put(bucket, entry.key, MachineKey(id=entry.wanted))
+
+
+def _amounts(held: Resources) -> str:
+    cpus = f"{held.shared_cpus} shared and {held.performance_cpus} performance cpus"
+    return f"{cpus}, {held.memory_mib} MiB of memory, {held.disk_mib} MiB of disk"

@@ -1,0 +1,81 @@
+"""What can be wrong between store and host, one kind each, with what mends it and who may do so. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+
+class Kind(StrEnum):
+    """In the order in which they are repaired: what is stray goes before what is missing is made."""
+
+    STRAY_INSTANCE = "stray instance"
+    STRAY_NETWORK = "stray network"
+    STRAY_DIRECTORY = "stray directory"
+    STRAY_MOUNT = "stray mount"
+    STRAY_INTERFACE = "stray interface"
+    STRAY_RUN = "stray run"
+    FOREIGN_INSTANCE = "foreign instance"
+    FORSAKEN = "forsaken machine"
+    LOST_INSTANCE = "lost instance"
+    UNRECORDED_INSTANCE = "unrecorded instance"
+    LEFT_MOUNTED = "rootfs left mounted"
+    LOST_ROOTFS = "lost rootfs"
+    LOST_CGROUP = "lost control group"
+    LOST_RUNTIME_STATE = "lost runtime state"
+    LOST_NETWORK = "lost network"
+    LOST_RULES = "lost packet rules"
+    LOST_IMAGE = "lost image"
+    WRONG_SUM = "wrong sum"
+    WRONG_INDEX = "wrong index"
+
+
+class Mender(Enum):
+    """Who may repair it. What could end a healthy machine, or needs somebody else, is not the node's to decide."""
+
+    NODE = "node"  # the node, every minute
+    OPERATOR = "operator"  # `hawker node doctor --repair`
+    FORCE = "force"  # only when that is told to end foreign instances, too
+    NOBODY = "nobody"  # it is only told
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    text: str
+    by: Mender = Mender.NODE
+
+
+REPAIRS: Mapping[Kind, Repair] = {
+    Kind.STRAY_INSTANCE: Repair("end it and remove it"),
+    Kind.STRAY_NETWORK: Repair("remove it"),
+    Kind.STRAY_DIRECTORY: Repair("unmount and remove it"),
+    Kind.STRAY_MOUNT: Repair("unmount it"),
+    Kind.STRAY_INTERFACE: Repair("remove it"),
+    Kind.STRAY_RUN: Repair("abort it"),
+    Kind.FOREIGN_INSTANCE: Repair("restore the store that made it, or end it with --end-foreign", Mender.FORCE),
+    Kind.FORSAKEN: Repair("stop it, or destroy it if it was to be destroyed"),
+    Kind.LOST_INSTANCE: Repair("record its exit; its restart policy says what is next"),
+    Kind.UNRECORDED_INSTANCE: Repair("record that it runs"),
+    Kind.LEFT_MOUNTED: Repair("unmount it"),
+    Kind.LOST_ROOTFS: Repair("mount it here again; the machine runs on"),
+    Kind.LOST_CGROUP: Repair("make it again with the machine's limits and processes; the machine runs on"),
+    Kind.LOST_RUNTIME_STATE: Repair("nothing needs it; the machine's next start makes it again", Mender.NOBODY),
+    Kind.LOST_NETWORK: Repair("bind and plug it in again; the machine runs on"),
+    Kind.LOST_RULES: Repair("put them in place again"),
+    Kind.LOST_IMAGE: Repair("pull it", Mender.OPERATOR),
+    Kind.WRONG_SUM: Repair("add it up again"),
+    Kind.WRONG_INDEX: Repair("write it again from the records"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`about` is a machine's id, or the name of what belongs to no machine. `detail` is for people: two findings that
+    differ in nothing else are one."""
+
+    kind: Kind
+    about: str
+    detail: str = field(default="", compare=False)
+
+    @property
+    def repair(self) -> Repair:
+        return REPAIRS[self.kind]

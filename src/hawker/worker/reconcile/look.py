@@ -1,0 +1,247 @@
+"""Looks, and changes nothing: store against host in both directions.
+
+What is stray: the host is listed before the records are read. A record is written before anything of its machine is
+made on the host and removed after everything is gone, so what was listed and has no record is stray.
+What is lost: the records are read before the host is looked at and once more afterwards. A record that was the same
+both times, with no run at its machine, promised all the while what the host did not have.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from hawker.fsm import journal
+from hawker.fsm.run import Run
+from hawker.ids import MachineId, first_ulid
+from hawker.machine import OFF, SETTLED, State
+from hawker.runtime.driver import Part, Phase
+from hawker.store.contract import Reader
+from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.start import runs
+from hawker.worker.reconcile import books
+from hawker.worker.reconcile.findings import Finding, Kind
+from hawker.worker.records import DESTROYED, MACHINES, NODE, MachineRecord
+
+_PARTS: Mapping[Part, tuple[Kind, str]] = {
+    Part.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
+    Part.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Of which machines something is on the host, by what it is."""
+
+    instances: list[MachineId]
+    networks: list[MachineId]
+    directories: list[MachineId]
+    links: tuple[str, ...]
+    mounts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The records, by id, and the runs that have not ended."""
+
+    machines: Mapping[MachineId, MachineRecord]
+    opened: tuple[Run, ...]
+    gone: frozenset[str]
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Machines with a run, also one that is not due yet: a machine between two tries is not forsaken."""
+        return frozenset(run.resource.id for run in self.opened if run.resource.kind == "machine")
+
+
+class Look:
+    """One comparison of store and host. Raises what the host says when it cannot be looked at."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    async def findings(self) -> list[Finding]:
+        listed = await self._list()
+        with self._deps.store.snapshot() as reader:
+            read = _read(reader)
+            wrong = await books.audit(reader)
+        return [
+            *await self._strays(listed, read),
+            *_stray_runs(read),
+            *_forsaken(read),
+            *await self._instances(read),
+            *await self._lost(read),
+            *self._images(read),
+            *wrong,
+        ]
+
+    async def _list(self) -> _Listed:
+        deps = self._deps
+        return _Listed(
+            instances=await deps.driver.list(),
+            networks=await deps.networks.list() if deps.networks is not None else [],
+            directories=await deps.rootfs.list() if deps.rootfs is not None else [],
+            links=await deps.networks.links() if deps.networks is not None else (),
+            mounts=await deps.rootfs.strays() if deps.rootfs is not None else (),
+        )
+
+    # What belongs to no machine.
+
+    async def _strays(self, listed: _Listed, read: Books) -> list[Finding]:
+        foreign = await self._foreign([each for each in listed.instances if each not in read.machines])
+        known = read.machines.keys() | foreign.keys()
+        kinds = {
+            Kind.STRAY_INSTANCE: (listed.instances, "no machine has it"),
+            Kind.STRAY_NETWORK: (listed.networks, "a network namespace of no machine"),
+            Kind.STRAY_DIRECTORY: (listed.directories, "a directory of no machine"),
+        }
+        found = [
+            Finding(kind, each, what) for kind, (seen, what) in kinds.items() for each in seen if each not in known
+        ]
+        found += [Finding(Kind.STRAY_MOUNT, path, "of no machine and no image") for path in listed.mounts]
+        found += [Finding(Kind.STRAY_INTERFACE, name, "of no machine") for name in self._stray_links(listed, known)]
+        return [*found, *(Finding(Kind.FOREIGN_INSTANCE, each, what) for each, what in foreign.items())]
+
+    def _stray_links(self, listed: _Listed, known: Set[MachineId]) -> list[str]:
+        """One of a machine whose namespace is a finding itself goes with that."""
+        networks = self._deps.networks
+        if networks is None:
+            return []
+        names = {networks.link_of(each) for each in (*known, *listed.networks)}
+        return [name for name in listed.links if name not in names]
+
+    async def _foreign(self, strays: Iterable[MachineId]) -> dict[MachineId, str]:
+        """Those that are older than this store: another one made them, which was lost or moved away, and which can
+        have them back. What they are is said in a sentence."""
+        node = self._deps.store.get(NODE, "self")
+        found: dict[MachineId, str] = {}
+        for machine_id in strays if node is not None else ():
+            assert node is not None
+            seen = await self._deps.driver.inspect(machine_id)
+            if seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
+                how = "runs" if seen.phase is Phase.RUNNING else "ended"
+                found[machine_id] = f"it {how}; a store that was here before this one made it"
+        return found
+
+    # What the records do not know, or know wrongly.
+
+    async def _instances(self, read: Books) -> list[Finding]:
+        alive = await self._deps.driver.running()
+        loose = await self._deps.driver.loose()
+        found: list[Finding] = []
+        for machine_id, record in read.machines.items():
+            if machine_id in read.busy or record.state not in SETTLED:
+                continue
+            if runs(record) and machine_id not in alive:
+                found += await self._lost_instance(record)
+            elif not runs(record) and machine_id in alive | loose:
+                found += await self._unrecorded(record)
+        return found
+
+    async def _lost_instance(self, record: MachineRecord) -> list[Finding]:
+        seen = await self._deps.driver.inspect(record.id)
+        assert record.running is not None
+        if seen.phase is Phase.RUNNING or not self.unchanged(record):
+            return []
+        what = "it has ended" if seen.phase is Phase.EXITED else "it is not on the host"
+        return [
+            Finding(Kind.LOST_INSTANCE, record.id, f"the record says that {record.running.instance_id} runs; {what}")
+        ]
+
+    async def _unrecorded(self, record: MachineRecord) -> list[Finding]:
+        seen = await self._deps.driver.inspect(record.id)
+        if not self.unchanged(record):
+            return []
+        if seen.phase is Phase.RUNNING:
+            what = f"{seen.instance_id} runs; the record says that the machine is {record.state.value}"
+            return [Finding(Kind.UNRECORDED_INSTANCE, record.id, what)]
+        if seen.phase is Phase.ABSENT:
+            return [
+                Finding(
+                    Kind.STRAY_INSTANCE, record.id, "a process of it has lost its directory, and the machine is off"
+                )
+            ]
+        return []
+
+    # What running machines have lost without ending.
+
+    async def _lost(self, read: Books) -> list[Finding]:
+        healthy = {
+            each: record
+            for each, record in read.machines.items()
+            if runs(record) and record.state is State.STARTED and each not in read.busy
+        }
+        found = await self._rootfs(read, healthy) + await self._networks(healthy)
+        for machine_id, parts in (await self._deps.driver.lost(healthy.keys())).items():
+            found += [Finding(_PARTS[part][0], machine_id, _PARTS[part][1]) for part in sorted(parts)]
+        return [each for each in found if self._still(read, each)]
+
+    async def _rootfs(self, read: Books, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        if self._deps.rootfs is None:
+            return []
+        mounted = await self._deps.rootfs.visible()
+        off = [each for each, record in read.machines.items() if record.state in OFF and each not in read.busy]
+        return [
+            *(Finding(Kind.LEFT_MOUNTED, each, "the machine is off and its rootfs is mounted")
+              for each in off if each in mounted),
+            *(Finding(Kind.LOST_ROOTFS, each, "the machine runs and its rootfs is not mounted here")
+              for each in healthy if each not in mounted),
+        ]  # fmt: skip
+
+    async def _networks(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        networks = self._deps.networks
+        if networks is None:
+            return []
+        lost = await networks.lost({each: record.network for each, record in healthy.items()})
+        found = [Finding(Kind.LOST_NETWORK, each, what) for each, what in lost.items()]
+        if not await networks.guarded():
+            found.append(Finding(Kind.LOST_RULES, "host", "the node's packet rules are gone: networks are not apart"))
+        return found
+
+    def _still(self, read: Books, finding: Finding) -> bool:
+        record = read.machines.get(MachineId(finding.about))
+        return record is None or self.unchanged(record)
+
+    def unchanged(self, record: MachineRecord) -> bool:
+        """Whether the machine's record still is this one, and no run is at the machine."""
+        store = self._deps.store
+        return store.get(MACHINES, record.id) == record and not has_run(store, record.id)
+
+    def _images(self, read: Books) -> list[Finding]:
+        """Whatever a machine is started from next."""
+        missing: dict[str, int] = {}
+        for record in read.machines.values():
+            if record.id not in read.busy and record.state in SETTLED:
+                digest = record.image.digest
+                if digest in missing or self._deps.images.find(digest) is None:
+                    missing[digest] = missing.get(digest, 0) + 1
+        noun = {1: "1 machine needs it"}
+        return [
+            Finding(Kind.LOST_IMAGE, digest, f"{noun.get(count, f'{count} machines need it')} to start again")
+            for digest, count in missing.items()
+        ]
+
+
+def has_run(reader: Reader, machine_id: MachineId) -> bool:
+    return next(journal.newest(reader, machine_resource(machine_id), opened=True), None) is not None
+
+
+def _read(reader: Reader) -> Books:
+    return Books(
+        machines={record.id: record for _, record in reader.scan(MACHINES)},
+        opened=tuple(journal.open_runs(reader)),
+        gone=frozenset(record.id for _, record in reader.scan(DESTROYED)),
+    )
+
+
+def _stray_runs(read: Books) -> list[Finding]:
+    """Of machines that were never there, or are gone for good. One that ends a machine may just be ending itself."""
+    known = read.machines.keys() | read.gone
+    runs = [run for run in read.opened if run.resource.kind == "machine" and run.resource.id not in known]
+    return [Finding(Kind.STRAY_RUN, run.id, f"{run.flow} of machine {run.resource.id}, which is gone") for run in runs]
+
+
+def _forsaken(read: Books) -> list[Finding]:
+    return [
+        Finding(Kind.FORSAKEN, record.id, f"it is {record.state.value} and no run is at it")
+        for record in read.machines.values()
+        if record.state not in SETTLED and record.id not in read.busy
+    ]

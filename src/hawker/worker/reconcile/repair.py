@@ -1,0 +1,182 @@
+"""Mends findings, one at a time. Each repair looks again whether its finding still is one, does nothing when it is not,
+and may come twice: what a live run is at meanwhile is left to the run.
+
+A machine that has a record is changed in a transaction, by a run of its own, or in one go of the event loop after a
+look at the record, so that no step of a run comes in between.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import assert_never
+
+from hawker.errors import NotFound, WrongState
+from hawker.fsm.contract import WhenBusy
+from hawker.fsm.runner import Runner
+from hawker.ids import Digest, MachineId, RunId
+from hawker.log import bind
+from hawker.machine import OFF, SETTLED, State
+from hawker.runtime.driver import Inspection, Phase
+from hawker.store.contract import Tx
+from hawker.worker.endings import Endings
+from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.destroy import DESTROY
+from hawker.worker.lifecycle.pull import PULL, PullInput, image_resource
+from hawker.worker.lifecycle.rest import REST, Rest
+from hawker.worker.lifecycle.start import runs
+from hawker.worker.lifecycle.stop import STOP, Halt
+from hawker.worker.reconcile import books
+from hawker.worker.reconcile.findings import Finding, Kind
+from hawker.worker.reconcile.look import has_run
+from hawker.worker.records import MACHINES, MachineRecord
+from hawker.worker.restored import adopt
+
+_log = bind("hawker.repair")
+
+
+class Repairs:
+    """`mend` raises what the host says; nothing is half-recorded."""
+
+    def __init__(self, deps: Deps, runner: Runner[Deps]) -> None:
+        self._deps = deps
+        self._runner = runner
+        self._endings = Endings(deps, runner)
+
+    async def mend(self, finding: Finding) -> None:
+        await self._of(finding)()
+
+    def _of(self, finding: Finding) -> Callable[[], Awaitable[None]]:
+        about, machine_id = finding.about, MachineId(finding.about)
+        match finding.kind:
+            case Kind.STRAY_INSTANCE | Kind.FOREIGN_INSTANCE:
+                return partial(self._end, machine_id)
+            case Kind.STRAY_NETWORK | Kind.STRAY_INTERFACE:
+                return partial(self._remove_network, finding)
+            case Kind.STRAY_DIRECTORY | Kind.STRAY_MOUNT:
+                return partial(self._remove_files, finding)
+            case Kind.STRAY_RUN:
+                return partial(self._abort, RunId(about))
+            case Kind.FORSAKEN:
+                return partial(self._write, partial(self._take_up, machine_id=machine_id))
+            case Kind.LOST_INSTANCE:
+                return partial(self._record_end, machine_id)
+            case Kind.UNRECORDED_INSTANCE:
+                return partial(self._adopt, machine_id)
+            case Kind.LEFT_MOUNTED:
+                return partial(self._write, partial(self._unmount, machine_id=machine_id))
+            case Kind.LOST_ROOTFS | Kind.LOST_CGROUP | Kind.LOST_NETWORK:
+                return partial(self._give_back, finding.kind, machine_id)
+            case Kind.LOST_RULES:
+                return self._guard
+            case Kind.LOST_IMAGE:
+                return partial(self._write, partial(self._pull, digest=Digest(about)))
+            case Kind.WRONG_SUM | Kind.WRONG_INDEX:
+                return partial(self._write, books.set_right)
+            case Kind.LOST_RUNTIME_STATE:
+                return self._nothing
+            case _:
+                assert_never(finding.kind)
+
+    async def _nothing(self) -> None:
+        """It is only told."""
+
+    async def _write(self, apply: Callable[[Tx], None]) -> None:
+        await self._deps.store.write(apply)
+
+    # What belongs to no machine.
+
+    async def _end(self, machine_id: MachineId) -> None:
+        """Also of a machine that is off, when a process of an instance that it had is left."""
+        record = self._deps.store.get(MACHINES, machine_id)
+        if record is None or self._is_quiet(record, running=False):
+            await self._deps.driver.destroy(machine_id)
+        if record is None and self._deps.networks is not None:
+            await self._deps.networks.delete(machine_id)
+        if record is None and self._deps.rootfs is not None:
+            await self._deps.rootfs.remove(machine_id)
+
+    async def _remove_network(self, finding: Finding) -> None:
+        assert self._deps.networks is not None
+        if finding.kind is Kind.STRAY_INTERFACE:
+            await self._deps.networks.unlink(finding.about)
+        else:
+            await self._deps.networks.delete(MachineId(finding.about))
+
+    async def _remove_files(self, finding: Finding) -> None:
+        assert self._deps.rootfs is not None
+        if finding.kind is Kind.STRAY_MOUNT:
+            await self._deps.rootfs.clear(finding.about)
+        else:
+            await self._deps.rootfs.remove(MachineId(finding.about))
+
+    async def _abort(self, run_id: RunId) -> None:
+        """Again next time, if an undo is stuck at what is not there."""
+        try:
+            await self._runner.abort(run_id)
+        except (NotFound, WrongState):
+            _log.info("the run has ended", extra={"run": run_id})
+
+    # Machines that records and host disagree about.
+
+    def _take_up(self, tx: Tx, machine_id: MachineId) -> None:
+        record = tx.get(MACHINES, machine_id)
+        if record is None or record.state in SETTLED or has_run(tx, machine_id):
+            return
+        flow = DESTROY if record.state is State.DESTROYING else STOP
+        state = State.DESTROYING if record.state is State.DESTROYING else State.STOPPING
+        self._deps.table.change(tx, record, state=state, awaited=None)
+        self._runner.accept(tx, flow, machine_resource(machine_id), Halt(signal="SIGKILL", timeout_s=0.0))
+
+    async def _record_end(self, machine_id: MachineId) -> None:
+        record = self._deps.store.get(MACHINES, machine_id)
+        if record is None or record.running is None or not self._is_quiet(record, running=True):
+            return
+        if await self._endings.is_over(machine_id, record.running.instance_id):
+            await self._endings.settle(machine_id, record.running.instance_id)
+
+    async def _adopt(self, machine_id: MachineId) -> None:
+        seen = await self._deps.driver.inspect(machine_id)
+        if seen.phase is Phase.RUNNING:
+            await self._deps.store.write(partial(self._take_in, machine_id=machine_id, seen=seen))
+
+    def _take_in(self, tx: Tx, machine_id: MachineId, seen: Inspection) -> None:
+        record = tx.get(MACHINES, machine_id)
+        if record is not None and record.state in OFF and not runs(record) and not has_run(tx, machine_id):
+            adopt(tx, self._deps, record, seen)
+
+    def _unmount(self, tx: Tx, machine_id: MachineId) -> None:
+        """By a run: whatever is accepted for the machine meanwhile waits for its end."""
+        record = tx.get(MACHINES, machine_id)
+        if record is not None and record.state in OFF and not has_run(tx, machine_id):
+            self._runner.accept(tx, REST, machine_resource(machine_id), Rest())
+
+    # What a running machine has lost.
+
+    async def _give_back(self, kind: Kind, machine_id: MachineId) -> None:
+        seen = await self._deps.driver.inspect(machine_id)
+        record = self._deps.store.get(MACHINES, machine_id)
+        if seen.pid is None or record is None or not self._is_quiet(record, running=True):
+            return
+        if kind is Kind.LOST_CGROUP:
+            await self._deps.driver.mend(machine_id)
+        elif kind is Kind.LOST_ROOTFS and self._deps.rootfs is not None:
+            await self._deps.rootfs.reveal(machine_id, seen.pid)
+        elif kind is Kind.LOST_NETWORK and self._deps.networks is not None:
+            await self._deps.networks.reconnect(machine_id, record.network, seen.pid)
+            if self._deps.store.get(MACHINES, machine_id) is None:  # destroyed meanwhile
+                await self._deps.networks.delete(machine_id)
+
+    async def _guard(self) -> None:
+        if self._deps.networks is not None:
+            await self._deps.networks.guard()
+
+    def _pull(self, tx: Tx, digest: Digest) -> None:
+        """The shared run, if it is not under way."""
+        users = (record for _, record in tx.scan(MACHINES) if record.image.digest == digest)
+        user = next(users, None)
+        if user is not None:
+            resource = image_resource(digest)
+            self._runner.accept(tx, PULL, resource, PullInput(image=user.image), when_busy=WhenBusy.QUEUE)
+
+    def _is_quiet(self, record: MachineRecord, *, running: bool) -> bool:
+        settled = record.state is State.STARTED if running else record.state in OFF
+        return settled and runs(record) == running and not has_run(self._deps.store, record.id)

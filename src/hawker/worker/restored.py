@@ -1,0 +1,107 @@
+"""After a backup was restored: the store is older than the host, and what the host says is the truth about what runs.
+
+What runs is taken up as it is, whatever the records say; what ended meanwhile is taken up too, so that its exit is
+recorded; what is not there at all was destroyed meanwhile, or the host is another, and is not started by itself. Done
+once, before anything else looks at the machines.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from hawker.errors import HawkerError
+from hawker.fsm import journal
+from hawker.log import bind
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.runtime.driver import Exit, Inspection, Phase
+from hawker.store.contract import Durability, Reader, Tx
+from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.environment import resources
+from hawker.worker.lifecycle.start import runs
+from hawker.worker.records import COPY, MACHINES, Detail, MachineRecord, Running
+from hawker.worker.table import Happened
+
+_log = bind("hawker.restored")
+_SINCE = "it ended, or was replaced, after the backup was taken"
+_NOT_HERE = "nothing of it was on the host when a backup was restored"
+_ENDING_FLOWS = frozenset({"stop", "restart", "update", "destroy"})
+"""Under way when the backup was taken: they end whatever runs, so they go on as they are."""
+
+
+async def take_up_restored(deps: Deps) -> None:
+    """Nothing unless the store carries the mark of a backup. A crash in the middle begins again."""
+    copy = deps.store.get(COPY, "self")
+    if copy is None:
+        return
+    _log.warning("the store was restored from a backup", extra={"taken_at": copy.taken_at})
+    for _, record in list(deps.store.scan(MACHINES)):
+        try:
+            seen = await deps.driver.inspect(record.id)
+        except (HawkerError, OSError) as error:
+            _log.error("cannot inspect", extra={"machine": record.id, "error": str(error)})
+            continue
+        await deps.store.write(_taking_up(deps, record, seen), Durability.ORDERED)
+    await deps.store.write(lambda tx: tx.delete(COPY, "self"))
+
+
+def _taking_up(deps: Deps, known: MachineRecord, seen: Inspection) -> Callable[[Tx], None]:
+    def apply(tx: Tx) -> None:
+        record = tx.get(MACHINES, known.id)
+        if record is None or _is_being_ended(tx, record):
+            return
+        if _is_newer(record, seen):
+            adopt(tx, deps, record, seen)
+        elif runs(record) and seen.phase is Phase.ABSENT:
+            rest(tx, deps, record)
+
+    return apply
+
+
+def adopt(tx: Tx, deps: Deps, record: MachineRecord, seen: Inspection) -> MachineRecord:
+    """Record that the machine has this instance, whether it still runs or not. No launch is awaited any more, so one
+    that was to come gives way."""
+    assert seen.instance_id is not None
+    _log.warning("instance taken up", extra={"machine": record.id, "instance": seen.instance_id})
+    if runs(record):
+        record = _ended(tx, deps, record, _SINCE)
+    return deps.table.change(
+        tx,
+        record,
+        Happened("start", "started"),
+        state=State.STARTED,
+        running=Running(instance_id=seen.instance_id, pid=seen.pid, started_at=seen.started_at),
+        holds=resources(record.config, deps.settings.machine_disk_mib),
+        previous=None,
+        awaited=None,
+    )
+
+
+def rest(tx: Tx, deps: Deps, record: MachineRecord) -> MachineRecord:
+    _log.warning("machine put to rest", extra={"machine": record.id, "reason": _NOT_HERE})
+    ended = _ended(tx, deps, record, _NOT_HERE)
+    return deps.table.change(tx, ended, state=State.STOPPED, holds=Resources(), restarts=0, previous=None, awaited=None)
+
+
+def _ended(tx: Tx, deps: Deps, record: MachineRecord, reason: str) -> MachineRecord:
+    """The exit of an instance that nobody can know the code of."""
+    assert record.running is not None
+    exit = Exit(exit_code=137, signal=9, exited_at=deps.clock.now(), reason=reason)
+    running = msgspec.structs.replace(record.running, exit=exit, pid=None)
+    return deps.table.change(tx, record, Happened("exit", "stopped", detail=Detail(exit=exit)), running=running)
+
+
+def _is_newer(record: MachineRecord, seen: Inspection) -> bool:
+    """Whether the host has an instance that the record has not heard of. Their names sort by the time they were made;
+    what runs counts in any case."""
+    if seen.instance_id is None or seen.instance_id == record.awaited:
+        return False
+    known = record.running.instance_id if record.running is not None else ""
+    if seen.phase is Phase.RUNNING:
+        return seen.instance_id != known
+    return seen.phase is Phase.EXITED and seen.instance_id > known
+
+
+def _is_being_ended(reader: Reader, record: MachineRecord) -> bool:
+    opened = journal.newest(reader, machine_resource(record.id), opened=True)
+    return any(run.flow in _ENDING_FLOWS for run in opened)
