@@ -39,6 +39,7 @@ from hawker.worker.apps import Apps
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.ephemeral import destroy_everything
+from hawker.worker.format import enter
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.health import Health
 from hawker.worker.lifecycle import FLOWS
@@ -50,6 +51,7 @@ from hawker.worker.parts import Parts
 from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import APPS, NODE, NodeRecord
+from hawker.worker.refusal import or_refuse, wrapped_in
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
@@ -69,7 +71,10 @@ def run(settings: Settings) -> int:
 async def _main(settings: Settings, clock: Clock) -> int:
     """From the first moment a signal to stop is heard, so that a node that has just begun ends as cleanly as any."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        await _live(settings, clock, signals)
+        try:
+            await _live(settings, clock, signals)
+        except BaseExceptionGroup as group:
+            raise (wrapped_in(group) or group) from group.__cause__
     return 0
 
 
@@ -84,10 +89,13 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         place.make()
         store = SqliteStore(place.store)
         stack.push_async_callback(store.close)
-        node = await _node_record(store, settings.region, clock)
+        with or_refuse(settings.data_dir):
+            await enter(store)
+            node = await _node_record(store, settings.region, clock)
         images = ImageCache(place.images, _image_settings(settings), clock)
         stack.push_async_callback(images.aclose)
-        await images.open()
+        with or_refuse(settings.data_dir):
+            await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         deps = await _deps(settings, facts, place, node.id, store, images, clock)
         parts = _parts(deps, node, facts, NetworkProber(http))
@@ -191,7 +199,8 @@ async def _serve(
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
-        await begin(tasks, parts, supervisor, reconciler)
+        with or_refuse(settings.data_dir):
+            await begin(tasks, parts, supervisor, reconciler)
         async with serving(server, listener) as url:
             place.announce(url)
             sys.stdout.write(f"ready {url}\n")

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from hawker.errors import Fault
 from hawker.store.codec import decode, encode
 from hawker.store.contract import Bucket
 
@@ -12,14 +13,23 @@ class Pear(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def test_a_value_comes_back() -> None:
-    assert decode(Bucket("pears", Pear), encode(Pear(name="conference"))) == Pear(name="conference")
+    assert decode(Bucket("pears", Pear), "a", encode(Pear(name="conference"))) == Pear(name="conference")
 
 
 def test_plain_types_come_back() -> None:
-    assert decode(Bucket("numbers", int), encode(7)) == 7
-    assert decode(Bucket("lists", list[str]), encode(["a"])) == ["a"]
+    assert decode(Bucket("numbers", int), "a", encode(7)) == 7
+    assert decode(Bucket("lists", list[str]), "a", encode(["a"])) == ["a"]
 
 
 def test_bytes_of_another_type_are_refused() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        decode(Bucket("pears", Pear), encode(7))
+    with pytest.raises(Fault, match=r"record 'a 1' in bucket pears of the store cannot be read .*restore a backup"):
+        decode(Bucket("pears", Pear), "a\0" + "1\0", encode(7))
+
+
+def test_bytes_that_are_cut_short_are_refused() -> None:
+    with pytest.raises(Fault, match="bucket pears"):
+        decode(Bucket("pears", Pear), "a", encode(Pear(name="conference"))[:-3])
+
+
+def test_what_a_newer_program_added_is_passed_over() -> None:
+    assert decode(Bucket("pears", Pear), "a", encode({"name": "abate", "ripe": True})) == Pear(name="abate")

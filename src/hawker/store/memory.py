@@ -66,7 +66,7 @@ class _View:
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
         data = self._pairs(bucket.name).values.get(key)
-        return None if data is None else decode(bucket, data)
+        return None if data is None else decode(bucket, key, data)
 
     def scan(
         self,
@@ -85,7 +85,7 @@ class _View:
             low = max(low, bisect_right(pairs.keys, after))
         keys = pairs.keys[low:high]
         rows = [(key, pairs.values[key]) for key in (reversed(keys) if reverse else keys)]
-        return ((key, decode(bucket, value)) for key, value in rows[:limit])
+        return ((key, decode(bucket, key, value)) for key, value in rows[:limit])
 
     def count(self, bucket: Bucket[T], prefix: str = "") -> int:
         low, high = self._pairs(bucket.name).range(prefix)

@@ -54,7 +54,7 @@ _log = logging.getLogger("hawker.store")
 class SqliteStore:
     """Keeps `store.contract.Store`. Raises `CannotStart` when the file is in use, damaged or too new."""
 
-    def __init__(self, path: Path, observer: Observer | None = None) -> None:
+    def __init__(self, path: Path, observer: Observer | None = None, *, writer: Callable[..., Writer] = Writer) -> None:
         self._path = path
         self._observer = observer or Silent()
         self._connection = _open(path)
@@ -62,7 +62,7 @@ class SqliteStore:
         self._connection.set_wal_hook(self._note_log_size)
         self._reader = _View(_connect(path))
         self._spare: list[apsw.Connection] = []
-        self._writer = Writer(self._commit, self._checkpoint, self._finish)
+        self._writer = writer(self._commit, self._checkpoint, self._finish)
 
     @property
     def waiting(self) -> int:
@@ -182,7 +182,7 @@ class _View:
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
         row = self.connection.execute(_GET, (bucket.name, key.encode())).fetchone()
-        return None if row is None else decode(bucket, row[0])
+        return None if row is None else decode(bucket, key, row[0])
 
     def scan(
         self,
@@ -200,7 +200,7 @@ class _View:
             low = max(low, after.encode() + b"\0")
         bounds = (bucket.name, low, high, -1 if limit is None else limit)
         rows: list[Any] = self.connection.execute(_SCAN_BACK if reverse else _SCAN, bounds).fetchall()
-        return ((key.decode(), decode(bucket, value)) for key, value in rows)
+        return ((name := key.decode(), decode(bucket, name, value)) for key, value in rows)
 
     def count(self, bucket: Bucket[T], prefix: str = "") -> int:
         counted: int = self.connection.execute(_COUNT, (bucket.name, *_range(prefix))).get
@@ -287,7 +287,7 @@ def _make_or_check(connection: apsw.Connection, path: Path) -> None:
     version = connection.pragma("user_version")
     if version > SCHEMA_VERSION:
         text = f"{path} was written by a newer hawker (store version {version}, known here: {SCHEMA_VERSION})"
-        raise CannotStart(f"{text}: upgrade this one")
+        raise CannotStart(f"{text}: upgrade this one, or restore a backup made before")
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != ("ok",):
         raise _damaged(path, str(verdict[0] if verdict else "no verdict"))
