@@ -13,10 +13,12 @@ from contextlib import AsyncExitStack, suppress
 
 import aiohttp
 import anyio
+from anyio import to_thread
 
 from hawker import log
 from hawker.api.listener import bind, serving
-from hawker.api.server import Server
+from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.broker.handlers import TokenHandlers
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, system_clock
@@ -29,6 +31,12 @@ from hawker.ids import NodeId, new_node_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageSettings, Limits
 from hawker.place import Place
+from hawker.observe.metrics import Metrics, build_metrics
+from hawker.observe.span import Origin
+from hawker.observe.spans import MakeExporter, load_exporter
+from hawker.observe.spool import Spool
+from hawker.observe.stall import Patience
+from hawker.observe.watchdog import Watchdog
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver
 from hawker.runtime.process import process_driver
@@ -56,9 +64,12 @@ from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 
+from hawker.worker.telemetry import Telemetry
+from hawker.worker.traces import Traces
 _log = log.bind("hawker.up")
 _ANY_NODE = NodeId("00000000")
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
+_LAST_SPANS_S = 1.0
 
 
 def run(settings: Settings) -> int:
@@ -81,13 +92,15 @@ async def _main(settings: Settings, clock: Clock) -> int:
 async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.Signals]) -> None:
     """What can be refused is refused before anything is made."""
     notifier, given = Notifier.of(os.environ, os.getpid()), handed_over(os.environ, os.getpid())
-    facts, place = read_facts(), Place(settings.data_dir)
+    facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
+    exporter = load_exporter() if settings.otel_endpoint else None
     await _driver(settings, facts, place, _ANY_NODE, clock).check()
     listener = given or _bind(settings.listen)
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
         place.make()
-        store = SqliteStore(place.store)
+        store = SqliteStore(place.store, metrics.store)
+        metrics.store.waiting.set_function(lambda: store.waiting)
         stack.push_async_callback(store.close)
         with or_refuse(settings.data_dir):
             await enter(store)
@@ -98,8 +111,11 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         deps = await _deps(settings, facts, place, node.id, store, images, clock)
-        parts = _parts(deps, node, facts, NetworkProber(http))
-        await _serve(settings, place, listener, notifier, parts, signals)
+        traces = _traces(stack, exporter, settings, node, metrics) if exporter else None
+        parts = _parts(deps, node, facts, NetworkProber(http), metrics, traces)
+        patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
+        with Watchdog(clock, patience, metrics.loop).watching():
+            await _serve(settings, place, listener, notifier, parts, signals)
 
 
 def _bind(listen: str) -> socket.socket:
@@ -166,11 +182,24 @@ async def _deps(
     )
 
 
-def _parts(deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber) -> Parts:
+def _traces(
+    stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: Metrics
+) -> Traces:
+    """Spans of what the engine does; at the end, a collector gets a moment to take the last ones."""
+    origin = Origin(node=node.id, region=node.region, version=PROGRAM_VERSION)
+    spool = Spool(exporter(settings.otel_endpoint or "", origin), metrics.spans)
+    stack.push_async_callback(to_thread.run_sync, spool.close, _LAST_SPANS_S)
+    return Traces(spool)
+
+
+def _parts(
+    deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber, metrics: Metrics, traces: Traces | None
+) -> Parts:
     settings, changes, room = deps.settings, deps.table.changes, Room(deps.settings, facts)
     queues = {"pulls": settings.parallel_pulls}
     keep, epoch = settings.runs_kept, facts.boot_id
-    runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep)
+    watcher = Telemetry(metrics.runs, traces)
+    runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
     return Parts(
         node=node,
         deps=deps,
@@ -181,6 +210,7 @@ def _parts(deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber) ->
         changes=changes,
         room=room,
         started_at=deps.clock.now(),
+        metrics=metrics,
     )
 
 
@@ -194,8 +224,8 @@ async def _serve(
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
-    tokens = _tokens(place, parts)
-    server = Server(worker_handlers(parts), tokens, deps.clock)
+    handlers, tokens = _front(place, parts)
+    server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api)
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)

@@ -8,9 +8,23 @@ from dataclasses import dataclass
 from tests.tidy.tree import File, Finding, Tree
 
 VOCABULARY = frozenset(
-    {"app", "clock", "config", "errors", "guest", "ids", "log", "machine", "node", "permission", "place", "settings"}
+    {
+        "app",
+        "clock",
+        "config",
+        "errors",
+        "failpoint",
+        "guest",
+        "ids",
+        "log",
+        "machine",
+        "node",
+        "permission",
+        "place",
+        "settings",
+    }
 )
-MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host", "tokens"})
+MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host", "observe", "tokens"})
 ENGINES: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
 ROLES = frozenset({"worker", "broker", "edge", "cli"})
 WHOLES = frozenset({"chaos", "proof", "sim", "up", "__main__"})
@@ -19,7 +33,11 @@ ROOMS = VOCABULARY | MATERIALS | frozenset(ENGINES) | ROLES | WHOLES
 MEETING = frozenset({"image", "host", "runtime"})
 MEETING_PLACES = ("hawker.worker.lifecycle", "hawker.up", "hawker.worker.main")
 
-OWNERS = {"apsw": "hawker.store.sqlite", "sqlite3": "hawker.store.sqlite"}
+OWNERS = {
+    "apsw": "hawker.store.sqlite",
+    "sqlite3": "hawker.store.sqlite",
+    "opentelemetry": "hawker.observe.otlp",
+}
 """Libraries that one module hides from all others."""
 
 

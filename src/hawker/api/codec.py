@@ -11,7 +11,7 @@ from typing import Any, Generic, cast, get_args, get_origin
 
 import msgspec
 
-from hawker.api.route import AnyRoute, B, Page, R
+from hawker.api.route import JSON, AnyRoute, B, Page, R
 from hawker.errors import BadRequest, Unprocessable
 
 CURSOR_HEADER = "fly-next-cursor"
@@ -72,6 +72,7 @@ class AnswerCodec(Generic[R]):
 
     def __init__(self, route: AnyRoute) -> None:
         self._none = route.response is NoneType
+        self._text = route.media != JSON
         self._paged = get_origin(route.response) is Page
         self._decoder = msgspec.json.Decoder(answer_type(route))
 
@@ -79,6 +80,8 @@ class AnswerCodec(Generic[R]):
         """The body, and the cursor of the next page."""
         if self._none:
             return b"", None
+        if self._text:
+            return str(answer).encode(), None
         if isinstance(answer, Page):
             return encode_json(answer.items), answer.next_cursor
         return encode_json(answer), None
@@ -87,6 +90,8 @@ class AnswerCodec(Generic[R]):
         """Raises `msgspec.DecodeError`."""
         if self._none:
             return cast(R, None)
+        if self._text:
+            return cast(R, data.decode(errors="replace"))
         answer = self._decoder.decode(data)
         if self._paged:
             return cast(R, Page(items=answer, next_cursor=headers.get(CURSOR_HEADER)))

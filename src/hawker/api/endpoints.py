@@ -69,6 +69,7 @@ class UnaryEndpoint:
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, setup.max_body_bytes)
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
+        self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
         self._running = setup.running if lasting else None
 
@@ -77,7 +78,7 @@ class UnaryEndpoint:
         with self._running.until_stop() if self._running else nullcontext():
             answer = await self._handler(call)
         data, cursor = self._codec.encode(answer)
-        await reply.answer(self._status, data, cursor)
+        await reply.answer(self._status, data, cursor, kind=self._kind)
 
 
 class UploadEndpoint:

@@ -152,7 +152,8 @@ def _success(route: AnyRoute, schemas: _Schemas) -> dict[str, Response]:
     if isinstance(route, Stream):
         lines = {"application/x-ndjson": MediaType(schema={"anyOf": [schema, schemas.of(Failed)]})}
         return {str(route.status): Response(description="One JSON object a line.", content=lines)}
-    return {str(route.status): Response(description=HTTPStatus(route.status).phrase, content=_json(schema))}
+    content = {route.media: MediaType(schema=schema)}
+    return {str(route.status): Response(description=HTTPStatus(route.status).phrase, content=content)}
 
 
 def _failures(route: AnyRoute, schemas: _Schemas) -> dict[str, Response]:

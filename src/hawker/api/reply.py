@@ -25,8 +25,8 @@ class Reply:
         await self._start(status, headers)
         await self._send({"type": "http.response.body", "body": data})
 
-    async def answer(self, status: int, data: bytes, cursor: str | None) -> None:
-        await self.body(status, data, extra=[(CURSOR_HEADER.encode(), cursor.encode())] if cursor else None)
+    async def answer(self, status: int, data: bytes, cursor: str | None, *, kind: bytes = JSON) -> None:
+        await self.body(status, data, kind=kind, extra=[(CURSOR_HEADER.encode(), cursor.encode())] if cursor else None)
 
     async def problem(self, error: HawkerError, extra: Headers | None = None) -> None:
         """Nothing when the answer has begun: the client sees it break off."""

@@ -17,6 +17,7 @@ from hawker.errors import BadRequest, Forbidden, HawkerError, TooLarge, Unauthor
 from hawker.permission import Action, Attempt
 
 USUAL_TIMEOUT_S = 30.0
+JSON = "application/json"
 
 P = TypeVar("P", bound=msgspec.Struct)  # path parameters
 Q = TypeVar("Q", bound=msgspec.Struct)  # query parameters
@@ -68,7 +69,8 @@ class Route(Generic[P, Q, B, R]):
     """One call. `errors` are those beyond what `declared_errors` adds. With `body_optional` an absent body is the
     request's defaults; with `strict` unknown fields of the body are refused; `keyed` calls take an
     Idempotency-Key. `timeout_s` is how long a client waits. `action` is what a token must allow, by the method unless
-    told; unless `guarded`, the handler asks the caller's grant itself."""
+    told; unless `guarded`, the handler asks the caller's grant itself. With another `media` than JSON, `R` is `str`,
+    and that text is the answer as it stands."""
 
     name: str
     method: str
@@ -90,6 +92,7 @@ class Route(Generic[P, Q, B, R]):
     aliases: tuple[Alias, ...] = ()
     timeout_s: float = USUAL_TIMEOUT_S
 
+    media: str = JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Route[P, Q, B, R]):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hawker.fsm.runner import Runner
 from hawker.node import Capacity
+from hawker.observe.metrics import Metrics
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
 from hawker.worker.health import Health
@@ -25,4 +26,5 @@ class Parts:
     health: Health
     changes: Changes
     room: Callable[[], Capacity]
+    metrics: Metrics
     started_at: float

@@ -47,7 +47,7 @@ from hawker.api.routes.metadata import (
     UPDATE_METADATA,
     MetadataKeyParams,
 )
-from hawker.api.routes.nodes import HEALTH, LIST_REGIONS, NODE_INFO, NODE_ROUTES
+from hawker.api.routes.nodes import HEALTH, LIST_REGIONS, METRICS, NODE_INFO, NODE_ROUTES
 from hawker.api.routes.operations import (
     CORDON_MACHINE,
     OPERATION_ROUTES,
@@ -117,6 +117,7 @@ __all__ = [
     "UPDATE_MACHINE",
     "UPDATE_METADATA",
     "WAIT_MACHINE",
+    "METRICS",
     "AppParams",
     "CreateAppQuery",
     "DeleteAppQuery",

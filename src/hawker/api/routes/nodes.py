@@ -30,6 +30,19 @@ NODE_INFO = Unary(
     summary="What the node has, and what its machines hold of it",
 )
 
+METRICS = Unary(
+    name="metrics",
+    method="GET",
+    path="/metrics",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=str,
+    tag=Tag.NODE,
+    summary="What the node measures, for Prometheus",
+    media="text/plain; version=0.0.4; charset=utf-8",
+)
+
 LIST_REGIONS = Unary(
     name="list_regions",
     method="GET",
@@ -46,5 +59,6 @@ LIST_REGIONS = Unary(
 NODE_ROUTES = (
     HEALTH,
     NODE_INFO,
+    METRICS,
     LIST_REGIONS,
 )

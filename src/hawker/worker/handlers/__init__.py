@@ -7,6 +7,7 @@ from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.leases import LeaseHandlers
 from hawker.worker.handlers.machines import MachineHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
+from hawker.worker.handlers.metrics import MetricsHandlers
 from hawker.worker.handlers.node import NodeHandlers
 from hawker.worker.handlers.operations import OperationHandlers
 from hawker.worker.handlers.runs import RunHandlers
@@ -23,6 +24,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     LeaseHandlers(parts).bind(handlers)
     MetadataHandlers(parts).bind(handlers)
     NodeHandlers(parts).bind(handlers)
+    MetricsHandlers(parts).bind(handlers)
     RunHandlers(parts).bind(handlers)
     ImageHandlers(parts).bind(handlers)
     return handlers

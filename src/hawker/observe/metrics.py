@@ -1,0 +1,160 @@
+"""Every metric of the node: frozen groups of collectors on a registry of their own, built once and handed down.
+
+Names follow Prometheus: a base unit at the end, `_total` on what only grows. Labels come from closed sets (flows,
+steps, states, routes), never from what users name: no app, machine, run or image is a label.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from platform import python_version
+
+from prometheus_client import CollectorRegistry, Info, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import Metric
+
+from hawker.observe.families import COMMIT_S, GROUP, LAG_S, REQUEST_S, STEP_S, Families
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "SOCKET"})
+_BORN = "_created"  # a second series for each counter and histogram, which nothing here needs
+
+
+class RunMetrics:
+    """Flows at work. The gauges are set when they are read."""
+
+    def __init__(self, make: Families) -> None:
+        self.accepted = make.counter("runs_accepted_total", "Runs accepted, by flow.", "flow")
+        self.resumed = make.counter("runs_resumed_total", "Runs that a new daemon took up again, by flow.", "flow")
+        self.ended = make.counter("runs_ended_total", "Runs ended, by flow and outcome.", "flow", "outcome")
+        self.seconds = make.histogram("run_duration_seconds", "From accepted to ended, by flow.", STEP_S, "flow")
+        self.attempts = make.counter(
+            "step_attempts_total", "Attempts of steps and undos, by flow, step and outcome.", "flow", "step", "outcome"
+        )
+        self.attempt_seconds = make.histogram(
+            "step_duration_seconds", "One attempt of a step or an undo, by flow and step.", STEP_S, "flow", "step"
+        )
+        self.open = make.gauge("runs_open", "Runs that have not ended, by state.", "state")
+        self.queue_limit = make.gauge("queue_limit", "How many steps of a queue may be under way, by queue.", "queue")
+        self.queue_active = make.gauge("queue_active", "Steps of a queue that are under way, by queue.", "queue")
+        self.queue_waiting = make.gauge("queue_waiting", "Runs that wait for a queue, by queue.", "queue")
+
+
+class StoreMetrics:
+    """Keeps `store.observer.Observer`: hears of each commit in the writer's thread."""
+
+    def __init__(self, make: Families) -> None:
+        self._commits = make.histogram(
+            "store_commit_duration_seconds",
+            "One commit, by durability; a durable one is an fsync.",
+            COMMIT_S,
+            "durability",
+        )
+        self._failures = make.counter("store_commit_failures_total", "Groups of transactions that failed to commit.")
+        self._group = make.histogram("store_group_transactions", "Transactions that shared one commit.", GROUP)
+        self.waiting = make.gauge("store_waiting_transactions", "Transactions that wait for the store's writer.")
+
+    @contextmanager
+    def commit(self, transactions: int, *, durable: bool) -> Iterator[None]:
+        with self._commits.labels("durable" if durable else "ordered").time():
+            yield
+        self._group.observe(transactions)
+
+    def failed(self) -> None:
+        self._failures.inc()
+
+
+class ApiMetrics:
+    """Keeps `api.observer.Observer`."""
+
+    def __init__(self, make: Families) -> None:
+        self._requests = make.counter(
+            "api_requests_total", "API requests, by method, route and status.", "method", "route", "status"
+        )
+        self._seconds = make.histogram(
+            "api_request_duration_seconds",
+            "From a request's head to the end of its answer, by method and route.",
+            REQUEST_S,
+            "method",
+            "route",
+        )
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """`route` is a path of the route table or `-`, so that there are not many."""
+        known = method if method in _METHODS else "other"
+        self._requests.labels(known, route, str(status)).inc()
+        self._seconds.labels(known, route).observe(seconds)
+
+
+class NodeMetrics:
+    """What the node has, and its machines. Set when they are read."""
+
+    def __init__(self, make: Families) -> None:
+        self.machines = make.gauge("machines", "Machines, by state.", "state")
+        self.cpus = make.gauge("capacity_cpus", "Cpus for sale, by kind; each shared one is a part of a cpu.", "kind")
+        self.memory = make.gauge("capacity_memory_bytes", "Memory for sale.")
+        self.disk = make.gauge("capacity_disk_bytes", "Disk for sale; 0 when the file system is nearly full.")
+        self.cpus_used = make.gauge("used_cpus", "Cpus that machines hold, by kind.", "kind")
+        self.memory_used = make.gauge("used_memory_bytes", "Memory that machines hold.")
+        self.disk_used = make.gauge("used_disk_bytes", "Disk that machines hold.")
+
+
+class LoopMetrics:
+    """The event loop, as the watchdog sees it."""
+
+    def __init__(self, make: Families) -> None:
+        self.lag = make.histogram("event_loop_lag_seconds", "How long the event loop let a call wait.", LAG_S)
+        self.stalls = make.counter("event_loop_stalls_total", "Times that the event loop did not turn for too long.")
+
+
+class SpanMetrics:
+    """What became of spans, when they are sent anywhere."""
+
+    def __init__(self, make: Families) -> None:
+        self.sent = make.counter("spans_sent_total", "Spans that the collector took.")
+        self.dropped = make.counter("spans_dropped_total", "Spans given up: the collector was away or too slow.")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """All groups, and the registry they are on."""
+
+    registry: CollectorRegistry
+    runs: RunMetrics
+    store: StoreMetrics
+    api: ApiMetrics
+    node: NodeMetrics
+    loop: LoopMetrics
+    spans: SpanMetrics
+
+    def exposition(self) -> str:
+        """Prometheus's text format, 0.0.4."""
+        return generate_latest(_Unborn(self.registry)).decode()
+
+
+class _Unborn:
+    """What a registry collects, without the series that say when the others were born."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith(_BORN)]
+            yield family
+
+
+def build_metrics(version: str) -> Metrics:
+    """Every collector, at nothing. `version` is Hawker's."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    build = Info("hawker_build", "The version of Hawker and of Python.", registry=registry)
+    build.info({"version": version, "python": python_version()})
+    make = Families(registry)
+    return Metrics(
+        registry=registry,
+        runs=RunMetrics(make),
+        store=StoreMetrics(make),
+        api=ApiMetrics(make),
+        node=NodeMetrics(make),
+        loop=LoopMetrics(make),
+        spans=SpanMetrics(make),
+    )

@@ -1,0 +1,68 @@
+"""Whether the event loop has stalled, told from what a watching thread sees at each of its own ticks. Pure.
+
+Invariant: only time in which the watching thread ran as well counts. When the whole process stood still (SIGSTOP, a
+suspended laptop, a paused virtual machine), neither ran, and the loop is not to blame.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """In seconds; 0 switches one off."""
+
+    report_s: float
+    end_s: float
+
+    @property
+    def tick_s(self) -> float:
+        """How often to look, so that a stall is seen in good time."""
+        return min([0.25, *(limit / 4 for limit in (self.report_s, self.end_s) if limit > 0)])
+
+
+class Verdict(Enum):
+    FINE = "fine"
+    STALLED = "stalled"  # for `report_s` now
+    STILL = "still"  # for twice as long as when it was last said
+    OVER = "over"  # it turns again, after a stall that was reported
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`seconds` is how long the loop has not turned, or had not when it is over."""
+
+    verdict: Verdict
+    seconds: float
+
+
+class Stall:
+    """Fed with one `tick` after the other, from `now` on."""
+
+    def __init__(self, patience: Patience, now: float) -> None:
+        self._patience = patience
+        self._last = now
+        self._seconds = 0.0
+        self._report_at = patience.report_s
+
+    def tick(self, now: float, turned: bool) -> Seen:
+        """`turned`: the loop has answered since the tick before. A gap much longer than a tick counts as two."""
+        ran_s = min(now - self._last, 2 * self._patience.tick_s)
+        self._last = now
+        return self._over() if turned else self._still(ran_s)
+
+    def _still(self, ran_s: float) -> Seen:
+        self._seconds += ran_s
+        if 0 < self._patience.end_s <= self._seconds:
+            return Seen(Verdict.END, self._seconds)
+        if 0 < self._report_at <= self._seconds:
+            first = self._report_at == self._patience.report_s
+            self._report_at *= 2
+            return Seen(Verdict.STALLED if first else Verdict.STILL, self._seconds)
+        return Seen(Verdict.FINE, self._seconds)
+
+    def _over(self) -> Seen:
+        reported, seconds = self._report_at > self._patience.report_s, self._seconds
+        self._report_at, self._seconds = self._patience.report_s, 0.0
+        return Seen(Verdict.OVER if reported else Verdict.FINE, seconds)

@@ -1,0 +1,69 @@
+"""Answers Prometheus: what the node counted as it went, and what it has now, which is read when it is asked."""
+
+from collections import Counter
+
+import msgspec
+
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.routes import METRICS
+from hawker.fsm.run import ENDED
+from hawker.fsm.run import State as RunState
+from hawker.machine import State
+from hawker.store.contract import Bucket
+from hawker.worker.parts import Parts
+from hawker.worker.records import MACHINES
+
+_MIB = 1 << 20
+
+
+class _StateOnly(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a machine's record that is read here; with 5,000 of them, decoding the rest would hold up the loop."""
+
+    state: State
+
+
+_STATES = Bucket(MACHINES.name, _StateOnly)
+
+
+class MetricsHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._metrics = parts.metrics
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(METRICS, self.metrics)
+
+    async def metrics(self, call: Call[NoParams, NoQuery, None]) -> str:
+        self._read_machines()
+        self._read_capacity()
+        self._read_runs()
+        return self._metrics.exposition()
+
+    def _read_machines(self) -> None:
+        counted = Counter(record.state for _, record in self._parts.deps.store.scan(_STATES))
+        for state in State:
+            self._metrics.node.machines.labels(state.value).set(counted[state])
+
+    def _read_capacity(self) -> None:
+        node, room = self._metrics.node, self._parts.room()
+        used = self._parts.deps.table.used(self._parts.deps.store)
+        node.cpus.labels("performance").set(room.cpus)
+        node.cpus.labels("shared").set(int(room.cpus * room.shared_ratio))
+        node.cpus_used.labels("performance").set(used.performance_cpus)
+        node.cpus_used.labels("shared").set(used.shared_cpus)
+        node.memory.set(room.memory_mib * _MIB)
+        node.memory_used.set(used.memory_mib * _MIB)
+        node.disk.set(room.disk_mib * _MIB)
+        node.disk_used.set(used.disk_mib * _MIB)
+
+    def _read_runs(self) -> None:
+        runs, runner = self._metrics.runs, self._parts.runner
+        opened = runner.open_states()
+        for state in RunState:
+            if state not in ENDED:
+                runs.open.labels(state.value).set(opened[state])
+        for queue in runner.queues():
+            runs.queue_limit.labels(queue.name).set(queue.limit)
+            runs.queue_active.labels(queue.name).set(queue.active)
+            runs.queue_waiting.labels(queue.name).set(queue.waiting)

@@ -1,0 +1,58 @@
+"""Spans and exporters for tests."""
+
+import threading
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry
+
+from hawker.observe.families import Families
+from hawker.observe.metrics import SpanMetrics
+from hawker.observe.span import Span
+
+
+def span(name: str = "create", *, error: str | None = None, parent: int | None = None) -> Span:
+    return Span(
+        trace=0x1563E3AB5D3D6764C61EFB99302BD5B,
+        id=0x4C61EFB99302BD5B,
+        parent=parent,
+        name=name,
+        started_at=1_700_000_000.25,
+        ended_at=1_700_000_001.5,
+        attributes={"hawker.flow": name, "hawker.attempt": 2},
+        error=error,
+    )
+
+
+class Collector:
+    """An exporter that keeps what it is given. `gate` holds it up; `refuses` is why it cannot send."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.batches = 0
+        self.refuses: str | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.reached = threading.Event()
+        self.closed = False
+
+    def export(self, spans: Sequence[Span]) -> str | None:
+        self.reached.set()
+        assert self.gate.wait(10)
+        self.batches += 1
+        if self.refuses is None:
+            self.taken += [each.name for each in spans]
+        return self.refuses
+
+    def close(self) -> None:
+        self.closed = True
+        self.gate.set()
+
+
+def span_metrics() -> SpanMetrics:
+    return SpanMetrics(Families(CollectorRegistry()))
+
+
+def counted(metrics: SpanMetrics) -> tuple[int, int]:
+    """Sent and dropped."""
+    samples = [family.samples[0].value for counter in (metrics.sent, metrics.dropped) for family in counter.collect()]
+    return int(samples[0]), int(samples[1])
