@@ -18,7 +18,6 @@ from anyio import to_thread
 from hawker import log
 from hawker.api.listener import bind, serving
 from hawker.api.server import PROGRAM_VERSION, Server
-from hawker.broker.handlers import TokenHandlers
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, system_clock
@@ -224,8 +223,8 @@ async def _serve(
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
-    handlers, tokens = _front(place, parts)
-    server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api)
+    tokens = _tokens(place, parts)
+    server = Server(worker_handlers(parts), tokens, deps.clock, observer=parts.metrics.api)
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
