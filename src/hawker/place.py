@@ -4,6 +4,9 @@ import os
 from pathlib import Path
 
 from hawker.errors import CannotStart
+from hawker.log import bind
+
+_log = bind("hawker.place")
 
 
 class Place:
@@ -32,7 +35,11 @@ class Place:
             raise CannotStart(f"cannot write to the data directory {self.root}; choose one with --data-dir")
 
     def announce(self, url: str) -> None:
-        """Leave the node's address for clients on this host."""
+        """Leave the node's address for clients on this host. A disk that is full must not keep the node from answering:
+        then the address that is there, if any, is an old one."""
         draft = self.address.with_suffix(".new")
-        draft.write_text(f"{url}\n")
-        draft.rename(self.address)
+        try:
+            draft.write_text(f"{url}\n")
+            draft.rename(self.address)
+        except OSError as error:
+            _log.warning("cannot leave the address", extra={"path": str(self.address), "reason": error.strerror})

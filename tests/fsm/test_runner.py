@@ -10,7 +10,7 @@ from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.ids import RunId
 from hawker.store.contract import Bucket, Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory import Faults, MemoryStore
 from tests.fsm.serving import (
     DEADLINE_S,
     THING,
@@ -375,3 +375,12 @@ async def test_a_step_that_ends_just_after_its_run_was_cancelled_changes_nothing
         assert run.state is State.CANCELLED and runner.active(THING) is None
         assert await runner.wait(await accept(store, runner, "next"), DEADLINE_S)
     assert notes == ["heir"]
+
+
+async def test_a_store_that_cannot_be_written_at_boot_delays_what_is_resumed_and_fails_nothing() -> None:
+    store = MemoryStore()
+    runner = Runner(store, [flow("make", step("cut"))], [], SystemClock())
+    run_id = await accept(store, runner, "make")
+    full = store.crash(faults=Faults(fail=frozenset({store.commits + 1, store.commits + 2})))
+    async with serving(full, flow("make", step("cut"))) as later:
+        assert (await later.wait(run_id, DEADLINE_S)).state is State.DONE

@@ -5,12 +5,13 @@ from typing import Any, Generic
 
 from hawker.api.bodies import Machine
 from hawker.api.route import B, P, Q, R, Unary
-from hawker.api.routes import LIST_MACHINES, AppParams, MachineParams
+from hawker.api.routes import GET_MACHINE, LIST_MACHINES, AppParams, MachineParams
 from hawker.chaos.keeper import Keeper
 from hawker.chaos.tally import Outcome, Tally, outcome_of
 from hawker.clock import Clock
-from hawker.errors import HawkerError
+from hawker.errors import HawkerError, NotFound
 from hawker.ids import MachineId
+from hawker.machine import State
 
 APP = "soak"
 ANSWERED_WITHIN_S = 30.0
@@ -54,6 +55,15 @@ class Calls:
         if reply.outcome is Outcome.INTERNAL:
             self.keeper.note(f"{route.name} was answered with: {reply.error}")
         return reply
+
+    async def taken_back(self, machine_id: MachineId) -> bool:
+        """Whether it could not be launched in the first place, and its history says so."""
+        params = params_of(machine_id)
+        try:
+            machine = await self.keeper.client.call(GET_MACHINE, params=params)
+        except HawkerError as error:
+            return not isinstance(error, NotFound)
+        return any(event.status == State.LAUNCH_FAILED for event in machine.events or ())
 
     async def machines(self) -> Reply[dict[MachineId, Machine]]:
         listed = await self.call(LIST_MACHINES, params=AppParams(app_name=APP))

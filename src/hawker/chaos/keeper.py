@@ -17,7 +17,7 @@ from hawker.errors import HawkerError, Unavailable
 
 _PROBE_EVERY_S = 0.05
 _PROBE_TIMEOUT_S = 0.5
-_LOG_EXCERPT = 2500
+_REQUEST = '"message":"request"'
 ANSWERS_WITHIN_S = 45.0
 """After whatever was done to it has ended, a node answers again by itself."""
 
@@ -124,6 +124,12 @@ class Keeper:
         return True
 
     def note(self, what: str) -> None:
-        """A finding, with the end of the daemon's log."""
-        at_s = self._clock.monotonic() - self._began
-        self._tally.findings.append(Finding(at_s, what, self.daemon.errors[-_LOG_EXCERPT:]))
+        """A finding, once, with the end of the daemon's log."""
+        if all(found.what != what for found in self._tally.findings):
+            at_s = self._clock.monotonic() - self._began
+            self._tally.findings.append(Finding(at_s, what, _telling(self.daemon.errors)))
+
+
+def _telling(log: str) -> str:
+    """Without the lines that only say who asked."""
+    return "\n".join(line for line in log.splitlines() if _REQUEST not in line)

@@ -30,7 +30,7 @@ from hawker.chaos.keeper import Keeper
 from hawker.chaos.tally import Tally
 from hawker.chaos.workload import Customer, Onlooker
 from hawker.clock import OFFSET_VARIABLE, Clock
-from hawker.errors import AlreadyExists, CannotStart, HawkerError, Unavailable
+from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.proof.promises import Promises
 
 CUSTOMERS = 4
@@ -76,16 +76,23 @@ class Soak:
             for number, chance in enumerate(chances)
         ]
 
-    async def run(self) -> None:
-        """Raises `Unavailable` when the node cannot even begin."""
-        await self._keeper.start()
-        with suppress(AlreadyExists):
+    async def begin(self) -> None:
+        """Raises `CannotStart` when the node cannot even boot unharmed."""
+        try:
+            await self._keeper.start()
             await self._keeper.client.call(CREATE_APP, body=CreateAppRequest(name=APP, org_slug="chaos"))
+        except HawkerError as error:
+            raise CannotStart(str(error)) from error
+
+    async def run(self) -> None:
         ends_at = self._clock.monotonic() + self._plan.minutes * 60
         deck = self._deck()
-        while self._clock.monotonic() < ends_at:
-            await self._open_hours(deck, ends_at)
-            await self._rest()
+        try:
+            while self._clock.monotonic() < ends_at:
+                await self._open_hours(deck, ends_at)
+                await self._rest()
+        except Unavailable as error:
+            self._keeper.note(f"the soak cannot go on: {error}")
 
     def _deck(self) -> Iterator[Hurt]:
         """Every fault once, shuffled, and again."""
@@ -161,9 +168,6 @@ class Soak:
         for what in found:
             self._keeper.note(what)
 
-    def note(self, what: str) -> None:
-        self._keeper.note(what)
-
     async def withdraw(self) -> None:
         """Destroy what is left; note what is left all the same."""
         try:
@@ -183,10 +187,7 @@ async def soak(plan: Plan, clock: Clock) -> Tally:
             if ground is not None:
                 await run_sync(ground.make, GROUND_MIB)
             running = Soak(plan, Daemon(directory, clock, *_FLAGS, driver=plan.driver), ground, clock)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_end_when_told, signals, tasks.cancel_scope)
-                await _run_and_withdraw(running)
-                tasks.cancel_scope.cancel()
+            await _perform(running, signals)
             return running.tally
         finally:
             if ground is not None:
@@ -194,18 +195,18 @@ async def soak(plan: Plan, clock: Clock) -> Tally:
             shutil.rmtree(directory)
 
 
-async def _end_when_told(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
-    await anext(signals)
-    scope.cancel()
-
-
-async def _run_and_withdraw(running: Soak) -> None:
+async def _perform(running: Soak, signals: AsyncIterator[signal.Signals]) -> None:
     try:
-        await running.run()
-    except Unavailable as error:
-        if not running.tally.boots_ms:
-            raise CannotStart(str(error)) from error
-        running.note(f"cannot go on: {error}")
+        await running.begin()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_when_told, signals, tasks.cancel_scope)
+            await running.run()
+            tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await running.withdraw()
+
+
+async def _end_when_told(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel()

@@ -49,7 +49,7 @@ from hawker.config.process import Init, MachineRestart, StopConfig
 from hawker.errors import NotFound
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.proof.promises import Call, Promises
+from hawker.proof.promises import Call, Promises, Told
 
 OWN_LIMIT = 3
 _PAUSE_S = 0.25
@@ -146,7 +146,7 @@ class Customer:
     async def _destroy(self, machine_id: MachineId) -> None:
         query = DeleteMachineQuery(force=self._chance.happens(0.7))
         reply = await self._change(Call.DESTROY, DELETE_MACHINE, machine_id, query=query)
-        if reply.ok or isinstance(reply.error, NotFound):
+        if reply.ok:
             self._own.remove(machine_id)
 
     async def _update(self, machine_id: MachineId, nonce: str | None = None) -> None:
@@ -154,15 +154,14 @@ class Customer:
         metadata = dict(self._promises.told[machine_id].metadata or {})
         policy = self._chance.choice(("no", "always", "on-failure"))
         body = UpdateMachineRequest(config=self._config(env, metadata, policy))
-        sets = {"env": env, "metadata": metadata}
-        await self._change(Call.UPDATE, UPDATE_MACHINE, machine_id, sets, body=body, nonce=nonce)
+        await self._change(Call.UPDATE, UPDATE_MACHINE, machine_id, env=env, metadata=metadata, body=body, nonce=nonce)
 
     async def _set_metadata(self, machine_id: MachineId) -> None:
         value = str(int(self._chance.between(0, 1e6)))
         metadata = {**(self._promises.told[machine_id].metadata or {}), "mark": value}
         params = MetadataKeyParams(app_name=APP, machine_id=machine_id, key="mark")
         body = SetMetadataRequest(value=value)
-        await self._change(Call.METADATA, SET_METADATA, machine_id, {"metadata": metadata}, params=params, body=body)
+        await self._change(Call.METADATA, SET_METADATA, machine_id, metadata=metadata, params=params, body=body)
 
     async def _update_under_lease(self, machine_id: MachineId) -> None:
         params = params_of(machine_id)
@@ -176,20 +175,28 @@ class Customer:
         call: Call,
         route: Unary[P, Q, B, R],
         machine_id: MachineId,
-        sets: dict[str, dict[str, str]] | None = None,
+        *,
+        env: dict[str, str] | None = None,
+        metadata: dict[str, str] | None = None,
         **arguments: object,
     ) -> Reply[R]:
-        """`sets`: what is kept if it is acknowledged."""
-        ticket = self._promises.ask(machine_id, call)
+        """`env` and `metadata`: what is kept if it is acknowledged."""
         before = self._promises.told[machine_id]
+        ticket = self._promises.ask(machine_id, call)
         reply = await self._calls.call(route, **{"params": params_of(machine_id), **arguments})
         if reply.ok:
-            ticket.acknowledged(**(sets or {}))
+            ticket.acknowledged(env=env, metadata=metadata)
         elif reply.changed_nothing:
             ticket.refused()
-        if isinstance(reply.error, NotFound) and before.last is not Call.DESTROY and call is not Call.DESTROY:
-            self._calls.keeper.note(f"{route.name} of {machine_id}, which is owned: {reply.error}")
+        if isinstance(reply.error, NotFound):
+            await self._lose(machine_id, before)
         return reply
+
+    async def _lose(self, machine_id: MachineId, told: Told) -> None:
+        """It is not there: either it was to be destroyed, or it could not even be launched."""
+        self._own.remove(machine_id)
+        if told.sure and told.last is not Call.DESTROY and not await self._calls.taken_back(machine_id):
+            self._calls.keeper.note(f"{machine_id} was acknowledged and is not found")
 
     # What changes nothing, or not by a call.
 
@@ -236,7 +243,8 @@ class Onlooker:
             listed = await self._calls.machines()
             destroyed = {key for key, told in self._promises.told.items() if told.last is Call.DESTROY or not told.sure}
             for machine_id in before - destroyed - set(listed.value or before):
-                self._calls.keeper.note(f"{machine_id} was acknowledged and is not in the list")
+                if not await self._calls.taken_back(machine_id):
+                    self._calls.keeper.note(f"{machine_id} was acknowledged and is not in the list")
             if listed.value:
                 await self._calls.call(GET_MACHINE, params=params_of(self._chance.choice(sorted(listed.value))))
             await clock.sleep(self._chance.between(0, 2 * _PAUSE_S))

@@ -23,7 +23,7 @@ from hawker.fsm.fault import fault_of
 from hawker.fsm.ledger import EndFailed, Ledger
 from hawker.fsm.log import RunLog
 from hawker.fsm.observer import Observer, Silent
-from hawker.fsm.recorder import Recorder
+from hawker.fsm.recorder import STORE_BACKOFF, Recorder
 from hawker.fsm.run import ENDED, Run, State
 from hawker.fsm.transition import StopAsked
 from hawker.fsm.view import QueueView, RunView, StepView, queue_view_of, shown_state, step_view_of, view_of
@@ -72,7 +72,8 @@ class Runner(Generic[D]):
         named = _by_name(flows, queues or {})
         last = journal.newest_id(store)
         self._ledger = Ledger(named, deps, clock, keep_runs, epoch, self._begin, self._finish, last, self._observer)
-        run_log = RunLog(log or logging.getLogger("hawker.fsm"))
+        self._log = log or logging.getLogger("hawker.fsm")
+        run_log = RunLog(self._log)
         recorder = Recorder(store, self._ledger, clock, run_log)
         self._engine = Engine(store, self._ledger, recorder, named, deps, clock, self._queues, self._settled, run_log)
 
@@ -98,7 +99,7 @@ class Runner(Generic[D]):
         async with anyio.create_task_group() as group:
             self._group = group
             try:
-                for run in await self._store.write(self._ledger.resume):
+                for run in await self._resumed():
                     self._observer.resumed(run)
                     self._begin(run)
                 task_status.started()
@@ -106,6 +107,17 @@ class Runner(Generic[D]):
             finally:
                 self._group = None
                 self._drives.clear()
+
+    async def _resumed(self) -> list[Run]:
+        """Every unended run. A store that cannot be written, as on a full disk, makes it wait and not fail."""
+        tries = 0
+        while True:
+            try:
+                return await self._store.write(self._ledger.resume)
+            except Unavailable as error:
+                tries += 1
+                self._log.error("runs cannot be resumed yet", extra={"reason": str(error)})
+            await self._clock.sleep(STORE_BACKOFF.wait_s(tries, self._clock.random()))
 
     async def leave(self) -> None:
         """To be called before `serve` is cancelled on purpose: a run that daemon after daemon ends at is stuck at last,
