@@ -188,3 +188,21 @@ async def test_a_parent_waits_for_the_heir_of_its_child() -> None:
     flows = flow("pull", Step("over", unpack)), flow("unpack", step("spread", Done("all")))
     view, _ = await run_once(flow("make", Step("image", pull_image)), *flows)
     assert view.result == "all"
+
+
+async def test_a_step_reaches_the_points_that_its_table_declares() -> None:
+    async def cut(context: Ctx) -> Outcome:
+        context.reach("half")
+        with pytest.raises(AssertionError, match="declares no point whole"):
+            context.reach("whole")
+        with pytest.raises(AssertionError, match="declares no point back"):
+            context.reach("back")
+        return Abort("never")
+
+    async def sew(context: Ctx) -> None:
+        context.reach("back")
+        with pytest.raises(AssertionError, match=r"declares no point undo\.half"):
+            context.reach("half")
+
+    view, _ = await run_once(flow("make", Step("cut", cut, undo=sew, points=("half", "undo.back"))))
+    assert (view.state, view.error) == (State.FAILED, "never")

@@ -30,6 +30,12 @@ def test_a_timeout_is_positive_and_finite(timeout_s: float) -> None:
         flow("make", step("cut"), deadline_s=timeout_s)
 
 
+@pytest.mark.parametrize("point", ["Half", "", "before", "undone", "undo.half", "half.made"])
+def test_a_point_is_a_name_that_is_not_taken(point: str) -> None:
+    with pytest.raises(ValueError, match="point"):
+        Step("cut", noting("cut"), points=(point,))
+
+
 def test_a_flow_has_steps_with_names_of_their_own() -> None:
     with pytest.raises(ValueError, match="no steps"):
         flow("make")

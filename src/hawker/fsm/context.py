@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from hawker.clock import Clock
-from hawker.fsm.contract import Resource
+from hawker.failpoint import inside
+from hawker.fsm.contract import Resource, Step
 from hawker.fsm.run import Run, State
 from hawker.ids import RunId
 
@@ -19,11 +20,12 @@ StartChild = Callable[[str, str, Resource, msgspec.Struct], Awaitable[Any]]
 class Context(Generic[D]):
     """Keeps `contract.StepContext` for one attempt of one step, or of its undo."""
 
-    __slots__ = ("_calls", "_results", "_run", "_start_child", "clock", "deps", "input")
+    __slots__ = ("_calls", "_results", "_run", "_start_child", "_step", "clock", "deps", "input")
 
     def __init__(
         self,
         run: Run,
+        step: Step,
         input: msgspec.Struct,
         results: Mapping[str, bytes],
         deps: D,
@@ -31,6 +33,7 @@ class Context(Generic[D]):
         start_child: StartChild,
     ) -> None:
         self._run = run
+        self._step = step
         self._results = results
         self._start_child = start_child
         self._calls: dict[str, int] = {}
@@ -57,6 +60,11 @@ class Context(Generic[D]):
 
     def finished(self, step: str) -> bool:
         return step in self._results
+
+    def reach(self, point: str) -> None:
+        declared = f"undo.{point}" if self._run.state is State.UNDOING else point
+        assert declared in self._step.points, f"step {self._step.name} declares no point {declared}"
+        inside(point)
 
     async def child(self, flow: str, resource: Resource, input: msgspec.Struct) -> Any:
         return await self._start_child(self._slot(flow, resource), flow, resource, input)

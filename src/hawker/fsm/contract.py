@@ -27,6 +27,8 @@ T = TypeVar("T")
 ATTEMPTS_LIMIT = 1000  # each one is a record in the run's history
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
+_EDGES = frozenset({"before", "after", "undo", "undone"})
+
 Commit: TypeAlias = Callable[[Tx], None]
 
 
@@ -114,6 +116,9 @@ class StepContext(Protocol[D_co, I_co]):
     def finished(self, step: str) -> bool:
         """Whether the step's completion is recorded. An undo asks it about its own step, which may be half made."""
 
+    def reach(self, point: str) -> None:
+        """One of the points that the step declares: here a test may kill the process."""
+
     async def child(self, flow: str, resource: Resource, input: msgspec.Struct) -> Any:
         """Start the run of `flow` on another resource, or join the one of the same flow that is active there; wait for
         it; return its last step's result. Raises the child's error if it failed. Safe to repeat after a crash.
@@ -131,7 +136,8 @@ class Step:
     `do` may raise: an error of Hawker's family that says `retry` is retried, another one gives up at once; anything
     else, and taking longer than `timeout_s`, is retried. `undo` runs for each finished step and for the step under
     way: it must cope with one that is half made or not begun, and with being repeated. `durable` makes the record
-    of its completion durable before the next step begins, for an intent whose effect will leave the host.
+    of its completion durable before the next step begins, for an intent whose effect will leave the host. `points` are
+    the places inside it where chaos may kill the daemon, those of its undo with `undo.` before them; see `failpoint`.
     """
 
     name: str
@@ -141,14 +147,24 @@ class Step:
     backoff: Backoff = field(default_factory=Backoff)
     queue: str | None = None  # a named queue whose concurrency limit this step waits for
     durable: bool = False
+    points: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"step {self.name!r}: a name is lower_snake")
+        _check_points(self)
         if not 0 < self.timeout_s < inf:
             raise ValueError(f"step {self.name}: timeout_s must be positive and finite")
         if self.queue is not None and not _NAME.fullmatch(self.queue):
             raise ValueError(f"step {self.name}: queue {self.queue!r}: a name is lower_snake")
+
+
+def _check_points(step: Step) -> None:
+    """An undo's points need an undo; the names of the edges are taken."""
+    for point in step.points:
+        name = point.removeprefix("undo.")
+        if not _NAME.fullmatch(name) or name in _EDGES or (name != point and step.undo is None):
+            raise ValueError(f"step {step.name}: it cannot have a point {point!r}")
 
 
 class Ending(Enum):

@@ -17,10 +17,10 @@ from anyio import CancelScope, CapacityLimiter
 
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded
+from hawker.failpoint import enter, inside, reach
 from hawker.fsm import journal, verdict
 from hawker.fsm.context import Context
 from hawker.fsm.contract import Ending, Flow, Resource, Step
-from hawker.fsm.failpoint import reach
 from hawker.fsm.fault import error_of, fault_of
 from hawker.fsm.ledger import Ledger
 from hawker.fsm.log import RunLog
@@ -164,6 +164,7 @@ class Drive(Generic[D]):
         name, started_at = f"{self._run.flow}.{step.name}", self._engine.clock.now()
         limit, deadline = anyio.current_time() + step.timeout_s, self._deadline()
         reach(f"{name}.before")
+        enter(name)
         found = await self._unless_poked(partial(self._call, step), min(limit, deadline))
         reach(f"{name}.after")
         if found is not None:
@@ -177,8 +178,11 @@ class Drive(Generic[D]):
 
     async def _undo(self) -> None:
         step, started_at = self._step(), self._engine.clock.now()
-        reach(f"{self._run.flow}.{step.name}.undo")
+        name = f"{self._run.flow}.{step.name}"
+        reach(f"{name}.undo")
+        enter(f"{name}.undo")
         found = await self._unless_poked(partial(self._call, step), anyio.current_time() + step.timeout_s)
+        reach(f"{name}.undone")
         if found is not None or not self._poked:
             await self._record(found or verdict.of_undo(_overtime(step), self._jitter()), started_at, step)
 
@@ -186,9 +190,9 @@ class Drive(Generic[D]):
         undoing = self._run.state is State.UNDOING
         try:
             if not undoing:
-                return verdict.of_outcome(await step.do(self._context()), self._jitter())
+                return verdict.of_outcome(await step.do(self._context(step)), self._jitter())
             assert step.undo is not None, "only a step with an undo is undone"
-            await step.undo(self._context())
+            await step.undo(self._context(step))
             return verdict.of_undo(None, self._jitter())
         except Exception as error:  # noqa: BLE001 - a step may raise anything
             found = (verdict.of_undo if undoing else verdict.of_error)(error, self._jitter())
@@ -196,10 +200,10 @@ class Drive(Generic[D]):
                 self._say(logging.WARNING, "step raised", raised=error)
             return found
 
-    def _context(self) -> Context[D]:
+    def _context(self, step: Step) -> Context[D]:
         run, engine = self._run, self._engine
         input = msgspec.msgpack.decode(run.input, type=engine.flows[run.flow].input)
-        return Context(run, input, self._results, engine.deps, engine.clock, self._child)
+        return Context(run, step, input, self._results, engine.deps, engine.clock, self._child)
 
     async def _record(self, found: Verdict, started_at: float, step: Step) -> None:
         self._run, record = await self._engine.recorder.attempt(self._run, found, started_at, step.durable)
@@ -221,6 +225,7 @@ class Drive(Generic[D]):
         child_id = await engine.store.write(
             lambda tx: engine.ledger.adopt(tx, parent_id, slot, flow, resource, input), Durability.DURABLE
         )
+        inside("child_accepted")
         self.waiting_for = f"run {child_id}"
         try:
             child = await engine.settled(child_id)

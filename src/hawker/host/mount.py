@@ -17,6 +17,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from hawker.failpoint import inside
 from hawker.host.block import attach_loop, filesystem_of
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -99,12 +100,14 @@ def fresh_overlay(lower: Path, layer: Path, target: Path, trash: Path) -> None:
     root = lower.stat()
     os.chmod(upper, root.st_mode & 0o7777)
     os.chown(upper, root.st_uid, root.st_gid)
+    inside("layered")
     mount_overlay(lower, upper, work, target)
 
 
 def discard_overlay(layer: Path, target: Path, trash: Path) -> None:
     """Unmount, and move the writable layer to `trash`; no error when neither is there."""
     unmount(target)
+    inside("detached")
     if layer.exists():
         trash.mkdir(parents=True, exist_ok=True)
         os.rename(layer, tempfile.mkdtemp(dir=trash))

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from hawker.failpoint import inside
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.digest import digest_of, hex_of
@@ -51,8 +52,10 @@ class BlobStore:
         """The partial file is whole and verified: make it durable under its name."""
         partial = self.partial(digest)
         sync(partial)
+        inside("verified")
         os.rename(partial, self.path(digest))
         sync(self.folder)
+        inside("kept")
 
     def all(self) -> Iterator[tuple[Digest, os.stat_result]]:
         for entry in os.scandir(self.folder):
@@ -109,6 +112,7 @@ class PartialBlob:
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
+            inside("written")
         self._hash.update(data)
         self.size += len(data)
 

@@ -9,6 +9,7 @@ import anyio.from_thread
 from anyio.to_thread import run_sync
 
 from hawker.errors import Unavailable
+from hawker.failpoint import inside
 from hawker.image.blobs import remove_file, sync
 from hawker.image.block import make_block
 from hawker.image.failure import FULL, BadLayer, disk_room, no_room
@@ -46,6 +47,7 @@ async def _build_at(place: Place, layers: Sequence[LayerBlob], target: Path, kin
     fresh = target.with_name(f"{target.name}.tmp")
     async with area(place.directory, place.prefix) as directory:
         staged = await run_sync(_stage, layers, directory, place.budget, limits)
+        inside("staged")
         with disk_room("making the block image"):
             try:
                 await make_block(
@@ -56,7 +58,9 @@ async def _build_at(place: Place, layers: Sequence[LayerBlob], target: Path, kin
                     content_bytes=staged.content_bytes,
                     files=staged.files,
                 )
+                inside("made")
                 await run_sync(_keep, fresh, target)
+                inside("placed")
             finally:
                 remove_file(fresh)
 

@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
+from hawker.failpoint import inside
 from hawker.guest import hello_path
 from hawker.ids import Digest
 from hawker.image.blobs import BlobStore
@@ -175,6 +176,7 @@ class ImageCache:
             if image is None:
                 (progress or silent)(PullProgress(Stage.UNPACKING, total_bytes=resolved.size_bytes))
                 image = await self._build(resolved)
+                inside("shelved")
             with disk_room("writing down an image's name"):
                 await self._naming.complete(resolved)
             self._shelf.touch(image.digest, self._clock.now())

@@ -15,6 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from hawker.errors import CannotStart, Unavailable
+from hawker.failpoint import inside
 from hawker.host.cgroup import Cgroups, Layout
 from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId
@@ -69,6 +70,7 @@ class Crun:
         argv += ["--bundle", str(bundle.directory), machine_id]
         with anyio.CancelScope(shield=True):
             pid = await anyio.to_thread.run_sync(lambda: spawn(argv, fds=fds, hidden=self._hidden))
+            inside("creating")
             with anyio.fail_after(_RUN_TIMEOUT_S):
                 status = await reap(pid)
         if status != 0:

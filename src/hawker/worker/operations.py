@@ -6,12 +6,13 @@ What is acknowledged is on disk when these return. Nothing here touches the host
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from hawker.config import MachineConfig, stop_config
 from hawker.errors import AlreadyExists, Conflict, NoRoom, NotFound
+from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
@@ -33,6 +34,8 @@ from hawker.worker.lifecycle.stop import STOP, Halt, Restart
 from hawker.worker.lifecycle.update import UPDATE
 from hawker.worker.records import APPS, BY_NAME, MachineRecord, Previous
 from hawker.worker.table import Happened
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class Operations:
             self._accept(tx, CREATE, record.id, run)
             return made
 
-        return await self._deps.store.write(apply)
+        return await self._commit(CREATE, apply)
 
     async def start(self, target: Target) -> State:
         """Returns the state the machine was in."""
@@ -107,7 +110,7 @@ class Operations:
                 self._accept(tx, START, record.id, run)
             return record
 
-        before = await self._deps.store.write(apply)
+        before = await self._commit(START, apply)
         await self._overtake(before)
         return before.state
 
@@ -122,7 +125,7 @@ class Operations:
             self._accept(tx, STOP, record.id, _halt(record, signal, timeout_s))
             return record
 
-        await self._overtake(await self._deps.store.write(apply), START, RESTART, UPDATE)
+        await self._overtake(await self._commit(STOP, apply), START, RESTART, UPDATE)
 
     async def restart(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
         def apply(tx: Tx) -> MachineRecord:
@@ -141,7 +144,7 @@ class Operations:
             self._accept(tx, RESTART, record.id, run)
             return record
 
-        await self._overtake(await self._deps.store.write(apply))
+        await self._overtake(await self._commit(RESTART, apply))
 
     async def update(self, target: Target, change: Change) -> MachineRecord:
         """Make a new version. Raises `Conflict` when `current_version` is stale or another change is under way.
@@ -179,7 +182,7 @@ class Operations:
             self._accept(tx, UPDATE, record.id, run)
             return record, updated
 
-        before, updated = await self._deps.store.write(apply)
+        before, updated = await self._commit(UPDATE, apply)
         await self._overtake(before)
         return updated
 
@@ -194,7 +197,7 @@ class Operations:
             self._accept(tx, DESTROY, record.id, Halt(signal="SIGKILL", timeout_s=0.0))
             return record
 
-        await self._overtake(await self._deps.store.write(apply), CREATE, START, STOP, RESTART, UPDATE)
+        await self._overtake(await self._commit(DESTROY, apply), CREATE, START, STOP, RESTART, UPDATE)
 
     async def cordon(self, target: Target, cordoned: bool) -> None:
         def apply(tx: Tx) -> None:
@@ -205,6 +208,13 @@ class Operations:
                 self._deps.table.change(tx, record, cordoned=cordoned)
 
         await self._deps.store.write(apply)
+
+    async def _commit(self, flow: Flow[Any], apply: Callable[[Tx], R]) -> R:
+        """Durably. Once it returns the operation is promised, whether the answer arrives or not."""
+        reach(f"{flow.name}.accept.before")
+        promised = await self._deps.store.write(apply)
+        reach(f"{flow.name}.accept.after")
+        return promised
 
     def _claim(self, tx: Tx, target: Target) -> MachineRecord:
         record = self._deps.table.find(tx, target.app, target.machine_id)

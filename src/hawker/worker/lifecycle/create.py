@@ -42,6 +42,14 @@ def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:
     deps.table.remove(tx, record, Happened("launch", "launch_failed", detail=detail))
 
 
-IMAGE = Step("image", image, undo=undo_image, timeout_s=3600, backoff=Backoff(attempts=2))
+_TAKEN_BACK = ("undo.killed", "undo.cleared", "undo.detached", "undo.unlinked", "undo.unbound")
+IMAGE = Step(
+    "image",
+    image,
+    undo=undo_image,
+    timeout_s=3600,
+    backoff=Backoff(attempts=2),
+    points=("child_accepted", *_TAKEN_BACK),
+)
 
 CREATE = Flow(name="create", input=Launch, steps=(IMAGE, *LAUNCHING), on_end=take_back)

@@ -39,5 +39,11 @@ def _forget(tx: Tx, context: Context[Halt]) -> None:
 DESTROY = Flow(
     name="destroy",
     input=Halt,
-    steps=(HALT, Step("clear", clear), Step("remove", remove), Step("unplug", unplug), Step("forget", forget)),
+    steps=(
+        HALT,
+        Step("clear", clear, points=("killed", "cleared")),
+        Step("remove", remove, points=("detached",)),
+        Step("unplug", unplug, points=("unlinked", "unbound")),
+        Step("forget", forget),
+    ),
 )

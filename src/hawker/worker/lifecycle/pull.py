@@ -30,11 +30,14 @@ def image_resource(digest: Digest) -> Resource:
     return Resource(kind="image", id=digest)
 
 
+_FETCH = Backoff(attempts=4, first_s=0.5)
+_FETCHED = ("written", "verified", "kept")
+
 PULL = Flow(
     name="pull",
     input=PullInput,
     steps=(
-        Step("fetch", fetch, timeout_s=1800, queue="pulls", backoff=Backoff(attempts=4, first_s=0.5)),
-        Step("build", build, timeout_s=900, queue="pulls"),
+        Step("fetch", fetch, timeout_s=1800, queue="pulls", backoff=_FETCH, points=_FETCHED),
+        Step("build", build, timeout_s=900, queue="pulls", points=("staged", "made", "placed", "shelved")),
     ),
 )

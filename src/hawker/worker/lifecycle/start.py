@@ -78,6 +78,7 @@ async def launch(context: Context[Launch]) -> Outcome:
     assert image is not None, "an image in use is never removed"
     spec = instance_spec(record, context.input.instance_id, image.config, _surroundings(context))
     await deps.driver.prepare(spec)
+    context.reach("prepared")
     seen = await deps.driver.start(spec)
     return Done(result=seen.pid, commit=lambda tx: _started(tx, context, seen))
 
@@ -191,9 +192,23 @@ def runs(record: MachineRecord) -> bool:
     return record.running is not None and record.running.exit is None
 
 
-ROOTFS = Step("rootfs", rootfs, undo=undo_rootfs, timeout_s=3600)
-NETWORK = Step("network", network, timeout_s=30)
-LAUNCH = Step("launch", launch, undo=undo_launch, timeout_s=60, backoff=Backoff(attempts=3))
+_TAKEN_BACK = ("undo.killed", "undo.cleared")
+ROOTFS = Step(
+    "rootfs",
+    rootfs,
+    undo=undo_rootfs,
+    timeout_s=3600,
+    points=("detached", "imaged", "layered", *_TAKEN_BACK, "undo.detached"),
+)
+NETWORK = Step("network", network, timeout_s=30, points=("bridged", "linked"))
+LAUNCH = Step(
+    "launch",
+    launch,
+    undo=undo_launch,
+    timeout_s=60,
+    backoff=Backoff(attempts=3),
+    points=("killed", "cleared", "laid_out", "prepared", "creating", "spawned", *_TAKEN_BACK),
+)
 LAUNCHING = (ROOTFS, NETWORK, LAUNCH)
 
 START = Flow(name="start", input=Launch, steps=LAUNCHING, on_end=mark_failed)

@@ -79,9 +79,9 @@ def _rest(tx: Tx, context: Context[msgspec.Struct]) -> None:
     table.change(tx, record, event, state=State.STOPPED, holds=Resources(), restarts=0)
 
 
-HALT = Step("halt", halt, undo=keep, timeout_s=LONGEST_STOP_S + 30, durable=True)
+HALT = Step("halt", halt, undo=keep, timeout_s=LONGEST_STOP_S + 30, durable=True, points=("asked",))
 """Durable, because what follows takes from the host how the instance ended."""
 
-RELEASE = Step("release", release)
+RELEASE = Step("release", release, points=("detached",))
 
 STOP = Flow(name="stop", input=Halt, steps=(HALT, RELEASE, Step("rest", rest)))

@@ -49,6 +49,6 @@ def fall_back(tx: Tx, ended: EndedRun[Restart]) -> None:
     )
 
 
-IMAGE = Step("image", image, undo=keep, timeout_s=3600, backoff=Backoff(attempts=2))
+IMAGE = Step("image", image, undo=keep, timeout_s=3600, backoff=Backoff(attempts=2), points=("child_accepted",))
 
 UPDATE = Flow(name="update", input=Restart, steps=(IMAGE, HALT, *LAUNCHING), on_end=fall_back)
