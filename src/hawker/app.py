@@ -5,6 +5,7 @@ import re
 from hawker.errors import Unprocessable
 from hawker.ids import AppName
 
+DEFAULT_ORG = "personal"
 DEFAULT_NETWORK = "default"
 
 _APP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")

@@ -16,8 +16,10 @@ import anyio
 from anyio import to_thread
 
 from hawker import log
+from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, serving
 from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.broker.handlers import TokenHandlers
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, system_clock
@@ -29,13 +31,13 @@ from hawker.host.systemd import Notifier, handed_over
 from hawker.ids import NodeId, new_node_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageSettings, Limits
-from hawker.place import Place
 from hawker.observe.metrics import Metrics, build_metrics
 from hawker.observe.span import Origin
 from hawker.observe.spans import MakeExporter, load_exporter
 from hawker.observe.spool import Spool
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
+from hawker.place import Place
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver
 from hawker.runtime.process import process_driver
@@ -62,13 +64,13 @@ from hawker.worker.refusal import or_refuse, wrapped_in
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
-
 from hawker.worker.telemetry import Telemetry
 from hawker.worker.traces import Traces
+
 _log = log.bind("hawker.up")
 _ANY_NODE = NodeId("00000000")
-_STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 _LAST_SPANS_S = 1.0
+_STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 
 
 def run(settings: Settings) -> int:
@@ -208,8 +210,8 @@ def _parts(
         health=Health(deps.store, deps.clock, changes, prober),
         changes=changes,
         room=room,
-        started_at=deps.clock.now(),
         metrics=metrics,
+        started_at=deps.clock.now(),
     )
 
 
@@ -223,8 +225,8 @@ async def _serve(
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
-    tokens = _tokens(place, parts)
-    server = Server(worker_handlers(parts), tokens, deps.clock, observer=parts.metrics.api)
+    handlers, tokens = _front(place, parts)
+    server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api)
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
@@ -246,15 +248,19 @@ async def _serve(
         tasks.cancel_scope.cancel()
 
 
-def _tokens(place: Place, parts: Parts) -> Tokens:
-    deps = parts.deps
+def _front(place: Place, parts: Parts) -> tuple[Handlers, Tokens]:
+    """The broker's part: whom the node answers, and its own answers beside the worker's."""
+    store, clock = parts.deps.store, parts.deps.clock
 
     def org_of(app: str) -> str | None:
-        record = deps.store.get(APPS, app)
+        record = store.get(APPS, app)
         return None if record is None else record.org
 
-    root = load_or_create_token(place.token, deps.clock)
-    return Tokens(root, deps.clock, Revocations(deps.store, deps.clock), org_of)
+    revocations = Revocations(store, clock)
+    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
+    handlers = worker_handlers(parts)
+    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(handlers)
+    return handlers, tokens
 
 
 def _end_within(seconds: float) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import anyio
@@ -16,14 +16,27 @@ from hawker.api.route import AnyRoute, Call, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.clock import SystemClock
-from hawker.errors import Unauthorized
+from hawker.errors import Forbidden, Unauthorized
 from hawker.log import Secret
+from hawker.permission import Attempt
 from tests.api.samples import sample
 
-TOKEN = Secret("token")
+TOKEN, NARROW = Secret("token"), Secret("narrow")
+
+
+class Nothing(Everything):
+    """The grant of a token that allows nothing; it notes what was tried."""
+
+    tried: ClassVar[list[Attempt]] = []
+
+    def check(self, attempt: Attempt) -> None:
+        self.tried.append(attempt)
+        raise Forbidden("not for you")
 
 
 async def authenticate(authorization: str | None, source: str) -> Grant:
+    if authorization == f"Bearer {NARROW.reveal()}":
+        return Nothing()
     if authorization != f"Bearer {TOKEN.reveal()}":
         raise Unauthorized("no such token")
     return Everything("alice")

@@ -12,10 +12,11 @@ from hawker.api.route import AnyRoute, declared_errors
 from hawker.api.routes import CREATE_APP, CREATE_MACHINE, LIST_APPS, PULL_IMAGE, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.clock import SystemClock
-from hawker.errors import CannotStart, Fault, HawkerError, LeaseHeld, NoRoom, TooLarge, Unauthorized
+from hawker.errors import CannotStart, Fault, Forbidden, HawkerError, LeaseHeld, NoRoom, TooLarge, Unauthorized
 from hawker.log import Secret
+from hawker.permission import Action
 from tests.api.samples import params_of, sample
-from tests.api.serving import Fake, Served, authenticate, served, use
+from tests.api.serving import NARROW, Fake, Nothing, Served, authenticate, served, use
 
 pytestmark = pytest.mark.anyio
 every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
@@ -61,6 +62,35 @@ async def test_every_route_that_is_not_public_needs_a_token(route: AnyRoute, nod
         with pytest.raises(Unauthorized):
             await use(with_stranger, route)
     assert not fake.calls
+
+
+@every_route
+async def test_a_token_is_asked_about_what_the_path_names(route: AnyRoute, node: Served, fake: Fake) -> None:
+    Nothing.tried.clear()
+    async with Client(node.url, NARROW) as narrow:
+        with_narrow = Served(node.url, node.server, narrow, node.http)
+        if not route.auth or not route.guarded:
+            assert await use(with_narrow, route) == sample(route.response)
+            assert Nothing.tried == []
+            return
+        with pytest.raises(Forbidden):
+            await use(with_narrow, route)
+    assert not fake.calls
+    (tried,) = Nothing.tried
+    usual = {"GET": Action.READ, "DELETE": Action.DELETE}.get(route.method, Action.WRITE)
+    assert tried.action is (route.action or usual)
+    named = [name is not None for name in (tried.app, tried.machine)]
+    assert named == ["{app_name}" in route.path, "{machine_id}" in route.path]
+
+
+def test_only_these_calls_ask_the_grant_themselves() -> None:
+    own = {route.name for route in ROUTES if route.auth and not route.guarded}
+    assert own == {"list_apps", "create_app", "current_tokens", "revoke_token"}
+
+
+def test_what_runs_a_program_or_makes_a_token_needs_control() -> None:
+    control = {route.name for route in ROUTES if route.action is Action.CONTROL}
+    assert control >= {"exec_machine", "machine_terminal", "signal_machine", "create_deploy_token"}
 
 
 def _made(kind: type[HawkerError]) -> HawkerError:

@@ -23,6 +23,8 @@ from hawker.api.bodies import (
     MachineEvent,
     Ok,
     PullEvent,
+    RevokedToken,
+    RevokedTokens,
     Run,
     RunState,
     RunStep,
@@ -156,6 +158,14 @@ class FakeNode:
                 handlers.upload(route, unary)
             case Socket():
                 handlers.socket(route, unary)
+
+    # tokens
+
+    async def _revoke_token(self, call: Call[Any, Any, Any]) -> RevokedToken:
+        return RevokedToken(token_id=call.body.token_id or "of the token", revoked_at=AT, revoked_by="root")
+
+    async def _list_revoked(self, call: Call[Any, Any, Any]) -> RevokedTokens:
+        return RevokedTokens(tokens=(RevokedToken(token_id="0a", revoked_at=AT, revoked_by="root", note="lost"),))
 
     # apps
 

@@ -42,6 +42,7 @@ class Tag(Enum):
     MACHINES = "Machines"
     LEASES = "Leases"
     METADATA = "Metadata"
+    TOKENS = "Tokens"
     PLATFORM = "Platform"
     NODE = "Node"
     RUNS = "Runs"
@@ -91,8 +92,8 @@ class Route(Generic[P, Q, B, R]):
     keyed: bool = False
     aliases: tuple[Alias, ...] = ()
     timeout_s: float = USUAL_TIMEOUT_S
-
     media: str = JSON
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Route[P, Q, B, R]):

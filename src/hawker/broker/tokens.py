@@ -15,7 +15,7 @@ from hawker.errors import CannotStart, Forbidden, Unauthorized
 from hawker.log import Secret
 from hawker.permission import Attempt, letters_of
 from hawker.tokens import caveat
-from hawker.tokens.macaroon import PREFIX, Macaroon, chain, from_text, key_name, key_of
+from hawker.tokens.macaroon import PREFIX, Macaroon, chain, from_text, key_name, key_of, mint
 
 ROOT = "root"
 MAX_OFFERED = 16
@@ -71,7 +71,7 @@ class Tokens:
         offered = self.read(authorization)
         if offered.root:
             return Everything(ROOT)
-        return _Narrowed(offered.macaroons, source, self._clock.now(), self._org_of)
+        return Narrowed(offered.macaroons, source, self._clock.now(), self._org_of)
 
     def read(self, authorization: str | None) -> Offered:
         """Raises `Unauthorized`, with the reason that the last bad token gave."""
@@ -87,6 +87,10 @@ class Tokens:
         if not good:
             raise Unauthorized(f"no valid token: {reason}")
         return Offered(macaroons=tuple(good))
+
+    def mint(self, nonce: bytes) -> Macaroon:
+        """A token that may do everything: narrow it before it leaves the process."""
+        return mint(self._key, nonce, int(self._clock.now()))
 
     def _verified(self, text: str) -> Macaroon:
         try:
@@ -112,35 +116,40 @@ def _listed(authorization: str | None) -> list[str]:
     return []
 
 
-class _Narrowed:
+class Narrowed:
     """Allows what any one of the tokens allows by itself."""
 
     def __init__(self, tokens: tuple[Macaroon, ...], source: str, now: float, org_of: OrgOf) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
         self._source = source
         self._now = now
         self._org_of = org_of
 
     @property
     def name(self) -> str:
-        return caveat.holder_of(self._tokens[0].caveats) or f"token {self._tokens[0].id}"
+        return caveat.holder_of(self.tokens[0].caveats) or f"token {self.tokens[0].id}"
 
     def check(self, attempt: Attempt) -> None:
-        refusals = self._refusals(attempt)
-        if len(refusals) == len(self._tokens):
-            what = f"{letters_of(attempt.action)} on {_named(attempt)}"
-            raise Forbidden(f"this token does not allow {what}; it is limited to: {refusals[0]}")
+        self.allowing(attempt)
 
     def permits(self, attempt: Attempt) -> bool:
-        return len(self._refusals(attempt)) < len(self._tokens)
+        return None in self._refusals(attempt)
 
-    def _refusals(self, attempt: Attempt) -> list[caveat.Caveat]:
+    def allowing(self, attempt: Attempt) -> int:
+        """The place of the first token that allows it. Raises `Forbidden`."""
+        refusals = self._refusals(attempt)
+        if None not in refusals:
+            what = f"{letters_of(attempt.action)} on {_named(attempt)}"
+            raise Forbidden(f"this token does not allow {what}; it is limited to: {refusals[0]}")
+        return refusals.index(None)
+
+    def _refusals(self, attempt: Attempt) -> list[caveat.Caveat | None]:
+        """What stands in the way, for each token; None for one that allows it."""
         whole = replace(attempt, source=self._source, now=self._now)
-        by_org = any(caveat.needs_org(token.caveats) for token in self._tokens)
+        by_org = any(caveat.needs_org(token.caveats) for token in self.tokens)
         if by_org and whole.org is None and whole.app is not None:
             whole = replace(whole, org=self._org_of(whole.app))
-        found = (caveat.refusal(token.caveats, whole) for token in self._tokens)
-        return [refusal for refusal in found if refusal is not None]
+        return [caveat.refusal(token.caveats, whole) for token in self.tokens]
 
 
 def _named(attempt: Attempt) -> str:

@@ -33,7 +33,7 @@ class Target:
 
 def find_node(access: Access, environ: Mapping[str, str]) -> Target:
     """Flags, then variables, then the local node. The local node's token is sent to its own address only."""
-    data_dir = Path(environ.get("HAWKER_DATA_DIR") or default_data_dir())
+    data_dir = _data_dir(environ)
     local = _read(data_dir / ADDRESS_FILE)
     url = access.url or environ.get("HAWKER_URL") or local
     if url is None:
@@ -41,12 +41,29 @@ def find_node(access: Access, environ: Mapping[str, str]) -> Target:
             f"no node found: HAWKER_URL is not set and none has written its address to {data_dir}; "
             "start one with `hawker up`"
         )
-    given = environ.get("HAWKER_TOKEN")
-    token = access.token or (Secret(given) if given else None)
+    token = _given_token(access, environ)
     if token is None and url.rstrip("/") == (local or "").rstrip("/"):
-        text = _read(data_dir / TOKEN_FILE)
-        token = Secret(text) if text else None
+        token = _local_token(data_dir)
     return Target(url, token)
+
+
+def token_at_hand(access: Access, environ: Mapping[str, str]) -> Secret | None:
+    """The token that a command would send, or the local node's; for what is done without asking a node."""
+    return _given_token(access, environ) or _local_token(_data_dir(environ))
+
+
+def _data_dir(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HAWKER_DATA_DIR") or default_data_dir())
+
+
+def _given_token(access: Access, environ: Mapping[str, str]) -> Secret | None:
+    given = environ.get("HAWKER_TOKEN")
+    return access.token or (Secret(given) if given else None)
+
+
+def _local_token(data_dir: Path) -> Secret | None:
+    text = _read(data_dir / TOKEN_FILE)
+    return Secret(text) if text else None
 
 
 def _read(file: Path) -> str | None:

@@ -76,6 +76,10 @@ def token_id(tag: bytes) -> str:
     return hashlib.sha256(tag).digest()[:_ID_BYTES].hex()
 
 
+def is_token_id(text: str) -> bool:
+    return len(text) == 2 * _ID_BYTES and set(text) <= set("0123456789abcdef")
+
+
 def mint(key: bytes, nonce: bytes, issued_at: int) -> Macaroon:
     """A token that may do everything: narrow it."""
     header = Header(version=VERSION, key=key_name(key), nonce=nonce, issued_at=issued_at)

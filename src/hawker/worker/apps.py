@@ -2,13 +2,11 @@
 
 import hashlib
 
-from hawker.app import app_name, network_name
+from hawker.app import DEFAULT_ORG, app_name, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.store.contract import Reader, Store, Tx
 from hawker.worker.records import APPS, BY_APP, AppRecord
-
-DEFAULT_ORG = "personal"
 
 
 class Apps:

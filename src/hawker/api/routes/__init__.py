@@ -61,6 +61,15 @@ from hawker.api.routes.operations import (
     WaitQuery,
 )
 from hawker.api.routes.runs import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, RUN_ROUTES, ListRunsQuery, RunParams
+from hawker.api.routes.tokens import (
+    AUTHENTICATE_TOKEN,
+    AUTHORIZE_TOKEN,
+    CREATE_DEPLOY_TOKEN,
+    CURRENT_TOKENS,
+    LIST_REVOKED,
+    REVOKE_TOKEN,
+    TOKEN_ROUTES,
+)
 
 ROUTES: tuple[AnyRoute, ...] = (
     *APP_ROUTES,
@@ -69,6 +78,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *INSIDE_ROUTES,
     *LEASE_ROUTES,
     *METADATA_ROUTES,
+    *TOKEN_ROUTES,
     *NODE_ROUTES,
     *RUN_ROUTES,
     *IMAGE_ROUTES,
@@ -76,10 +86,14 @@ ROUTES: tuple[AnyRoute, ...] = (
 
 __all__ = [
     "ABORT_RUN",
+    "AUTHENTICATE_TOKEN",
+    "AUTHORIZE_TOKEN",
     "CORDON_MACHINE",
     "CREATE_APP",
+    "CREATE_DEPLOY_TOKEN",
     "CREATE_LEASE",
     "CREATE_MACHINE",
+    "CURRENT_TOKENS",
     "DELETE_APP",
     "DELETE_MACHINE",
     "DELETE_METADATA",
@@ -98,16 +112,19 @@ __all__ = [
     "LIST_METADATA",
     "LIST_PROCESSES",
     "LIST_REGIONS",
+    "LIST_REVOKED",
     "LIST_RUNS",
     "LIST_VERSIONS",
     "MACHINE_LOGS",
     "MACHINE_TERMINAL",
+    "METRICS",
     "NODE_INFO",
     "PRUNE_IMAGES",
     "PULL_IMAGE",
     "RELEASE_LEASE",
     "RESTART_MACHINE",
     "RETRY_RUN",
+    "REVOKE_TOKEN",
     "ROUTES",
     "SET_METADATA",
     "SIGNAL_MACHINE",
@@ -117,7 +134,6 @@ __all__ = [
     "UPDATE_MACHINE",
     "UPDATE_METADATA",
     "WAIT_MACHINE",
-    "METRICS",
     "AppParams",
     "CreateAppQuery",
     "DeleteAppQuery",

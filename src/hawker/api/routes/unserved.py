@@ -18,7 +18,6 @@ UNSERVED = (
     Unserved(f"{_MACHINE}/suspend", "suspending a machine"),
     Unserved(f"{_MACHINE}/memory", "changing the memory of a running machine"),
     Unserved(f"{_MACHINE}/memory/reclaim", "changing the memory of a running machine"),
-    Unserved(f"{_APP}/deploy_token", "making tokens"),
     Unserved(f"{_APP}/volumes", "storage on volumes"),
     Unserved(f"{_APP}/volumes/*", "storage on volumes"),
     Unserved(f"{_APP}/secrets", "keeping secrets"),
@@ -33,5 +32,6 @@ UNSERVED = (
     Unserved(f"{_APP}/network_policies/*", "network policies"),
     Unserved("/v1/orgs/*", "listing by organization"),
     Unserved("/v1/platform/placements", "planning placements"),
-    Unserved("/v1/tokens/*", "making and checking tokens"),
+    Unserved("/v1/tokens/oidc", "making OIDC tokens"),
+    Unserved("/v1/tokens/kms", "making KMS tokens"),
 )

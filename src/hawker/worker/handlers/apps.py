@@ -13,11 +13,11 @@ from hawker.api.routes import (
     DeleteAppQuery,
     ListAppsQuery,
 )
+from hawker.app import DEFAULT_ORG
 from hawker.errors import Unprocessable
 from hawker.machine import GONE
 from hawker.permission import Action, Attempt
 from hawker.worker import views
-from hawker.worker.apps import DEFAULT_ORG
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.operations import Target

@@ -1,0 +1,107 @@
+"""Bodies about tokens. Field names of the first four are the official document's; bytes are lists of numbers in it."""
+
+from datetime import datetime
+
+from hawker.api.bodies.body import Answer, Request
+
+
+class TokenInfo(Answer, frozen=True, kw_only=True):
+    """What the caller's token is good for. `apps` is empty when it is not limited to some."""
+
+    token_id: str
+    organization: str
+    org_slug: str
+    apps: tuple[str, ...]
+    user: str
+    restricted_to_machine: str = ""
+
+
+class CurrentTokens(Answer, frozen=True, kw_only=True):
+    tokens: tuple[TokenInfo, ...]
+
+
+class AuthenticateRequest(Request, frozen=True, kw_only=True):
+    """`header` is what a caller would send as Authorization."""
+
+    header: str
+
+
+class TokenNonce(Answer, frozen=True, kw_only=True):
+    kid: tuple[int, ...]
+    rnd: tuple[int, ...]
+    proof: bool
+
+
+class TokenCaveat(Answer, frozen=True, kw_only=True):
+    """`type` names the kind of caveat, `text` says it for a person."""
+
+    type: str
+    text: str
+
+
+class TokenCaveats(Answer, frozen=True, kw_only=True):
+    caveats: tuple[TokenCaveat, ...]
+
+
+class VerifiedToken(Answer, frozen=True, kw_only=True):
+    header: str
+    nonce: TokenNonce
+    caveats: TokenCaveats
+    permission_token: tuple[int, ...] = ()
+
+
+class TokenAccess(Request, frozen=True, kw_only=True):
+    """`action` is letters: r read, w write, c create, d delete, C control. What this node has no notion of (`mutation`,
+    the features, `storage_object`, `volume_id`) is refused rather than passed over."""
+
+    action: str = ""
+    org_slug: str | None = None
+    app_name: str | None = None
+    machine_id: str | None = None
+    command: tuple[str, ...] = ()
+    source_machine: str | None = None
+    app_feature: str | None = None
+    machine_feature: str | None = None
+    org_feature: str | None = None
+    mutation: str | None = None
+    storage_object: str | None = None
+    volume_id: str | None = None
+
+
+class AuthorizeRequest(Request, frozen=True, kw_only=True):
+    header: str
+    access: TokenAccess
+
+
+class AuthorizeAnswer(Answer, frozen=True, kw_only=True):
+    access: TokenAccess
+    verified_token: VerifiedToken
+
+
+class DeployTokenRequest(Request, frozen=True, kw_only=True):
+    """`expiry` is a Go duration; without it the token does not expire."""
+
+    expiry: str | None = None
+
+
+class DeployToken(Answer, frozen=True, kw_only=True):
+    token: str
+
+
+class RevokeTokenRequest(Request, frozen=True, kw_only=True):
+    """`token` itself or its `token_id`."""
+
+    token: str | None = None
+    token_id: str | None = None
+    note: str = ""
+
+
+class RevokedToken(Answer, frozen=True, kw_only=True):
+    token_id: str
+    revoked_at: datetime
+    revoked_by: str
+    note: str = ""
+
+
+class RevokedTokens(Answer, frozen=True, kw_only=True):
+    tokens: tuple[RevokedToken, ...]

@@ -1,0 +1,185 @@
+"""`hawker tokens`: narrower tokens from the one at hand, made without asking anyone, and what ends them."""
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from hawker.api.bodies import RevokedToken, RevokedTokens, RevokeTokenRequest, instant
+from hawker.api.routes import LIST_REVOKED, REVOKE_TOKEN
+from hawker.cli.access import Access
+from hawker.cli.connect import talk, token_at_hand
+from hawker.cli.output import Form, output_option, show
+from hawker.cli.tables import fields, local, table
+from hawker.clock import SystemClock
+from hawker.config.duration import parse_duration
+from hawker.errors import Unauthorized
+from hawker.permission import actions_of
+from hawker.tokens.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs, Sources
+from hawker.tokens.macaroon import NONCE_BYTES, Macaroon, chain, from_text, is_token_id, key_of, mint, narrow, to_text
+
+_CLOCK = SystemClock()
+_LIMITS = (
+    click.option("--org", "orgs", metavar="NAME", multiple=True, help="Only this organization; may be repeated."),
+    click.option("-a", "--app", "apps", metavar="NAME", multiple=True, help="Only this app; may be repeated."),
+    click.option("-m", "--machine", "machines", metavar="ID", multiple=True, help="Only this machine; likewise."),
+    click.option("--actions", metavar="LETTERS", help="Only these: r read, w write, c create, d delete, C control."),
+    click.option("--expires", metavar="DURATION", help="Only for so long, such as 24h."),
+    click.option("--source", "sources", metavar="CIDR", multiple=True, help="Only callers of this network."),
+    click.option("--for", "holder", metavar="NAME", help="Whom it is for: the name in leases and logs."),
+)
+
+
+@click.group("tokens", no_args_is_help=True)
+def command() -> None:
+    """Make tokens that allow less, look at them, end them.
+
+    A token is a string that its holder can narrow and nobody can widen. `create` starts from the token at hand: the
+    node's root token, or the one that you were given. No node is asked.
+
+    \b
+    Examples:
+      hawker tokens create --app shop --actions rw --expires 24h --for ci
+      hawker tokens create --app shop | hawker tokens attenuate --actions r -
+      hawker tokens revoke "$TOKEN"
+    """
+
+
+def _limits(function: click.decorators.FC) -> click.decorators.FC:
+    for option in reversed(_LIMITS):
+        function = option(function)
+    return function
+
+
+@command.command("create")
+@_limits
+@click.pass_context
+def create_token(ctx: click.Context, /, **limits: object) -> None:
+    """Make a token that allows less than the one at hand, and print it."""
+    _print(_at_hand(ctx), limits)
+
+
+@command.command("attenuate")
+@click.argument("token", metavar="TOKEN")
+@_limits
+def attenuate_token(token: str, **limits: object) -> None:
+    """Narrow TOKEN (`-` reads it from stdin), and print the new one. The old one stays good."""
+    _print(_read(token), limits)
+
+
+@command.command("inspect")
+@click.argument("token", metavar="TOKEN")
+@click.pass_context
+def inspect_token(ctx: click.Context, token: str) -> None:
+    """Show what TOKEN (`-` reads it from stdin) allows, and its id. Says whether it is good where the root token is."""
+    read = _read(token)
+    pairs = [("id", read.id), ("issued", local(instant(read.header.issued_at))), ("signature", _verdict(ctx, read))]
+    click.echo(fields([*pairs, *((_word(caveat), _text(caveat)) for caveat in read.caveats)]))
+
+
+@command.command("revoke")
+@click.argument("token", metavar="TOKEN|ID")
+@click.option("--note", metavar="TEXT", default="", help="Why, for whoever reads the list.")
+@output_option
+@click.pass_context
+def revoke_token(ctx: click.Context, token: str, note: str, form: Form) -> None:
+    """End a token (`-` reads it from stdin) and all that were narrowed from it; by its id if you control the node."""
+    if is_token_id(token):
+        request = RevokeTokenRequest(token_id=token, note=note)
+    else:
+        request = RevokeTokenRequest(token=to_text(_read(token)), note=note)
+    show(talk(ctx, lambda caller: caller.call(REVOKE_TOKEN, body=request)), form, _revoked)
+
+
+@command.command("revoked")
+@output_option
+@click.pass_context
+def list_revoked(ctx: click.Context, form: Form) -> None:
+    """List the tokens that were ended."""
+    show(talk(ctx, lambda caller: caller.call(LIST_REVOKED)), form, _revoked_table)
+
+
+def _print(token: Macaroon, limits: dict[str, object]) -> None:
+    caveats = _caveats(**limits)  # type: ignore[arg-type]
+    if not caveats:
+        _refuse("say what it is limited to: --org, --app, --machine, --actions, --expires, --source or --for")
+    try:
+        click.echo(to_text(narrow(token, *caveats)))
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def _caveats(
+    *,
+    orgs: tuple[str, ...],
+    apps: tuple[str, ...],
+    machines: tuple[str, ...],
+    actions: str | None,
+    expires: str | None,
+    sources: tuple[str, ...],
+    holder: str | None,
+) -> list[Caveat]:
+    found: list[Caveat] = []
+    try:
+        found += [Orgs(orgs)] if orgs else []
+        found += [Apps(apps)] if apps else []
+        found += [Machines(machines)] if machines else []
+        found += [Actions(actions)] if actions and actions_of(actions) else []
+        found += [Expires(int(_CLOCK.now() + parse_duration(expires)))] if expires else []
+        found += [Sources(sources)] if sources else []
+        found += [Holder(holder)] if holder else []
+    except ValueError as error:
+        _refuse(str(error))
+    return found
+
+
+def _at_hand(ctx: click.Context) -> Macaroon:
+    text = _known(ctx)
+    if text is None:
+        raise Unauthorized("no token at hand: run this where the node runs, or set HAWKER_TOKEN")
+    try:
+        return from_text(text)
+    except ValueError:  # the root token, which is a key
+        return mint(key_of(text), _CLOCK.token_bytes(NONCE_BYTES), int(_CLOCK.now()))
+
+
+def _known(ctx: click.Context) -> str | None:
+    token = token_at_hand(ctx.find_object(Access) or Access(), os.environ)
+    return None if token is None else token.reveal()
+
+
+def _read(text: str) -> Macaroon:
+    given = sys.stdin.readline().strip() if text == "-" else text
+    try:
+        return from_text(given)
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def _verdict(ctx: click.Context, token: Macaroon) -> str:
+    root = _known(ctx)
+    if root is None:
+        return "not checked: the root token is not at hand"
+    return "good here" if chain(key_of(root), token) else "not by the token at hand"
+
+
+def _refuse(text: str) -> NoReturn:
+    raise click.UsageError(text)
+
+
+def _word(caveat: Caveat) -> str:
+    return str(caveat).partition(" ")[0]
+
+
+def _text(caveat: Caveat) -> str:
+    return local(instant(caveat.at)) if isinstance(caveat, Expires) else str(caveat).partition(" ")[2]
+
+
+def _revoked(token: RevokedToken) -> str:
+    return token.token_id
+
+
+def _revoked_table(answer: RevokedTokens) -> str:
+    rows = ((each.token_id, local(each.revoked_at), each.revoked_by, each.note) for each in answer.tokens)
+    return table(("TOKEN", "REVOKED", "BY", "NOTE"), rows)
