@@ -125,3 +125,17 @@ async def test_image_that_comes_into_use_meanwhile_stays(cache: ImageCache, one:
 
     assert (await cache.prune(in_use)).removed == (one.digest,)
     assert cache.find(two.digest) == two
+
+
+async def test_nothing_is_dropped_while_it_is_not_known_what_is_needed(
+    cache: ImageCache, one: Image, clock: ManualClock, fake: FakeRegistry
+) -> None:
+    (file,) = (cache.root / "images").glob("*.json")
+    file.write_bytes(b"torn")
+    clock.advance(1e9)
+    again = ImageCache(cache.root, ImageSettings(block=BlockChoice.NONE), clock)
+    await again.open()
+    assert again.find(one.digest) is None
+    assert again.missing_bytes(await again.resolve(one.reference)) == 0, "what it needs is still here"
+    assert (await again.pull(one.reference)).digest == one.digest
+    await again.aclose()

@@ -80,3 +80,31 @@ async def test_last_use_is_remembered(tmp_path: Path) -> None:
     await shelf.put_image(image(_A))
     shelf.touch(_A, 12345.0)
     assert opened(tmp_path).used_at(_A) == 12345.0
+
+
+@pytest.mark.parametrize("content", [b"", b'{"digest": "sha256:', b"[]", b'{"digest": 7}', b"\xff\xfe"])
+async def test_a_damaged_file_is_named_and_costs_no_other_image(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = opened(tmp_path)
+    for digest in (_A, _B):
+        await shelf.put_image(image(digest))
+        await shelf.put_name(Name(reference=f"app:{digest[-1]}", digest=digest))
+    damaged = [tmp_path / "images" / f"{'a' * 64}.json", next((tmp_path / "names").glob("*.json"))]
+    for file in damaged:
+        file.write_bytes(content)
+    again = opened(tmp_path)
+    assert again.images() == [image(_B)]
+    assert len([name for name in ("app:a", "app:b") if again.name(name)]) == 1
+    assert {getattr(record, "path", "") for record in caplog.records} == set(map(str, damaged))
+    assert all("pull" in getattr(record, "todo", "") for record in caplog.records)
+
+
+async def test_a_damaged_image_is_whole_once_it_is_put_again(tmp_path: Path) -> None:
+    shelf = opened(tmp_path)
+    await shelf.put_image(image(_A))
+    (tmp_path / "images" / f"{'a' * 64}.json").write_bytes(b"torn")
+    again = opened(tmp_path)
+    assert not again.is_whole
+    await again.put_image(image(_A))
+    assert again.is_whole and opened(tmp_path).images() == [image(_A)]

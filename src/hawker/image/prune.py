@@ -68,7 +68,10 @@ class Pruner:
 
     async def sweep(self, grace_s: float, loose: Set[Digest] = frozenset()) -> int:
         """Drop what no image needs and no pull works on: block images, blobs in `loose`, and other blobs and partial
-        downloads that are older than `grace_s`. Gives the bytes freed."""
+        downloads that are older than `grace_s`. Gives the bytes freed. While a file on the shelf is damaged nothing is
+        dropped: it may be what that image needs."""
+        if not self._shelf.is_whole:
+            return 0
         before = self._clock.now() - grace_s
         freed = await self._sweep_blobs(before, loose)
         for digest, block in await run_sync(self._blocks.all):

@@ -6,7 +6,9 @@ change is when the image was last used.
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -15,6 +17,11 @@ from hawker.ids import Digest
 from hawker.image.blobs import remove_file, write_whole
 from hawker.image.config import Image
 from hawker.image.digest import hex_of
+from hawker.log import bind
+
+T = TypeVar("T")
+
+_log = bind("hawker.image")
 
 
 class Name(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +38,7 @@ class Shelf:
         self._names_dir = root / "names"
         self._images: dict[Digest, Image] = {}
         self._names: dict[str, Name] = {}
+        self._unreadable: set[Path] = set()
 
     def open(self) -> None:
         """Read everything. A file that a crash cut off was never renamed into place."""
@@ -38,12 +46,25 @@ class Shelf:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for stale in directory.glob("*.tmp"):
                 remove_file(stale)
-        for file in self._images_dir.glob("*.json"):
-            image = msgspec.json.decode(file.read_bytes(), type=Image)
+        for image in self._read(self._images_dir, Image):
             self._images[image.digest] = image
-        for file in self._names_dir.glob("*.json"):
-            name = msgspec.json.decode(file.read_bytes(), type=Name)
+        for name in self._read(self._names_dir, Name):
             self._names[name.reference] = name
+
+    def _read(self, directory: Path, shape: type[T]) -> Iterator[T]:
+        """One damaged file costs its own image or name, and no other."""
+        for file in directory.glob("*.json"):
+            try:
+                yield msgspec.json.decode(file.read_bytes(), type=shape)
+            except (msgspec.DecodeError, OSError) as error:
+                self._unreadable.add(file)
+                to_do = "pull or import the image again, or remove the file"
+                _log.error("image file cannot be read", extra={"path": str(file), "reason": str(error), "todo": to_do})
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that is here could be read. What an image needs whose file is damaged is not known."""
+        return not self._unreadable
 
     def image(self, digest: Digest) -> Image | None:
         return self._images.get(digest)
@@ -60,11 +81,13 @@ class Shelf:
     async def put_image(self, image: Image) -> None:
         await run_sync(write_whole, self._image_file(image.digest), msgspec.json.encode(image), self._images_dir)
         self._images[image.digest] = image
+        self._unreadable.discard(self._image_file(image.digest))
 
     async def put_name(self, name: Name) -> None:
         if self._names.get(name.reference) != name:
             await run_sync(write_whole, self._name_file(name.reference), msgspec.json.encode(name), self._names_dir)
             self._names[name.reference] = name
+            self._unreadable.discard(self._name_file(name.reference))
 
     def remove(self, digest: Digest) -> None:
         """The image and all its names."""
