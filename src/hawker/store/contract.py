@@ -75,8 +75,8 @@ class Store(Reader, Protocol):
     def snapshot(self) -> AbstractContextManager[Reader]:
         """One unchanging view for several reads."""
 
-    async def backup(self, target: Path) -> None:
-        """Write a consistent copy to `target` while the store is in use."""
+    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
+        """Write a consistent copy to `target` while the store is in use; `mark` changes the copy alone."""
 
     async def close(self) -> None:
         """Make every commit durable and release the file."""

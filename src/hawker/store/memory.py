@@ -160,7 +160,7 @@ class MemoryStore(_View):
     def snapshot(self) -> Iterator[Reader]:
         yield _View({name: _Pairs(dict(pairs.values), list(pairs.keys)) for name, pairs in self._buckets.items()})
 
-    async def backup(self, target: Path) -> None:
+    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
         raise NotServed("a store in memory has no file to copy")
 
     async def close(self) -> None:

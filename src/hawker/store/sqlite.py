@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -106,8 +107,8 @@ class SqliteStore:
             connection.execute("ROLLBACK")
             self._spare.append(connection)
 
-    async def backup(self, target: Path) -> None:
-        await anyio.to_thread.run_sync(_copy, self._path, target)
+    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
+        await anyio.to_thread.run_sync(_copy, self._path, target, mark)
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -258,6 +259,7 @@ def _open(path: Path) -> apsw.Connection:
     any descriptor of it would drop the lock (POSIX)."""
     try:
         if not path.exists():
+            _refuse_half_restored(path)
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         elif 0 < path.stat().st_size < PAGE_BYTES:  # SQLite would take it for an empty one
             raise _damaged(path, "cut short")
@@ -282,6 +284,10 @@ def _make_or_check(connection: apsw.Connection, path: Path) -> None:
     if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
         connection.execute(_SCHEMA)
         return
+    _check(connection, path)
+
+
+def _check(connection: apsw.Connection, path: Path) -> None:
     if connection.pragma("application_id") != APPLICATION_ID:
         raise CannotStart(f"{path} is not a hawker store: choose another data directory")
     version = connection.pragma("user_version")
@@ -294,28 +300,57 @@ def _make_or_check(connection: apsw.Connection, path: Path) -> None:
 
 
 def _damaged(path: Path, reason: str) -> CannotStart:
-    return CannotStart(f"{path} is damaged ({reason}): restore a backup over it, or move it away to begin empty")
+    what_to_do = "put a backup in its place with `hawker node restore FILE`, or move it away to begin empty"
+    return CannotStart(f"{path} is damaged ({reason}): {what_to_do}")
 
 
-def _copy(source: Path, target: Path) -> None:
+def draft_of(path: Path) -> Path:
+    """Where a backup is before it takes the place of the store at `path`."""
+    return path.with_name(f"{path.name}.restoring")
+
+
+def _refuse_half_restored(path: Path) -> None:
+    if draft_of(path).exists():
+        text = f"a restore of {path} was cut short: run `hawker node restore FILE` again"
+        raise CannotStart(f"{text}, or remove {draft_of(path)} to begin empty")
+
+
+def check_copy(path: Path) -> None:
+    """Whether a node can begin with this file: ours, not newer than this version, whole. Reads it and leaves nothing
+    beside it. Raises `CannotStart` with what is wrong."""
+    try:
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
+        try:
+            _check(connection, path)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise CannotStart(f"{path} is no whole copy of a hawker store: {error}") from error
+
+
+def _copy(source: Path, target: Path, mark: Callable[[Tx], None] | None) -> None:
     """A consistent copy of one moment, complete and on disk before it takes the target's name."""
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
     try:
         with _translated():
-            _copy_pages(source, partial)
+            _copy_pages(source, partial, mark)
     except HawkerError:
         partial.unlink(missing_ok=True)
         raise
     partial.replace(target)
 
 
-def _copy_pages(source: Path, partial: Path) -> None:
+def _copy_pages(source: Path, partial: Path, mark: Callable[[Tx], None] | None) -> None:
     reading, writing = _connect(source), apsw.Connection(str(partial))
     try:
         with writing.backup("main", reading, "main") as backup:
             backup.step(-1)
         writing.execute("PRAGMA journal_mode = DELETE")
+        if mark is not None:
+            with writing:
+                mark(_Transaction(writing, []))
     finally:
         writing.close()
         reading.close()

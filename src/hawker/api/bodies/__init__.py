@@ -2,6 +2,7 @@
 
 from hawker.api.bodies.app import App, AppList, CreateAppRequest, Organization
 from hawker.api.bodies.body import Answer, Ok, Request, instant
+from hawker.api.bodies.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
 from hawker.api.bodies.event import EventRequest, ExitEvent, MachineEvent
 from hawker.api.bodies.image import ImageInfo, ImageList, PruneAnswer, PruneRequest, PullEvent, PullRequest
 from hawker.api.bodies.lease import LeaseAnswer, LeaseData, LeaseReleased, LeaseRequest, lease_answer, lease_released
@@ -61,6 +62,7 @@ __all__ = [
     "AuthenticateRequest",
     "AuthorizeAnswer",
     "AuthorizeRequest",
+    "BackupPart",
     "CheckStatus",
     "CreateAppRequest",
     "CreateMachineRequest",
@@ -73,6 +75,8 @@ __all__ = [
     "ExitEvent",
     "Exited",
     "Failed",
+    "FindingInfo",
+    "FindingList",
     "Health",
     "HostCapacity",
     "ImageInfo",
@@ -103,6 +107,7 @@ __all__ = [
     "PullRequest",
     "Region",
     "RegionList",
+    "RepairRequest",
     "Request",
     "Resize",
     "RevokeTokenRequest",

@@ -12,6 +12,7 @@ from hawker.api.routes.apps import (
     DeleteAppQuery,
     ListAppsQuery,
 )
+from hawker.api.routes.doctor import BACK_UP, DOCTOR_ROUTES, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.api.routes.images import IMAGE_ROUTES, IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
 from hawker.api.routes.inside import (
     EXEC_MACHINE,
@@ -82,12 +83,14 @@ ROUTES: tuple[AnyRoute, ...] = (
     *NODE_ROUTES,
     *RUN_ROUTES,
     *IMAGE_ROUTES,
+    *DOCTOR_ROUTES,
 )
 
 __all__ = [
     "ABORT_RUN",
     "AUTHENTICATE_TOKEN",
     "AUTHORIZE_TOKEN",
+    "BACK_UP",
     "CORDON_MACHINE",
     "CREATE_APP",
     "CREATE_DEPLOY_TOKEN",
@@ -107,6 +110,7 @@ __all__ = [
     "IMPORT_IMAGE",
     "LIST_APPS",
     "LIST_EVENTS",
+    "LIST_FINDINGS",
     "LIST_IMAGES",
     "LIST_MACHINES",
     "LIST_METADATA",
@@ -122,6 +126,7 @@ __all__ = [
     "PRUNE_IMAGES",
     "PULL_IMAGE",
     "RELEASE_LEASE",
+    "REPAIR_FINDINGS",
     "RESTART_MACHINE",
     "RETRY_RUN",
     "REVOKE_TOKEN",

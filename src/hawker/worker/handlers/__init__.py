@@ -2,6 +2,7 @@
 
 from hawker.api.handlers import Handlers
 from hawker.worker.handlers.apps import AppHandlers
+from hawker.worker.handlers.doctor import DoctorHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.leases import LeaseHandlers
@@ -27,4 +28,5 @@ def worker_handlers(parts: Parts) -> Handlers:
     MetricsHandlers(parts).bind(handlers)
     RunHandlers(parts).bind(handlers)
     ImageHandlers(parts).bind(handlers)
+    DoctorHandlers(parts).bind(handlers)
     return handlers

@@ -1,6 +1,10 @@
 """Answers about machines as a whole: create, show, list, update, destroy, their events and versions."""
 
+from collections.abc import Iterator, Sequence
+from heapq import merge
+
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from hawker.api.bodies import CreateMachineRequest, Machine, MachineEvent, MachineVersion, Ok, UpdateMachineRequest
 from hawker.api.handlers import Handlers
@@ -22,19 +26,20 @@ from hawker.api.routes import (
 )
 from hawker.config import validate
 from hawker.errors import BadRequest, NotFound, Unprocessable
-from hawker.ids import OrderId
+from hawker.ids import AppName, OrderId
 from hawker.machine import State
-from hawker.store.contract import Tx
+from hawker.store.contract import Reader, Tx
 from hawker.worker import leases, views
-from hawker.worker.handlers.paging import page_of
+from hawker.worker.handlers.paging import after_of, page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.operations import Change
 from hawker.worker.orders import new_record, resolve, serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.records import DESTROYED, EventRecord, Lease, MachineRecord, VersionRecord
+from hawker.worker.records import EventRecord, Lease, MachineRecord, VersionRecord
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
+_SHOWN_AT_ONCE = 250
 
 
 class MachineHandlers:
@@ -73,16 +78,23 @@ class MachineHandlers:
     async def list_(self, call: Call[AppParams, ListMachinesQuery, None]) -> Page[Machine]:
         query, parts = call.query, self._parts
         app = parts.apps.get(parts.deps.store, call.params.app_name)
-        with parts.deps.store.snapshot() as reader:
-            records = list(parts.deps.table.of_app(reader, app.name))
-            if query.include_deleted:
-                records += [record for _, record in reader.scan(DESTROYED) if record.app == app.name]
-        records.sort(key=lambda record: record.id)
-        matching = [record for record in records if _matches(record, query)]
-        page = page_of(matching, lambda record: record.id, query.limit, query.cursor)
         show = self._summary if query.summary else self._show
-        shown = [show(record, with_lease=query.include_leases) for record in page.items]
+        with parts.deps.store.snapshot() as reader:
+            matching = (record for record in self._beyond(reader, app.name, query) if _matches(record, query))
+            page = page_of(matching, lambda record: record.id, query.limit, query.cursor)
+            shown: list[Machine] = []
+            for records in _batches(page.items):
+                shown += [show(record, reader=reader, with_lease=query.include_leases) for record in records]
+                await checkpoint()  # so that a long list holds up nobody else
         return Page(tuple(shown), next_cursor=page.next_cursor)
+
+    def _beyond(self, reader: Reader, app: AppName, query: ListMachinesQuery) -> Iterator[MachineRecord]:
+        """The app's machines after the cursor, by id."""
+        table, after = self._parts.deps.table, after_of(query.cursor)
+        there = table.of_app(reader, app, after)
+        if not query.include_deleted:
+            return there
+        return merge(there, table.destroyed_of_app(reader, app, after), key=lambda record: record.id)
 
     async def update(self, call: Call[MachineParams, NoQuery, UpdateMachineRequest]) -> Machine:
         parts, body = self._parts, call.body
@@ -117,7 +129,7 @@ class MachineHandlers:
         if limit < 1:
             raise BadRequest(f"limit must be between 1 and {_MOST_EVENTS}, not {limit}")
         record = find(self._parts, call.params)
-        return tuple(map(views.event, self._events(record, min(limit, _MOST_EVENTS))))
+        return tuple(map(views.event, self._events(self._parts.deps.store, record, min(limit, _MOST_EVENTS))))
 
     async def versions(self, call: Call[MachineParams, NoQuery, None]) -> tuple[MachineVersion, ...]:
         record = find(self._parts, call.params)
@@ -141,17 +153,24 @@ class MachineHandlers:
                 )
         raise NotFound("machine not found")
 
-    def _show(self, record: MachineRecord, *, nonce: str | None = None, with_lease: bool = False) -> Machine:
+    def _show(
+        self,
+        record: MachineRecord,
+        *,
+        nonce: str | None = None,
+        reader: Reader | None = None,
+        with_lease: bool = False,
+    ) -> Machine:
         lease_at = self._parts.deps.clock.now() if with_lease else None
-        events = self._events(record, _EVENTS_IN_MACHINE)
+        events = self._events(reader or self._parts.deps.store, record, _EVENTS_IN_MACHINE)
         return views.machine(record, events, self._parts.health.of(record), nonce=nonce, lease_at=lease_at)
 
-    def _summary(self, record: MachineRecord, *, with_lease: bool = False) -> Machine:
+    def _summary(self, record: MachineRecord, *, reader: Reader, with_lease: bool = False) -> Machine:
         lease_at = self._parts.deps.clock.now() if with_lease else None
         return msgspec.structs.replace(views.machine(record, [], (), lease_at=lease_at), config=None)
 
-    def _events(self, record: MachineRecord, limit: int) -> list[EventRecord]:
-        return self._parts.deps.table.events(self._parts.deps.store, record.id, limit)
+    def _events(self, reader: Reader, record: MachineRecord, limit: int) -> list[EventRecord]:
+        return self._parts.deps.table.events(reader, record.id, limit)
 
     def _versions(self, record: MachineRecord) -> list[VersionRecord]:
         return self._parts.deps.table.versions(self._parts.deps.store, record.id)
@@ -164,3 +183,7 @@ def _matches(record: MachineRecord, query: ListMachinesQuery) -> bool:
         and (not query.region or record.region == query.region)
         and all(metadata.get(key) == value for key, value in query.metadata.items())
     )
+
+
+def _batches(records: Sequence[MachineRecord]) -> Iterator[Sequence[MachineRecord]]:
+    return (records[start : start + _SHOWN_AT_ONCE] for start in range(0, len(records), _SHOWN_AT_ONCE))

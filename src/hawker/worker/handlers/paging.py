@@ -2,7 +2,8 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from hawker.api.route import Page
@@ -13,16 +14,22 @@ T = TypeVar("T")
 LARGEST = 5000
 
 
-def page_of(items: Sequence[T], key: Callable[[T], str], limit: int | None, cursor: str | None) -> Page[T]:
-    """The items after `cursor`, at most `limit`; all of them without one. `items` are in the order of `key`."""
+def page_of(items: Iterable[T], key: Callable[[T], str], limit: int | None, cursor: str | None) -> Page[T]:
+    """The items after `cursor`, at most `limit`; all of them without one. `items` are in the order of `key`; no more of
+    them are read than the page and one."""
     if limit is not None and not 1 <= limit <= LARGEST:
         raise BadRequest(f"limit must be between 1 and {LARGEST}, not {limit}")
-    after = _decode(cursor) if cursor else None
-    rest = [item for item in items if after is None or key(item) > after]
-    if limit is None or len(rest) <= limit:
-        return Page(tuple(rest))
-    shown = rest[:limit]
-    return Page(tuple(shown), next_cursor=base64.urlsafe_b64encode(key(shown[-1]).encode()).decode())
+    after = after_of(cursor)
+    beyond = (item for item in items if key(item) > after)
+    shown = tuple(islice(beyond, limit))
+    if limit is None or next(beyond, None) is None:
+        return Page(shown)
+    return Page(shown, next_cursor=base64.urlsafe_b64encode(key(shown[-1]).encode()).decode())
+
+
+def after_of(cursor: str | None) -> str:
+    """The key that the page comes after: no item has an empty one. Raises `BadRequest`."""
+    return _decode(cursor) if cursor else ""
 
 
 def _decode(cursor: str) -> str:
