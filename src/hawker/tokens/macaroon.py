@@ -24,7 +24,7 @@ _KEY_LABEL = b"hawker macaroon key 1"
 _ID_BYTES = 12
 
 
-class Header(msgspec.Struct, frozen=True, array_like=True):
+class Header(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """`key` names the issuer's key, `nonce` makes the token unlike any other; `issued_at` is Unix seconds."""
 
     version: int
@@ -33,7 +33,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
     issued_at: int
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True):
+class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     header: bytes
     caveats: tuple[bytes, ...]
     tag: bytes
@@ -109,7 +109,7 @@ def chain(key: bytes, token: Macaroon) -> tuple[str, ...] | None:
 
 
 def to_text(token: Macaroon) -> str:
-    body = _encoder.encode(_Body(token.raw_header, token.raw_caveats, token.tag))
+    body = _encoder.encode(_Body(header=token.raw_header, caveats=token.raw_caveats, tag=token.tag))
     return PREFIX + base64.urlsafe_b64encode(body).rstrip(b"=").decode()
 
 
