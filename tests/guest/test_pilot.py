@@ -36,6 +36,25 @@ def test_it_waits_for_a_spec_and_says_so(tmp_path: Path) -> None:
         assert waiting.story().pilot_pid == waiting.program.pid
 
 
+@pytest.mark.parametrize("version", [1, 2, 65535])
+def test_a_client_of_a_newer_version_is_answered_in_ours(version: int, tmp_path: Path) -> None:
+    """A machine's pilot is spoken to by every hawker that comes after the one that started it."""
+    greeting = frames.number(frames.MAGIC, 4) + frames.number(version, 2) + b"what a newer one adds"
+    with pilot(tmp_path) as running:
+        running.send(Kind.HELLO, 0, greeting)
+        for part in messages.spec_frames(spec("exit 4")):
+            running.stream.sendall(part)
+        assert messages.read_hello(running.take(Kind.HELLO)).version == frames.VERSION
+        assert running.exit().exit_code == 4
+
+
+def test_a_client_of_no_version_is_refused(tmp_path: Path) -> None:
+    with pilot(tmp_path) as waiting:
+        waiting.send(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(0, 2))
+        assert refusal(waiting)
+        waiting.program.terminate()
+
+
 def test_what_its_parent_left_open_it_closes(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     with pilot(tmp_path, writing) as waiting, os.fdopen(reading, "rb") as other_end:

@@ -6,8 +6,10 @@ import anyio
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.pilot import frames
+from hawker.ids import InstanceId
+from hawker.runtime.pilot import conversation, frames
 from hawker.runtime.pilot.connection import connect, pilot_pid
+from hawker.runtime.pilot.conversation import Answer
 from hawker.runtime.pilot.frames import Kind
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, pilot
@@ -27,6 +29,15 @@ async def test_hello_tells_what_runs(run: RunDir) -> None:
         async with connect(run) as connection:
             hello = await connection.hello()
     assert (hello.instance_id, hello.version) == ("instance", 1)
+
+
+async def test_frames_that_only_a_newer_pilot_knows_are_passed_over(run: RunDir) -> None:
+    newer = frames.number(200, 1)
+    unknown = frames.number(5 + 4, 4) + newer + frames.number(0, 4) + b"more"
+    with pilot(run, HELLO, unknown, frames.encode(Kind.READY)), anyio.fail_after(DEADLINE_S):
+        async with connect(run) as connection:
+            conversation.send_spec(connection, b"")
+            assert await conversation.started(connection, InstanceId("instance")) is Answer.READY
 
 
 async def test_nobody_listening_is_unavailable(run: RunDir) -> None:

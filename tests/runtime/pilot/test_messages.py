@@ -60,6 +60,26 @@ def test_hello_from_something_else_is_malformed() -> None:
             messages.read_hello(Frame(Kind.HELLO, 0, payload))
 
 
+def hello(version: int, more: bytes = b"") -> Frame:
+    head = frames.number(frames.MAGIC, 4) + frames.number(version, 2)
+    return Frame(Kind.HELLO, 0, head + b"\2" + frames.string("instance") + more)
+
+
+def test_a_pilot_of_a_newer_version_may_say_more() -> None:
+    heard = messages.read_hello(hello(7, b"more"))
+    assert (heard.version, heard.instance_id) == (7, "instance")
+
+
+def test_a_pilot_that_is_too_old_is_refused() -> None:
+    with pytest.raises(Malformed, match="speaks version 0"):
+        messages.read_hello(hello(0))
+
+
+def test_an_ending_may_say_more() -> None:
+    ending = frames.number(1, 8) + frames.number(3, 4) + frames.number(0, 4) + b"\0" + frames.string("") + b"more"
+    assert messages.read_ending(Reader(ending)).exit_code == 3
+
+
 def test_an_ending_is_an_exit() -> None:
     payload = (
         frames.number(1_500_000_000, 8) + frames.number(137, 4) + frames.number(9, 4) + b"\2" + frames.string("why")

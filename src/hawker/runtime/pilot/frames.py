@@ -10,6 +10,7 @@ from enum import IntEnum
 
 MAGIC = 0x504B5748
 VERSION = 1
+OLDEST_VERSION = 1  # of a pilot that may still run: machines outlive the hawker that started them
 FRAME_MAX = 65536
 PAYLOAD_MAX = FRAME_MAX - 5
 OUT_WINDOW = 256 << 10  # bytes of a session's output that the pilot may have sent and we not yet consumed

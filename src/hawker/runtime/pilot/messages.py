@@ -38,6 +38,8 @@ def read_hello(frame: Frame) -> Hello:
     if frame.kind != Kind.HELLO or reader.number(4) != frames.MAGIC:
         raise Malformed("no pilot at the other end")
     version, state = reader.number(2), reader.number(1)
+    if version < frames.OLDEST_VERSION:
+        raise Malformed(f"a pilot that speaks version {version}; spoken here from {frames.OLDEST_VERSION} on")
     try:
         return Hello(version=version, state=PilotState(state), instance_id=reader.string())
     except ValueError as unknown:
