@@ -65,6 +65,26 @@ async def test_a_destroyed_machine_leaves_every_index_but_stays_readable(
     assert table.lookup(store, record.id) is None and table.events(store, record.id, 5) == []
 
 
+async def test_an_apps_machines_come_by_id_from_beyond_the_one_asked_for(
+    store: MemoryStore, table: MachineTable
+) -> None:
+    others = {"app": AppName("stalls")}
+    for record in (machine("b"), machine("a"), machine("c"), machine("d", **others)):
+        await store.write(partial(table.insert, record=record))
+    assert [record.id for record in table.of_app(store, STALL)] == ["a", "b", "c"]
+    assert [record.id for record in table.of_app(store, STALL, after="a")] == ["b", "c"]
+
+
+async def test_a_machine_that_goes_while_its_app_is_read_is_left_out(store: MemoryStore, table: MachineTable) -> None:
+    first, second = machine("a"), machine("b")
+    for record in (first, second):
+        await store.write(partial(table.insert, record=record))
+    reading = table.of_app(store, STALL)
+    assert next(reading) == first
+    await store.write(lambda tx: table.remove(tx, second, Happened("destroy", "destroyed")))
+    assert list(reading) == []
+
+
 async def test_events_come_newest_first_and_are_bounded(store: MemoryStore, table: MachineTable) -> None:
     record = machine()
     await store.write(lambda tx: table.insert(tx, record))

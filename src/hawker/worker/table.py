@@ -36,6 +36,7 @@ from hawker.worker.records import (
 
 EVENTS_KEPT = 256
 VERSIONS_KEPT = 64
+_KEYS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,20 @@ class MachineTable:
         key = None if order is None else reader.get(BY_ORDER, order_key(app, order))
         return None if key is None else self.lookup(reader, key.id)
 
-    def of_app(self, reader: Reader, app: AppName) -> Iterator[MachineRecord]:
-        for _, key in reader.scan(BY_APP, f"{app}/"):
-            yield self.get(reader, key.id)
+    def of_app(self, reader: Reader, app: AppName, after: str = "") -> Iterator[MachineRecord]:
+        """The app's machines with an id beyond `after`, in the order of their ids; read as they are asked for, so that
+        a page of a large app costs no more than the page."""
+        last: str | None = f"{app}/{after}"
+        while keys := list(reader.scan(BY_APP, f"{app}/", after=last, limit=_KEYS_AT_ONCE)):
+            for _, key in keys:
+                record = reader.get(MACHINES, key.id)
+                if record is not None:  # destroyed meanwhile, where the reader is no snapshot
+                    yield record
+            last = keys[-1][0]
+
+    def destroyed_of_app(self, reader: Reader, app: AppName, after: str = "") -> Iterator[MachineRecord]:
+        """As `of_app`, those that are gone and not yet forgotten."""
+        return (record for _, record in reader.scan(DESTROYED, after=after) if record.app == app)
 
     def used(self, reader: Reader) -> Resources:
         return reader.get(USED, "all") or Resources()

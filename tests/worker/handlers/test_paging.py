@@ -1,3 +1,5 @@
+from itertools import count
+
 import pytest
 
 from hawker.api.route import Page
@@ -24,6 +26,12 @@ def test_pages_follow_each_other_to_the_end() -> None:
 
 def test_a_full_last_page_has_no_cursor() -> None:
     assert _page(5).next_cursor is None
+
+
+def test_no_more_is_read_than_the_page_and_one() -> None:
+    endless = (f"{number:09d}" for number in count())
+    page = page_of(endless, lambda item: item, 2, None)
+    assert page.items == ("000000000", "000000001") and next(endless) == "000000003"
 
 
 @pytest.mark.parametrize("limit", [0, -1, LARGEST + 1])
