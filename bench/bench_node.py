@@ -14,65 +14,94 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hawker.api.codec import CURSOR_HEADER
+
 _HAWKER = str(Path(sys.executable).with_name("hawker"))
 APP = "bench"
 
 
 class BenchNode:
-    """One keep-alive connection to a node."""
+    """One keep-alive connection to a node. `boot_s` is how long it took from the command to `ready`."""
 
-    def __init__(self, url: str, data_dir: Path) -> None:
-        self.data_dir = data_dir
+    machines = f"/v1/apps/{APP}/machines"
+
+    def __init__(self, url: str, data_dir: Path, pid: int, boot_s: float) -> None:
+        self.data_dir, self.pid, self.boot_s = data_dir, pid, boot_s
+        self._url = url
         parts = urlsplit(url)
         assert parts.hostname is not None
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
         self._headers = {"authorization": f"Bearer {(data_dir / 'token').read_text().strip()}"}
-        self.call("POST", "/v1/apps", {"name": APP, "org_slug": "personal"})
 
-    def call(self, method: str, path: str, body: object = None) -> dict[str, object]:
+    def again(self) -> "BenchNode":
+        """Another connection."""
+        return BenchNode(self._url, self.data_dir, self.pid, self.boot_s)
+
+    def fetch(self, method: str, path: str, body: object = None) -> tuple[bytes, str | None]:
+        """The answer as it came, and the cursor of the next page."""
         data = None if body is None else msgspec.json.encode(body)
         self._connection.request(method, path, data, self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {content.decode()}")
+        return content, answer.getheader(CURSOR_HEADER)
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, object]:
+        content, _ = self.fetch(method, path, body)
         found: dict[str, object] = msgspec.json.decode(content) if content else {}
         return found
 
+    def make_app(self) -> None:
+        self.call("POST", "/v1/apps", {"name": APP, "org_slug": "personal"})
+
     def create(self, image: str = "hawker/hello", **fields: object) -> str:
-        made = self.call("POST", f"/v1/apps/{APP}/machines", {"config": {"image": image}, **fields})
+        made = self.call("POST", self.machines, {"config": {"image": image}, **fields})
         return str(made["id"])
 
     def wait(self, machine: str, state: str) -> None:
-        self.call("GET", f"/v1/apps/{APP}/machines/{machine}/wait?state={state}&timeout=60")
+        self.call("GET", f"{self.machines}/{machine}/wait?state={state}&timeout=60")
 
     def act(self, machine: str, operation: str) -> None:
-        self.call("POST", f"/v1/apps/{APP}/machines/{machine}/{operation}")
+        self.call("POST", f"{self.machines}/{machine}/{operation}")
 
     def destroy(self, machine: str) -> None:
-        self.call("DELETE", f"/v1/apps/{APP}/machines/{machine}?force=true")
+        self.call("DELETE", f"{self.machines}/{machine}?force=true")
         self.wait(machine, "destroyed")
 
 
 @contextmanager
 def bench_node(*flags: str) -> Iterator[BenchNode]:
-    """An ephemeral node; its machines are gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="hawker-bench-") as directory:
-        command = [_HAWKER, "up", "--data-dir", directory, "--listen", "127.0.0.1:0", "--ephemeral", *flags]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
-        with (
-            open(f"{directory}/log", "wb") as log,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment) as process,
-        ):
-            assert process.stdout is not None
-            ready = process.stdout.readline().decode().split()
-            if not ready:
-                raise RuntimeError(f"the node did not start: {Path(directory, 'log').read_text()}")
-            try:
-                yield BenchNode(ready[1], Path(directory))
-            finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait(90)
+    """An ephemeral node with an app; its machines are gone at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hawker-bench-") as directory,
+        kept_node(Path(directory), "--ephemeral", *flags) as node,
+    ):
+        node.make_app()
+        yield node
+
+
+@contextmanager
+def kept_node(data_dir: Path, *flags: str) -> Iterator[BenchNode]:
+    """A node on a directory that stays; it is stopped at the end."""
+    data_dir.mkdir(exist_ok=True)
+    command = [_HAWKER, "up", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0", *flags]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
+    began = perf_counter()
+    with (
+        (data_dir / "log").open("wb") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment) as process,
+    ):
+        assert process.stdout is not None
+        ready = process.stdout.readline().decode().split()
+        boot_s = perf_counter() - began
+        if not ready:
+            raise RuntimeError(f"the node did not start: {(data_dir / 'log').read_text()}")
+        try:
+            yield BenchNode(ready[1], data_dir, process.pid, boot_s)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(90)
 
 
 def timed_ms(work: object, *arguments: object) -> float:
