@@ -120,6 +120,8 @@ class FakeNode:
         self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
         self.chunks: tuple[LogChunk, ...] = ()
         self.runs = bodies.RunList(runs=(RUN,))
+        self.findings: tuple[bodies.FindingInfo, ...] = ()
+        self.backup: tuple[bodies.BackupPart, ...] = ()
         self.uploaded = b""
         self.patience_s = 0.0
         self.stopped = anyio.Event()
@@ -340,6 +342,27 @@ class FakeNode:
         return RUN
 
     _retry_run = _abort_run = _get_run
+
+    async def _list_findings(self, call: Call[Any, Any, Any]) -> bodies.FindingList:
+        return bodies.FindingList(findings=self.findings)
+
+    async def _repair_findings(self, call: Call[Any, Any, bodies.RepairRequest]) -> bodies.FindingList:
+        """All that is the node's own to mend; what has an error fails."""
+
+        def outcome(finding: bodies.FindingInfo) -> str:
+            if finding.error is not None:
+                return "failed"
+            return "mended" if finding.by == "node" or call.body.end_foreign else "left"
+
+        mended = (msgspec.structs.replace(each, outcome=outcome(each)) for each in self.findings)
+        return bodies.FindingList(findings=tuple(mended))
+
+    async def _back_up(self, call: Call[Any, Any, Any]) -> AsyncIterator[bodies.BackupPart]:
+        return self._backup_parts()
+
+    async def _backup_parts(self) -> AsyncIterator[bodies.BackupPart]:
+        for each in self.backup:
+            yield each
 
     async def _health(self, call: Call[Any, Any, Any]) -> bodies.Health:
         return bodies.Health(status="ok", version="9.9.9")

@@ -1,4 +1,4 @@
-"""`hawker node`: what the node has, and what its machines hold of it."""
+"""`hawker node show`: what the node has, and what its machines hold of it."""
 
 import click
 
@@ -9,20 +9,12 @@ from hawker.cli.output import Form, output_option, show
 from hawker.cli.tables import fields, local, table
 
 
-@click.group("node", no_args_is_help=True)
-def command() -> None:
-    """What the node has and how it is."""
-
-
-@command.command("show")
+@click.command("show")
 @output_option
 @click.pass_context
-def show_node(ctx: click.Context, form: Form) -> None:
+def command(ctx: click.Context, form: Form) -> None:
     """Show the node: its driver and version, what it has, and what is used of it."""
     show(talk(ctx, lambda caller: caller.call(NODE_INFO)), form, node_text)
-
-
-command.add_command(show_node, "status")
 
 
 def node_text(node: NodeInfo) -> str:

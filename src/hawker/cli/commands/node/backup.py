@@ -1,0 +1,69 @@
+"""`hawker node backup`: the store of a running node, wherever it is, as a file here. The file is whole or not there."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import click
+
+from hawker.api.caller import Caller
+from hawker.api.routes import BACK_UP
+from hawker.cli.connect import talk
+from hawker.cli.exits import Failure
+from hawker.cli.tables import size
+from hawker.errors import Fault
+
+_HELP = """Copy the store of a running node to FILE. The node goes on; the copy is of one moment.
+
+It holds everything that the node knows of its machines, secrets in their environment included: only its owner may read
+the file. Images, logs and what machines have written are not in it.
+
+\b
+Examples:
+  hawker node backup node.db
+  hawker node backup --force /backups/node.db
+"""
+
+
+@click.command("backup", help=_HELP)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.pass_context
+def command(ctx: click.Context, file: Path, force: bool) -> None:
+    _refuse_present(file, force)
+    draft = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    try:
+        written = talk(ctx, lambda caller: _download(caller, draft))
+        _refuse_present(file, force)
+        draft.replace(file)
+    except OSError as error:
+        raise Failure(f"cannot write {file}: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    click.echo(f"{file}: {size(written)}")
+
+
+def _refuse_present(file: Path, force: bool) -> None:
+    if file.exists() and not force:
+        raise Failure(f"{file} is there already: choose another name, or replace it with --force")
+
+
+async def _download(caller: Caller, draft: Path) -> int:
+    """How many bytes it has, once they are on disk. Raises `Fault` when not all came, or not what was sent."""
+    with os.fdopen(_private(draft), "wb") as opened:
+        digest, count, sent = hashlib.sha256(), 0, None
+        async with caller.stream(BACK_UP) as parts:
+            async for part in parts:
+                opened.write(part.data)
+                digest.update(part.data)
+                count += len(part.data)
+                sent = part.sha256 or sent
+        if sent != digest.hexdigest():
+            raise Fault("the copy that came is not the one that was sent: try again")
+        opened.flush()
+        os.fsync(opened.fileno())
+    return count
+
+
+def _private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

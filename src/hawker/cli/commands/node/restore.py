@@ -1,0 +1,39 @@
+"""`hawker node restore`: a backup in the place of a stopped node's store. The one command that works on files."""
+
+import os
+from pathlib import Path
+
+import click
+
+from hawker.api.bodies import instant
+from hawker.cli.output import note
+from hawker.clock import SystemClock
+from hawker.errors import CannotStart
+from hawker.place import Place
+from hawker.settings import default_data_dir
+from hawker.store.restore import restore_store
+
+_HELP = """Put the backup FILE in the place of a stopped node's store. The replaced store is kept beside it.
+
+When the node is started again, it takes up what runs as it is. Machines created after the backup was taken are not
+known any more, and are removed; machines destroyed since are known again, stopped; what was changed since is as it was.
+
+\b
+Examples:
+  hawker node restore node.db
+  hawker node restore node.db --data-dir ./node
+"""
+
+
+@click.command("restore", help=_HELP)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="PATH",
+              help="The node's data directory; HAWKER_DATA_DIR, or /var/lib/hawker for root.")  # fmt: skip
+def command(file: Path, data_dir: Path | None) -> None:
+    place = Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())
+    if not place.root.is_dir():
+        raise CannotStart(f"there is no data directory {place.root}: name it with --data-dir")
+    replaced = restore_store(file.absolute(), place.store, f"{instant(SystemClock().now()):%Y%m%dT%H%M%SZ}")
+    if replaced is not None:
+        note(f"the replaced store is {replaced}")
+    click.echo(f"restored {place.store}; start the node with `hawker up`")
