@@ -33,6 +33,12 @@ def test_lists_in_variables_are_separated_by_commas() -> None:
         ({"shared_cpu_ratio": float("nan")}, {}, "shared_cpu_ratio"),
         ({}, {"HAWKER_IPV4_POOL": "banana"}, "ipv4_pool 'banana'"),
         ({"ipv4_pool": "10.0.0.0/30"}, {}, "ipv4_pool"),
+        ({"watchdog_end_s": -1}, {}, "watchdog_end_s must be at least 0"),
+        ({"otel_endpoint": ""}, {}, "otel_endpoint '' is not a URL"),
+        ({"otel_endpoint": "collector:4318"}, {}, "otel_endpoint"),
+        ({"otel_endpoint": "http://:4318"}, {}, "otel_endpoint"),
+        ({"otel_endpoint": "http://[::1"}, {}, "otel_endpoint"),
+        ({"otel_endpoint": "http://collector:99999"}, {}, "otel_endpoint"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(flags: dict[str, object], environ: dict[str, str], named: str) -> None:

@@ -12,6 +12,7 @@ from hawker.api.client import Client
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.listener import listening
+from hawker.api.observer import Observer
 from hawker.api.route import AnyRoute, Call, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
@@ -121,8 +122,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(handlers: Handlers, routes: Iterable[AnyRoute] = ROUTES) -> AsyncIterator[Served]:
-    server = Server(handlers, authenticate, SystemClock(), routes=routes)
+async def served(
+    handlers: Handlers, routes: Iterable[AnyRoute] = ROUTES, observer: Observer | None = None
+) -> AsyncIterator[Served]:
+    server = Server(handlers, authenticate, SystemClock(), routes=routes, observer=observer)
     headers = {"Authorization": f"Bearer {TOKEN.reveal()}"}
     async with (
         listening(server, "127.0.0.1", 0) as url,

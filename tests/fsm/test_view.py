@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from anyio import CapacityLimiter
 from msgspec.structs import replace
 
 from hawker.errors import NotFound
 from hawker.fsm.fault import Fault
 from hawker.fsm.run import Outcome, State, StepRecord
-from hawker.fsm.view import step_view_of, view_of
+from hawker.fsm.view import QueueView, queue_view_of, step_view_of, view_of
 from tests.fsm.test_transition import run_at
 
 GONE = Fault(text="gone", kind="NotFound")
@@ -32,6 +33,13 @@ def test_input_and_result_are_plain_values() -> None:
 def test_a_running_run_that_waits_is_shown_as_waiting(state: State, waiting_for: str, shown: State) -> None:
     view = view_of(run_at("b", state), waiting_for)
     assert (view.state, view.waiting_for) == (shown, waiting_for)
+
+
+@pytest.mark.anyio
+async def test_a_queue_shows_its_limit_and_what_is_under_way() -> None:
+    limiter = CapacityLimiter(3)
+    await limiter.acquire_on_behalf_of("a run")
+    assert queue_view_of("pulls", limiter) == QueueView(name="pulls", limit=3, active=1, waiting=0)
 
 
 def test_a_failed_run_has_its_error_as_it_was_raised() -> None:

@@ -23,7 +23,6 @@ class Traces:
         self._open[run.id] = trace_of(run.id) if before is None else self._trace(before)
 
     def attempt(self, run: Run, record: StepRecord) -> None:
-        attributes = {"hawker.step": record.step, "hawker.attempt": record.attempt}
         span = Span(
             trace=self._trace(run.id),
             id=span_of_attempt(run.id, record.step, record.attempt, record.started_at),
@@ -31,7 +30,12 @@ class Traces:
             name=f"{run.flow}.{record.step}",
             started_at=record.started_at,
             ended_at=record.ended_at,
-            attributes={**_about(run), **attributes, "hawker.outcome": record.outcome.value},
+            attributes={
+                **_about(run),
+                "hawker.step": record.step,
+                "hawker.attempt": record.attempt,
+                "hawker.outcome": record.outcome.value,
+            },
             error=None if record.outcome in _GOOD else _text("" if record.fault is None else record.fault.text),
         )
         self._spool.put(span)

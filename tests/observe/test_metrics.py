@@ -1,0 +1,98 @@
+"""What is exported, as Prometheus's own parser reads it."""
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hawker.observe.metrics import ApiMetrics, Metrics, RunMetrics, StoreMetrics, build_metrics
+
+UNITS = ("_total", "_seconds", "_bytes", "_info", "_cpus", "_transactions")
+COUNTS = {  # gauges of things that are counted: the thing is the unit
+    "hawker_machines",
+    "hawker_runs_open",
+    "hawker_queue_limit",
+    "hawker_queue_active",
+    "hawker_queue_waiting",
+}
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return build_metrics("1.2.3")
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"hawker_{name}", labels)
+
+
+def test_prometheus_can_read_it(metrics: Metrics) -> None:
+    metrics.api.answered("GET", '/odd"path\\\n', 200, 0.1)
+    families = {family.name: family for family in text_string_to_metric_families(metrics.exposition())}
+    assert families["hawker_build_info"].samples[0].labels["version"] == "1.2.3"
+    assert families["hawker_api_requests"].samples[0].labels["route"] == '/odd"path\\\n'
+    assert {"hawker_event_loop_lag_seconds", "process_resident_memory_bytes"} <= families.keys()
+
+
+def test_every_name_is_ours_says_its_unit_and_has_a_text(metrics: Metrics) -> None:
+    for family in metrics.registry.collect():
+        exposed = {"counter": f"{family.name}_total", "info": f"{family.name}_info"}.get(family.type, family.name)
+        assert re.fullmatch(r"(hawker|process)_[a-z_]+", exposed), exposed
+        assert exposed.endswith(UNITS) or exposed in COUNTS or exposed.startswith("process_"), exposed
+        assert family.documentation.endswith("."), exposed
+
+
+def test_no_label_can_name_what_a_user_names(metrics: Metrics) -> None:
+    groups = (metrics.runs, metrics.store, metrics.api, metrics.node, metrics.loop, metrics.spans)
+    collectors = [collector for group in groups for collector in vars(group).values()]
+    labels = {label for collector in collectors for label in collector._labelnames}
+    assert labels == {"flow", "step", "outcome", "state", "queue", "durability", "method", "route", "status", "kind"}
+
+
+def test_nothing_says_when_it_was_born(metrics: Metrics) -> None:
+    metrics.runs.accepted.labels("create").inc()
+    assert "_created" not in metrics.exposition()
+
+
+def test_two_nodes_in_one_process_count_apart() -> None:
+    one, other = build_metrics("1"), build_metrics("1")
+    one.runs.accepted.labels("create").inc()
+    assert value(other, "runs_accepted_total", flow="create") is None
+
+
+def test_a_request_counts_by_method_route_and_status(metrics: Metrics) -> None:
+    api: ApiMetrics = metrics.api
+    api.answered("GET", "/v1/apps/{app_name}", 200, 0.02)
+    api.answered("GET", "/v1/apps/{app_name}", 404, 0.02)
+    assert value(metrics, "api_requests_total", method="GET", route="/v1/apps/{app_name}", status="404") == 1
+    labels = {"method": "GET", "route": "/v1/apps/{app_name}", "le": "0.025"}
+    assert value(metrics, "api_request_duration_seconds_bucket", **labels) == 2
+
+
+def test_methods_that_a_client_makes_up_are_one(metrics: Metrics) -> None:
+    for method in ("BREW", "PROPFIND"):
+        metrics.api.answered(method, "-", 405, 0.0)
+    assert value(metrics, "api_requests_total", method="other", route="-", status="405") == 2
+
+
+def test_a_commit_counts_by_durability_with_its_size(metrics: Metrics) -> None:
+    store: StoreMetrics = metrics.store
+    with store.commit(3, durable=True):
+        pass
+    with store.commit(2, durable=False):
+        pass
+    assert value(metrics, "store_commit_duration_seconds_count", durability="durable") == 1
+    assert value(metrics, "store_group_transactions_sum") == 5
+
+
+def test_a_failed_commit_is_no_commit(metrics: Metrics) -> None:
+    with pytest.raises(OSError, match="full"), metrics.store.commit(3, durable=True):
+        raise OSError("full")
+    metrics.store.failed()
+    assert value(metrics, "store_group_transactions_count") == 0
+    assert value(metrics, "store_commit_failures_total") == 1
+
+
+def test_runs_are_there_before_the_first(metrics: Metrics) -> None:
+    assert isinstance(metrics.runs, RunMetrics)
+    assert "# TYPE hawker_runs_ended_total counter" in metrics.exposition()

@@ -1,0 +1,100 @@
+"""Real loops, really blocked, in a process of their own."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hawker.observe.watchdog import EXIT_STATUS
+from tests.waiting import wait_for
+
+DEADLINE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    process: "subprocess.Popen[str]"
+    errors: Path
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def turn(self) -> str:
+        """Its answer: how many stalls it counted."""
+        self.say("turn")
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        whole = self.errors.read_bytes().rpartition(b"\n")[0]
+        return [msgspec.json.decode(line) for line in whole.splitlines()]
+
+    @property
+    def phrases(self) -> list[str]:
+        return [line["message"] for line in self.logged]
+
+
+@contextmanager
+def watched(place: Path, report_s: float, end_s: float) -> Iterator[Program]:
+    command = [sys.executable, "-m", "tests.observe.watched_loop", str(report_s), str(end_s)]
+    with (place / "err").open("w") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+    with process:
+        program = Program(process, place / "err")
+        try:
+            assert program.turn() == "stalls 0.0"
+            yield program
+        finally:
+            process.kill()
+
+
+def test_a_stall_is_reported_with_the_place_where_the_loop_is(tmp_path: Path) -> None:
+    with watched(tmp_path, report_s=0.2, end_s=0) as program:
+        program.say("block 1")
+        assert program.turn() == "stalls 1.0"
+        wait_for(lambda: "event loop turns again" in program.phrases)
+        first = program.logged[0]
+        assert first["message"] == "event loop does not turn" and first["seconds"] >= 0.2
+        assert "in block_the_loop" in first["stack"] and first["level"] == "error"
+
+
+def test_a_loop_that_is_stuck_ends_the_process_with_its_last_words(tmp_path: Path) -> None:
+    with watched(tmp_path, report_s=0.2, end_s=0.6) as program:
+        program.say("block 0")
+        assert program.process.wait(DEADLINE_S) == EXIT_STATUS
+        last = program.logged[-1]
+        assert last["message"] == "event loop does not turn, ending the process"
+        assert "in block_the_loop" in last["stack"] and "AnyIO worker thread" in last["others"]
+
+
+def test_a_loop_that_is_stuck_in_logging_ends_the_process_too(tmp_path: Path) -> None:
+    with watched(tmp_path, report_s=0.2, end_s=0.4) as program:
+        program.say("log")
+        assert program.process.wait(DEADLINE_S) == EXIT_STATUS
+
+
+def test_a_process_that_was_stopped_and_goes_on_is_healthy(tmp_path: Path) -> None:
+    with watched(tmp_path, report_s=0.2, end_s=0.4) as program:
+        program.process.send_signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        wait_for(lambda: time.monotonic() > stopped_at + 1)
+        program.process.send_signal(signal.SIGCONT)
+        assert [program.turn() for _ in range(20)] == ["stalls 0.0"] * 20
+        assert program.phrases == []
+
+
+def test_a_short_hold_up_is_not_reported(tmp_path: Path) -> None:
+    with watched(tmp_path, report_s=5, end_s=0) as program:
+        program.say("block 0.3")
+        assert program.turn() == "stalls 0.0"
+        assert program.phrases == []

@@ -1,0 +1,51 @@
+"""A program whose event loop is watched, for `test_watchdog`: `python -m tests.observe.watched_loop REPORT_S END_S`.
+
+Does what its standard input says, line by line: `turn` answers, `block SECONDS` holds the loop up (0: for ever), `log`
+holds it up in the writing of a log line.
+"""
+
+import logging
+import sys
+import threading
+
+import anyio
+from anyio import to_thread
+
+from hawker import log
+from hawker.clock import SystemClock
+from hawker.observe.metrics import Metrics, build_metrics
+from hawker.observe.stall import Patience
+from hawker.observe.watchdog import Watchdog
+
+
+class StuckHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        block_the_loop(0)
+
+
+def block_the_loop(seconds: float) -> None:
+    threading.Event().wait(seconds or None)
+
+
+def obey(words: list[str], metrics: Metrics) -> None:
+    match words:
+        case ["turn"]:
+            print("stalls", metrics.registry.get_sample_value("hawker_event_loop_stalls_total"), flush=True)
+        case ["block", seconds]:
+            block_the_loop(float(seconds))
+        case ["log"]:
+            logging.getLogger().addHandler(StuckHandler())
+            logging.getLogger().error("a line that is never written")
+
+
+async def main(patience: Patience) -> None:
+    log.configure()
+    metrics = build_metrics("test")
+    with Watchdog(SystemClock(), patience, metrics.loop).watching():
+        while line := await to_thread.run_sync(sys.stdin.readline):
+            obey(line.split(), metrics)
+
+
+if __name__ == "__main__":
+    patience = Patience(report_s=float(sys.argv[1]), end_s=float(sys.argv[2]))
+    anyio.run(main, patience, backend_options={"use_uvloop": True})

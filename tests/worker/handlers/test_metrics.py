@@ -1,0 +1,60 @@
+"""What Prometheus reads of what the node has now."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hawker.api.routes import METRICS
+from hawker.machine import State
+from hawker.sim.life import Worker
+from hawker.sim.world import ROOM, Stall
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+MIB = 1 << 20
+
+
+async def _read(worker: Worker) -> dict[tuple[str, ...], float]:
+    """Values by name and labels' values."""
+    text = await worker.api.call(METRICS)
+    return {
+        (sample.name.removeprefix("hawker_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_machines_are_counted_by_state_and_states_that_none_is_in_are_nothing(worker: Worker) -> None:
+    await worker.started()
+    await worker.started()
+    gone = await worker.stopped()
+    found = await _read(worker)
+    assert (found["machines", "started"], found["machines", "stopped"]) == (2, 1)
+    await worker.destroy(gone)
+    await worker.at_rest()
+    assert (await _read(worker))["machines", "stopped"] == 0
+    assert {name[1] for name in await _read(worker) if name[0] == "machines"} == {state.value for state in State}
+
+
+async def test_capacity_is_in_bytes_and_cpus_by_kind(worker: Worker) -> None:
+    await worker.started(guest={"cpu_kind": "performance", "cpus": 1, "memory_mb": 2048 // 2})
+    found = await _read(worker)
+    assert found["capacity_cpus", "performance"] == ROOM.cpus
+    assert found["capacity_cpus", "shared"] == ROOM.cpus * ROOM.shared_ratio
+    assert (found["used_cpus", "performance"], found["used_cpus", "shared"]) == (1, 0)
+    assert (found["used_memory_bytes",], found["capacity_memory_bytes",]) == (1024 * MIB, ROOM.memory_mib * MIB)
+    assert found["capacity_disk_bytes",] == ROOM.disk_mib * MIB > found["used_disk_bytes",] > 0
+
+
+async def test_open_runs_are_counted_by_state_and_queues_by_name(stall: Stall) -> None:
+    let_go = stall.hold()
+    async with stall.open() as worker:
+        await worker.app()
+        await worker.create()
+        await eventually(lambda: worker.parts.runner.queues()[0].active == 1)
+        found = await _read(worker)
+        assert (found["runs_open", "running"], found["runs_open", "waiting"]) == (1, 1)
+        assert (found["queue_limit", "pulls"], found["queue_active", "pulls"]) == (3, 1)
+        assert found["queue_waiting", "pulls"] == 0
+        let_go.set()
+        await worker.at_rest()
+        assert (await _read(worker))["runs_open", "running"] == 0
