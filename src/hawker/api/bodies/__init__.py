@@ -22,6 +22,7 @@ from hawker.api.bodies.machine import (
 )
 from hawker.api.bodies.metadata import MetadataValue, SetMetadataRequest, UpdateMetadataRequest
 from hawker.api.bodies.node import Amounts, Health, HostCapacity, LogChunk, NodeInfo, Region, RegionList
+from hawker.api.bodies.org import MachineOverview, OrgMachine, OrgMachines
 from hawker.api.bodies.problem import Failed, Problem
 from hawker.api.bodies.process import ExecAnswer, ExecRequest, ListenSocket, ProcessStat
 from hawker.api.bodies.run import Run, RunList, RunState, RunStep, RunSummary
@@ -93,10 +94,13 @@ __all__ = [
     "LogChunk",
     "Machine",
     "MachineEvent",
+    "MachineOverview",
     "MachineVersion",
     "MetadataValue",
     "NodeInfo",
     "Ok",
+    "OrgMachine",
+    "OrgMachines",
     "Organization",
     "Output",
     "Problem",

@@ -61,6 +61,7 @@ from hawker.api.routes.operations import (
     RestartQuery,
     WaitQuery,
 )
+from hawker.api.routes.orgs import LIST_ORG_MACHINES, ORG_ROUTES, OrgMachinesQuery, OrgParams
 from hawker.api.routes.runs import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, RUN_ROUTES, ListRunsQuery, RunParams
 from hawker.api.routes.tokens import (
     AUTHENTICATE_TOKEN,
@@ -79,6 +80,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *INSIDE_ROUTES,
     *LEASE_ROUTES,
     *METADATA_ROUTES,
+    *ORG_ROUTES,
     *TOKEN_ROUTES,
     *NODE_ROUTES,
     *RUN_ROUTES,
@@ -114,6 +116,7 @@ __all__ = [
     "LIST_IMAGES",
     "LIST_MACHINES",
     "LIST_METADATA",
+    "LIST_ORG_MACHINES",
     "LIST_PROCESSES",
     "LIST_REGIONS",
     "LIST_REVOKED",
@@ -153,6 +156,8 @@ __all__ = [
     "LogsQuery",
     "MachineParams",
     "MetadataKeyParams",
+    "OrgMachinesQuery",
+    "OrgParams",
     "ProcessesQuery",
     "RestartQuery",
     "RunParams",

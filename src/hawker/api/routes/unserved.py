@@ -30,7 +30,7 @@ UNSERVED = (
     Unserved(f"{_APP}/ip_assignments/*", "assigning public addresses"),
     Unserved(f"{_APP}/network_policies", "network policies"),
     Unserved(f"{_APP}/network_policies/*", "network policies"),
-    Unserved("/v1/orgs/*", "listing by organization"),
+    Unserved("/v1/orgs/{org_slug}/volumes", "storage on volumes"),
     Unserved("/v1/platform/placements", "planning placements"),
     Unserved("/v1/tokens/oidc", "making OIDC tokens"),
     Unserved("/v1/tokens/kms", "making KMS tokens"),

@@ -11,6 +11,7 @@ from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MetricsHandlers
 from hawker.worker.handlers.node import NodeHandlers
 from hawker.worker.handlers.operations import OperationHandlers
+from hawker.worker.handlers.orgs import OrgHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.parts import Parts
 
@@ -22,6 +23,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     MachineHandlers(parts).bind(handlers)
     OperationHandlers(parts).bind(handlers)
     InsideHandlers(parts).bind(handlers)
+    OrgHandlers(parts).bind(handlers)
     LeaseHandlers(parts).bind(handlers)
     MetadataHandlers(parts).bind(handlers)
     NodeHandlers(parts).bind(handlers)

@@ -1,0 +1,87 @@
+"""Answers about what an organization has, over all its apps."""
+
+from collections.abc import Iterator
+from heapq import merge
+
+from hawker.api.bodies import MachineOverview, OrgMachine, OrgMachines, instant
+from hawker.api.grant import Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call
+from hawker.api.routes import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
+from hawker.config import with_guest
+from hawker.errors import BadRequest
+from hawker.ids import AppName
+from hawker.permission import Action, Attempt
+from hawker.store.contract import Reader
+from hawker.worker.handlers.paging import after_of, page_of
+from hawker.worker.parts import Parts
+from hawker.worker.records import DESTROYED, MACHINES, MachineRecord
+
+LARGEST_PAGE = 1000
+
+
+class OrgHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_ORG_MACHINES, self.machines)
+
+    async def machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
+        query, limit = call.query, LARGEST_PAGE if call.query.limit is None else call.query.limit
+        if limit > LARGEST_PAGE:
+            raise BadRequest(f"limit must be between 1 and {LARGEST_PAGE}, not {limit}")
+        apps = self._apps(call.params.org_slug, call.grant)
+        with self._parts.deps.store.snapshot() as reader:
+            there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
+            page = page_of(there, lambda record: record.id, limit, query.cursor)
+        last = page.items[-1] if page.items else None
+        return OrgMachines(
+            machines=tuple(_shown(record, summary=query.summary) for record in page.items),
+            next_cursor=page.next_cursor or "",
+            last_machine_id="" if last is None else last.id,
+            last_updated_at=None if last is None else instant(last.updated_at),
+            error_regions=(),
+        )
+
+    def _apps(self, org: str, grant: Grant) -> frozenset[AppName]:
+        """Those of the organization that the caller may read."""
+        named = (record.name for record in self._parts.apps.list(org) if record.org == org)
+        return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))
+
+
+def _beyond(reader: Reader, query: OrgMachinesQuery) -> Iterator[MachineRecord]:
+    """Every machine after the cursor, by id."""
+    after = after_of(query.cursor)
+    there = (record for _, record in reader.scan(MACHINES, after=after))
+    if not query.include_deleted:
+        return there
+    gone = (record for _, record in reader.scan(DESTROYED, after=after))
+    return merge(there, gone, key=lambda record: record.id)
+
+
+def _matches(record: MachineRecord, query: OrgMachinesQuery) -> bool:
+    since = None if query.updated_after is None else query.updated_after.timestamp()
+    return (
+        (not query.state or record.state in query.state)
+        and (not query.region or record.region == query.region)
+        and (since is None or record.updated_at > since)
+    )
+
+
+def _shown(record: MachineRecord, *, summary: bool) -> OrgMachine:
+    config = with_guest(record.config)
+    overview = MachineOverview(image=config.image, guest=config.guest, metadata=config.metadata)
+    return OrgMachine(
+        id=record.id,
+        app_name=record.app,
+        name=record.name,
+        state=record.state,
+        region=record.region,
+        version=record.version,
+        instance_id=record.version,
+        private_ip=record.network.private_ip,
+        created_at=instant(record.created_at),
+        updated_at=instant(record.updated_at),
+        config=None if summary else overview,
+    )
