@@ -24,7 +24,7 @@ VOCABULARY = frozenset(
         "settings",
     }
 )
-MATERIALS = frozenset({"api", "store", "gossip", "catalog", "image", "host", "observe", "tokens"})
+MATERIALS = frozenset({"api", "archive", "store", "gossip", "catalog", "image", "host", "observe", "tokens"})
 ENGINES: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
 ROLES = frozenset({"worker", "broker", "edge", "cli"})
 WHOLES = frozenset({"chaos", "proof", "sim", "up", "__main__"})

@@ -1,0 +1,1 @@
+"""Histories of destroyed machines: one compressed SQLite file each, in a directory or a bucket, and the way back."""

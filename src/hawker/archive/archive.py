@@ -1,0 +1,145 @@
+"""A node's archive: histories go out as files, and come back as what they were.
+
+Every call may be repeated. A file is prepared in a directory of the node's own, under its machine's name, and goes to a
+key that follows from the machine's id alone; so a history that is written twice is there once.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+
+import anyio
+import anyio.to_thread
+
+from hawker.archive import file, pack
+from hawker.archive.failure import Damaged, of_os
+from hawker.archive.history import History
+from hawker.archive.place import ArchivePlace
+from hawker.errors import NotFound, Unavailable
+from hawker.ids import MachineId
+
+MIB = 1 << 20
+MOST_PACKED_BYTES = 128 * MIB
+MOST_BYTES = (
+    256 * MIB
+)  # unpacked; the longest history that there can be has 64 configs of 1 MiB, and more runs than that
+READ_WITHIN_S = 60.0
+_READERS = 2
+_MACHINE_ID = re.compile(r"[0-9a-f]{14}")
+
+
+def key_of(machine_id: str) -> str:
+    """Spread over directories by its first two letters. Raises `NotFound` for what is no machine's id: it never gets
+    into a path."""
+    if not _MACHINE_ID.fullmatch(machine_id):
+        raise NotFound(f"{machine_id!r} is no machine's id")
+    return f"{machine_id[:2]}/{machine_id}.sqlite.zst"
+
+
+class Archive:
+    """`directory` is where files are while they are on their way; nobody else uses it."""
+
+    def __init__(self, place: ArchivePlace, directory: Path) -> None:
+        self._place = place
+        self._directory = directory
+        self._numbers = count()
+        self._readers = anyio.CapacityLimiter(_READERS)
+
+    @property
+    def name(self) -> str:
+        return self._place.name
+
+    async def check(self) -> None:
+        """Raises `Refused` or `Unavailable` when histories cannot be sent."""
+        await self._place.check()
+
+    async def write(self, history: History) -> int:
+        """Prepare the file; how large it is. Raises `Unavailable` when the disk does not take it."""
+        machine_id = MachineId(history.machine.id)
+        async with self._on_disk():
+            return await anyio.to_thread.run_sync(self._write, machine_id, history)
+
+    def is_written(self, machine_id: MachineId) -> bool:
+        return self._staged(machine_id).exists()
+
+    async def send(self, machine_id: MachineId) -> None:
+        await self._place.put(key_of(machine_id), self._staged(machine_id))
+
+    async def size(self, machine_id: MachineId) -> int | None:
+        """Of what is in the archive."""
+        return await self._place.size(key_of(machine_id))
+
+    async def discard(self, machine_id: MachineId) -> None:
+        """Let go of the prepared file."""
+        async with self._on_disk():
+            await anyio.to_thread.run_sync(_remove, self._staged(machine_id))
+
+    async def read(self, machine_id: str) -> History | None:
+        """None when it is not in the archive. Raises `Damaged` when what is there is not its history."""
+        key = key_of(machine_id)
+        with anyio.move_on_after(READ_WITHIN_S):
+            async with self._readers, self._room() as room:
+                return await self._fetch(key, machine_id, room)
+        raise Unavailable(f"the archive {self.name} did not answer within {READ_WITHIN_S:g} s")
+
+    async def _fetch(self, key: str, machine_id: str, room: Path) -> History | None:
+        packed, plain = room / "packed", room / "plain"
+        try:
+            if not await self._place.get(key, packed, MOST_PACKED_BYTES):
+                return None
+            await anyio.to_thread.run_sync(pack.expand, packed, plain, MOST_BYTES)
+            history = await anyio.to_thread.run_sync(file.read, plain)
+            if history.machine.id != machine_id:
+                raise Damaged(f"it is the history of {history.machine.id}")
+            return history
+        except Damaged as error:
+            raise Damaged(f"the archived history {self.name}/{key} cannot be read: {error}") from error
+
+    @asynccontextmanager
+    async def _room(self) -> AsyncIterator[Path]:
+        """A directory for one reading."""
+        room = self._directory / f"read-{next(self._numbers)}"
+        async with self._on_disk():
+            await anyio.to_thread.run_sync(_make_anew, room)
+            try:
+                yield room
+            finally:
+                rmtree(room, ignore_errors=True)
+
+    @asynccontextmanager
+    async def _on_disk(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise of_os(str(self._directory), error) from error
+
+    def _staged(self, machine_id: MachineId) -> Path:
+        return self._directory / Path(key_of(machine_id)).name
+
+    def _write(self, machine_id: MachineId, history: History) -> int:
+        staged = self._staged(machine_id)
+        plain, draft = staged.with_name(f"{machine_id}.sqlite"), staged.with_name(f"{staged.name}.partial")
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            file.write(history, plain)
+            if plain.stat().st_size > MOST_BYTES:
+                raise Damaged(f"the history of {machine_id} is too long to be read again")
+            size = pack.compress(plain, draft)
+            draft.replace(staged)
+            return size
+        finally:
+            plain.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _make_anew(path: Path) -> None:
+    """What a daemon that died in the middle of reading has left there goes."""
+    rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True, mode=0o700)

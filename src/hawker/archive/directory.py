@@ -1,0 +1,111 @@
+"""Archives in a directory of this host, or one that is mounted."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import anyio.to_thread
+
+from hawker.archive.failure import Damaged, of_os
+from hawker.archive.pack import owned
+
+T = TypeVar("T")
+
+MARK = "HAWKER-ARCHIVE"
+MARK_TEXT = b"Histories of destroyed machines, written by hawker. They hold the machines' configs with their secrets.\n"
+_CHUNK = 1 << 20
+
+
+class DirectoryPlace:
+    """Keeps `place.ArchivePlace`. Files and directories that it makes belong to the node's user alone."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def name(self) -> str:
+        return str(self._root)
+
+    async def check(self) -> None:
+        await self._in_thread(self._mark)
+
+    async def put(self, key: str, file: Path) -> None:
+        await self._in_thread(partial(self._put, key, file))
+
+    async def size(self, key: str) -> int | None:
+        return await self._in_thread(partial(self._size, key))
+
+    async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        return await self._in_thread(partial(self._get, key, target, most_bytes))
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        try:
+            return await anyio.to_thread.run_sync(call)
+        except OSError as error:
+            raise of_os(self.name, error) from error
+
+    def _mark(self) -> None:
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _replace(self._root / MARK, lambda draft: draft.write(MARK_TEXT))
+
+    def _put(self, key: str, file: Path) -> None:
+        path = self._root / key
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with file.open("rb") as source:
+            _replace(path, lambda draft: _copy(source, draft))
+        _sync_directory(path.parent.parent)
+
+    def _size(self, key: str) -> int | None:
+        try:
+            found = (self._root / key).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def _get(self, key: str, target: Path, most_bytes: int) -> bool:
+        """Not a device or a pipe that someone has put there."""
+        try:
+            descriptor = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        with os.fdopen(descriptor, "rb") as source, owned(target) as copy:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise Damaged("it is no file")
+            if found.st_size > most_bytes:
+                raise Damaged(f"it has {found.st_size} bytes, {most_bytes} at the most")
+            _copy(source, copy)
+        return True
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """The new content, on disk, takes the old one's place at once."""
+    draft = path.with_name(f"{path.name}.partial")
+    try:
+        with owned(draft) as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            draft.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    while chunk := source.read(_CHUNK):
+        target.write(chunk)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

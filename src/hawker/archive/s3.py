@@ -1,0 +1,118 @@
+"""Archives in a bucket of S3 or of a service that speaks it. The one file that knows the client library."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import obstore
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from hawker.archive.credentials import find_keys, find_region
+from hawker.archive.directory import MARK, MARK_TEXT
+from hawker.archive.failure import Damaged, Refused
+from hawker.archive.pack import owned
+from hawker.archive.place import Bucket
+from hawker.errors import Unavailable
+
+CONNECT_S = 5
+REQUEST_S = 60
+_TRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}  # within one call; what calls has its own
+_CHUNK = 1 << 20
+_LONGEST_REASON = 300
+
+
+class S3Place:
+    """Keeps `place.ArchivePlace`. The client is made anew after a failure, so that new keys in a file are found."""
+
+    def __init__(self, bucket: Bucket, environ: Mapping[str, str]) -> None:
+        self._bucket = bucket
+        self._environ = environ
+        self._client: S3Store | None = None
+
+    @property
+    def name(self) -> str:
+        return f"s3://{self._bucket.name}/{self._bucket.prefix}".rstrip("/")
+
+    async def check(self) -> None:
+        async with self._talking() as client:
+            await obstore.put_async(client, MARK, MARK_TEXT)
+
+    async def put(self, key: str, file: Path) -> None:
+        async with self._talking() as client:
+            await obstore.put_async(client, key, file, attributes={"Content-Type": "application/zstd"})
+
+    async def size(self, key: str) -> int | None:
+        async with self._talking() as client:
+            try:
+                return (await obstore.head_async(client, key))["size"]
+            except FileNotFoundError:
+                return None
+
+    async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        async with self._talking() as client:
+            try:
+                answer = await obstore.get_async(client, key)
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return False
+            if answer.meta["size"] > most_bytes:
+                raise Damaged(f"it has {answer.meta['size']} bytes, {most_bytes} at the most")
+            await _save(answer, target, most_bytes)
+            return True
+
+    @asynccontextmanager
+    async def _talking(self) -> AsyncIterator[S3Store]:
+        try:
+            self._client = self._client or self._connect()
+            yield self._client
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            self._client = None
+            raise Refused(f"the archive {self.name} refuses these keys: {_reason(error)}") from error
+        except FileNotFoundError as error:
+            self._client = None
+            raise Refused(f"the archive {self.name} is not there: {_reason(error)}") from error
+        except BaseError as error:
+            self._client = None
+            raise Unavailable(f"the archive {self.name} cannot be reached: {_reason(error)}") from error
+
+    def _connect(self) -> S3Store:
+        keys, bucket = find_keys(self._environ), self._bucket
+        endpoint = bucket.endpoint or self._environ.get("AWS_ENDPOINT_URL_S3") or self._environ.get("AWS_ENDPOINT_URL")
+        config: dict[str, Any] = {"region": bucket.region or find_region(self._environ)}
+        if endpoint is not None:
+            config["endpoint"] = endpoint
+        if keys is not None:
+            config |= {"access_key_id": keys.access_key_id, "secret_access_key": keys.secret_access_key}
+            config |= {"session_token": keys.session_token} if keys.session_token else {}
+        return S3Store(
+            bucket.name,
+            prefix=bucket.prefix or None,
+            client_options={
+                "allow_http": bool(endpoint and endpoint.startswith("http://")),
+                "connect_timeout": timedelta(seconds=CONNECT_S),
+                "timeout": timedelta(seconds=REQUEST_S),
+            },
+            retry_config=_TRIES,  # type: ignore[arg-type]
+            **config,
+        )
+
+
+async def _save(answer: obstore.GetResult, target: Path, most_bytes: int) -> None:
+    count = 0
+    with owned(target) as file:
+        async for chunk in answer.stream(min_chunk_size=_CHUNK):
+            count += len(chunk)
+            if count > most_bytes:
+                raise Damaged(f"it has more than {most_bytes} bytes")
+            await anyio.to_thread.run_sync(file.write, chunk)
+
+
+def _reason(error: BaseException) -> str:
+    """The first paragraph: after it comes the library's own account of itself."""
+    text = " ".join(str(error).split("\n\n")[0].split())
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
