@@ -123,7 +123,7 @@ def _held(call: Call[NoParams, NoQuery, None]) -> tuple[Macaroon, ...]:
 
 _ROOT_INFO = TokenInfo(token_id=ROOT, organization=DEFAULT_ORG, org_slug=DEFAULT_ORG, apps=(), user=ROOT)
 _ROOT_VERIFIED = VerifiedToken(
-    header=ROOT, nonce=TokenNonce(kid=(), rnd=(), proof=False), caveats=TokenCaveats(caveats=())
+    header=ROOT, nonce=TokenNonce(kid=b"", rnd=b"", proof=False), caveats=TokenCaveats(caveats=())
 )
 
 
@@ -147,7 +147,7 @@ def _verified(offered: Offered) -> tuple[VerifiedToken, ...]:
 def _token(token: Macaroon) -> VerifiedToken:
     """Its id stands for its text, which is a secret."""
     caveats = tuple(TokenCaveat(type=_kind(caveat), text=str(caveat)) for caveat in token.caveats)
-    nonce = TokenNonce(kid=tuple(token.header.key), rnd=tuple(token.header.nonce), proof=False)
+    nonce = TokenNonce(kid=token.header.key, rnd=token.header.nonce, proof=False)
     return VerifiedToken(header=token.id, nonce=nonce, caveats=TokenCaveats(caveats=caveats))
 
 

@@ -1,4 +1,4 @@
-"""Bodies about tokens. Field names of the first four are the official document's; bytes are lists of numbers in it."""
+"""Bodies about tokens. Bytes are base64, as clients send and read them, though the official document says numbers."""
 
 from datetime import datetime
 
@@ -27,8 +27,8 @@ class AuthenticateRequest(Request, frozen=True, kw_only=True):
 
 
 class TokenNonce(Answer, frozen=True, kw_only=True):
-    kid: tuple[int, ...]
-    rnd: tuple[int, ...]
+    kid: bytes
+    rnd: bytes
     proof: bool
 
 
@@ -47,7 +47,7 @@ class VerifiedToken(Answer, frozen=True, kw_only=True):
     header: str
     nonce: TokenNonce
     caveats: TokenCaveats
-    permission_token: tuple[int, ...] = ()
+    permission_token: bytes = b""
 
 
 class TokenAccess(Request, frozen=True, kw_only=True):
