@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import CannotStart
+from hawker.ids import NodeId
 from hawker.place import Place
 
 
@@ -25,6 +26,21 @@ def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path) -> Non
     tmp_path.chmod(0o500)
     with pytest.raises(CannotStart):
         Place(tmp_path).make()
+
+
+def test_a_node_is_remembered_by_its_directory(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.remembered() is None
+    for _ in range(2):
+        place.remember(NodeId("0badcafe"))
+    assert Place(tmp_path).remembered() == "0badcafe"
+
+
+@pytest.mark.parametrize("text", ["", "0badcaf", "0BADCAFE", "../../../etc", "0badcafe 1", "\0" * 8])
+def test_what_is_no_nodes_id_is_not_believed(tmp_path: Path, text: str) -> None:
+    place = Place(tmp_path)
+    place.identity.write_text(text)
+    assert place.remembered() is None
 
 
 def test_the_address_is_announced_for_local_clients(tmp_path: Path) -> None:

@@ -1,22 +1,27 @@
 """The data directory of a node: where everything of it is on disk, and how a local client finds the node."""
 
 import os
+import re
 from pathlib import Path
 
 from hawker.errors import CannotStart
+from hawker.ids import NodeId
+
+_NODE_ID = re.compile("[0-9a-f]{8}")
 from hawker.log import bind
 
 _log = bind("hawker.place")
 
 
 class Place:
-    """Paths below one directory. Only `make` and `announce` write."""
+    """Paths below one directory. Only `make`, `announce` and `remember` write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.store = root / "hawker.db"
         self.token = root / "token"
         self.address = root / "address"
+        self.identity = root / "node"
         self.images = root / "images"
         self.machines = root / "machines"
         self.networks = root / "netns"
@@ -33,6 +38,21 @@ class Place:
             ) from error
         if not os.access(self.root, os.W_OK):
             raise CannotStart(f"cannot write to the data directory {self.root}; choose one with --data-dir")
+
+    def remembered(self) -> NodeId | None:
+        """Who the node was that was here before. Its name is in the names of what it has on the host, so a node whose
+        store was lost goes by it again."""
+        try:
+            text = self.identity.read_text().strip()
+        except OSError:
+            return None
+        return NodeId(text) if _NODE_ID.fullmatch(text) else None
+
+    def remember(self, node_id: NodeId) -> None:
+        if self.remembered() != node_id:
+            draft = self.identity.with_suffix(".new")
+            draft.write_text(f"{node_id}\n")
+            draft.rename(self.identity)
 
     def announce(self, url: str) -> None:
         """Leave the node's address for clients on this host. A disk that is full must not keep the node from answering:

@@ -105,7 +105,8 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         stack.push_async_callback(store.close)
         with or_refuse(settings.data_dir):
             await enter(store)
-            node = await _node_record(store, settings.region, clock)
+            node = await _node_record(store, place, settings.region, clock)
+        place.remember(node.id)
         images = ImageCache(place.images, _image_settings(settings), clock)
         stack.push_async_callback(images.aclose)
         with or_refuse(settings.data_dir):
@@ -137,13 +138,13 @@ def _driver(settings: Settings, facts: Facts, place: Place, node_id: NodeId, clo
             raise CannotStart(f"there is no driver {other!r}: use container or process")
 
 
-async def _node_record(store: Store, region: str, clock: Clock) -> NodeRecord:
-    """Who this node is: written at first boot, and when its region changes."""
+async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
+    """Who this node is: written at first boot, and when its region changes. With a new store it is who it was."""
     known = store.get(NODE, "self")
     if known is not None and known.region == region:
         return known
     record = NodeRecord(
-        id=known.id if known else new_node_id(clock),
+        id=known.id if known else place.remembered() or new_node_id(clock),
         region=region,
         created_at=known.created_at if known else clock.now(),
     )

@@ -42,9 +42,10 @@ def create(path: Path, configure: Callable[[int], None]) -> None:
 
 def rebind(path: Path, pid: int) -> None:
     """Bind the namespace that a process is in to `path`, unless one is bound there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    bind(f"/proc/{pid}/ns/net", path)
+    if not exists(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        bind(f"/proc/{pid}/ns/net", path)
 
 
 def inside(path: Path, work: Callable[[], T]) -> T:
