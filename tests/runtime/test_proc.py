@@ -36,3 +36,12 @@ def test_a_name_may_hold_what_the_format_uses(tmp_path: Path) -> None:
         found = [entry for entry in proc.entries() if entry.pid == process.pid]
         process.kill()
         assert found[0].parent == os.getpid()
+
+
+def test_a_program_is_found_by_the_whole_of_its_name(tmp_path: Path) -> None:
+    program = tmp_path / "sleepy-one"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([str(program), "100"]) as process:
+        wait_for(lambda: proc.named("sleepy-one") == [process.pid])
+        assert proc.named("sleepy") == []
+        process.kill()

@@ -1,6 +1,7 @@
 """What the shared half of the drivers makes of daemons, pilots and files that a crash left behind."""
 
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -86,3 +87,15 @@ async def test_memory_of_the_host_s_daemon_is_not_needed(driver: PilotDriver, tm
     await driver.start(running)
     other = process_driver(tmp_path / "machines", SystemClock())
     assert (await other.wait(MACHINE)).exit_code == 5
+
+
+@pytest.mark.parametrize("lost", ["run", "run/journal"])
+async def test_a_pilot_that_lost_its_files_is_ended_before_the_next_is_begun(
+    driver: PilotDriver, tmp_path: Path, lost: str
+) -> None:
+    first, second = spec("exec sleep 1000", instance="first"), spec("exec sleep 1000", instance="second")
+    await driver.start(first)
+    path = tmp_path / "machines" / MACHINE / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    await driver.start(second)
+    assert marked(first) == [] and marked(second) != []

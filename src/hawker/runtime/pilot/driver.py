@@ -74,7 +74,7 @@ class PilotDriver:
             return
         if before is not None and run.alive():
             raise WrongState(f"machine {spec.machine_id} still has a running instance, {before.instance_id}")
-        await self.destroy(spec.machine_id)
+        await self._give_back(spec.machine_id, loose=not run.journal.exists())
         run.path.mkdir(mode=0o700, parents=True)
         await self._technology.lay_out(spec, run)
         inside("laid_out")
@@ -251,11 +251,17 @@ class PilotDriver:
         return await self.wait(machine_id)
 
     async def destroy(self, machine_id: MachineId) -> None:
+        await self._give_back(machine_id, loose=True)
+
+    async def _give_back(self, machine_id: MachineId, *, loose: bool) -> None:
+        """`loose`: look among all processes of the host for pilots that lost their journal, which takes a while. A run
+        directory that has one was made when there was none."""
         run = self._run(machine_id)
         pid = await self._pid(run) if run.alive() else None
         await self._technology.kill(machine_id, run, pid)
         inside("killed")
-        await end_loose(self._machines, machine_id)
+        if loose:
+            await end_loose(self._machines, machine_id)
         await self._technology.clear(machine_id, run)
         inside("cleared")
         run.remove()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import anyio.to_thread
+
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.pilot.launch import PILOT_OPTIONS
@@ -29,7 +31,8 @@ def loose_pilots(machines: Path) -> dict[MachineId, list[int]]:
 
 async def end_loose(machines: Path, machine_id: MachineId) -> None:
     """End every loose pilot of the machine, and what descends from it."""
-    for pid in loose_pilots(machines).get(machine_id, ()):
+    found = await anyio.to_thread.run_sync(loose_pilots, machines)
+    for pid in found.get(machine_id, ()):
         for below in _descendants(pid):
             with suppress(ProcessLookupError):
                 os.kill(below, signal.SIGKILL)
