@@ -82,10 +82,10 @@ def bench_node(*flags: str) -> Iterator[BenchNode]:
 
 
 @contextmanager
-def kept_node(data_dir: Path, *flags: str) -> Iterator[BenchNode]:
+def kept_node(data_dir: Path, *flags: str, program: tuple[str, ...] = (_HAWKER,)) -> Iterator[BenchNode]:
     """A node on a directory that stays; it is stopped at the end."""
     data_dir.mkdir(exist_ok=True)
-    command = [_HAWKER, "up", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0", *flags]
+    command = [*program, "up", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0", *flags]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
     began = perf_counter()
     with (
