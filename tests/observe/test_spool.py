@@ -1,6 +1,7 @@
 """Spans on their way out: bounded, counted, and never in anybody's way."""
 
 import logging
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ def test_spans_are_sent_in_order_and_counted() -> None:
     spool = Spool(collector, metrics)
     names = [f"span {number}" for number in range(BATCH_LIMIT * 2 + 1)]
     for name in names:
-        spool.put(span(name))
+        spool.put(partial(span, name))
     spool.close(CLOSE_S)
     assert collector.taken == names and collector.closed
     assert counted(metrics) == (len(names), 0)
@@ -26,7 +27,7 @@ def test_spans_that_come_soon_after_one_another_go_together() -> None:
     collector = Collector()
     spool = Spool(collector, span_metrics())
     for _ in range(10):
-        spool.put(span())
+        spool.put(span)
     spool.close(CLOSE_S)
     assert collector.batches == 1
 
@@ -35,10 +36,10 @@ def test_what_a_full_queue_cannot_take_is_dropped_at_once_and_counted() -> None:
     collector, metrics = Collector(), span_metrics()
     collector.gate.clear()
     spool = Spool(collector, metrics, limit=3)
-    spool.put(span("under way"))
+    spool.put(partial(span, "under way"))
     wait_for(collector.reached.is_set)
     for number in range(5):
-        spool.put(span(str(number)))
+        spool.put(partial(span, str(number)))
     assert counted(metrics) == (0, 2)
     collector.gate.set()
     spool.close(CLOSE_S)
@@ -51,10 +52,10 @@ def test_what_the_collector_refuses_is_dropped_counted_and_said_once(caplog: pyt
     collector.refuses = "connection refused"
     spool = Spool(collector, metrics)
     for batch in (1, 2):
-        spool.put(span())
+        spool.put(span)
         wait_for(lambda batch=batch: collector.batches == batch)  # type: ignore[misc]
     collector.refuses = None
-    spool.put(span())
+    spool.put(span)
     with caplog.at_level(logging.INFO, "hawker.observe"):
         spool.close(CLOSE_S)
     assert counted(metrics) == (1, 2)
@@ -65,7 +66,7 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
     collector = Collector()
     collector.gate.clear()
     spool = Spool(collector, span_metrics())
-    spool.put(span())
+    spool.put(span)
     wait_for(collector.reached.is_set)
     spool.close(0.01)
     assert collector.closed

@@ -1,7 +1,10 @@
 """Runs and attempts of steps as spans, each sent when it has ended. A child's are in its parent's trace.
 
-Which trace an open run is in is remembered here; a new daemon learns it again from the runs that it takes up.
+Which trace an open run is in is remembered here; a new daemon learns it again from the runs that it takes up. Spans are
+made by the thread that sends them, so that one that is dropped costs the engine next to nothing.
 """
+
+from functools import partial
 
 from hawker.fsm.run import Outcome, Run, State, StepRecord
 from hawker.ids import RunId
@@ -23,41 +26,47 @@ class Traces:
         self._open[run.id] = trace_of(run.id) if before is None else self._trace(before)
 
     def attempt(self, run: Run, record: StepRecord) -> None:
-        span = Span(
-            trace=self._trace(run.id),
-            id=span_of_attempt(run.id, record.step, record.attempt, record.started_at),
-            parent=span_of(run.id),
-            name=f"{run.flow}.{record.step}",
-            started_at=record.started_at,
-            ended_at=record.ended_at,
-            attributes={
-                **_about(run),
-                "hawker.step": record.step,
-                "hawker.attempt": record.attempt,
-                "hawker.outcome": record.outcome.value,
-            },
-            error=None if record.outcome in _GOOD else _text("" if record.fault is None else record.fault.text),
-        )
-        self._spool.put(span)
+        self._spool.put(partial(_of_attempt, self._trace(run.id), run, record))
 
     def end(self, run: Run) -> None:
-        before = run.parent or run.handed_from
-        span = Span(
-            trace=self._trace(run.id),
-            id=span_of(run.id),
-            parent=None if before is None else span_of(before),
-            name=run.flow,
-            started_at=run.accepted_at,
-            ended_at=run.accepted_at if run.ended_at is None else run.ended_at,
-            attributes={**_about(run), "hawker.resumes": run.resumes, "hawker.outcome": run.state.value},
-            error=None if run.state is State.DONE else _text("" if run.fault is None else run.fault.text),
-        )
-        self._spool.put(span)
+        self._spool.put(partial(_of_run, self._trace(run.id), run))
         self._open.pop(run.id, None)
 
     def _trace(self, run_id: RunId) -> int:
         """Of a run that has ended: its own, which is right for all but a child of a child."""
         return self._open.get(run_id) or trace_of(run_id)
+
+
+def _of_run(trace: int, run: Run) -> Span:
+    before = run.parent or run.handed_from
+    return Span(
+        trace=trace,
+        id=span_of(run.id),
+        parent=None if before is None else span_of(before),
+        name=run.flow,
+        started_at=run.accepted_at,
+        ended_at=run.accepted_at if run.ended_at is None else run.ended_at,
+        attributes={**_about(run), "hawker.resumes": run.resumes, "hawker.outcome": run.state.value},
+        error=None if run.state is State.DONE else _text("" if run.fault is None else run.fault.text),
+    )
+
+
+def _of_attempt(trace: int, run: Run, record: StepRecord) -> Span:
+    return Span(
+        trace=trace,
+        id=span_of_attempt(run.id, record.step, record.attempt, record.started_at),
+        parent=span_of(run.id),
+        name=f"{run.flow}.{record.step}",
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        attributes={
+            **_about(run),
+            "hawker.step": record.step,
+            "hawker.attempt": record.attempt,
+            "hawker.outcome": record.outcome.value,
+        },
+        error=None if record.outcome in _GOOD else _text("" if record.fault is None else record.fault.text),
+    )
 
 
 def _about(run: Run) -> dict[str, Attribute]:
