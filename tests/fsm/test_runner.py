@@ -265,7 +265,8 @@ async def test_prune_drops_what_ended_long_ago() -> None:
         old = await carry_out(store, runner, "make", thing(1))
         clock.advance(100)
         new = await carry_out(store, runner, "make", thing(2))
-        assert await runner.prune(50) == 1
+        assert await runner.prune("other", 50) == 0
+        assert await runner.prune(THING.kind, 50) == 1
         assert [view.run_id for view in runner.list()] == [new.run_id]
         assert runner.history(old.run_id) == []
 
@@ -377,9 +378,20 @@ async def test_a_step_that_ends_just_after_its_run_was_cancelled_changes_nothing
     assert notes == ["heir"]
 
 
+@pytest.mark.parametrize("back_s", [90.0, 86_400.0])
+async def test_a_clock_that_was_set_back_makes_no_delay_longer(back_s: float) -> None:
+    clock, store, later = ManualClock(), MemoryStore(), flow("later", step("rest"))
+    run_id = await accept(store, Runner(store, [later], [], clock), "later", delay_s=30.0)
+    clock.advance(-back_s)
+    began = clock.now()
+    async with serving(store, later, clock=clock) as runner:
+        assert (await runner.wait(run_id, DEADLINE_S)).state is State.DONE
+    assert clock.now() - began <= 30.0
+
+
 async def test_a_store_that_cannot_be_written_at_boot_delays_what_is_resumed_and_fails_nothing() -> None:
     store = MemoryStore()
-    runner = Runner(store, [flow("make", step("cut"))], [], SystemClock())
+    runner = Runner(store, [flow("make", step("cut"))], list[str](), SystemClock())
     run_id = await accept(store, runner, "make")
     full = store.crash(faults=Faults(fail=frozenset({store.commits + 1, store.commits + 2})))
     async with serving(full, flow("make", step("cut"))) as later:

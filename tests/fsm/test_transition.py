@@ -84,7 +84,8 @@ def test_a_try_waits_for_the_backoff() -> None:
 
 
 def test_a_try_waits_as_long_as_the_step_says() -> None:
-    assert after(run_at("a"), Tried(FAULT, jitter=0.9, after_s=30)).wake_at == NOW + 30
+    later = after(run_at("a"), Tried(FAULT, jitter=0.9, after_s=30))
+    assert (later.wake_at, later.wait_s) == (NOW + 30, 30)
 
 
 def test_the_last_attempt_undoes_the_step_itself_first() -> None:

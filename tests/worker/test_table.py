@@ -1,5 +1,6 @@
 from functools import partial
 
+import msgspec
 import pytest
 
 from hawker.clock import ManualClock
@@ -104,3 +105,17 @@ async def test_old_versions_are_kept_and_bounded(store: MemoryStore, table: Mach
         await store.write(partial(table.add_version, record=record))
     versions = table.versions(store, MachineId("00000000000001"))
     assert len(versions) == VERSIONS_KEPT and versions[0].version == f"V{VERSIONS_KEPT + 2:03}"
+
+
+async def test_a_version_is_greater_than_all_before_it_though_the_clock_was_set_back(store: MemoryStore) -> None:
+    clock = ManualClock(NOW)
+    table = MachineTable(clock, Changes())
+    record = machine()
+    await store.write(lambda tx: table.insert(tx, record))
+    made = [record.version]
+    for _ in range(4):
+        made.append(table.next_version(store, record))  # the record falls back each time, as after a failed update
+        await store.write(partial(table.add_version, record=msgspec.structs.replace(record, version=made[-1])))
+        clock.advance(-3600)
+    assert made == sorted(set(made))
+    assert [version.version for version in table.versions(store, record.id)] == made[::-1]

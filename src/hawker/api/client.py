@@ -44,9 +44,10 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        if self._opened is not None:
-            await self._opened.close()
-            self._opened = None
+        """Calls that are under way are lost; one that is made meanwhile opens a new connection."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
 
     async def call(
         self,

@@ -17,6 +17,10 @@ from hawker.errors import HawkerError, Unavailable
 
 _PROBE_EVERY_S = 0.05
 _PROBE_TIMEOUT_S = 0.5
+READY_WITHIN_S = 45.0
+_MAY_WAIT_S = 8.0
+_LOOK_EVERY_S = 0.005
+_LAST_WORDS = 1500
 _REQUEST = '"message":"request"'
 ANSWERS_WITHIN_S = 45.0
 """After whatever was done to it has ended, a node answers again by itself."""
@@ -43,21 +47,33 @@ class Keeper:
     # Life and death.
 
     async def start(self) -> None:
-        """Begin a life. Raises `Unavailable` when it does not get ready."""
-        began = self._clock.monotonic()
-        await run_sync(self.daemon.launch)
-        await self._ready(began)
+        """Begin a life. Raises `Unavailable` when it does not get ready; then it is over."""
+        if not await self._begin(READY_WITHIN_S):
+            raise Unavailable(f"the node is not ready: {self.daemon.errors[-_LAST_WORDS:]}")
 
     async def try_start(self) -> bool:
-        """Begin a life where one may be refused: false when it was, with one line and the status that says so."""
+        """Begin a life where one need not get ready: it may be refused, with the status that says so, or wait."""
+        if await self._begin(_MAY_WAIT_S):
+            return True
+        status = self.daemon.ended()
+        if status not in (Exit.USAGE, -signal.SIGKILL):
+            self.note(f"ended with status {status} instead of saying that it cannot start")
+        return False
+
+    async def _begin(self, within_s: float) -> bool:
+        """False when it ended instead, or was ended because it took longer."""
         began = self._clock.monotonic()
         await run_sync(self.daemon.launch)
-        try:
-            await self._ready(began)
-        except Unavailable:
-            if self.daemon.alive or self.daemon.ended() != Exit.USAGE:
-                raise
+        with anyio.move_on_after(within_s):
+            while self.daemon.alive and not self.daemon.ready:
+                await self._clock.sleep(_LOOK_EVERY_S)
+        if not self.daemon.ready or not self.daemon.alive:
+            await self.kill()
             return False
+        self._tally.boots_ms.append((self._clock.monotonic() - began) * 1000)
+        await self.cut()
+        self._client = self.daemon.client()
+        self.wanted = True
         return True
 
     async def kill(self) -> None:
@@ -86,13 +102,6 @@ class Keeper:
         if scope.cancelled_caught:
             self.note(f"did not answer within {ANSWERS_WITHIN_S:g} s")
         return self._clock.monotonic() - began
-
-    async def _ready(self, began: float) -> None:
-        await run_sync(self.daemon.wait_ready)
-        self._tally.boots_ms.append((self._clock.monotonic() - began) * 1000)
-        await self.cut()
-        self._client = self.daemon.client()
-        self.wanted = True
 
     # Watching.
 

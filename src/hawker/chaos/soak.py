@@ -27,6 +27,7 @@ from hawker.chaos.faults import HURTS, Hurt, Scene
 from hawker.chaos.ground import Ground
 from hawker.chaos.inspect import inspect, violations_at_rest
 from hawker.chaos.keeper import Keeper
+from hawker.chaos.scrub import scrub
 from hawker.chaos.tally import Tally
 from hawker.chaos.workload import Customer, Onlooker
 from hawker.clock import OFFSET_VARIABLE, Clock
@@ -83,6 +84,7 @@ class Soak:
             await self._keeper.client.call(CREATE_APP, body=CreateAppRequest(name=APP, org_slug="chaos"))
         except HawkerError as error:
             raise CannotStart(str(error)) from error
+        assert self._keeper.daemon.node_id, "which is known from now on, also when no later life gets ready"
 
     async def run(self) -> None:
         ends_at = self._clock.monotonic() + self._plan.minutes * 60
@@ -169,12 +171,16 @@ class Soak:
             self._keeper.note(what)
 
     async def withdraw(self) -> None:
-        """Destroy what is left; note what is left all the same."""
+        """Destroy what is left. What is left all the same is noted and removed."""
+        daemon = self._keeper.daemon
         try:
-            for stray in await run_sync(self._keeper.daemon.withdraw):
-                self._keeper.note(f"left on the host: {stray}")
+            strays = await run_sync(daemon.withdraw)
         except HawkerError as error:
-            self._keeper.note(f"cannot be withdrawn: {error}")
+            strays = [f"all of it, because it cannot be withdrawn: {error}"]
+        for stray in strays:
+            self._keeper.note(f"left on the host: {stray}")
+        if strays and self.tally.boots_ms:
+            await scrub(daemon, self._clock)
 
 
 async def soak(plan: Plan, clock: Clock) -> Tally:

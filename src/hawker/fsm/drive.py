@@ -119,13 +119,15 @@ class Drive(Generic[D]):
         return done
 
     async def _awake(self) -> bool:
-        """Wait until the run's `wake_at`; false when interrupted."""
-        wake_at, clock = self._run.wake_at, self._engine.clock
+        """Wait until the run's `wake_at`; false when interrupted. No wait is longer than it was to be when it was
+        decided, whatever was done to the wall clock since."""
+        wake_at, wait_s, clock = self._run.wake_at, self._run.wait_s, self._engine.clock
         if wake_at is None or wake_at <= clock.now():
             return True
+        left_s = min(wake_at - clock.now(), inf if wait_s is None else wait_s)
 
         async def sleep() -> bool:
-            await clock.sleep(wake_at - clock.now())
+            await clock.sleep(left_s)
             return True
 
         return await self._wait("time", sleep) is not None

@@ -88,7 +88,7 @@ class Ledger:
             return busy.id
         run = self._new(flow, resource, input, deadline_s, parent)
         if delay_s > 0:
-            run = replace(run, state=State.DELAYED, wake_at=run.accepted_at + delay_s)
+            run = replace(run, state=State.DELAYED, wake_at=run.accepted_at + delay_s, wait_s=delay_s)
         else:
             run = self._turn(run, first=journal.join_line(tx, run))
         journal.add(tx, run)

@@ -52,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at: float | None = None
     deadline_at: float | None = None
     wake_at: float | None = None  # when a delayed run is due, or the next attempt
+    wait_s: float | None = None  # how far off that was when it was decided: no wait is longer, whatever a clock says
     ending: Ending | None = None
     fault: Fault | None = None
     result: bytes | None = None  # of the last step, once done

@@ -183,14 +183,18 @@ def _tried(run: Run, flow: Flow[Any], event: Tried, now: float) -> Run:
     wait_s = _wait_s(run, flow, event.jitter)
     if wait_s is None:
         return _undo(run, flow, event.fault, now)
-    return replace(run, attempt=run.attempt + 1, wake_at=now + (wait_s if event.after_s is None else event.after_s))
+    return _again(run, now, wait_s if event.after_s is None else event.after_s)
 
 
 def _undo_failed(run: Run, flow: Flow[Any], event: UndoFailed, now: float) -> Run:
     wait_s = _wait_s(run, flow, event.jitter)
     if wait_s is None:
         return _park(run, f"undo of {run.step} failed: {event.fault.text}")
-    return replace(run, attempt=run.attempt + 1, wake_at=now + wait_s)
+    return _again(run, now, wait_s)
+
+
+def _again(run: Run, now: float, wait_s: float) -> Run:
+    return replace(run, attempt=run.attempt + 1, wake_at=now + wait_s, wait_s=wait_s)
 
 
 def _wait_s(run: Run, flow: Flow[Any], jitter: float) -> float | None:

@@ -17,7 +17,7 @@ from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
-from hawker.ids import AppName, InstanceId, MachineId, Version, new_ulid
+from hawker.ids import AppName, InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
 from hawker.node import Capacity, Resources, shortfall
@@ -164,7 +164,7 @@ class Operations:
                 record,
                 Happened("update", "updating", "user"),
                 state=State.UPDATING,
-                version=Version(new_ulid(self._deps.clock)),
+                version=self._deps.table.next_version(tx, record),
                 config=change.config,
                 image=change.image,
                 holds=_either(record.holds, asked),

@@ -12,7 +12,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import NotFound
-from hawker.ids import AppName, EventId, MachineId, OrderId, next_ulid
+from hawker.ids import AppName, EventId, MachineId, OrderId, Version, next_ulid
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.store.contract import Reader, Tx
@@ -153,6 +153,11 @@ class MachineTable:
         """Newest first."""
         return [event for _, event in reader.scan(EVENTS, f"{machine_id}/", limit=limit, reverse=True)]
 
+    def next_version(self, reader: Reader, record: MachineRecord) -> Version:
+        """Greater than all that the machine had, also when the wall clock was set back: clients compare them."""
+        newest = next(iter(self.versions(reader, record.id, 1)), None)
+        return Version(next_ulid(self._clock, record.version if newest is None else newest.version))
+
     def add_version(self, tx: Tx, record: MachineRecord) -> None:
         version = VersionRecord(
             version=record.version, config=record.config, image=record.image, created_at=self._clock.now()
@@ -162,9 +167,9 @@ class MachineTable:
             oldest, _ = next(iter(tx.scan(VERSIONS, f"{record.id}/", limit=1)))
             tx.delete(VERSIONS, oldest)
 
-    def versions(self, reader: Reader, machine_id: MachineId) -> list[VersionRecord]:
+    def versions(self, reader: Reader, machine_id: MachineId, limit: int | None = None) -> list[VersionRecord]:
         """Newest first."""
-        return [version for _, version in reader.scan(VERSIONS, f"{machine_id}/", reverse=True)]
+        return [version for _, version in reader.scan(VERSIONS, f"{machine_id}/", limit=limit, reverse=True)]
 
     def _append(self, tx: Tx, record: MachineRecord, happened: Happened) -> dict[str, Any]:
         event = EventRecord(
