@@ -62,7 +62,7 @@ def parts_of(each: Round, spans: list[Span]) -> Counter[str]:
     parts["call"] = operation.began - each.began
     parts["admission"] = admission
     parts["commit"] = operation.ended - operation.began - admission
-    parts["lay out"] = sums["prepare"] - sums["clear"] + sums["pilot files"]
+    parts["lay out"] = sums["prepare"] - sums["clear"]
     parts["answer"] = each.ended - max(span.ended for span in mine if span.name == "record")
     parts["rest"] = each.whole - sum(parts.values())
     return parts
