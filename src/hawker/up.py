@@ -216,6 +216,19 @@ def _parts(
     )
 
 
+class _Told:
+    """To stop, by a signal. One that comes while the node still begins, which may wait for a disk, ends that."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.signal = ""
+
+    async def hear(self, signals: AsyncIterator[signal.Signals], boot: anyio.CancelScope) -> None:
+        self.signal = (await anext(signals)).name
+        self.event.set()
+        boot.cancel()
+
+
 async def _serve(
     settings: Settings,
     place: Place,
@@ -227,19 +240,25 @@ async def _serve(
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
     handlers, tokens = _front(place, parts)
-    server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api)
+    server, told = Server(handlers, tokens, deps.clock, observer=parts.metrics.api), _Told()
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
-        with or_refuse(settings.data_dir):
+        with anyio.CancelScope() as boot, or_refuse(settings.data_dir):
+            tasks.start_soon(told.hear, signals, boot)
             await begin(tasks, parts, supervisor, reconciler)
+        if boot.cancelled_caught:
+            _end_within(_STOP_S)
+            tasks.cancel_scope.cancel()
+            return
         async with serving(server, listener) as url:
             place.announce(url)
             sys.stdout.write(f"ready {url}\n")
             sys.stdout.flush()
             notifier.ready(f"serving {url}")
             _log.info("ready", extra={"url": url, "node": parts.node.id, "driver": deps.driver.name})
-            _log.info("stopping", extra={"signal": (await anext(signals)).name})
+            await told.event.wait()
+            _log.info("stopping", extra={"signal": told.signal})
             notifier.stopping()
         if settings.ephemeral:
             await destroy_everything(parts)

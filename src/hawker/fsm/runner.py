@@ -113,7 +113,7 @@ class Runner(Generic[D]):
         tries = 0
         while True:
             try:
-                return await self._store.write(self._ledger.resume)
+                return await self._store.write(self._ledger.resume, Durability.ORDERED)
             except Unavailable as error:
                 tries += 1
                 self._log.error("runs cannot be resumed yet", extra={"reason": str(error)})
