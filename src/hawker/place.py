@@ -26,6 +26,7 @@ class Place:
         self.machines = root / "machines"
         self.networks = root / "netns"
         self.crun = root / "crun"
+        self.archive = root / "archive"
 
     def make(self) -> None:
         """Raises `CannotStart` when the directory cannot be made or written to."""

@@ -56,6 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     logs_mib: int = 8
     runs_kept: int = 50
     destroyed_kept_s: float = 86_400.0
+    archive: str | None = None
+    archive_endpoint: str | None = None
+    archive_region: str | None = None
     reconcile_every_s: float = 60.0
 
     # how it is watched; 0 switches a part of the watchdog off

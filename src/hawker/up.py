@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import aiohttp
 import anyio
@@ -19,6 +20,8 @@ from hawker import log
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, serving
 from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.archive.archive import Archive
+from hawker.archive.place import open_place
 from hawker.broker.handlers import TokenHandlers
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
@@ -96,6 +99,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
     exporter = load_exporter() if settings.otel_endpoint else None
     await _driver(settings, facts, place, _ANY_NODE, clock).check()
+    archive = _archive(settings, place)
     listener = given or _bind(settings.listen)
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
@@ -112,7 +116,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         with or_refuse(settings.data_dir):
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        deps = await _deps(settings, facts, place, node.id, store, images, clock)
+        deps = await _deps(settings, facts, place, node.id, store, images, clock, archive)
         traces = _traces(stack, exporter, settings, node, metrics) if exporter else None
         parts = _parts(deps, node, facts, NetworkProber(http), metrics, traces)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
@@ -136,6 +140,15 @@ def _driver(settings: Settings, facts: Facts, place: Place, node_id: NodeId, clo
             return process_driver(place.machines, clock)
         case other:
             raise CannotStart(f"there is no driver {other!r}: use container or process")
+
+
+def _archive(settings: Settings, place: Place) -> Archive | None:
+    """Where histories go; whether it is there and takes them is seen later, since nothing may hold up a boot."""
+    if settings.archive is None:
+        return None
+    endpoint, region = settings.archive_endpoint, settings.archive_region
+    to = open_place(settings.archive, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
+    return Archive(to, place.archive)
 
 
 async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
@@ -166,7 +179,14 @@ def _image_settings(settings: Settings) -> ImageSettings:
 
 
 async def _deps(
-    settings: Settings, facts: Facts, place: Place, node_id: NodeId, store: Store, images: ImageCache, clock: Clock
+    settings: Settings,
+    facts: Facts,
+    place: Place,
+    node_id: NodeId,
+    store: Store,
+    images: ImageCache,
+    clock: Clock,
+    archive: Archive | None,
 ) -> Deps:
     driver = _driver(settings, facts, place, node_id, clock)
     network = NodeNetwork(node_id, place.networks) if driver.features.network else None
@@ -181,6 +201,7 @@ async def _deps(
         networks=HostNetworks(network) if network is not None else None,
         settings=settings,
         clock=clock,
+        archive=archive,
     )
 
 

@@ -115,8 +115,9 @@ async def test_only_runs_that_ended_by_the_moment_are_old() -> None:
     store = MemoryStore()
     for name, at in (("1", 10.0), ("2", 30.0), ("3", 20.0)):
         await store.write(partial(keep_ended, each=ended(name, at)))
-    assert journal.ended_before(store, 20.0, limit=10) == ["1", "3"]
-    assert journal.ended_before(store, 20.0, limit=1) == ["1"]
+    assert journal.ended_before(store, THING.kind, 20.0, limit=10) == ["1", "3"]
+    assert journal.ended_before(store, THING.kind, 20.0, limit=1) == ["1"]
+    assert journal.ended_before(store, "other", 20.0, limit=10) == []
     await store.write(lambda tx: journal.drop_all(tx, [RunId("1"), RunId("3"), RunId("9")]))
     assert [each.id for each in journal.newest(store)] == ["2"]
 

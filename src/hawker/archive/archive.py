@@ -65,8 +65,13 @@ class Archive:
     def is_written(self, machine_id: MachineId) -> bool:
         return self._staged(machine_id).exists()
 
-    async def send(self, machine_id: MachineId) -> None:
-        await self._place.put(key_of(machine_id), self._staged(machine_id))
+    async def send(self, machine_id: MachineId) -> int:
+        """Have the prepared file in the archive; how large it is."""
+        staged = self._staged(machine_id)
+        async with self._on_disk():
+            size = staged.stat().st_size
+        await self._place.put(key_of(machine_id), staged)
+        return size
 
     async def size(self, machine_id: MachineId) -> int | None:
         """Of what is in the archive."""

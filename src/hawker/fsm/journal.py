@@ -6,7 +6,7 @@ holds its unended runs in order, the active one first; delayed runs join it when
 
 from collections.abc import Iterator
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import islice
 
 from hawker.errors import Conflict
 from hawker.fsm.contract import Resource
@@ -66,10 +66,11 @@ def newest_id(reader: Reader) -> RunId:
     return next((run.id for run in newest(reader)), RunId(""))
 
 
-def ended_before(reader: Reader, moment: float, limit: int) -> list[RunId]:
-    """Some runs that had ended by `moment`, the first accepted first."""
-    old_enough = takewhile(lambda run: run.accepted_at <= moment, _paged(reader, CLOSED))
-    ended = (run.id for run in old_enough if run.ended_at is not None and run.ended_at <= moment)
+def ended_before(reader: Reader, kind: str, moment: float, limit: int) -> list[RunId]:
+    """Some runs on resources of a kind that had ended by `moment`."""
+    ids = (key.rpartition("\0")[2] for key, _ in reader.scan(BY_RESOURCE, f"{kind}\0"))
+    runs = (reader.get(CLOSED, run_id) for run_id in ids)
+    ended = (run.id for run in runs if run is not None and run.ended_at is not None and run.ended_at <= moment)
     return list(islice(ended, limit))
 
 

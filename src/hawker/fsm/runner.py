@@ -186,10 +186,11 @@ class Runner(Generic[D]):
         """Drop the ended runs of a resource and their history."""
         journal.trim(tx, resource, keep=0)
 
-    async def prune(self, older_than_s: float) -> int:
-        """Drop the runs that ended longer ago than this; returns how many."""
+    async def prune(self, kind: str, older_than_s: float) -> int:
+        """Drop the runs on resources of a kind that ended longer ago than this; returns how many. For resources that
+        come and go without anyone to forget them: each would leave its last runs for ever."""
         moment, dropped = self._clock.now() - older_than_s, 0
-        while old := journal.ended_before(self._store, moment, PRUNE_BATCH):
+        while old := journal.ended_before(self._store, kind, moment, PRUNE_BATCH):
             await self._store.write(partial(journal.drop_all, run_ids=old), Durability.ORDERED)
             dropped += len(old)
         return dropped

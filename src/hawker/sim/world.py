@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
+from hawker.archive.archive import Archive
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import BlockChoice, ImageSettings
@@ -87,6 +88,7 @@ class World:
         self.reconciles = reconciles
         self.directory = directory
         self.settings = Settings(data_dir=directory, **settings)
+        self.archive: Archive | None = None
         self.boots = 0
         self._kit = kit
 
@@ -150,6 +152,7 @@ class World:
             networks=kit.networks(self.networks),
             settings=self.settings,
             clock=self.clock,
+            archive=self.archive,
         )
         flows = [fused(flow, self.fuse) for flow in kit.flows()]
         runner = kit.runner(deps.store, flows, deps, self.clock, queues={"pulls": 3}, epoch=f"boot {self.boots}")

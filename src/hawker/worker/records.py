@@ -143,11 +143,20 @@ class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
     id: MachineId
 
 
+class ArchiveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """That a destroyed machine's history is in an archive, whole: when it was seen there, where, and how large."""
+
+    archive: str
+    bytes: int
+    at: float
+
+
 NODE = Bucket("node", NodeRecord)
 COPY = Bucket("copy", CopyRecord)  # the one key "self"
 APPS = Bucket("apps", AppRecord)  # app name
 MACHINES = Bucket("machines", MachineRecord)  # machine id
 DESTROYED = Bucket("destroyed", MachineRecord)  # machine id
+ARCHIVED = Bucket("archived", ArchiveRecord)  # machine id; only of those in DESTROYED
 BY_APP = Bucket("machines_by_app", MachineKey)  # app/id
 BY_NAME = Bucket("machines_by_name", MachineKey)  # app/name
 BY_ORDER = Bucket("machines_by_order", MachineKey)  # app/order id

@@ -2,6 +2,7 @@
 
 from anyio.abc import TaskGroup
 
+from hawker.worker.archivist import Archivist
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.supervisor import Supervisor
@@ -16,3 +17,6 @@ async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconcil
     await tasks.start(parts.health.serve)
     if reconciler is not None:
         tasks.start_soon(reconciler.serve, parts.deps.settings.reconcile_every_s)
+    if parts.deps.archive is not None:
+        archivist = Archivist(parts.deps, parts.runner, parts.deps.archive)
+        tasks.start_soon(archivist.serve, parts.deps.settings.reconcile_every_s)

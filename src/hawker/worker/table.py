@@ -18,6 +18,7 @@ from hawker.node import Resources
 from hawker.store.contract import Reader, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.records import (
+    ARCHIVED,
     BY_APP,
     BY_IPV4,
     BY_NAME,
@@ -27,6 +28,7 @@ from hawker.worker.records import (
     MACHINES,
     USED,
     VERSIONS,
+    ArchiveRecord,
     Detail,
     EventRecord,
     MachineKey,
@@ -138,12 +140,18 @@ class MachineTable:
         tx.put(DESTROYED, record.id, gone)
         self._announce(tx, record.id)
 
+    def archived(self, tx: Tx, machine_id: MachineId, record: ArchiveRecord) -> None:
+        """A destroyed machine's history is in the archive, so it may be dropped here; none is kept of one that was."""
+        if tx.get(DESTROYED, machine_id) is not None:
+            tx.put(ARCHIVED, machine_id, record)
+
     def forget(self, tx: Tx, machine_id: MachineId) -> None:
         """Drop the last traces of a destroyed machine."""
         record = tx.get(DESTROYED, machine_id)
         if record is not None and record.order is not None:
             tx.delete(BY_ORDER, order_key(record.app, record.order))
         tx.delete(DESTROYED, machine_id)
+        tx.delete(ARCHIVED, machine_id)
         for key, _ in list(tx.scan(EVENTS, f"{machine_id}/")):
             tx.delete(EVENTS, key)
         for key, _ in list(tx.scan(VERSIONS, f"{machine_id}/")):

@@ -4,6 +4,7 @@ from hawker.api.bodies.app import App, AppList, CreateAppRequest, Organization
 from hawker.api.bodies.body import Answer, Ok, Request, instant
 from hawker.api.bodies.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
 from hawker.api.bodies.event import EventRequest, ExitEvent, MachineEvent
+from hawker.api.bodies.history import HistoryVersion, Kept, MachineHistory
 from hawker.api.bodies.image import ImageInfo, ImageList, PruneAnswer, PruneRequest, PullEvent, PullRequest
 from hawker.api.bodies.lease import LeaseAnswer, LeaseData, LeaseReleased, LeaseRequest, lease_answer, lease_released
 from hawker.api.bodies.machine import (
@@ -79,12 +80,14 @@ __all__ = [
     "FindingInfo",
     "FindingList",
     "Health",
+    "HistoryVersion",
     "HostCapacity",
     "ImageInfo",
     "ImageList",
     "ImageRef",
     "Input",
     "InputEnd",
+    "Kept",
     "LeaseAnswer",
     "LeaseData",
     "LeaseInfo",
@@ -94,6 +97,7 @@ __all__ = [
     "LogChunk",
     "Machine",
     "MachineEvent",
+    "MachineHistory",
     "MachineOverview",
     "MachineVersion",
     "MetadataValue",

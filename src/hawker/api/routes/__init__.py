@@ -13,6 +13,7 @@ from hawker.api.routes.apps import (
     ListAppsQuery,
 )
 from hawker.api.routes.doctor import BACK_UP, DOCTOR_ROUTES, LIST_FINDINGS, REPAIR_FINDINGS
+from hawker.api.routes.history import HISTORY_ROUTES, MACHINE_HISTORY, HistoryParams
 from hawker.api.routes.images import IMAGE_ROUTES, IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
 from hawker.api.routes.inside import (
     EXEC_MACHINE,
@@ -78,6 +79,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *MACHINE_ROUTES,
     *OPERATION_ROUTES,
     *INSIDE_ROUTES,
+    *HISTORY_ROUTES,
     *LEASE_ROUTES,
     *METADATA_ROUTES,
     *ORG_ROUTES,
@@ -122,6 +124,7 @@ __all__ = [
     "LIST_REVOKED",
     "LIST_RUNS",
     "LIST_VERSIONS",
+    "MACHINE_HISTORY",
     "MACHINE_LOGS",
     "MACHINE_TERMINAL",
     "METRICS",
@@ -147,6 +150,7 @@ __all__ = [
     "DeleteAppQuery",
     "DeleteMachineQuery",
     "GetMachineQuery",
+    "HistoryParams",
     "ImportQuery",
     "LeaseQuery",
     "ListAppsQuery",

@@ -3,6 +3,7 @@
 from hawker.api.handlers import Handlers
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.doctor import DoctorHandlers
+from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.leases import LeaseHandlers
@@ -22,6 +23,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     AppHandlers(parts).bind(handlers)
     MachineHandlers(parts).bind(handlers)
     OperationHandlers(parts).bind(handlers)
+    HistoryHandlers(parts).bind(handlers)
     InsideHandlers(parts).bind(handlers)
     OrgHandlers(parts).bind(handlers)
     LeaseHandlers(parts).bind(handlers)

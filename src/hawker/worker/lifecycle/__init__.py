@@ -3,6 +3,7 @@
 from typing import Any
 
 from hawker.fsm.contract import Flow
+from hawker.worker.lifecycle.archive import ARCHIVE
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.pull import PULL
@@ -12,4 +13,4 @@ from hawker.worker.lifecycle.start import START
 from hawker.worker.lifecycle.stop import STOP
 from hawker.worker.lifecycle.update import UPDATE
 
-FLOWS: tuple[Flow[Any], ...] = (PULL, CREATE, START, STOP, REST, RESTART, UPDATE, DESTROY)
+FLOWS: tuple[Flow[Any], ...] = (PULL, CREATE, START, STOP, REST, RESTART, UPDATE, DESTROY, ARCHIVE)

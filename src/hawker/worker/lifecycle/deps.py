@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.fsm.contract import Resource, StepContext
 from hawker.ids import Digest, InstanceId, MachineId
@@ -98,7 +99,7 @@ class Networks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """`rootfs` and `networks` are None for drivers that use the host's own."""
+    """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept."""
 
     store: Store
     table: MachineTable
@@ -108,6 +109,7 @@ class Deps:
     networks: Networks | None
     settings: Settings
     clock: Clock
+    archive: Archive | None = None
 
 
 Context: TypeAlias = StepContext[Deps, I]

@@ -7,6 +7,8 @@ from hawker.ids import Digest
 from hawker.image.resolve import Resolved
 from hawker.worker.lifecycle.deps import Context
 
+IMAGE = "image"  # the kind of resource
+
 
 class PullInput(msgspec.Struct, frozen=True, kw_only=True):
     """What to fetch, pinned to a digest, and where from."""
@@ -27,7 +29,7 @@ async def build(context: Context[PullInput]) -> Outcome:
 
 
 def image_resource(digest: Digest) -> Resource:
-    return Resource(kind="image", id=digest)
+    return Resource(kind=IMAGE, id=digest)
 
 
 _FETCH = Backoff(attempts=4, first_s=0.5)

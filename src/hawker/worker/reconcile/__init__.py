@@ -14,10 +14,11 @@ from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
 from hawker.worker.reconcile.look import Look
 from hawker.worker.reconcile.repair import Repairs
-from hawker.worker.records import DESTROYED
+from hawker.worker.records import ARCHIVED, DESTROYED
 
 _log = bind("hawker.reconcile")
 
@@ -83,7 +84,7 @@ class Reconciler:
         return Mended(finding, tried=True)
 
     async def _tidy(self) -> None:
-        """Give back space: removed layers, unused bridges, machines destroyed long ago."""
+        """Give back space: removed layers, unused bridges, machines destroyed and images pulled long ago."""
         deps = self._deps
         sweeps: list[Callable[[], Awaitable[None]]] = []
         sweeps += [deps.rootfs.sweep] if deps.rootfs is not None else []
@@ -94,7 +95,11 @@ class Reconciler:
         old = [record.id for _, record in deps.store.scan(DESTROYED) if record.updated_at < oldest]
         for machine_id in old:
             await deps.store.write(partial(self._forget, machine_id=machine_id))
+        await self._runner.prune(IMAGE, deps.settings.destroyed_kept_s)
 
     def _forget(self, tx: Tx, machine_id: MachineId) -> None:
+        """Not before its history is in the archive, if there is to be one."""
+        if self._deps.archive is not None and tx.get(ARCHIVED, machine_id) is None:
+            return
         self._deps.table.forget(tx, machine_id)
         self._runner.forget(tx, machine_resource(machine_id))
