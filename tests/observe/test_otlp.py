@@ -4,60 +4,21 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from hawker.observe.otlp import OtlpExporter, traces_url
 from hawker.observe.span import Origin
+from tests.observe.otlp_server import Received, collecting, values
 from tests.observe.spans import span
 
 ORIGIN = Origin(node="0123abcd", region="mad", version="1.2.3")
 
 
-class Received(ThreadingHTTPServer):
-    """Decodes what it is sent; answers `status`."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status = 200
-        self.requests: list[ExportTraceServiceRequest] = []
-        self.paths: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        server = self.server
-        assert isinstance(server, Received)
-        data = self.rfile.read(int(self.headers["content-length"]))
-        server.requests.append(ExportTraceServiceRequest.FromString(data))
-        server.paths.append(self.path)
-        self.send_response(server.status)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def received() -> Iterator[Received]:
-    with Received() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with collecting() as server:
         yield server
-        server.shutdown()
-        thread.join()
-
-
-def values(attributes: list[KeyValue]) -> dict[str, str | int]:
-    return {each.key: each.value.string_value or each.value.int_value for each in attributes}
 
 
 def test_a_collector_receives_the_span_and_whose_it_is(received: Received) -> None:
@@ -65,7 +26,7 @@ def test_a_collector_receives_the_span_and_whose_it_is(received: Received) -> No
     assert exporter.export([span("create", parent=7), span("stop", error="no room")]) is None
     exporter.close()
     [whole] = received.requests[0].resource_spans
-    about = values(list(whole.resource.attributes))
+    about = values(whole.resource.attributes)
     assert (about["service.name"], about["service.instance.id"], about["hawker.region"]) == (
         "hawker",
         "0123abcd",
@@ -78,7 +39,7 @@ def test_a_collector_receives_the_span_and_whose_it_is(received: Received) -> No
         1_700_000_000_250_000_000,
         1_700_000_001_500_000_000,
     )
-    assert values(list(good.attributes)) == {"hawker.flow": "create", "hawker.attempt": 2}
+    assert values(good.attributes) == {"hawker.flow": "create", "hawker.attempt": 2}
     assert (good.status.code, bad.status.code, bad.status.message) == (1, 2, "no room")
     assert received.paths == ["/v1/traces"]
 
