@@ -35,6 +35,15 @@ def _launched(host: FakeHost, *argv: str) -> Instance:
     return instance
 
 
+def test_an_instance_without_its_directory_is_found_by_nobody_until_it_is_ended(host: FakeHost) -> None:
+    instance = _launched(host)
+    host.lose_directory(MACHINE)
+    assert host.look(MACHINE) is None and host.loose == {MACHINE} and not instance.ended.is_set()
+    host.lose_directory(MACHINE)
+    host.remove(MACHINE)
+    assert not host.loose
+
+
 def test_every_launch_has_a_process_id_of_its_own(host: FakeHost) -> None:
     assert _launched(host).pid != _launched(host).pid
 

@@ -83,6 +83,7 @@ class FakeHost:
     def place(self, spec: InstanceSpec) -> Instance:
         """Make the instance's place; drops an earlier one of the machine."""
         self.worn.pop(spec.machine_id, None)
+        self.loose.discard(spec.machine_id)
         self._instances[spec.machine_id] = instance = Instance(spec)
         return instance
 
@@ -112,6 +113,11 @@ class FakeHost:
             self.deliver(instance, signal.SIGKILL)
         self._instances.pop(machine_id, None)
         self.loose.discard(machine_id)
+
+    def lose_directory(self, machine_id: MachineId) -> None:
+        """The instance goes on, and nobody can find it or talk to it any more."""
+        if self._instances.pop(machine_id, None) is not None:
+            self.loose.add(machine_id)
 
     def machines(self) -> list[MachineId]:
         return sorted(self._instances)

@@ -12,7 +12,6 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.errors import Unavailable
-from hawker.store.contract import Tx
 from hawker.worker.handlers.node import VERSION
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Finding, Mended, Mender, Reconciler
@@ -53,17 +52,15 @@ class DoctorHandlers:
 
     async def _parts_of_copy(self) -> AsyncIterator[BackupPart]:
         """One at a time, because all go through one file. A crash leaves it to the next backup to write over it."""
-        file = self._parts.deps.settings.data_dir / _FILE
+        deps = self._parts.deps
+        file, mark = deps.settings.data_dir / _FILE, CopyRecord(taken_at=deps.clock.now(), version=VERSION)
         async with self._one_backup:
             try:
-                await self._parts.deps.store.backup(file, self._mark)
+                await deps.store.backup(file, lambda tx: tx.put(COPY, "self", mark))
                 async for part in _read(file):
                     yield part
             finally:
                 file.unlink(missing_ok=True)
-
-    def _mark(self, tx: Tx) -> None:
-        tx.put(COPY, "self", CopyRecord(taken_at=self._parts.deps.clock.now(), version=VERSION))
 
 
 async def _read(file: Path) -> AsyncIterator[BackupPart]:

@@ -10,8 +10,8 @@ from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
 from hawker.worker.exits import record_exit
 from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
-from hawker.worker.lifecycle.start import Launch
-from hawker.worker.records import MachineRecord
+from hawker.worker.lifecycle.start import Launch, runs
+from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.table import Happened
 
 LONGEST_STOP_S = 300.0
@@ -59,8 +59,10 @@ def _record(tx: Tx, context: Context[Halt | Restart], exit: Exit) -> None:
 
 
 async def release(context: Context[msgspec.Struct]) -> Outcome:
-    """Give back the writable layer: a stopped machine's root filesystem is not kept."""
-    if context.deps.rootfs is not None:
+    """Give back the writable layer: a stopped machine's root filesystem is not kept. That of one which runs is not
+    touched: when a `rest` comes that late, the machine was taken up again meanwhile."""
+    record = context.deps.store.get(MACHINES, machine_id_of(context))
+    if context.deps.rootfs is not None and (record is None or not runs(record)):
         await context.deps.rootfs.unmount(machine_id_of(context))
     return Done()
 

@@ -1,0 +1,108 @@
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.api.bodies import BackupPart, RepairRequest
+from hawker.api.handlers import Handlers
+from hawker.api.local import LocalCaller
+from hawker.api.routes import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS
+from hawker.errors import NotServed, Unavailable
+from hawker.ids import MachineId
+from hawker.runtime.driver import Part
+from hawker.runtime.fake_host import Fault
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from hawker.store.contract import Bucket
+from hawker.store.sqlite import SqliteStore
+from hawker.worker.handlers.doctor import DoctorHandlers
+from hawker.worker.records import COPY
+
+pytestmark = pytest.mark.anyio
+NOISE = Bucket("noise", bytes)
+
+
+@pytest.fixture
+def stall(stall: Stall) -> Stall:
+    stall.reconciles = False
+    return stall
+
+
+async def test_findings_say_what_is_wrong_and_who_mends_it(worker: Worker, stall: Stall) -> None:
+    assert (await worker.api.call(LIST_FINDINGS)).findings == ()
+    machine_id = MachineId(await worker.started())
+    stall.host.worn[machine_id] = {Part.CGROUP, Part.RUNTIME_STATE}
+    found = (await worker.api.call(LIST_FINDINGS)).findings
+    assert [(each.kind, each.about, each.by, each.outcome) for each in found] == [
+        ("lost control group", machine_id, "node", None),
+        ("lost runtime state", machine_id, "nobody", None),
+    ]
+    assert all(each.detail and each.repair for each in found)
+    assert (await worker.api.call(LIST_FINDINGS)).findings == found
+
+
+async def test_a_repair_says_what_became_of_each(worker: Worker, stall: Stall) -> None:
+    machine_id = MachineId(await worker.started())
+    stall.host.worn[machine_id] = {Part.CGROUP, Part.RUNTIME_STATE}
+    stall.networks.rules = False
+    stall.host.script("mend", Fault(error=OSError("read-only file system")))
+    answer = await worker.api.call(REPAIR_FINDINGS, body=RepairRequest())
+    outcomes = {each.kind: (each.outcome, each.error) for each in answer.findings}
+    assert outcomes == {
+        "lost control group": ("failed", "read-only file system"),
+        "lost runtime state": ("left", None),
+        "lost packet rules": ("mended", None),
+    }
+
+
+async def test_a_host_that_cannot_be_looked_at_is_to_be_asked_again(worker: Worker, stall: Stall) -> None:
+    async def broken() -> list[MachineId]:
+        raise OSError("input/output error")
+
+    stall.networks.list = broken  # type: ignore[method-assign]
+    for route in (LIST_FINDINGS, REPAIR_FINDINGS):
+        with pytest.raises(Unavailable, match="input/output error"):
+            await worker.api.call(route)  # type: ignore[arg-type]
+
+
+# Backups.
+
+
+async def received(api: LocalCaller) -> list[BackupPart]:
+    async with api.stream(BACK_UP) as parts:
+        return [part async for part in parts]
+
+
+def left_over(directory: Path) -> list[Path]:
+    return list(directory.glob("backup*"))
+
+
+async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: Worker, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "real.db")
+    await store.write(lambda tx: tx.put(NOISE, "much", bytes(1_000_000)))
+    deps = dataclasses.replace(worker.parts.deps, store=store)
+    handlers = Handlers()
+    DoctorHandlers(dataclasses.replace(worker.parts, deps=deps)).bind(handlers)
+    api = LocalCaller(handlers, deps.clock, "ann")
+    *parts, last = await received(api)
+    data = b"".join(part.data for part in parts)
+    assert len(parts) > 3 and max(len(part.data) for part in parts) <= 256 * 1024
+    assert (last.data, last.size_bytes, last.sha256) == (b"", len(data), hashlib.sha256(data).hexdigest())
+    assert not left_over(tmp_path)
+    await anyio.Path(tmp_path / "copy.db").write_bytes(data)
+    copy = SqliteStore(tmp_path / "copy.db")
+    mark = copy.get(COPY, "self")
+    assert mark is not None and mark.taken_at == deps.clock.now()
+    assert copy.count(NOISE) == 1 and store.get(COPY, "self") is None
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(received, api)
+    await copy.close()
+    await store.close()
+
+
+async def test_a_store_without_a_file_has_no_copy(worker: Worker) -> None:
+    with pytest.raises(NotServed):
+        await received(worker.api)

@@ -1,0 +1,206 @@
+"""What is mended: once is enough, twice does no harm, a machine that runs goes on, and what somebody is at is left."""
+
+import pytest
+
+from hawker.ids import InstanceId, MachineId, first_ulid
+from hawker.machine import State
+from hawker.runtime.driver import Part
+from hawker.runtime.fake_host import Fault
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from hawker.worker.lifecycle.deps import machine_resource
+from hawker.worker.lifecycle.start import START, Launch
+from hawker.worker.reconcile import Finding, Kind, Mender
+from hawker.worker.reconcile.findings import REPAIRS
+from hawker.worker.records import NODE, NodeRecord
+from tests.worker.invariants import check_at_rest
+from tests.worker.reconcile.test_look import OTHER, spec
+
+pytestmark = pytest.mark.anyio
+ASKED = frozenset({Mender.NODE, Mender.OPERATOR})
+
+
+@pytest.fixture
+def stall(stall: Stall) -> Stall:
+    stall.reconciles = False
+    return stall
+
+
+async def running(worker: Worker) -> MachineId:
+    return MachineId(await worker.started())
+
+
+def test_every_kind_has_a_repair_and_a_mender() -> None:
+    assert set(REPAIRS) == set(Kind)
+    assert all(REPAIRS[kind].text for kind in Kind)
+
+
+def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> None:
+    assert {kind for kind in Kind if REPAIRS[kind].by is not Mender.NODE} == {
+        Kind.FOREIGN_INSTANCE,
+        Kind.LOST_RUNTIME_STATE,
+        Kind.LOST_IMAGE,
+    }
+
+
+async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(worker: Worker, stall: Stall) -> None:
+    machine_id = await running(worker)
+    before = worker.record(machine_id)
+    stall.rootfs.hidden.add(machine_id)
+    stall.host.worn[machine_id] = {Part.CGROUP}
+    stall.networks.torn[machine_id] = "its link is gone"
+    stall.networks.rules = False
+    assert len(await worker.reconciler.once()) == 4
+    assert await worker.reconciler.find() == []
+    assert worker.record(machine_id) == before
+    check_at_rest(stall)
+
+
+@pytest.mark.parametrize("kind", [Kind.LOST_ROOTFS, Kind.LOST_CGROUP, Kind.LOST_NETWORK])
+async def test_nothing_is_given_back_to_a_machine_that_has_stopped_meanwhile(
+    worker: Worker, stall: Stall, kind: Kind
+) -> None:
+    machine_id = await running(worker)
+    await worker.stop(machine_id)
+    await worker.reaches(machine_id, State.STOPPED)
+    await worker.reconciler.repair(Finding(kind, machine_id))
+    await worker.destroy(machine_id)
+    await worker.reaches(machine_id, State.DESTROYED)
+    await worker.reconciler.repair(Finding(kind, machine_id))
+    check_at_rest(stall)
+
+
+async def test_a_lost_instance_has_its_exit_recorded_and_follows_its_policy(worker: Worker, stall: Stall) -> None:
+    machine_id = await running(worker)
+    before = worker.record(machine_id)
+    stall.host.lose_directory(machine_id)
+    finding = Finding(Kind.LOST_INSTANCE, machine_id)
+    await worker.reconciler.repair(finding)
+    await worker.reconciler.repair(finding)
+    record = await worker.reaches(machine_id, State.STARTED)
+    assert record.running is not None and before.running is not None
+    assert record.running.instance_id != before.running.instance_id
+    assert stall.host.running() == {machine_id: record.running.instance_id}
+
+
+async def test_an_instance_that_still_runs_is_not_lost(worker: Worker) -> None:
+    machine_id = await running(worker)
+    before = worker.record(machine_id)
+    await worker.reconciler.repair(Finding(Kind.LOST_INSTANCE, machine_id))
+    assert worker.record(machine_id) == before
+
+
+async def test_an_unrecorded_instance_is_taken_up_and_watched(worker: Worker, stall: Stall) -> None:
+    machine_id = MachineId(await worker.stopped(restart={"policy": "no"}))
+    stall.host.launch(stall.host.place(spec(machine_id, "I9")))
+    stall.rootfs.mounted[machine_id] = (InstanceId("I9"), worker.record(machine_id).image.digest)
+    await worker.reconciler.once()
+    record = worker.record(machine_id)
+    assert record.state is State.STARTED and record.running is not None and record.running.instance_id == "I9"
+    assert record.holds.memory_mib > 0
+    assert await worker.reconciler.find() == []
+    stall.host.end(machine_id, 7)
+    await worker.reaches(machine_id, State.STOPPED)
+    (exit,) = await worker.exits(machine_id)
+    assert exit.request is not None and exit.request.exit_event is not None
+    assert exit.request.exit_event.exit_code == 7
+    check_at_rest(stall)
+
+
+async def test_an_instance_that_a_run_is_at_is_left_to_the_run(worker: Worker, stall: Stall) -> None:
+    machine_id = MachineId(await worker.stopped())
+    stall.host.launch(stall.host.place(spec(machine_id, "I9")))
+    await worker.store.write(
+        lambda tx: worker.parts.runner.accept(
+            tx, START, machine_resource(machine_id), Launch(instance_id=InstanceId("I10")), delay_s=3600
+        )
+    )
+    assert await worker.reconciler.find() == []
+    await worker.reconciler.repair(Finding(Kind.UNRECORDED_INSTANCE, machine_id))
+    assert worker.record(machine_id).state is State.STOPPED
+
+
+async def test_a_rootfs_left_mounted_is_given_back_by_a_run(worker: Worker, stall: Stall) -> None:
+    record = worker.record(await worker.stopped())
+    await stall.rootfs.mount(record.id, InstanceId("I1"), record.image.digest)
+    finding = Finding(Kind.LEFT_MOUNTED, record.id)
+    await worker.reconciler.repair(finding)
+    await worker.reconciler.repair(finding)
+    await worker.at_rest()
+    assert not stall.rootfs.mounted and await worker.reconciler.find() == []
+    assert len(worker.parts.runner.list(flow="rest")) == 1
+
+
+async def test_a_rest_that_comes_late_does_not_touch_a_machine_that_runs(worker: Worker, stall: Stall) -> None:
+    machine_id = MachineId(await worker.stopped())
+    await worker.reconciler.repair(Finding(Kind.LEFT_MOUNTED, machine_id))
+    await worker.start(machine_id)
+    await worker.reaches(machine_id, State.STARTED)
+    assert machine_id in stall.rootfs.mounted
+    await worker.reconciler.repair(Finding(Kind.LEFT_MOUNTED, machine_id))
+    await worker.at_rest()
+    assert machine_id in stall.rootfs.mounted
+
+
+async def test_a_stray_run_is_aborted_however_often_it_takes(worker: Worker) -> None:
+    await worker.store.write(
+        lambda tx: worker.parts.runner.accept(
+            tx, START, machine_resource(OTHER), Launch(instance_id=InstanceId("I1")), delay_s=3600
+        )
+    )
+    for _ in range(5):
+        await worker.reconciler.once()
+        await worker.parts.deps.clock.sleep(600)
+    assert await worker.reconciler.find() == []
+    assert worker.parts.runner.list(resource=machine_resource(OTHER), active=True) == []
+
+
+async def test_a_lost_image_waits_for_an_operator_and_is_pulled(worker: Worker) -> None:
+    record = worker.record(await worker.stopped())
+    digest = record.image.digest
+    worker.parts.deps.images._shelf.remove(digest)
+    await worker.reconciler.once()
+    assert worker.parts.deps.images.find(digest) is None
+    (mended,) = await worker.reconciler.mend(ASKED)
+    assert mended.tried and mended.error is None
+    await worker.at_rest()
+    assert worker.parts.deps.images.find(digest) is not None
+    assert await worker.reconciler.find() == []
+
+
+async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: Worker, stall: Stall) -> None:
+    record = NodeRecord(id=worker.parts.node.id, region="local", created_at=stall.clock.now())
+    await worker.store.write(lambda tx: tx.put(NODE, "self", record))
+    stall.host.launch(stall.host.place(spec(OTHER, first_ulid(record.created_at - 1))))
+    stall.rootfs.directories.add(OTHER)
+    for menders in (frozenset({Mender.NODE}), ASKED):
+        (left,) = await worker.reconciler.mend(menders)
+        assert not left.tried and OTHER in stall.host.running()
+    (ended,) = await worker.reconciler.mend(ASKED | {Mender.FORCE})
+    assert ended.tried and ended.error is None
+    assert await worker.reconciler.find() == [] and not stall.host.running() and not stall.rootfs.directories
+
+
+async def test_a_process_without_a_directory_is_ended(worker: Worker, stall: Stall) -> None:
+    machine_id = MachineId(await worker.stopped())
+    stall.host.loose |= {machine_id, OTHER}
+    await worker.reconciler.once()
+    assert not stall.host.loose and await worker.reconciler.find() == []
+
+
+async def test_mounts_and_links_of_nobody_are_removed(worker: Worker, stall: Stall) -> None:
+    stall.rootfs.stray.add("/mounts/none")
+    stall.networks.stray.add("link-none")
+    await worker.reconciler.once()
+    assert not stall.rootfs.stray and not stall.networks.stray
+
+
+async def test_a_repair_that_fails_says_so_and_the_others_are_done(worker: Worker, stall: Stall) -> None:
+    machine_id = await running(worker)
+    stall.host.worn[machine_id] = {Part.CGROUP}
+    stall.networks.rules = False
+    stall.host.script("mend", Fault(error=OSError("read-only file system")))
+    mended = {each.finding.kind: each.error for each in await worker.reconciler.mend(ASKED)}
+    assert mended == {Kind.LOST_CGROUP: "read-only file system", Kind.LOST_RULES: None}
+    assert await worker.reconciler.once() == [Finding(Kind.LOST_CGROUP, machine_id)]
+    assert await worker.reconciler.find() == []

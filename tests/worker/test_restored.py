@@ -1,0 +1,259 @@
+"""A store set back to a backup, over a host that went on: what runs is taken up, and nothing is started by itself."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from hawker.fsm.contract import WhenBusy
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import State
+from hawker.proof import invariants
+from hawker.proof.violation import Invariant
+from hawker.runtime.fake_host import Fault
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from hawker.store.memory import Faults, MemoryStore
+from hawker.worker.lifecycle.deps import machine_resource
+from hawker.worker.lifecycle.start import START, Launch
+from hawker.worker.records import COPY, CopyRecord
+from hawker.worker.restored import take_up_restored
+from tests.worker.invariants import check_store
+
+pytestmark = pytest.mark.anyio
+Deed = Callable[[Worker], Awaitable[object]]
+
+
+async def backup(stall: Stall) -> MemoryStore:
+    """Of a stall that is closed, with all that its store has; that goes on as it was."""
+    await stall.store.write(lambda tx: None)
+    copy, stall.store = stall.store.crash(), stall.store.crash()
+    await copy.write(lambda tx: tx.put(COPY, "self", CopyRecord(taken_at=stall.clock.now(), version="0.1.0")))
+    return copy
+
+
+async def set_back(stall: Stall, before: Deed, after: Deed) -> None:
+    """`before` is in the backup, `after` is not."""
+    async with stall.open() as worker:
+        await worker.app()
+        await before(worker)
+        await worker.at_rest()
+    copy = await backup(stall)
+    async with stall.open() as worker:
+        await after(worker)
+        await worker.at_rest()
+    stall.store = copy
+
+
+def check_at_rest(stall: Stall) -> None:
+    """All but the codes of instances whose end is in neither the backup nor on the host."""
+    with stall.store.snapshot() as reader:
+        found = invariants.at_rest(reader, stall.seen())
+    assert [each for each in found if each.invariant is not Invariant.EXIT_ONCE] == []
+
+
+async def exits(worker: Worker, machine_id: str) -> list[tuple[int, str]]:
+    """Codes and reasons, oldest first."""
+    found = [event.request.exit_event for event in await worker.exits(machine_id) if event.request]
+    return [(exit.exit_code, exit.reason) for exit in reversed(found) if exit is not None]
+
+
+class Case:
+    """One machine, and what happened to it before and after the backup."""
+
+    machine_id = ""
+
+    async def runs(self, worker: Worker) -> None:
+        self.machine_id = await worker.started(restart={"policy": "on-failure"})
+
+    async def is_off(self, worker: Worker) -> None:
+        self.machine_id = await worker.stopped()
+
+    async def nothing(self, worker: Worker) -> None:
+        pass
+
+    async def start(self, worker: Worker) -> None:
+        await worker.start(self.machine_id)
+
+    async def restart(self, worker: Worker) -> None:
+        await worker.restart(self.machine_id)
+
+    async def stop(self, worker: Worker) -> None:
+        await worker.stop(self.machine_id)
+
+    async def destroy(self, worker: Worker) -> None:
+        await worker.destroy(self.machine_id, force=True)
+
+    async def update(self, worker: Worker) -> None:
+        await worker.update(self.machine_id, env={"NEW": "yes"})
+
+
+@pytest.mark.parametrize("after", ["nothing", "restart", "update"])
+async def test_what_runs_is_taken_up_as_it_is(stall: Stall, after: str) -> None:
+    case = Case()
+    await set_back(stall, case.runs, getattr(case, after))
+    running = stall.host.running()
+    launched = stall.host.launched.total()
+    async with stall.open() as worker:
+        await stall.clock.sleep(200)
+        record = worker.record(case.machine_id)
+        assert record.state is State.STARTED and record.running is not None
+        assert stall.host.running() == running == {record.id: record.running.instance_id}
+        assert stall.host.launched.total() == launched
+        lost = await exits(worker, case.machine_id)
+        assert lost == ([] if after == "nothing" else [(137, "it ended, or was replaced, after the backup was taken")])
+        check_store(worker.store)
+        stall.host.end(record.id, 0)
+        await worker.reaches(case.machine_id, State.STOPPED)
+
+
+async def test_what_was_off_and_runs_now_is_taken_up(stall: Stall) -> None:
+    case = Case()
+    await set_back(stall, case.is_off, case.start)
+    running = stall.host.running()
+    async with stall.open() as worker:
+        record = worker.record(case.machine_id)
+        assert record.state is State.STARTED and record.holds.memory_mib > 0
+        await stall.clock.sleep(200)
+        assert stall.host.running() == running and await worker.reconciler.find() == []
+        assert worker.store.get(COPY, "self") is None
+        check_at_rest(stall)
+
+
+async def test_what_was_stopped_since_has_its_end_recorded(stall: Stall) -> None:
+    case = Case()
+    await set_back(stall, case.runs, case.stop)
+    async with stall.open() as worker:
+        await stall.clock.sleep(200)
+        ((code, reason),) = await exits(worker, case.machine_id)
+        assert not reason, "its own end, as the host has it"
+        assert code != 0
+        await worker.reaches(case.machine_id, State.STARTED)
+
+
+async def test_what_came_and_went_since_has_its_end_recorded(stall: Stall) -> None:
+    case = Case()
+
+    async def start_and_end(worker: Worker) -> None:
+        await worker.start(case.machine_id)
+        await worker.reaches(case.machine_id, State.STARTED)
+        stall.host.end(MachineId(case.machine_id), 0)
+        await worker.reaches(case.machine_id, State.STOPPED)
+
+    await set_back(stall, case.is_off, start_and_end)
+    async with stall.open() as worker:
+        await stall.clock.sleep(200)
+        assert await exits(worker, case.machine_id) == [(0, "")]
+        assert worker.record(case.machine_id).state is State.STOPPED
+        check_at_rest(stall)
+
+
+async def test_what_was_destroyed_since_is_back_and_off(stall: Stall) -> None:
+    case = Case()
+    await set_back(stall, case.runs, case.destroy)
+    async with stall.open() as worker:
+        await stall.clock.sleep(200)
+        assert worker.record(case.machine_id).state is State.STOPPED
+        ((code, reason),) = await exits(worker, case.machine_id)
+        assert code == 137 and "nothing of it was on the host" in reason
+        assert stall.host.running() == {}
+        check_at_rest(stall)
+        await worker.start(case.machine_id)
+        await worker.reaches(case.machine_id, State.STARTED)
+
+
+async def test_what_was_created_since_is_removed(stall: Stall) -> None:
+    case, later = Case(), Case()
+    await set_back(stall, case.runs, later.runs)
+    assert len(stall.host.running()) == 2
+    async with stall.open():
+        await stall.clock.sleep(200)
+        assert set(stall.host.running()) == {case.machine_id}
+        check_at_rest(stall)
+
+
+async def test_a_launch_that_was_to_come_gives_way_to_what_runs(stall: Stall) -> None:
+    """Between two tries when the backup was taken, and started by its user since."""
+    case = Case()
+
+    async def wait_for_a_try(worker: Worker) -> None:
+        await case.is_off(worker)
+        table, machine_id = worker.parts.deps.table, MachineId(case.machine_id)
+        launch = Launch(instance_id=InstanceId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+
+        def accept(tx: object) -> None:
+            table.change(tx, table.get(tx, machine_id), state=State.STARTING, awaited=launch.instance_id)  # type: ignore[arg-type]
+            worker.parts.runner.accept(
+                tx,  # type: ignore[arg-type]
+                START,
+                machine_resource(machine_id),
+                launch,
+                delay_s=500,
+                when_busy=WhenBusy.QUEUE,
+            )
+
+        await worker.store.write(accept)
+
+    await set_back(stall, wait_for_a_try, case.start)
+    running = stall.host.running()
+    async with stall.open() as worker:
+        await stall.clock.sleep(1000)
+        await worker.at_rest()
+        assert stall.host.running() == running
+        assert worker.record(case.machine_id).state is State.STARTED
+        check_at_rest(stall)
+
+
+async def test_a_stop_that_was_under_way_is_done(stall: Stall) -> None:
+    case = Case()
+
+    async def stopping(worker: Worker) -> None:
+        await case.runs(worker)
+        stall.host.stubborn.add(MachineId(case.machine_id))
+        await worker.stop(case.machine_id, timeout=300)
+
+    async with stall.open() as worker:
+        await worker.app()
+        await stopping(worker)
+    stall.store = await backup(stall)
+    async with stall.open() as worker:
+        await worker.reaches(case.machine_id, State.STOPPED)
+        assert stall.host.running() == {}
+        check_at_rest(stall)
+
+
+async def test_it_is_done_once_and_not_without_the_mark(stall: Stall) -> None:
+    case = Case()
+    await set_back(stall, case.runs, case.nothing)
+    async with stall.open() as worker:
+        assert worker.store.get(COPY, "self") is None
+        before = worker.record(case.machine_id)
+        stall.host.script("inspect", Fault(error=AssertionError("nobody looks")))
+        await take_up_restored(worker.parts.deps)
+        assert worker.record(case.machine_id) == before
+
+
+@pytest.mark.parametrize("commits", range(1, 6))
+async def test_a_crash_in_the_middle_begins_again(stall: Stall, commits: int) -> None:
+    first, second = Case(), Case()
+
+    async def before(worker: Worker) -> None:
+        await first.runs(worker)
+        await second.is_off(worker)
+
+    async def after(worker: Worker) -> None:
+        await first.restart(worker)
+        await second.start(worker)
+
+    await set_back(stall, before, after)
+    running = stall.host.running()
+    stall.crash(faults=Faults(freeze_after=commits))
+    with pytest.raises(BaseException):  # noqa: B017 - the daemon's death
+        async with stall.open():
+            await stall.clock.sleep(100)
+            raise KeyboardInterrupt
+    stall.crash(keep=0)
+    async with stall.open() as worker:
+        await stall.clock.sleep(200)
+        assert stall.host.running() == running
+        assert {worker.record(each.machine_id).state for each in (first, second)} == {State.STARTED}
+        check_at_rest(stall)
