@@ -21,7 +21,7 @@ SAMPLES: dict[str, Any] = {
     "cache_drive": {"size_mb": 1},
     "spot": {"max_price_fraction": 0.5},
     "files": [{"guest_path": "/a", "secret_name": "s", "image_config": "i"}],
-    "processes": [{}, {"secrets": [{"name": "s"}], "env_from": [{"env_var": "A"}]}],
+    "processes": [{}, {"secrets": [{"name": "s"}]}],
     "checks": {"web": {"tls_server_name": "a"}},
     "restart": {"gpu_bid_price": 0.1},
     "init": {"swap_size_mb": 1, "kernel_args": ["a"]},
@@ -38,11 +38,8 @@ def _ask(entry: NotServed) -> dict[str, Any]:
 
 
 def _value(field: str) -> Any:
-    lists = {"nameservers", "searches", "kernel_args", "required_host_features"}
-    if field in lists:
+    if field in {"kernel_args", "required_host_features"}:
         return ["a"]
-    if field == "options":
-        return [{"name": "a"}]
     if field == "dns_forward_rules":
         return [{"addr": "a"}]
     return 1 if field in {"max_memory_mb", "gpus", "size_gb"} else "always"

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from hawker.config import dns
 from hawker.config.check import MachineCheck
 from hawker.config.duration import parse_duration
 from hawker.config.effective import PRESETS, guest
@@ -40,6 +41,8 @@ def validate(config: MachineConfig, served: Served) -> None:
         raise Unprocessable(f"config.{path} is not served by this node yet: {reason}")
     if config.files and not served.rootfs:
         raise Unprocessable("config.files is not served by this node's driver: its machines have no filesystem")
+    if dns.asks_inside(config.dns) and not served.rootfs:
+        raise Unprocessable("config.dns is not served by this node's driver: its machines use the host's resolver")
     for rule in _RULES:
         for complaint in rule(config):
             raise Unprocessable(f"config.{complaint}")
@@ -79,6 +82,11 @@ def _env(config: MachineConfig) -> Iterator[str]:
     yield from _environment("env", config.env)
     for index, process in enumerate(config.processes or ()):
         yield from _environment(f"processes[{index}].env", process.env)
+        for place, source in enumerate(process.env_from or ()):
+            if not source.env_var or not source.field_ref:
+                yield f"processes[{index}].env_from[{place}] needs an env_var and a field_ref"
+            else:
+                yield from _environment(f"processes[{index}].env_from[{place}].env_var", {source.env_var: ""})
 
 
 def _environment(path: str, env: dict[str, str] | None) -> Iterator[str]:
@@ -167,6 +175,11 @@ def _header_safe(text: str) -> bool:
     return text.isprintable()
 
 
+def _dns(config: MachineConfig) -> Iterator[str]:
+    if config.dns is not None:
+        yield from (f"dns.{complaint}" for complaint in dns.complaints(config.dns))
+
+
 def _ending(config: MachineConfig) -> Iterator[str]:
     restart, stop = config.restart, config.stop_config
     if restart and restart.policy == "spot-price":
@@ -206,5 +219,6 @@ _RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     _files,
     _metadata,
     _checks,
+    _dns,
     _ending,
 )

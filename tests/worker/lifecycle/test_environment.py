@@ -72,6 +72,28 @@ def test_the_platform_names_what_software_looks_for() -> None:
     assert "FLY_PROCESS_GROUP" not in platform_env(machine())
 
 
+def test_fields_of_the_machine_can_be_had_under_other_names() -> None:
+    asked = [{"env_var": "ME", "field_ref": "id"}, {"env_var": "WHERE", "field_ref": "region"}]
+    with_them, without = _spec(processes=[{"env_from": asked, "env": {"ME": "?"}}, {}]).processes
+    assert (with_them.env["ME"], with_them.env["WHERE"]) == ("00000000000001", "local")
+    assert "ME" not in without.env
+
+
+def test_the_config_names_the_host_and_its_resolver() -> None:
+    dns = {
+        "nameservers": ["10.0.0.53"],
+        "searches": ["svc.example"],
+        "options": [{"name": "ndots", "value": "2"}],
+        "hostname": "web",
+        "hostname_fqdn": "web.example.com",
+    }
+    spec = _spec(dns=dns)
+    found = {file.path: file.content for file in spec.files}
+    assert (spec.hostname, found["/etc/hostname"]) == ("web", b"web\n")
+    assert found["/etc/resolv.conf"] == b"nameserver 10.0.0.53\nsearch svc.example\noptions ndots:2\n"
+    assert b"fdaa::2 web web.example.com 00000000000001 fly-local-6pn" in found["/etc/hosts"]
+
+
 def test_files_are_the_platforms_and_the_configs() -> None:
     content = base64.b64encode(b"hello").decode()
     spec = _spec(files=[{"guest_path": "/etc/motd", "raw_value": content, "mode": 0o600}])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hawker.config import MachineConfig, MachineProcess, file_contents, guest, stop_config
+from hawker.config.dns import host_names, resolver_file
 from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
@@ -49,7 +50,7 @@ def instance_spec(
     return InstanceSpec(
         machine_id=record.id,
         instance_id=instance_id,
-        hostname=record.id,
+        hostname=host_names(record.config.dns, record.id)[0],
         processes=_processes(record, image, around),
         files=() if around.rootfs is None else _files(record, around),
         limits=_limits(record.config, around.pids),
@@ -109,8 +110,23 @@ def _env(record: MachineRecord, process: MachineProcess, image: ImageConfig) -> 
         **dict(pair.partition("=")[::2] for pair in image.env),
         **(record.config.env or {}),
         **(process.env or {}),
+        **_own_fields(record, process),
         **platform_env(record),
     }
+
+
+def _own_fields(record: MachineRecord, process: MachineProcess) -> dict[str, str]:
+    """Fields of the machine under the names that the config gives them."""
+    fields = {
+        "id": record.id,
+        "version": record.version,
+        "app_name": record.app,
+        "private_ip": record.network.private_ip,
+        "region": record.region,
+        "image": record.config.image or "",
+    }
+    asked = process.env_from or ()
+    return {each.env_var: fields[each.field_ref] for each in asked if each.env_var and each.field_ref}
 
 
 def platform_env(record: MachineRecord) -> dict[str, str]:
@@ -131,15 +147,16 @@ def platform_env(record: MachineRecord) -> dict[str, str]:
 
 
 def _files(record: MachineRecord, around: Surroundings) -> tuple[FileSpec, ...]:
+    names = host_names(record.config.dns, record.id)
     hosts = (
         "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
-        f"{record.network.private_ip} {record.id} fly-local-6pn {record.id}.vm.{record.app}.internal\n"
+        f"{record.network.private_ip} {' '.join(names)} fly-local-6pn {record.id}.vm.{record.app}.internal\n"
     )
-    resolv = "".join(f"nameserver {server}\n" for server in around.nameservers)
+    resolver = resolver_file(record.config.dns, around.nameservers)
     platform = (
-        FileSpec(path="/etc/hostname", content=f"{record.id}\n".encode()),
+        FileSpec(path="/etc/hostname", content=f"{names[0]}\n".encode()),
         FileSpec(path="/etc/hosts", content=hosts.encode()),
-        FileSpec(path="/etc/resolv.conf", content=resolv.encode()),
+        FileSpec(path="/etc/resolv.conf", content=resolver.encode()),
     )
     return platform + tuple(
         FileSpec(path=path, content=content, mode=mode) for path, content, mode in file_contents(record.config)
