@@ -18,6 +18,7 @@ from hawker.host.address import bridge_name, gateway, interface_prefix, veth_nam
 from hawker.host.netlink import NetlinkSocket, Request
 from hawker.host.network import NetworkPlan, NodeNetwork
 from hawker.ids import MachineId, NodeId, new_node_id
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
@@ -240,6 +241,14 @@ async def test_a_namespace_without_its_link_can_be_deleted(network: NodeNetwork)
         netlink.apply([links.delete_link(veth_name(network.node_id, plan.machine_id))])
     await network.delete(plan.machine_id)
     assert await network.list() == []
+
+
+async def test_a_delete_that_was_cut_short_takes_the_bridge_with_it_the_second_time(network: NodeNetwork) -> None:
+    plan = _plan()
+    netns.delete(await network.ensure(plan))
+    await eventually(lambda: not any(name.startswith(f"{_prefix_of(network)}v") for name in _interfaces()))
+    await network.delete(plan.machine_id)
+    assert [name for name in _interfaces() if name.startswith(_prefix_of(network))] == []
 
 
 async def test_a_plain_file_left_by_a_reboot_is_replaced(network: NodeNetwork, tmp_path: Path) -> None:

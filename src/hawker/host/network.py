@@ -109,10 +109,10 @@ class NodeNetwork:
         await self._run(partial(self._unlink, name))
 
     async def delete(self, machine_id: MachineId) -> None:
-        """Remove the machine's namespace and link, and its network's bridge if it was the last one there."""
+        """Remove the machine's namespace and link, and its network's bridge if it was the last one there. An earlier
+        call that was cut short left no trace of which bridge that is, so then all are looked at."""
         bridge = await anyio.to_thread.run_sync(self._unplug, machine_id)
-        if bridge is not None:
-            await self._run(partial(self._remove_if_unused, bridge))
+        await self._run(self._sweep if bridge is None else partial(self._remove_if_unused, bridge))
 
     async def list(self) -> list[MachineId]:
         """Machines that have a namespace here, whole or half removed."""
@@ -194,7 +194,8 @@ class NodeNetwork:
             add(spare_veth_name(self.node_id))
 
     def _unplug(self, machine_id: MachineId) -> str | None:
-        """Remove the namespace with its link; the name of the bridge that it was plugged into."""
+        """Remove the namespace with its link; the name of the bridge that it was plugged into. Routes go
+        first: they cannot be found once the link is gone."""
         path = self.path_of(machine_id)
         end, ipv4 = netns.inside(path, describe_machine_link) if netns.exists(path) else (None, None)
         if end is None:
@@ -203,11 +204,12 @@ class NodeNetwork:
         with NetlinkSocket() as host:
             bridge = links.master_of(host, end)
             name = None if bridge is None else socket.if_indextoname(bridge)  # while our port keeps it there
-            host.apply([links.delete_link_by_index(end)])
             if bridge is not None and name is not None:
                 host.apply([links.delete_route(_own(network_of(name), machine_id), bridge)])
             if bridge is not None and ipv4 is not None:
                 host.apply([links.delete_route(IPv4Interface(ipv4), bridge)])
+            inside("unrouted")
+            host.apply([links.delete_link_by_index(end)])
         inside("unlinked")
         netns.delete(path)
         inside("unbound")

@@ -42,7 +42,7 @@ def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:
     deps.table.remove(tx, record, Happened("launch", "launch_failed", detail=detail))
 
 
-_TAKEN_BACK = ("undo.killed", "undo.cleared", "undo.detached", "undo.unlinked", "undo.unbound")
+_TAKEN_BACK = ("undo.killed", "undo.cleared", "undo.detached", "undo.unrouted", "undo.unlinked", "undo.unbound")
 IMAGE = Step(
     "image",
     image,

@@ -43,7 +43,7 @@ DESTROY = Flow(
         HALT,
         Step("clear", clear, points=("killed", "cleared")),
         Step("remove", remove, points=("detached",)),
-        Step("unplug", unplug, points=("unlinked", "unbound")),
+        Step("unplug", unplug, points=("unrouted", "unlinked", "unbound")),
         Step("forget", forget),
     ),
 )
