@@ -19,6 +19,7 @@ from hawker.api.client import Client
 from hawker.chaos.traces import host, left
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.failpoint import REACHED, VARIABLE
 from hawker.image.staging import mark_of
 from hawker.log import Secret
 from hawker.place import Place
@@ -60,7 +61,7 @@ class Daemon:
         self._ephemeral = "--ephemeral" in (*self.flags, *flags)
         where = ("--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
         command = [*self._before_it, HAWKER, "up", *where, *self.flags, *flags]
-        armed = {} if failpoint is None else {"HAWKER_FAILPOINT": failpoint}
+        armed = {} if failpoint is None else {VARIABLE: failpoint}
         with self._file("out").open("wb") as out, self._file("err").open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=out, stderr=errors, env=self.environment | armed)
         return self
@@ -129,6 +130,11 @@ class Daemon:
     def errors(self) -> str:
         """The end of what this life wrote to stderr."""
         return self._file("err").read_text()[-_LAST_LOGS:]
+
+    def reached(self) -> list[str]:
+        """The places that this life has come by, when it was launched to list them."""
+        lines = (msgspec.json.decode(line) for line in self._file("err").read_bytes().splitlines())
+        return [str(line["place"]) for line in lines if line["message"] == REACHED]
 
     @property
     def url(self) -> str:

@@ -17,6 +17,7 @@ from hawker.host.network import NodeNetwork
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState
+from hawker.proof.promises import Promises
 from hawker.proof.violation import Violation
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver, Phase
@@ -48,15 +49,15 @@ async def inspect(daemon: Daemon, clock: Clock) -> AsyncIterator[Seen]:
         await store.close()
 
 
-async def violations_at_rest(daemon: Daemon, clock: Clock) -> list[Violation]:
-    """What is broken of a stopped node, and stays so when looked at again."""
+async def violations_at_rest(daemon: Daemon, clock: Clock, promises: Promises | None = None) -> list[Violation]:
+    """What is broken of a stopped node, and stays so when looked at again; also of what its clients were promised."""
     deadline = clock.monotonic() + _DYING_S
     async with inspect(daemon, clock) as seen:
         found = invariants.at_rest(seen.reader, seen.host)
         while found and clock.monotonic() < deadline:
             await clock.sleep(_LOOK_EVERY_S)
             found = invariants.at_rest(seen.reader, await host_state(daemon, seen.reader, clock))
-    return found
+        return found if promises is None else [*found, *promises.broken(seen.reader)]
 
 
 async def host_state(daemon: Daemon, reader: Reader, clock: Clock) -> HostState:

@@ -42,9 +42,11 @@ def _processes() -> Iterator[Trace]:
     for folder in _PROC.iterdir():
         if folder.name.isdigit() and int(folder.name) not in own:
             command, environment = _text(folder / "cmdline"), _text(folder / "environ")
-            if _is_ours(_text(folder / "comm").strip(), command, environment):
+            if _is_daemon(command):
+                yield Trace("process", f"{folder.name} {_line(command)}", command + environment)
+            elif _is_of_machine(_text(folder / "comm").strip(), command, environment):
                 bears = command + environment + _text(folder / "cgroup") + _other_mounts(folder)
-                yield Trace("process", f"{folder.name} {command.replace(chr(0), ' ').strip()}", bears)
+                yield Trace("process", f"{folder.name} {_line(command)}", bears)
 
 
 def _ancestors(pid: int) -> Iterator[int]:
@@ -53,10 +55,17 @@ def _ancestors(pid: int) -> Iterator[int]:
         pid = int(_text(_PROC / str(pid) / "stat").rpartition(")")[2].split()[1])
 
 
-def _is_ours(name: str, command: str, environment: str) -> bool:
-    """A pilot, a daemon, or anything that runs in a machine. A zombie has neither command nor environment."""
-    programs = [Path(word).name for word in command.split("\0")[:3]]
-    return bool(command) and (name == "pilot" or "hawker" in programs or _MACHINE_VARIABLE in environment)
+def _is_daemon(command: str) -> bool:
+    return "hawker" in [Path(word).name for word in command.split("\0")[:3]]
+
+
+def _is_of_machine(name: str, command: str, environment: str) -> bool:
+    """A pilot, or anything that runs in a machine. A zombie has neither command nor environment."""
+    return bool(command) and (name == "pilot" or _MACHINE_VARIABLE in environment)
+
+
+def _line(command: str) -> str:
+    return command.replace("\0", " ").strip()
 
 
 def _other_mounts(folder: Path) -> str:

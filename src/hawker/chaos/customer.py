@@ -1,0 +1,126 @@
+"""A client of one app, as a scene needs one: each call typed and short, and the few questions asked after a crash."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hawker.api.bodies import (
+    CreateAppRequest,
+    CreateMachineRequest,
+    ExecRequest,
+    ExitEvent,
+    Machine,
+    PruneRequest,
+    PullRequest,
+    RunSummary,
+    SignalRequest,
+    UpdateMachineRequest,
+    WaitState,
+)
+from hawker.api.client import Client
+from hawker.api.routes import (
+    CREATE_APP,
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    EXEC_MACHINE,
+    GET_MACHINE,
+    LIST_MACHINES,
+    LIST_RUNS,
+    PRUNE_IMAGES,
+    PULL_IMAGE,
+    RESTART_MACHINE,
+    SIGNAL_MACHINE,
+    START_MACHINE,
+    STOP_MACHINE,
+    UPDATE_MACHINE,
+    WAIT_MACHINE,
+    AppParams,
+    DeleteMachineQuery,
+    ListRunsQuery,
+    MachineParams,
+    WaitQuery,
+)
+from hawker.config import MachineConfig
+from hawker.errors import NameTaken
+from hawker.ids import MachineId
+from hawker.machine import State
+
+_WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Customer:
+    client: Client
+    app: str
+
+    async def open(self) -> None:
+        """Safe to repeat."""
+        with suppress(NameTaken):
+            await self.client.call(CREATE_APP, body=CreateAppRequest(name=self.app))
+
+    # Orders: each returns once it is acknowledged.
+
+    async def create(self, config: MachineConfig, key: str, *, launch: bool = True) -> MachineId:
+        body = CreateMachineRequest(config=config, skip_launch=not launch)
+        params = AppParams(app_name=self.app)
+        made = await self.client.call(CREATE_MACHINE, params=params, body=body, idempotency_key=key)
+        return MachineId(made.id)
+
+    async def start(self, machine_id: MachineId) -> None:
+        await self.client.call(START_MACHINE, params=self._params(machine_id))
+
+    async def stop(self, machine_id: MachineId) -> None:
+        await self.client.call(STOP_MACHINE, params=self._params(machine_id))
+
+    async def restart(self, machine_id: MachineId) -> None:
+        await self.client.call(RESTART_MACHINE, params=self._params(machine_id))
+
+    async def update(self, machine_id: MachineId, config: MachineConfig) -> None:
+        await self.client.call(
+            UPDATE_MACHINE, params=self._params(machine_id), body=UpdateMachineRequest(config=config)
+        )
+
+    async def destroy(self, machine_id: MachineId) -> None:
+        query = DeleteMachineQuery(force=True)
+        await self.client.call(DELETE_MACHINE, params=self._params(machine_id), query=query)
+
+    async def signal(self, machine_id: MachineId, name: str) -> None:
+        await self.client.call(SIGNAL_MACHINE, params=self._params(machine_id), body=SignalRequest(signal=name))
+
+    # Around them.
+
+    async def reaches(self, machine_id: MachineId, state: State) -> None:
+        """Wait for it. Raises `DeadlineExceeded`."""
+        query = WaitQuery(state=(WaitState(state.value),), timeout=_WAIT_S)
+        await self.client.call(WAIT_MACHINE, params=self._params(machine_id), query=query)
+
+    async def pull(self, reference: str) -> None:
+        async with self.client.stream(PULL_IMAGE, body=PullRequest(reference=reference)) as events:
+            async for _ in events:
+                pass
+
+    async def prune(self) -> None:
+        await self.client.call(PRUNE_IMAGES, body=PruneRequest())
+
+    async def machines(self) -> tuple[Machine, ...]:
+        return tuple((await self.client.call(LIST_MACHINES, params=AppParams(app_name=self.app))).items)
+
+    async def machine(self, machine_id: MachineId) -> Machine:
+        return await self.client.call(GET_MACHINE, params=self._params(machine_id))
+
+    async def runs(self, machine_id: MachineId) -> tuple[RunSummary, ...]:
+        """Newest first."""
+        return (await self.client.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id))).runs
+
+    async def said(self, machine_id: MachineId, *command: str) -> str:
+        """What a command in the machine writes to stdout."""
+        body = ExecRequest(command=command, timeout=int(_WAIT_S))
+        return (await self.client.call(EXEC_MACHINE, params=self._params(machine_id), body=body)).stdout
+
+    def _params(self, machine_id: MachineId) -> MachineParams:
+        return MachineParams(app_name=self.app, machine_id=machine_id)
+
+
+def exits_of(machine: Machine) -> list[ExitEvent]:
+    """Oldest first."""
+    requests = [event.request for event in reversed(machine.events) if event.type == "exit"]
+    return [request.exit_event for request in requests if request is not None and request.exit_event is not None]

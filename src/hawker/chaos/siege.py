@@ -1,0 +1,220 @@
+"""One node under siege: a scene is set on it, its daemon dies where it was told to, another one takes over, and what
+came of it is compared with what was promised.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from signal import SIGKILL
+
+import anyio
+from anyio.to_thread import run_sync
+
+from hawker.api.bodies import RunState
+from hawker.api.client import Client
+from hawker.api.routes import LIST_RUNS, ListRunsQuery
+from hawker.chaos.customer import Customer
+from hawker.chaos.daemon import Daemon
+from hawker.chaos.inspect import violations_at_rest
+from hawker.chaos.scenes import APP, Scene, Stage, Wares
+from hawker.chaos.verdict import Subject, check
+from hawker.chaos.watcher import Watcher
+from hawker.clock import Clock
+from hawker.errors import HawkerError, Unavailable
+from hawker.failpoint import LISTING
+from hawker.proof.promises import Promises
+
+SETTLES_WITHIN_S = 30.0
+DEATHS_IN_A_STEP = 4  # a run at whose step daemon after daemon ends is parked, and rightly so
+_LOOK_EVERY_S = 0.01
+_OPEN = (RunState.QUEUED, RunState.ACTIVE, RunState.STUCK)
+_ENDS_MACHINES = {"destroy.", "instance."}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a node made of one death or several: of `places`, those at which it died. `recovered_ms`: from the start of
+    the next daemon to the end of the operation; None when it did not come to that."""
+
+    places: tuple[str, ...]
+    recovered_ms: float | None
+    findings: tuple[str, ...]
+
+
+class Siege:
+    """Of one node, whose daemon is not there between two calls: at rest it is killed as well."""
+
+    def __init__(self, daemon: Daemon, wares: Wares, clock: Clock) -> None:
+        self.promises = Promises()
+        self._daemon = daemon
+        self._wares = wares
+        self._clock = clock
+        self._orders = 0
+        self._launched_at = 0.0
+
+    async def rehearse(self, scene: Scene) -> Outcome:
+        """The scene without a death: `places` are those that it is about and comes by, in their order."""
+        await self._launch(LISTING)
+        async with self._customer() as customer:
+            stage = self._stage(customer, self._next_key())
+            await stage.clear()
+            machine_id, passed = await scene.before(stage), len(self._daemon.reached())
+            subject = Subject(stage.key, await scene.act(stage, machine_id), promised=True, acknowledged=True)
+            await self._settled(customer.client)
+        places = self._daemon.reached()[passed:]
+        ended = await self._end(scene, subject, Watcher(self._clock, APP))
+        about = tuple(dict.fromkeys(place for place in places if scene.is_about(place)))
+        return Outcome(about, None, ended.findings)
+
+    async def strike(self, scene: Scene, place: str) -> Outcome:
+        """The daemon dies once, and the next one is left alone."""
+        subject = await self._order(scene, place)
+        died = await self._dies()
+        outcome = await self._recover(scene, subject)
+        missed = () if died else (f"did not die at {place}",)
+        return Outcome((place,), outcome.recovered_ms, (*missed, *outcome.findings))
+
+    async def strike_in_a_row(self, scene: Scene, places: Sequence[str]) -> Outcome:
+        """The daemon that takes over dies too, at the next place that it comes by, and so on. Places that the recovery
+        has no need to come by again are left out, but the first one must be met."""
+        subject, met = await self._order(scene, places[0]), [places[0]]
+        if not await self._dies():
+            outcome = await self._recover(scene, subject)
+            return Outcome((places[0],), None, (f"did not die at {places[0]}", *outcome.findings))
+        deaths = Counter([_step_of(places[0])])
+        for place in places[1:]:
+            if deaths[_step_of(place)] >= DEATHS_IN_A_STEP:
+                continue
+            if not await self._dies_again(scene, subject, place):
+                break
+            met.append(place)
+            deaths[_step_of(place)] += 1
+        outcome = await self._recover(scene, subject)
+        return Outcome(tuple(met), outcome.recovered_ms, outcome.findings)
+
+    # Death.
+
+    async def _order(self, scene: Scene, place: str) -> Subject:
+        """A life that is to die at `place`, and the order that brings it there."""
+        await self._launch(place)
+        async with self._customer() as customer:
+            stage = self._stage(customer, self._next_key())
+            if not _ENDS_MACHINES.intersection(scene.covers):
+                await stage.clear()
+            before = await scene.before(stage)
+            subject = Subject(stage.key, before, promised=not _is_before_promise(place), acknowledged=False)
+            with suppress(HawkerError):  # it may be dead before it can answer
+                return subject.answered(await scene.act(stage, before))
+        return subject
+
+    async def _dies_again(self, scene: Scene, subject: Subject, place: str) -> bool:
+        """Whether the life that takes over dies at this place, or the operation comes to its end without that."""
+        await self._begin(place)
+        if not subject.promised:
+            await run_sync(self._daemon.wait_ready)
+            async with self._customer() as customer:
+                with suppress(HawkerError):
+                    await scene.act(self._stage(customer, subject.key), subject.machine_id)
+            subject.promised = True
+        return await self._dies()
+
+    async def _dies(self) -> bool:
+        """Wait until it is dead, or nothing is left for it to do."""
+        with anyio.move_on_after(SETTLES_WITHIN_S):
+            while self._daemon.alive:
+                with suppress(HawkerError):
+                    if self._daemon.ready and await self._is_quiet():
+                        break
+                await self._clock.sleep(_LOOK_EVERY_S)
+        return not self._daemon.alive and self._daemon.ended() == -SIGKILL
+
+    async def _is_quiet(self) -> bool:
+        async with self._daemon.client() as client:
+            return not await _open_runs(client)
+
+    # Recovery.
+
+    async def _recover(self, scene: Scene, subject: Subject) -> Outcome:
+        watcher = Watcher(self._clock, APP)
+        if not self._daemon.alive:
+            await self._begin()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watcher.watch, self._daemon)
+            outcome = await self._end_or_say(scene, subject, watcher)
+            tasks.cancel_scope.cancel()
+        return outcome
+
+    async def _end_or_say(self, scene: Scene, subject: Subject, watcher: Watcher) -> Outcome:
+        try:
+            return await self._end(scene, subject, watcher)
+        except HawkerError as error:
+            if self._daemon.alive:
+                await run_sync(self._daemon.kill)
+            return Outcome((), None, (f"{type(error).__name__}: {error}",))
+
+    async def _end(self, scene: Scene, subject: Subject, watcher: Watcher) -> Outcome:
+        """Raises `HawkerError` when the node cannot be asked."""
+        await run_sync(self._daemon.wait_ready)
+        ready_at = self._clock.now()
+        async with self._customer() as customer:
+            stuck = await self._settled(customer.client)
+            ended_at = await subject.ended_at(customer)
+            recovered_s = (ended_at if ended_at > self._launched_at else ready_at) - self._launched_at
+            found = [*stuck, *await subject.take_up(scene, self._stage(customer, subject.key))]
+            found += await self._settled(customer.client)
+            found += await check(scene, subject, customer, self._wares)
+            found += map(str, watcher.found)
+        await run_sync(self._daemon.kill)
+        found += map(str, await violations_at_rest(self._daemon, self._clock, self.promises))
+        return Outcome((), recovered_s * 1000, tuple(found))
+
+    async def _settled(self, client: Client) -> list[str]:
+        """Once nothing is under way; what never will be."""
+        with anyio.move_on_after(SETTLES_WITHIN_S):
+            while runs := await _open_runs(client):
+                if RunState.STUCK in runs.values():
+                    break
+                await self._clock.sleep(_LOOK_EVERY_S)
+            return [f"{name} is stuck" for name in runs]
+        return [f"{name} is still {state}" for name, state in (await _open_runs(client)).items()]
+
+    # Lives.
+
+    async def _launch(self, failpoint: str) -> None:
+        """Raises `Unavailable`."""
+        await self._begin(failpoint)
+        await run_sync(self._daemon.wait_ready)
+
+    async def _begin(self, failpoint: str | None = None) -> None:
+        self._launched_at = self._clock.now()
+        await run_sync(partial(self._daemon.launch, failpoint=failpoint))
+
+    @asynccontextmanager
+    async def _customer(self) -> AsyncIterator[Customer]:
+        async with self._daemon.client() as client:
+            customer = Customer(client, APP)
+            with suppress(Unavailable):
+                await customer.open()
+            yield customer
+
+    def _stage(self, customer: Customer, key: str) -> Stage:
+        return Stage(customer, self._wares, self.promises, key)
+
+    def _next_key(self) -> str:
+        self._orders += 1
+        return f"order {self._orders}"
+
+
+async def _open_runs(client: Client) -> dict[str, RunState]:
+    found = (await client.call(LIST_RUNS, query=ListRunsQuery(state=_OPEN))).runs
+    return {f"{run.flow} of {run.resource_kind} {run.resource_id} at {run.step}": run.state for run in found}
+
+
+def _is_before_promise(place: str) -> bool:
+    return place.endswith(".accept.before")
+
+
+def _step_of(place: str) -> str:
+    return ".".join(place.split(".")[:2])

@@ -1,0 +1,134 @@
+"""`hawker chaos steps`: a daemon dies at every place of every flow, before, inside and after each step.
+
+Everything is on loopback and in one directory of its own, which is removed at the end with all that was on the host.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+
+from hawker.chaos.daemon import Daemon
+from hawker.chaos.larder import write_commandless_image
+from hawker.chaos.scenes import SCENES, Scene, Wares, unmet
+from hawker.chaos.siege import Outcome, Siege
+from hawker.clock import Clock
+from hawker.worker.lifecycle import FLOWS
+
+_FLAGS = ("--shared-cpu-ratio", "64", "--memory-mib", "65536", "--disk-mib", "262144", "--free-disk-floor-mib", "0")
+_BEFORE, _AFTER = frozenset({"before", "undo"}), frozenset({"after", "undone"})
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One death. `where` is before, inside or after; `point` names the place inside. `recovered_ms` is from the start
+    of the next daemon to the end of the operation; None when that one died as well, at the place of the next row."""
+
+    scene: str
+    flow: str
+    step: str
+    where: str
+    point: str
+    recovered_ms: float | None
+    findings: tuple[str, ...]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """`rows` are the deaths, `findings` what belongs to none of them."""
+
+    driver: str
+    seconds: float
+    rows: tuple[Row, ...]
+    findings: tuple[str, ...]
+
+    @property
+    def found(self) -> int:
+        return sum(len(row.findings) for row in self.rows) + len(self.findings)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """`flow` None is all of them. `in_a_row`: whoever takes over dies too, at the next place, and so on. `where` is a
+    directory for the node; None makes one and removes it."""
+
+    driver: str | None = None
+    flow: str | None = None
+    in_a_row: bool = False
+    where: Path | None = None
+
+    def scenes(self) -> tuple[Scene, ...]:
+        return tuple(scene for scene in SCENES if self.flow in (None, scene.flow))
+
+
+FLOW_NAMES = tuple(flow.name for flow in FLOWS)
+
+
+async def run_steps(plan: Plan, clock: Clock, tell: Callable[[Row], None]) -> Report:
+    """Each row is told as soon as it is known. Raises `HawkerError` when the node cannot be had at all."""
+    began, rows, findings, met = clock.monotonic(), list[Row](), list[str](), set[str]()
+
+    def note(scene: Scene, outcome: Outcome) -> None:
+        for row in rows_of(scene, outcome):
+            rows.append(row)
+            tell(row)
+
+    async with _node(plan, clock, findings) as (siege, driver):
+        for scene in plan.scenes():
+            rehearsal = await siege.rehearse(scene)
+            findings += [f"{scene.name}, undisturbed: {what}" for what in rehearsal.findings]
+            met.update(rehearsal.places)
+            await _besiege(siege, scene, rehearsal.places, plan.in_a_row, note)
+        if plan.flow is None and driver == "container":
+            findings += [f"no scene comes by {place}" for place in unmet(frozenset(met))]
+    return Report(driver=driver, seconds=clock.monotonic() - began, rows=tuple(rows), findings=tuple(findings))
+
+
+async def _besiege(
+    siege: Siege, scene: Scene, places: Sequence[str], in_a_row: bool, note: Callable[[Scene, Outcome], None]
+) -> None:
+    """Each place once."""
+    left = list(places)
+    while left:
+        outcome = await (siege.strike_in_a_row(scene, left) if in_a_row else siege.strike(scene, left[0]))
+        note(scene, outcome)
+        left = [place for place in left if place not in outcome.places]
+
+
+@asynccontextmanager
+async def _node(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterator[tuple[Siege, str]]:
+    """A node that was up once and is stopped; at the end it is gone. `findings` hears of what is left of it then."""
+    with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
+        directory = Path(made)
+        daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
+        wares = Wares(daemon.driver, write_commandless_image(directory / "image"))
+        try:
+            await run_sync(daemon.start)
+            await run_sync(daemon.stop)
+            yield Siege(daemon, wares, clock), daemon.driver
+        finally:
+            with anyio.CancelScope(shield=True):
+                findings += [f"left on the host: {trace}" for trace in await run_sync(daemon.withdraw)]
+
+
+def rows_of(scene: Scene, outcome: Outcome) -> list[Row]:
+    """One for each place; what was found is said with the last one."""
+    rows = [_row(scene, place, None, ()) for place in outcome.places[:-1]]
+    return [*rows, _row(scene, outcome.places[-1], outcome.recovered_ms, outcome.findings)]
+
+
+def _row(scene: Scene, place: str, recovered_ms: float | None, findings: tuple[str, ...]) -> Row:
+    flow, step, *rest = place.split(".")
+    point = rest[-1]
+    undoing = rest[0] in ("undo", "undone")
+    where = "before" if point in _BEFORE else "after" if point in _AFTER else "inside"
+    return Row(
+        scene=scene.name,
+        flow=flow,
+        step=f"{step} (undo)" if undoing else step,
+        where=where,
+        point=point if where == "inside" else "",
+        recovered_ms=recovered_ms,
+        findings=findings,
+    )
