@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from hawker.archive.failure import Damaged
 from hawker.archive.file import TABLES, read, write
@@ -21,6 +21,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "a.sqlite"
 
 
+@settings(max_examples=30, deadline=None)
 @given(ANY_HISTORY)
 def test_what_is_written_is_read(written: History) -> None:
     with TemporaryDirectory() as directory:

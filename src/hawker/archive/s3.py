@@ -102,7 +102,7 @@ class S3Place:
         )
 
 
-async def _save(answer: obstore.GetResult, target: Path, most_bytes: int) -> None:
+async def _save(answer: "obstore.GetResult", target: Path, most_bytes: int) -> None:
     count = 0
     with owned(target) as file:
         async for chunk in answer.stream(min_chunk_size=_CHUNK):
