@@ -1,8 +1,9 @@
 """What each kind of HTTP route does between a request and its reply. Errors before a reply begins are the server's."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import anyio
@@ -156,14 +157,14 @@ class Refusal:
 
 
 class Fixed:
-    """Answers a path with bytes that never change."""
+    """Answers a path with text that never changes. It is made for the first who asks: a node's boot need not wait."""
 
-    def __init__(self, path: str, data: bytes, kind: bytes) -> None:
+    def __init__(self, path: str, make: Callable[[], bytes], kind: bytes) -> None:
         self.path, self.guard = path, Guard(auth=False)
-        self._data, self._kind = data, kind
+        self._data, self._kind = cache(make), kind
 
     async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
-        await reply.body(200, self._data, kind=self._kind)
+        await reply.body(200, self._data(), kind=self._kind)
 
 
 def endpoint_of(route: AnyRoute, setup: Setup) -> Endpoint | None:

@@ -159,10 +159,9 @@ class Server:
 
 
 def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[Fixed, Fixed]:
-    document = openapi(routes, version)
     return (
-        Fixed("/openapi.json", encode_json(document), JSON),
-        Fixed("/docs", docs(document).encode(), b"text/html; charset=utf-8"),
+        Fixed("/openapi.json", lambda: encode_json(openapi(routes, version)), JSON),
+        Fixed("/docs", lambda: docs(openapi(routes, version)).encode(), b"text/html; charset=utf-8"),
     )
 
 
