@@ -1,12 +1,12 @@
 """One call to the node, measured: how it came out is counted, and what a node must never answer is noted."""
 
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from hawker.api.bodies import Machine
+from hawker.api.caller import Caller
 from hawker.api.route import B, P, Q, R, Unary
 from hawker.api.routes import GET_MACHINE, LIST_MACHINES, AppParams, MachineParams
-from hawker.chaos.keeper import Keeper
 from hawker.chaos.tally import Outcome, Tally, outcome_of
 from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound
@@ -35,11 +35,20 @@ class Reply(Generic[R]):
         return self.outcome in (Outcome.REFUSED, Outcome.UNAVAILABLE)
 
 
+class Node(Protocol):
+    """Whom is called, and who hears of what must not be."""
+
+    @property
+    def client(self) -> Caller: ...
+
+    def note(self, what: str) -> None: ...
+
+
 class Calls:
     """Of one app."""
 
-    def __init__(self, keeper: Keeper, clock: Clock, tally: Tally) -> None:
-        self.keeper = keeper
+    def __init__(self, node: Node, clock: Clock, tally: Tally) -> None:
+        self.node = node
         self._clock = clock
         self._tally = tally
 
@@ -47,20 +56,20 @@ class Calls:
         """`arguments` as of the client's `call`."""
         began = self._clock.monotonic()
         try:
-            value = await self.keeper.client.call(route, **{"timeout_s": ANSWERED_WITHIN_S, **arguments})
+            value = await self.node.client.call(route, **{"timeout_s": ANSWERED_WITHIN_S, **arguments})
             reply = Reply(Outcome.OK, value)
         except HawkerError as error:
             reply = Reply(outcome_of(error), error=error)
         self._tally.called(route.name, reply.outcome, self._clock.monotonic() - began)
         if reply.outcome is Outcome.INTERNAL:
-            self.keeper.note(f"{route.name} was answered with: {reply.error}")
+            self.node.note(f"{route.name} was answered with: {reply.error}")
         return reply
 
     async def taken_back(self, machine_id: MachineId) -> bool:
         """Whether it could not be launched in the first place, and its history says so."""
         params = params_of(machine_id)
         try:
-            machine = await self.keeper.client.call(GET_MACHINE, params=params)
+            machine = await self.node.client.call(GET_MACHINE, params=params)
         except HawkerError as error:
             return not isinstance(error, NotFound)
         return any(event.status == State.LAUNCH_FAILED for event in machine.events or ())

@@ -4,10 +4,11 @@ also when the soak is interrupted. What the node makes of it is judged elsewhere
 
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from anyio.to_thread import run_sync
 
@@ -54,7 +55,7 @@ class Hurt:
     """One kind of damage. `grounded`: it needs a filesystem for the data directory alone."""
 
     name: str
-    inflict: Callable[[Scene], Awaitable[None]]
+    inflict: Callable[[Scene], Coroutine[Any, Any, None]]
     grounded: bool = False
 
 

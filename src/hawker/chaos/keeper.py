@@ -34,7 +34,7 @@ class Keeper:
         self.wanted = False
         self.answers = False
         self._clock = clock
-        self._tally = tally
+        self.tally = tally
         self._began = clock.monotonic()
         self._client: Client | None = None
 
@@ -70,9 +70,10 @@ class Keeper:
         if not self.daemon.ready or not self.daemon.alive:
             await self.kill()
             return False
-        self._tally.boots_ms.append((self._clock.monotonic() - began) * 1000)
-        await self.cut()
-        self._client = self.daemon.client()
+        self.tally.boots_ms.append((self._clock.monotonic() - began) * 1000)
+        earlier, self._client = self._client, self.daemon.client()
+        if earlier is not None:
+            await earlier.close()
         self.wanted = True
         return True
 
@@ -112,7 +113,7 @@ class Keeper:
             self.answers = await self._probe()
             now = self._clock.monotonic()
             if self.answers and silent_since is not None:
-                self._tally.gaps_s.append(now - silent_since)
+                self.tally.gaps_s.append(now - silent_since)
             silent_since = None if self.answers else silent_since or now
             if self.wanted and not self.daemon.alive:
                 self.note(f"ended by itself with status {self.daemon.ended()}")
@@ -134,9 +135,9 @@ class Keeper:
 
     def note(self, what: str) -> None:
         """A finding, once, with the end of the daemon's log."""
-        if all(found.what != what for found in self._tally.findings):
+        if all(found.what != what for found in self.tally.findings):
             at_s = self._clock.monotonic() - self._began
-            self._tally.findings.append(Finding(at_s, what, _telling(self.daemon.errors)))
+            self.tally.findings.append(Finding(at_s, what, _telling(self.daemon.errors)))
 
 
 def _telling(log: str) -> str:

@@ -24,9 +24,11 @@ from hawker.chaos.chance import Chance
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.endings import Endings
 from hawker.chaos.faults import HURTS, Hurt, Scene
+from hawker.chaos.footprint import pilots
 from hawker.chaos.ground import Ground
 from hawker.chaos.inspect import inspect, violations_at_rest
 from hawker.chaos.keeper import Keeper
+from hawker.chaos.report import Report, report_of
 from hawker.chaos.scrub import scrub
 from hawker.chaos.tally import Tally
 from hawker.chaos.workload import Customer, Onlooker
@@ -53,6 +55,14 @@ class Plan:
     seed: int
     driver: str
     grounded: bool
+
+
+def plan_of(minutes: float, seed: int, driver: str | None, *, root: bool) -> Plan:
+    """Raises `CannotStart` when the driver is not for whoever asks."""
+    if driver == "container" and not root:
+        raise CannotStart("the container driver needs root: start as root, or choose --driver process")
+    chosen = driver or ("container" if root else "process")
+    return Plan(minutes=minutes, seed=seed, driver=chosen, grounded=root)
 
 
 class Soak:
@@ -177,15 +187,24 @@ class Soak:
             strays = await run_sync(daemon.withdraw)
         except HawkerError as error:
             strays = [f"all of it, because it cannot be withdrawn: {error}"]
+        strays += [f"{count} pilots of {machine_id}" for machine_id, count in pilots(daemon.place.machines).items()]
         for stray in strays:
             self._keeper.note(f"left on the host: {stray}")
+        await self._keeper.cut()
         if strays and self.tally.boots_ms:
             await scrub(daemon, self._clock)
 
 
-async def soak(plan: Plan, clock: Clock) -> Tally:
-    """What was counted and found. SIGINT and SIGTERM end it early, in the same order. Raises `CannotStart` when this
-    host cannot run it."""
+async def soak(plan: Plan, clock: Clock) -> Report:
+    """SIGINT and SIGTERM end it early, in the same order, with a report of what was done until then. Raises
+    `CannotStart` when this host cannot run it."""
+    began = clock.monotonic()
+    tally = await _counted(plan, clock)
+    lasted_s = clock.monotonic() - began
+    return report_of(tally, seed=plan.seed, driver=plan.driver, minutes=plan.minutes, lasted_s=lasted_s)
+
+
+async def _counted(plan: Plan, clock: Clock) -> Tally:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         directory = Path(tempfile.mkdtemp(prefix="hawker-soak-"))
         ground = Ground(directory / "ground.img", directory / "data") if plan.grounded else None

@@ -18,12 +18,12 @@ class Outcome(StrEnum):
     INTERNAL = "internal"  # the node met an error that it has no word for
 
 
-_LOST_TEXTS = ("the connection to", "no answer from")
-"""How the client, and not the node, begins to say what went wrong."""
+_LOST_TEXTS = ("the connection to http", "no answer from http")
+"""How the client, and not the node, says what went wrong."""
 
 
 def outcome_of(error: HawkerError) -> Outcome:
-    own = str(error).startswith(_LOST_TEXTS)
+    own = any(text in str(error) for text in _LOST_TEXTS)
     match error:
         case Unavailable():
             return Outcome.UNAVAILABLE

@@ -113,7 +113,7 @@ class Customer:
         if reply.value is not None:
             machine_id = MachineId(reply.value.id)
             for violation in self._promises.created(machine_id, key, env=order.config.env):
-                self._calls.keeper.note(str(violation))
+                self._calls.node.note(str(violation))
             self._own.append(machine_id)
         if reply.ok or reply.changed_nothing:
             self._order = None
@@ -196,7 +196,7 @@ class Customer:
         """It is not there: either it was to be destroyed, or it could not even be launched."""
         self._own.remove(machine_id)
         if told.sure and told.last is not Call.DESTROY and not await self._calls.taken_back(machine_id):
-            self._calls.keeper.note(f"{machine_id} was acknowledged and is not found")
+            self._calls.node.note(f"{machine_id} was acknowledged and is not found")
 
     # What changes nothing, or not by a call.
 
@@ -219,7 +219,7 @@ class Customer:
         body = ExecRequest(command=command, timeout=10)
         reply = await self._calls.call(EXEC_MACHINE, params=params_of(machine_id), body=body)
         if reply.value is not None and reply.value.exit_code == 0 and reply.value.stdout != f"{_WORD}\n":
-            self._calls.keeper.note(f"exec in {machine_id} answered {reply.value}")
+            self._calls.node.note(f"exec in {machine_id} answered {reply.value}")
 
     async def _end(self, machine_id: MachineId) -> None:
         """By itself, and only when nothing else is under way there."""
@@ -244,7 +244,7 @@ class Onlooker:
             destroyed = {key for key, told in self._promises.told.items() if told.last is Call.DESTROY or not told.sure}
             for machine_id in before - destroyed - set(listed.value or before):
                 if not await self._calls.taken_back(machine_id):
-                    self._calls.keeper.note(f"{machine_id} was acknowledged and is not in the list")
+                    self._calls.node.note(f"{machine_id} was acknowledged and is not in the list")
             if listed.value:
                 await self._calls.call(GET_MACHINE, params=params_of(self._chance.choice(sorted(listed.value))))
             await clock.sleep(self._chance.between(0, 2 * _PAUSE_S))

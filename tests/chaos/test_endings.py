@@ -1,0 +1,92 @@
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.chance import Chance
+from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
+from hawker.ids import EventId, MachineId
+from hawker.runtime.driver import Exit
+from hawker.runtime.pilot.launch import pilot_files
+from hawker.runtime.pilot.rundir import RunDir
+from hawker.store.contract import Tx
+from hawker.store.memory import MemoryStore
+from hawker.worker import views
+from hawker.worker.records import EVENTS, Detail, EventRecord, Network
+from tests.waiting import wait_for
+from tests.worker.machines import machine
+
+pytestmark = pytest.mark.anyio
+MACHINE = MachineId("00000000000001")
+BODY = views.machine(machine(MACHINE, network=Network(private_ip="::1", network_id=1)), [], ())
+_PARENT = "import subprocess, sys; subprocess.Popen(['sleep', '60']).wait(); sys.stdin.read()"
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process with one child, in the place of a pilot with its workload."""
+    run = RunDir(tmp_path / MACHINE / "run")
+    run.path.mkdir(parents=True)
+    with pilot_files(run) as fds:
+        command = [sys.executable, "-c", _PARENT]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=fds)
+    run.write_pid(process.pid)
+    with process:
+        yield process
+        process.kill()
+
+
+def ended(code: int, number: int) -> EventRecord:
+    detail = Detail(exit=Exit(exit_code=code, exited_at=1.0))
+    return EventRecord(id=EventId(f"E{number}"), type="exit", status="stopped", source="flyd", at=1.0, detail=detail)
+
+
+async def recorded(*codes: int) -> MemoryStore:
+    store = MemoryStore()
+    for number, code in enumerate(codes):
+        event = ended(code, number)
+        await store.write(partial(put, event=event))
+    return store
+
+
+def put(tx: Tx, event: EventRecord) -> None:
+    tx.put(EVENTS, f"{MACHINE}/{event.id}", event)
+
+
+async def test_a_workload_is_ended_with_a_code_that_must_be_recorded(
+    tmp_path: Path, parent: "subprocess.Popen[bytes]"
+) -> None:
+    wait_for(lambda: workload_of(parent.pid))
+    endings = Endings(tmp_path, Chance(1), networked=False)
+    assert await endings.end(BODY)
+    wait_for(lambda: workload_of(parent.pid) is None)
+    (missing,) = endings.unrecorded(await recorded(0))
+    assert MACHINE in missing
+    code = int(missing.split(" ended with ")[1].split()[0])
+    assert code > 128 and endings.unrecorded(await recorded(0, code)) == []
+
+
+async def test_what_a_hurt_pilot_knew_is_not_asked_for(tmp_path: Path, parent: "subprocess.Popen[bytes]") -> None:
+    wait_for(lambda: workload_of(parent.pid))
+    endings = Endings(tmp_path, Chance(1), networked=False)
+    assert await endings.end(BODY)
+    endings.spoilt.add(MACHINE)
+    assert endings.unrecorded(await recorded(0)) == []
+
+
+async def test_nobody_is_there_to_be_ended(tmp_path: Path) -> None:
+    for networked in (True, False):
+        endings = Endings(tmp_path, Chance(1), networked=networked)
+        assert not await endings.end(BODY)
+        assert endings.unrecorded(MemoryStore()) == []
+
+
+def test_a_pilot_is_found_by_its_lock_and_is_gone_with_it(tmp_path: Path, parent: "subprocess.Popen[bytes]") -> None:
+    assert pilot_of(tmp_path, MACHINE) == parent.pid
+    assert kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    assert pilot_of(tmp_path, MACHINE) is None and not kill(parent.pid, signal.SIGKILL)

@@ -1,0 +1,93 @@
+"""What is inflicted heals, also when it is interrupted; a stand-in takes the daemon's place."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+
+from hawker.chaos.chance import Chance
+from hawker.chaos.endings import Endings
+from hawker.chaos.faults import HURTS, Hurt, Scene
+from hawker.chaos.keeper import Keeper
+from hawker.clock import ShiftedClock, SystemClock
+from hawker.place import Place
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+class Patient:
+    """As much of a keeper as a fault needs that touches one process."""
+
+    def __init__(self, directory: Path, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.daemon = self
+        self.place = Place(directory)
+        self.cuts = 0
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def cut(self) -> None:
+        self.cuts += 1
+
+    @property
+    def state(self) -> str:
+        """proc(5): R, S, T for stopped."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Patient]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield Patient(tmp_path, process)
+        process.kill()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, patient: Patient) -> Scene:
+    endings = Endings(tmp_path, Chance(1), networked=False)
+    return Scene(cast(Keeper, patient), None, endings, tmp_path / "offset", Chance(1), SystemClock())
+
+
+def hurt(name: str) -> Hurt:
+    return next(hurt for hurt in HURTS if hurt.name == name)
+
+
+async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(scene: Scene, patient: Patient) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hurt("daemon stopped for a while").inflict, scene)
+        await eventually(lambda: patient.state == "T")
+        tasks.cancel_scope.cancel()
+    await eventually(lambda: patient.state != "T")
+
+
+async def test_a_clock_jumps_and_stays_there(scene: Scene) -> None:
+    moved, host = ShiftedClock(scene.offset), SystemClock()
+    seen = set()
+    for _ in range(6):
+        with anyio.move_on_after(0.01):
+            await hurt("clock jumps").inflict(scene)
+        seen.add(round(moved.now() - host.now(), 1))
+    assert len(seen) > 2 and max(map(abs, seen)) > 60
+
+
+async def test_connections_are_cut(scene: Scene, patient: Patient) -> None:
+    await hurt("connections cut").inflict(scene)
+    assert patient.cuts == 3
+
+
+async def test_nobody_to_hurt_is_no_error(scene: Scene) -> None:
+    for name in ("pilot killed", "pilot stopped for a while", "workloads killed"):
+        await hurt(name).inflict(scene)
+    assert scene.endings.spoilt == set()
+
+
+def test_all_that_was_asked_for_is_there_and_only_the_disk_needs_a_ground() -> None:
+    names = [hurt.name for hurt in HURTS]
+    assert len(set(names)) == len(names) == 14
+    assert all(hurt.grounded == any(word in hurt.name for word in ("disk", "read-only", "written")) for hurt in HURTS)

@@ -1,0 +1,96 @@
+"""What a node's disk can be made to do, on a real one."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.ground import Ground
+from hawker.chaos.traces import host, left
+from hawker.errors import CannotStart
+from hawker.host.mount import is_mounted, mounts
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Outside of the tests' own directories: a filesystem is mounted below it."""
+    before = host()
+    with tempfile.TemporaryDirectory(prefix="hawker-ground-") as name:
+        yield Path(name)
+    assert left(before, name) == []
+
+
+@pytest.fixture
+def ground(place: Path) -> Iterator[Ground]:
+    made = Ground(place / "image", place / "data")
+    made.make(24)
+    yield made
+    made.remove()
+    assert not is_mounted(place / "data") and not (place / "image").exists()
+
+
+def refused(call: Callable[[], object]) -> int | None:
+    """The number of the error that it meets."""
+    try:
+        call()
+    except OSError as error:
+        return error.errno
+    return None
+
+
+def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(ground: Ground, place: Path) -> None:
+    file = place / "data" / "file"
+    file.touch()
+    ground.fill()
+    assert refused(lambda: file.write_bytes(b"x")) == errno.ENOSPC
+    ground.drain()
+    assert file.write_bytes(b"x") == 1
+
+
+def test_frozen_files_take_nothing_also_through_what_was_open(ground: Ground, place: Path) -> None:
+    data = place / "data"
+    (data / "machines" / "m1" / "run").mkdir(parents=True)
+    store, journal = data / "store", data / "machines" / "m1" / "run" / "journal"
+    with store.open("ab", buffering=0) as opened, journal.open("ab", buffering=0) as pilots:
+        ground.freeze()
+        assert refused(lambda: opened.write(b"x")) == errno.EPERM
+        assert refused((data / "machines" / "m2").mkdir) == errno.EPERM
+        assert pilots.write(b"x") == 1, "what a pilot writes is its own"
+        ground.thaw()
+        assert opened.write(b"x") == 1
+    (data / "machines" / "m2").mkdir()
+
+
+def test_a_covered_directory_is_read_only_to_whoever_comes_and_not_to_who_is_there(ground: Ground, place: Path) -> None:
+    data = place / "data"
+    with (data / "store").open("ab", buffering=0) as opened:
+        ground.cover()
+        assert refused((data / "new").mkdir) == errno.EROFS and not os.access(data, os.W_OK)
+        assert opened.write(b"x") == 1
+        ground.uncover()
+    (data / "new").mkdir()
+    assert len(mounts(data)) == 1
+    ground.uncover()
+    assert len(mounts(data)) == 1, "only the cover is taken away"
+
+
+def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
+    ground = Ground(place / "image", place / "data")
+    ground.make(24)
+    ground.fill()
+    ground.freeze()
+    ground.cover()
+    ground.remove()
+    ground.remove()
+
+
+def test_what_cannot_be_made_is_refused_with_the_reason(place: Path) -> None:
+    ground = Ground(place / "image", place / "data")
+    with pytest.raises(CannotStart, match="mke2fs"):
+        ground.make(0)
+    ground.remove()

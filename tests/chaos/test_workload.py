@@ -1,0 +1,89 @@
+"""Customers at a node that nothing happens to: in virtual time, over a worker that is whole."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.api.bodies import CreateAppRequest
+from hawker.api.caller import Caller
+from hawker.api.routes import CREATE_APP, DELETE_MACHINE, DeleteMachineQuery
+from hawker.chaos.calls import APP, Calls, params_of
+from hawker.chaos.chance import Chance
+from hawker.chaos.endings import Endings
+from hawker.chaos.tally import Outcome, Tally
+from hawker.chaos.workload import OWN_LIMIT, Customer, Onlooker
+from hawker.proof.promises import Promises
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from hawker.worker.records import MACHINES
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+OPEN_S = 120.0
+HARMLESS = frozenset({"create_machine", "get_machine", "list_machines", "list_events", "set_metadata"})
+
+
+class Counter:
+    """The node of one test: who is called, and what was noted."""
+
+    def __init__(self, client: Caller) -> None:
+        self.client = client
+        self.noted: list[str] = []
+
+    def note(self, what: str) -> None:
+        self.noted.append(what)
+
+
+class Street:
+    """Two customers and an onlooker before one counter."""
+
+    def __init__(self, worker: Worker, directory: Path) -> None:
+        self.clock = worker.parts.deps.clock
+        self.counter, self.tally, self.promises = Counter(worker.api), Tally(), Promises()
+        self.calls = Calls(self.counter, self.clock, self.tally)
+        endings = Endings(directory, Chance(1), networked=True)
+        self.customers = [
+            Customer(f"c{number}", self.calls, self.promises, endings, Chance(1, number), networked=True)
+            for number in range(2)
+        ]
+        self.onlooker = Onlooker(self.calls, self.promises, Chance(1, 9))
+
+    async def busy_day(self) -> None:
+        await self.counter.client.call(CREATE_APP, body=CreateAppRequest(name=APP))
+        closed = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            for customer in self.customers:
+                tasks.start_soon(customer.shop, closed, self.clock)
+            tasks.start_soon(self.onlooker.look, closed, self.clock)
+            await self.clock.sleep(OPEN_S)
+            closed.set()
+
+
+async def test_at_a_node_that_keeps_its_word_nothing_is_found(tmp_path: Path) -> None:
+    stall = Stall(tmp_path)
+    async with stall.open() as worker:
+        street = Street(worker, tmp_path)
+        await street.busy_day()
+        await worker.at_rest()
+        assert street.counter.noted == [] and street.promises.broken(stall.store) == []
+        assert all(street.tally.calls[operation][Outcome.OK] > 0 for operation in HARMLESS)
+        assert len(street.tally.calls) > 12, "every operation has its turn"
+        assert sum(1 for _ in stall.store.scan(MACHINES)) <= 2 * OWN_LIMIT
+
+
+async def test_a_machine_that_somebody_else_destroyed_is_missed(tmp_path: Path) -> None:
+    stall = Stall(tmp_path)
+    async with stall.open() as worker:
+        street = Street(worker, tmp_path)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(street.busy_day)
+            await street.clock.sleep(OPEN_S / 2)
+            listed = await street.calls.machines()
+            for machine_id in listed.value or ():
+                query = DeleteMachineQuery(force=True)
+                await street.calls.call(DELETE_MACHINE, params=params_of(machine_id), query=query)
+        assert any("is not" in what for what in street.counter.noted)
+        await worker.at_rest()
+        assert street.promises.broken(stall.store) != []
