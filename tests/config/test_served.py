@@ -13,7 +13,6 @@ SAMPLES: dict[str, Any] = {
     "mounts": [{"path": "/data"}],
     "volumes": [{"name": "v"}],
     "containers": [{"name": "c"}],
-    "schedule": "daily",
     "standbys": ["1234"],
     "statics": [{"guest_path": "/a", "url_prefix": "/"}],
     "metrics": {"port": 9091},

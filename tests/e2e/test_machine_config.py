@@ -137,7 +137,6 @@ async def test_processor_time_is_limited(shop: Shop, node: RunningNode) -> None:
     [
         ({"services": [{"internal_port": 80, "protocol": "tcp"}]}, "config.services"),
         ({"mounts": [{"volume": "vol_1", "path": "/data"}]}, "config.mounts"),
-        ({"schedule": "daily"}, "config.schedule"),
         ({"guest": {"gpus": 1}}, "config.guest.gpus"),
         ({"files": [{"guest_path": "/x", "secret_name": "S"}]}, r"config.files\[0\].secret_name"),
         ({"rootfs": {"persist": "always"}}, "config.rootfs.persist"),

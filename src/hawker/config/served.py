@@ -22,7 +22,6 @@ NOT_SERVED: tuple[NotServed, ...] = (
     NotServed("mounts", "there are no volumes yet"),
     NotServed("volumes", "a machine holds one container yet"),
     NotServed("containers", "a machine holds one container yet"),
-    NotServed("schedule", "nothing starts machines by the clock yet"),
     NotServed("standbys", "nothing starts spares yet"),
     NotServed("statics", "nothing serves static files yet"),
     NotServed("metrics", "nothing collects machines' metrics yet"),

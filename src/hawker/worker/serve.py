@@ -3,6 +3,7 @@
 from anyio.abc import TaskGroup
 
 from hawker.worker.archivist import Archivist
+from hawker.worker.calendar import Calendar
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.supervisor import Supervisor
@@ -15,6 +16,7 @@ async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconcil
     await tasks.start(supervisor.serve)
     await tasks.start(parts.runner.serve)
     await tasks.start(parts.health.serve)
+    await tasks.start(Calendar(parts).serve)
     if reconciler is not None:
         tasks.start_soon(reconciler.serve, parts.deps.settings.reconcile_every_s)
     if parts.deps.archive is not None:

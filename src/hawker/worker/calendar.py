@@ -1,0 +1,133 @@
+"""Machines with a `schedule`: each is started once in every hour, day, week or month, counted from its creation.
+
+When a machine is due follows from its record, so nothing is stored and nothing is lost: a moment that passed while no
+daemon was there is made up for once; one that passed while the machine ran is passed over.
+"""
+
+import calendar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+
+import anyio
+from anyio.abc import TaskStatus
+
+from hawker.errors import HawkerError
+from hawker.ids import MachineId
+from hawker.log import bind
+from hawker.machine import OFF
+from hawker.worker.operations import Target
+from hawker.worker.parts import Parts
+from hawker.worker.records import MACHINES, MachineRecord
+
+RETRY_S = 60.0  # after a start that was refused: the host is full, say, or someone holds the machine's lease
+LONGEST_WAIT_S = 60.0  # so that a wall clock that was set is noticed
+_PERIODS_S = {"hourly": 3600.0, "daily": 86_400.0, "weekly": 604_800.0}
+
+_log = bind("hawker.calendar")
+
+
+def moment_after(created_at: float, schedule: str, after: float) -> float:
+    """The first moment of the schedule that is later than `after`. All in Unix seconds."""
+    if schedule == "monthly":
+        return _month_after(datetime.fromtimestamp(created_at, UTC), after)
+    period_s = _PERIODS_S[schedule]
+    count = max(0.0, after - created_at) // period_s + 1
+    moment = created_at + count * period_s
+    return moment if moment > after else moment + period_s  # the sum was rounded down
+
+
+def _month_after(created: datetime, after: float) -> float:
+    """The same day of the month, or the last one of a shorter month."""
+    months = 0
+    while (moment := _months_later(created, months)) <= max(after, created.timestamp()):
+        months += max(1, int((after - moment) // (31 * 86_400.0)))
+    return moment
+
+
+def _months_later(created: datetime, months: int) -> float:
+    year, month = divmod(created.month - 1 + months, 12)
+    year, month = created.year + year, month + 1
+    day = min(created.day, calendar.monthrange(year, month)[1])
+    return created.replace(year=year, month=month, day=day).timestamp()
+
+
+def due_at(record: MachineRecord) -> float | None:
+    """When the machine is to be started next; None when it runs, or has no schedule."""
+    schedule = record.config.schedule
+    if schedule is None or record.state not in OFF:
+        return None
+    return moment_after(record.created_at, schedule, _last_at_work(record))
+
+
+def _last_at_work(record: MachineRecord) -> float:
+    """When it last ran, or failed to. A machine that never did counts from its creation."""
+    running = record.running
+    if running is None:
+        return record.created_at
+    ended_at = running.exit.exited_at if running.exit is not None else record.updated_at
+    return max(record.created_at, running.started_at or 0.0, ended_at)
+
+
+@dataclass(slots=True)
+class _Entry:
+    due_at: float
+    retry_at: float = 0.0
+
+
+class Calendar:
+    """Follows the table of machines and starts those that are due."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._entries: dict[MachineId, _Entry] = {}
+        self._noted: dict[MachineId, None] = {}
+        self._wake = anyio.Event()
+        parts.changes.listen(self._note)
+
+    async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        for _, record in list(self._parts.deps.store.scan(MACHINES)):
+            self._follow(record.id, record)
+        task_status.started()
+        while True:
+            with anyio.move_on_after(self._wait_s()):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            noted, self._noted = self._noted, {}
+            for machine_id in noted:
+                self._follow(machine_id, self._parts.deps.store.get(MACHINES, machine_id))
+            await self._start_due()
+
+    def _note(self, machine_id: MachineId) -> None:
+        self._noted[machine_id] = None
+        self._wake.set()
+
+    def _follow(self, machine_id: MachineId, record: MachineRecord | None) -> None:
+        at = None if record is None else due_at(record)
+        if at is None:
+            self._entries.pop(machine_id, None)
+        elif machine_id not in self._entries or self._entries[machine_id].due_at != at:
+            self._entries[machine_id] = _Entry(at)
+
+    def _wait_s(self) -> float:
+        first = min((max(entry.due_at, entry.retry_at) for entry in self._entries.values()), default=inf)
+        if first == inf:
+            return inf
+        return min(LONGEST_WAIT_S, max(0.0, first - self._parts.deps.clock.now()))
+
+    async def _start_due(self) -> None:
+        now = self._parts.deps.clock.now()
+        for machine_id, entry in list(self._entries.items()):
+            if max(entry.due_at, entry.retry_at) <= now:
+                entry.retry_at = now + RETRY_S
+                await self._start(machine_id)
+
+    async def _start(self, machine_id: MachineId) -> None:
+        record = self._parts.deps.store.get(MACHINES, machine_id)
+        if record is None:
+            return
+        try:
+            await self._parts.operations.start(Target(record.app, machine_id, None))
+        except HawkerError as error:
+            fields = {"machine": machine_id, "schedule": record.config.schedule, "error": str(error)}
+            _log.warning("a scheduled machine could not be started", extra=fields)
