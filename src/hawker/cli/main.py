@@ -20,6 +20,7 @@ TABLE = {
     "runs": Place(f"{_IN}.runs", "What the node did, step by step; retry and abort it."),
     "tokens": Place(f"{_IN}.tokens", "Make tokens that allow less, look at them, end them."),
     "node": Place(f"{_IN}.node", "What the node has and how it is."),
+    "sim": Place(f"{_IN}.sim", "Play a worker in virtual time and look for broken promises."),
     "version": Place(f"{_IN}.version", "Print the versions of this command and of the node."),
     "completion": Place(f"{_IN}.completion", "Print the code that completes commands in your shell."),
 }

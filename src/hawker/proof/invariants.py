@@ -3,7 +3,7 @@
 Written once, for crash tests, chaos and the simulator. What clients were promised is in `promises`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from hawker.fsm import journal
 from hawker.fsm.run import State as RunState
@@ -13,6 +13,7 @@ from hawker.node import Resources
 from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps
 from hawker.proof.violation import Invariant, Violation
+from hawker.runtime.driver import Exit
 from hawker.store.contract import Bucket, Reader
 from hawker.worker.records import (
     BY_APP,
@@ -30,13 +31,14 @@ from hawker.worker.records import (
 from hawker.worker.table import EVENTS_KEPT
 
 
-def of_store(reader: Reader) -> list[Violation]:
-    """At every moment between two transactions."""
+def of_store(reader: Reader, touched: Container[MachineId] | None = None) -> list[Violation]:
+    """At every moment between two transactions. With `touched`, only the history of these machines is read."""
     machines, gone = _records(reader, MACHINES), _records(reader, DESTROYED)
+    read = [record for record in (*machines, *gone) if touched is None or record.id in touched]
     return [
         *_capacity(reader, machines),
         *_indexes(reader, machines, gone),
-        *(found for record in (*machines, *gone) for found in _history(reader, record)),
+        *(found for record in read for found in _history(reader, record)),
     ]
 
 
@@ -157,12 +159,28 @@ def _exits(reader: Reader, record: MachineRecord, host: HostState) -> Iterator[V
     events = _events(reader, record)
     if len(events) >= EVENTS_KEPT:
         return
-    told = [event.detail.exit for event in events if event.detail is not None and event.detail.exit is not None]
-    truth = None if host.ended is None else host.ended.get(record.id, ())
-    for exit in told:
-        if truth is not None and told.count(exit) > truth.count(exit):
-            yield Violation(Invariant.EXIT_ONCE, record.id, f"{exit} is recorded and not of {list(truth)}")
+    ended = [event.detail for event in events if event.detail is not None and event.detail.exit is not None]
+    told = [detail.exit for detail in ended if detail.exit is not None]
+    yield from _untrue(record.id, told, host)
+    for detail in ended:
+        if not detail.requested_stop and detail.exit in host.felled:
+            yield Violation(Invariant.UNDISTURBED, record.id, f"{detail.exit} was the worker's own doing, by no order")
     starts = sum((event.type, event.status) == ("start", "started") for event in events)
     runs = record.running is not None and record.running.exit is None
     if starts > len(told) + runs:
         yield Violation(Invariant.EXIT_ONCE, record.id, f"was started {starts} times and ended {len(told)} times")
+
+
+def _untrue(machine_id: MachineId, told: Sequence[Exit], host: HostState) -> Iterator[Violation]:
+    """Of an instance that was lost with its host, the worker can only say that it is gone."""
+    if host.ended is None:
+        return
+    left, lost = list(host.ended.get(machine_id, ())), host.lost.get(machine_id, 0)
+    for exit in told:
+        if exit in left:
+            left.remove(exit)
+        elif exit.reason and lost > 0:
+            lost -= 1
+        else:
+            truth = list(host.ended.get(machine_id, ()))
+            yield Violation(Invariant.EXIT_ONCE, machine_id, f"{exit} is recorded, and the host knows {truth}")

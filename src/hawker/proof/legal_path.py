@@ -1,7 +1,8 @@
 """Whether a machine's events can have happened in this order.
 
 An instance that started ends at most once, and before the next one starts; an exit without a start is of an instance
-that never ran, or of one that was overtaken by the order to end it; nothing follows the end of the machine.
+that never ran, or of one that was overtaken by the order to end it; nothing follows the end of the machine. Ids say the
+order; times may go back, as clocks do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,7 @@ def illegal_steps(events: Sequence[EventRecord], *, whole: bool = True) -> Itera
             yield f"{_name(event)} is no event of a machine"
         if previous is None and whole and step != FIRST:
             yield f"begins with {_name(event)}"
-        if previous is not None and (event.id <= previous.id or event.at < previous.at):
+        if previous is not None and event.id <= previous.id:
             yield f"{_name(event)} stands after {_name(previous)}"
         if previous is not None and (previous.type, previous.status) in LAST:
             yield f"{_name(event)} after the machine's end"

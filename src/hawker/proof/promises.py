@@ -1,11 +1,11 @@
 """What clients were told, and whether it is so: acknowledged means kept.
 
 A client takes a `Ticket` before each call and says how it was answered. One that was never answered (the connection was
-cut, the daemon died) may have happened or not, so until the next answer nothing is claimed of what it would have set.
-Calls on one machine must not overlap; different machines are independent.
+cut, the daemon died) may have happened or not, so until the next answer nothing is claimed of what it would have set;
+nor of two calls on one machine that overlapped. Different machines are independent.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,7 +14,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.violation import Invariant, Violation
 from hawker.store.contract import Reader
-from hawker.worker.records import BY_ORDER, DESTROYED, MACHINES, MachineRecord
+from hawker.worker.records import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 
 
 class Call(StrEnum):
@@ -39,87 +39,155 @@ _RESTS = frozenset({State.STARTED, State.STOPPED, State.FAILED})
 @dataclass(frozen=True, slots=True)
 class Told:
     """Of one machine: the last acknowledged call that moves it; `sure` while none since was left unanswered; `env` and
-    `metadata` are known while `known`."""
+    `metadata` are known while `known`. `vanishes`: it is destroyed when its workload is done."""
 
     last: Call = Call.CREATE
     sure: bool = True
     known: bool = True
     env: Mapping[str, str] | None = None
     metadata: Mapping[str, str] | None = None
+    vanishes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A lease that a client was given, by the worker's clock."""
+
+    nonce: str
+    until: float
 
 
 class Ticket:
     """One call under way. Say `acknowledged` or `refused` (nothing was changed), or nothing when no answer came."""
 
     def __init__(self, promises: "Promises", machine_id: MachineId, call: Call) -> None:
-        self._told, self._machine_id, self._call = promises.told, machine_id, call
+        self._promises, self._told = promises, promises.told
+        self._machine_id, self._call = machine_id, call
         self._before = before = promises.told[machine_id]
         moves = call is not Call.METADATA
         self._told[machine_id] = replace(
             before, sure=before.sure and not moves, known=before.known and call not in _SETS_CONFIG
         )
+        self._turn = promises.turn(machine_id)
 
     def refused(self) -> None:
-        self._told[self._machine_id] = self._before
+        if self._alone():
+            self._told[self._machine_id] = self._before
 
-    def acknowledged(self, *, env: Mapping[str, str] | None = None, metadata: Mapping[str, str] | None = None) -> None:
-        """`env` and `metadata`: what the call has set. An update sets both, `metadata` its own part."""
+    def acknowledged(
+        self,
+        *,
+        env: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        nonce: str | None = None,
+        now: float | None = None,
+    ) -> list[Violation]:
+        """`env` and `metadata`: what the call has set. An update sets both, `metadata` its own part. `nonce` is of the
+        caller's lease, `now` the worker's time: while a client holds a lease, nobody else's call is taken but for
+        metadata."""
+        if self._alone():
+            self._told[self._machine_id] = self._after(env, metadata)
+        held = self._promises.leases.get(self._machine_id)
+        if self._call is Call.DESTROY:
+            self._promises.leases.pop(self._machine_id, None)
+        if self._call is Call.METADATA or now is None or held is None or held.nonce == nonce or held.until <= now:
+            return []
+        what = f"{self._call} was acknowledged without the lease that is held until {held.until:.3f}"
+        return [Violation(Invariant.KEPT, self._machine_id, what)]
+
+    def _after(self, env: Mapping[str, str] | None, metadata: Mapping[str, str] | None) -> Told:
         before = self._before
         match self._call:
             case Call.METADATA:
-                now = replace(before, metadata=metadata)
+                return replace(before, metadata=metadata)
             case Call.UPDATE:
-                now = Told(last=self._call, env=env, metadata=metadata)
+                return replace(before, last=self._call, sure=True, known=True, env=env, metadata=metadata)
             case _:
-                now = replace(before, last=self._call, sure=True)
-        self._told[self._machine_id] = now
+                return replace(before, last=self._call, sure=True)
+
+    def _alone(self) -> bool:
+        """Whether no other call on the machine was asked or answered since this one was asked."""
+        alone = self._promises.turns[self._machine_id] == self._turn
+        self._promises.turn(self._machine_id)
+        return alone
 
 
 class Promises:
-    """All that the clients of one worker were told."""
+    """All that the clients of one worker were told. `turns` counts what was asked and answered of each machine."""
 
     def __init__(self) -> None:
         self.told: dict[MachineId, Told] = {}
         self.orders: dict[str, MachineId] = {}
+        self.turns: Counter[MachineId] = Counter()
+        self.leases: dict[MachineId, _Held] = {}
 
-    def created(self, machine_id: MachineId, order: str, *, env: Mapping[str, str] | None = None) -> list[Violation]:
+    def created(
+        self, machine_id: MachineId, order: str, *, env: Mapping[str, str] | None = None, vanishes: bool = False
+    ) -> list[Violation]:
         """A create was acknowledged under its idempotency key. The same key must always name the same machine."""
         first = self.orders.setdefault(order, machine_id)
-        self.told.setdefault(machine_id, Told(env=env))
+        self.told.setdefault(machine_id, Told(env=env, vanishes=vanishes))
         twice = Violation(Invariant.KEPT, machine_id, f"order {order} had been filled by {first}")
         return [] if first == machine_id else [twice]
 
     def ask(self, machine_id: MachineId, call: Call) -> Ticket:
         return Ticket(self, machine_id, call)
 
+    def leased(self, machine_id: MachineId, nonce: str, until: float) -> None:
+        """A client was given a lease, until this moment by the worker's clock."""
+        self.leases[machine_id] = _Held(nonce, until)
+
+    def unleased(self, machine_id: MachineId) -> None:
+        """It was given back, or may have been: no answer came."""
+        self.leases.pop(machine_id, None)
+
+    def turn(self, machine_id: MachineId) -> int:
+        self.turns[machine_id] += 1
+        return self.turns[machine_id]
+
     def broken(self, reader: Reader) -> list[Violation]:
-        """At rest: whatever was acknowledged last is so."""
-        machines = {record.id: record for _, record in reader.scan(MACHINES)}
-        gone = {record.id for _, record in reader.scan(DESTROYED)}
+        """At rest: whatever was acknowledged last is so, or the machine's history says why it could not be."""
         found = [
             Violation(Invariant.KEPT, machine_id, what)
             for machine_id, told in self.told.items()
-            for what in _broken(machine_id, told, machines, gone)
+            for what in _broken(reader, machine_id, told)
         ]
         return found + list(_filled_twice(reader))
 
 
-def _broken(
-    machine_id: MachineId, told: Told, machines: Mapping[MachineId, MachineRecord], gone: set[MachineId]
-) -> Iterator[str]:
-    record = machines.get(machine_id)
+def _broken(reader: Reader, machine_id: MachineId, told: Told) -> Iterator[str]:
+    record = reader.get(MACHINES, machine_id)
     if record is None:
-        if machine_id not in gone:
-            yield "was acknowledged and is forgotten"
-        elif told.sure and told.last is not Call.DESTROY:
-            yield f"{told.last} was acknowledged, and it is destroyed"
+        yield from _broken_and_gone(reader, machine_id, told)
         return
     if told.sure and record.state not in _AFTER.get(told.last, _RESTS):
         yield f"{told.last} was acknowledged, and it is {record.state.value}"
-    if told.known and _plain(record.config.env) != _plain(told.env):
+    if not told.known or _fell_back(reader, machine_id):
+        return
+    if _plain(record.config.env) != _plain(told.env):
         yield f"env {told.env} was acknowledged, and it is {record.config.env}"
-    if told.known and _plain(record.config.metadata) != _plain(told.metadata):
+    if _plain(record.config.metadata) != _plain(told.metadata):
         yield f"metadata {told.metadata} was acknowledged, and it is {record.config.metadata}"
+
+
+def _broken_and_gone(reader: Reader, machine_id: MachineId, told: Told) -> Iterator[str]:
+    record = reader.get(DESTROYED, machine_id)
+    if record is None:
+        yield "was acknowledged and is forgotten"
+        return
+    events = list(_events(reader, machine_id))
+    taken_back = bool(events) and events[-1].status == "launch_failed"  # whatever was asked of it meanwhile
+    if told.sure and told.last is not Call.DESTROY and not told.vanishes and not taken_back:
+        yield f"{told.last} was acknowledged, and it is destroyed"
+
+
+def _fell_back(reader: Reader, machine_id: MachineId) -> bool:
+    """Whether an update of it ever could not be prepared, so that an older config is the right one."""
+    return any((event.type, event.status) == ("update", "failed") for event in _events(reader, machine_id))
+
+
+def _events(reader: Reader, machine_id: MachineId) -> Iterator[EventRecord]:
+    return (event for _, event in reader.scan(EVENTS, f"{machine_id}/"))
 
 
 def _plain(values: Mapping[str, str] | None) -> dict[str, str]:

@@ -14,6 +14,8 @@ class Invariant(StrEnum):
     CAPACITY = "capacity is the sum of the records"
     NOTHING_STRAY = "nothing stray on the host"
     LEGAL_PATH = "the events of a machine form a legal path"
+    UNDISTURBED = "an instance ends by itself or by order"
+    ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 
 @dataclass(frozen=True, slots=True, order=True)

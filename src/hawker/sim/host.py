@@ -17,7 +17,8 @@ _PIDS = 1000
 class Cellar(FakeHost):
     """The fake host, with edges, with a memory of what was ever launched, and with process ids that are soon reused.
 
-    `felled` are exits that the daemon itself brought about; `lost` counts the instances that went with the host."""
+    `felled` are exits that the daemon itself brought about; `lost` counts the instances that went with the host.
+    `strangers` are ids that processes of others took when an instance's own was free again."""
 
     def __init__(self, clock: Clock, fuse: Fuse) -> None:
         super().__init__(clock)
@@ -27,6 +28,7 @@ class Cellar(FakeHost):
         self.doubled: list[MachineId] = []
         self.felled: list[Exit] = []
         self.lost: Counter[MachineId] = Counter()
+        self.strangers: set[int] = set()
 
     def fault(self, call: str) -> Fault:
         asked = super().fault(call)
@@ -45,6 +47,13 @@ class Cellar(FakeHost):
         self._last_pid = self._free_pid() - 1
         super().launch(instance)
 
+    def end(self, machine_id: MachineId, code: int = 0, *, signal: int = 0, oom_killed: bool = False) -> None:
+        """Its process id goes to a stranger at once."""
+        here = self.look(machine_id)
+        super().end(machine_id, code, signal=signal, oom_killed=oom_killed)
+        if here is not None and here.phase is Phase.EXITED and here.pid is not None:
+            self.strangers.add(here.pid)
+
     def deliver(self, instance: Instance, number: int) -> None:
         """The daemon sends a signal."""
         super().deliver(instance, number)
@@ -61,10 +70,16 @@ class Cellar(FakeHost):
             here = self.look(machine_id)
             if here is not None and here.phase is not Phase.EXITED:
                 self.lost[machine_id] += here.phase is Phase.RUNNING
+                self.launched.pop(here.spec.instance_id, None)  # a run that begins again launches it again
                 del self._instances[machine_id]
 
+    def forgive(self) -> None:
+        """Nothing fails any more that was scripted."""
+        self._faults.clear()
+
     def _free_pid(self) -> int:
-        taken = {instance.pid for instance in self._instances.values() if instance.phase is Phase.RUNNING}
+        running = {instance.pid for instance in self._instances.values() if instance.phase is Phase.RUNNING}
+        taken = running | self.strangers
         return next(pid for pid in range(_PIDS, _PIDS + len(taken) + 1) if pid not in taken)
 
 

@@ -21,4 +21,6 @@ def look(host: Cellar, rootfs: Shelves, networks: Wires) -> HostState:
             for machine_id, instances in host.ever.items()
         },
         doubled=frozenset({*host.doubled, *launched_twice}),
+        lost=dict(host.lost),
+        felled=tuple(host.felled),
     )

@@ -8,6 +8,8 @@ from anyio.abc import TaskGroup
 from hawker.api.bodies import (
     CreateAppRequest,
     CreateMachineRequest,
+    LeaseAnswer,
+    LeaseRequest,
     Machine,
     MachineEvent,
     SetMetadataRequest,
@@ -18,9 +20,11 @@ from hawker.api.bodies import (
 from hawker.api.local import LocalCaller
 from hawker.api.routes import (
     CREATE_APP,
+    CREATE_LEASE,
     CREATE_MACHINE,
     DELETE_MACHINE,
     GET_MACHINE,
+    RELEASE_LEASE,
     RESTART_MACHINE,
     SET_METADATA,
     START_MACHINE,
@@ -108,6 +112,13 @@ class Worker:
     async def set_metadata(self, machine_id: str, key: str, value: str) -> None:
         target = MetadataKeyParams(app_name=APP, machine_id=machine_id, key=key)
         await self.api.call(SET_METADATA, params=target, body=SetMetadataRequest(value=value))
+
+    async def lease(self, machine_id: str, ttl_s: int, nonce: str | None = None) -> LeaseAnswer:
+        body = LeaseRequest(ttl=ttl_s)
+        return await self.api.call(CREATE_LEASE, params=params(machine_id), body=body, nonce=nonce)
+
+    async def release(self, machine_id: str, nonce: str | None) -> None:
+        await self.api.call(RELEASE_LEASE, params=params(machine_id), nonce=nonce)
 
     async def wait(self, machine_id: str, *states: str, **query: Any) -> State:
         wanted = WaitQuery(state=tuple(map(WaitState, states)), **query)

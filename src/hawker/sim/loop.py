@@ -60,9 +60,10 @@ class LoopClock:
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
+        self.ahead_s = 0.0  # of where the wall clock would be, had nobody set it
 
     def now(self) -> float:
-        return _NOW + self.monotonic()
+        return _NOW + self.ahead_s + self.monotonic()
 
     def monotonic(self) -> float:
         return anyio.current_time()

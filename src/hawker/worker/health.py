@@ -43,7 +43,7 @@ class Health:
         self._prober = prober
         self._results: dict[MachineId, _Results] = {}
         self._running: dict[MachineId, tuple[InstanceId, anyio.CancelScope]] = {}
-        self._noted: set[MachineId] = set()
+        self._noted: dict[MachineId, None] = {}  # in order, so that a run can be repeated
         self._wake = anyio.Event()
         changes.listen(self._note)
 
@@ -59,21 +59,20 @@ class Health:
         """Run checks until cancelled."""
         async with anyio.create_task_group() as tasks:
             for _, record in list(self._store.scan(MACHINES)):
-                self._follow(tasks, record.id)
+                self._follow(tasks, record.id, record)
             task_status.started()
             while True:
                 await self._wake.wait()
                 self._wake = anyio.Event()
-                noted, self._noted = self._noted, set()
+                noted, self._noted = self._noted, {}
                 for machine_id in noted:
-                    self._follow(tasks, machine_id)
+                    self._follow(tasks, machine_id, self._store.get(MACHINES, machine_id))
 
     def _note(self, machine_id: MachineId) -> None:
-        self._noted.add(machine_id)
+        self._noted[machine_id] = None
         self._wake.set()
 
-    def _follow(self, tasks: TaskGroup, machine_id: MachineId) -> None:
-        record = self._store.get(MACHINES, machine_id)
+    def _follow(self, tasks: TaskGroup, machine_id: MachineId, record: MachineRecord | None) -> None:
         instance = record.running.instance_id if record and record.running and record.state is State.STARTED else None
         current = self._running.get(machine_id)
         if current is not None and current[0] != instance:

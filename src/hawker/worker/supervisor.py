@@ -31,7 +31,7 @@ class Supervisor:
         self._deps = deps
         self._endings = Endings(deps, runner)
         self._watched: dict[MachineId, InstanceId] = {}
-        self._changed: set[MachineId] = set()
+        self._changed: dict[MachineId, None] = {}  # in order, so that a run can be repeated
         self._wake = anyio.Event()
         changes.listen(self._note)
 
@@ -46,7 +46,7 @@ class Supervisor:
             while True:
                 await self._wake.wait()
                 self._wake = anyio.Event()
-                changed, self._changed = self._changed, set()
+                changed, self._changed = self._changed, {}
                 for machine_id in changed:
                     if (found := self._deps.store.get(MACHINES, machine_id)) is not None:
                         self._watch_if_running(tasks, found)
@@ -66,7 +66,7 @@ class Supervisor:
                 await self._saw_end(machine_id, instance_id)
 
     def _note(self, machine_id: MachineId) -> None:
-        self._changed.add(machine_id)
+        self._changed[machine_id] = None
         self._wake.set()
 
     def _watch_if_running(self, tasks: TaskGroup, record: MachineRecord) -> None:
