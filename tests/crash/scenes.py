@@ -63,10 +63,22 @@ async def _fail(worker: Worker, machine_id: str) -> None:
     worker.host.end(worker.record(machine_id).id, 3)
 
 
+async def _gone(worker: Worker) -> str:
+    machine_id = await _off(worker)
+    await worker.destroy(machine_id)
+    await worker.reaches(machine_id, State.DESTROYED)
+    return machine_id
+
+
+async def _wait(worker: Worker, machine_id: str) -> None:
+    """Nobody asks for it: the archivist sees to it by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """`undone` and `done`: where the machine ends when the call took no effect, and when it did. `spoilt`: how often
-    the driver's `start` fails in it, so that the flow turns back."""
+    the driver's `start` fails in it, so that the flow turns back. `archives`: the node has an archive in it, and the
+    machine's history must be there in the end."""
 
     name: str
     flow: str
@@ -75,6 +87,7 @@ class Scene:
     undone: State | None
     done: State
     spoilt: bool = False
+    archives: bool = False
 
 
 SCENES = (
@@ -90,6 +103,7 @@ SCENES = (
     Scene("update", "update", _running, _update, State.STARTED, State.STARTED),
     Scene("update that fails", "update", _running, _update, State.STARTED, State.FAILED, spoilt=True),
     Scene("destroy", "destroy", _running, _destroy, State.STARTED, State.DESTROYED),
+    Scene("archive", "archive", _gone, _wait, State.DESTROYED, State.DESTROYED, archives=True),
 )
 
 

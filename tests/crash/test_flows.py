@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from hawker.archive.archive import Archive
+from hawker.archive.directory import DirectoryPlace
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.fuse import Death
+from hawker.sim.fuse import Death, Fuse
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.memory import Faults
+from hawker.worker.records import ARCHIVED
 from tests.crash.scenes import SCENES, Scene, places
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest
@@ -22,12 +25,26 @@ anyio_backend = in_virtual_time
 QUIET_S = 90.0  # longer than any backoff
 
 
+class Vault(DirectoryPlace):
+    """A place for archives whose edges are the fuse's."""
+
+    def __init__(self, root: Path, fuse: Fuse) -> None:
+        super().__init__(root)
+        self._fuse = fuse
+
+    async def put(self, key: str, file: Path) -> None:
+        await self._fuse.pass_edge()
+        await super().put(key, file)
+        await self._fuse.pass_edge()
+
+
 class Play:
     """One scene, once: set, acted until the daemon dies or all is done, and taken up again."""
 
     def __init__(self, scene: Scene, directory: Path) -> None:
         self.scene = scene
         self.stall = Stall(directory, reconciles=False)
+        self.directory = directory
         self.machine_id = ""
         self.acknowledged = False
 
@@ -42,6 +59,8 @@ class Play:
 
     async def act(self) -> bool:
         """True when the daemon died of it."""
+        if self.scene.archives:
+            self.stall.archive = Archive(Vault(self.directory / "archive", self.stall.fuse), self.directory / "staging")
         if self.scene.spoilt:
             self.stall.host.script("start", *[Fault(error=OSError("spoilt"), after=True)] * 3)
         try:
@@ -62,6 +81,8 @@ class Play:
                 self.machine_id = machines[0].id
             state = worker.record(self.machine_id).state if self.machine_id else None
             check_at_rest(self.stall)
+            if self.stall.archive is not None:
+                await self._check_archive(worker, self.stall.archive)
         assert len(machines) <= 1
         self._check(state)
 
@@ -70,6 +91,15 @@ class Play:
             assert state in self._done, f"acknowledged, and {state}"
         else:
             assert state in {*self._done, self.scene.undone}
+
+    async def _check_archive(self, worker: Worker, archive: Archive) -> None:
+        """Once, whole and confirmed; nothing is left on its way, and the runs that brought it there are not in it."""
+        history = await archive.read(self.machine_id)
+        assert history is not None and [run.flow for run in history.runs] == ["create", "destroy"]
+        assert [event.status for event in history.events][-1] == "destroyed"
+        assert [key for key, _ in worker.store.scan(ARCHIVED)] == [self.machine_id]
+        assert [path.name for path in (self.directory / "staging").iterdir()] == []
+        assert len(list((self.directory / "archive").glob("*/*"))) == 1
 
     @property
     def _done(self) -> frozenset[State | None]:

@@ -19,6 +19,8 @@ from hawker.archive.failure import Damaged, of_os
 from hawker.archive.history import History
 from hawker.archive.place import ArchivePlace
 from hawker.errors import NotFound, Unavailable
+from hawker.failpoint import inside
+from hawker.failpoint import inside
 from hawker.ids import MachineId
 
 MIB = 1 << 20
@@ -71,6 +73,7 @@ class Archive:
         async with self._on_disk():
             size = staged.stat().st_size
         await self._place.put(key_of(machine_id), staged)
+        inside("sent")
         return size
 
     async def size(self, machine_id: MachineId) -> int | None:
@@ -81,6 +84,7 @@ class Archive:
         """Let go of the prepared file."""
         async with self._on_disk():
             await anyio.to_thread.run_sync(_remove, self._staged(machine_id))
+        inside("discarded")
 
     async def read(self, machine_id: str) -> History | None:
         """None when it is not in the archive. Raises `Damaged` when what is there is not its history."""
@@ -133,7 +137,9 @@ class Archive:
             if plain.stat().st_size > MOST_BYTES:
                 raise Damaged(f"the history of {machine_id} is too long to be read again")
             size = pack.compress(plain, draft)
+            inside("packed")
             draft.replace(staged)
+            inside("packed")
             return size
         finally:
             plain.unlink(missing_ok=True)

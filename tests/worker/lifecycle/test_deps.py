@@ -16,7 +16,7 @@ def test_a_machines_runs_are_found_by_its_id() -> None:
 
 def test_every_flow_is_served_once() -> None:
     names = [flow.name for flow in FLOWS]
-    assert sorted(names) == ["create", "destroy", "pull", "rest", "restart", "start", "stop", "update"]
+    assert sorted(names) == ["archive", "create", "destroy", "pull", "rest", "restart", "start", "stop", "update"]
 
 
 async def test_a_machine_that_is_not_there_is_not_found(worker: Worker) -> None:

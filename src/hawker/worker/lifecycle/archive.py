@@ -30,11 +30,6 @@ async def write(context: Context[Export]) -> Outcome:
     return Done(result=await _write(context))
 
 
-async def take_back(context: Context[Export]) -> None:
-    if context.deps.archive is not None:
-        await context.deps.archive.discard(machine_id_of(context))
-
-
 async def send(context: Context[Export]) -> Outcome:
     """Have the file in the archive, written anew if it is no longer here."""
     archive, machine_id, written = _archive(context), machine_id_of(context), context.result("write", Sent)
@@ -81,8 +76,8 @@ ARCHIVE = Flow(
     name="archive",
     input=Export,
     steps=(
-        Step("write", write, undo=take_back, timeout_s=120, backoff=_PATIENT),
-        Step("send", send, timeout_s=600, backoff=_PATIENT),
-        Step("confirm", confirm, backoff=_PATIENT),
+        Step("write", write, timeout_s=120, backoff=_PATIENT, points=("packed",)),
+        Step("send", send, timeout_s=600, backoff=_PATIENT, points=("sent",)),
+        Step("confirm", confirm, backoff=_PATIENT, points=("discarded",)),
     ),
 )
