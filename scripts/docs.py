@@ -1,5 +1,5 @@
-"""Writes `docs/generated/` from the code: a page per flow, the errors, the settings. With `--check` it writes nothing
-and fails when a page is not what the code says."""
+"""Writes `docs/generated/` from the code: a page per flow, the errors, the metrics, the settings. With `--check` it
+writes nothing and fails when a page is not what the code says."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,7 @@ import msgspec
 
 from hawker.errors import HawkerError
 from hawker.fsm.diagram import page
+from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
 from hawker.worker.lifecycle import FLOWS
 
@@ -19,7 +20,8 @@ _NOTE = "Written by `make docs` from the code; do not edit."
 def pages() -> dict[str, str]:
     """File names below `docs/generated/` and what is in them."""
     flows = {f"flows/{flow.name}.md": page(flow) for flow in FLOWS}
-    return {**flows, "errors.md": "\n".join(errors()) + "\n", "settings.md": "\n".join(settings()) + "\n"}
+    tables = {"errors.md": errors(), "metrics.md": metrics(), "settings.md": settings()}
+    return {**flows, **{name: "\n".join(lines) + "\n" for name, lines in tables.items()}}
 
 
 def errors() -> Iterator[str]:
@@ -39,6 +41,15 @@ def settings() -> Iterator[str]:
         kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
         default = "" if field.default is msgspec.NODEFAULT else f"`{field.default!r}`"
         yield f"| `{field.name}` | {kind.replace('pathlib.', '').replace('|', 'or')} | {default} |"
+
+
+def metrics() -> Iterator[str]:
+    yield from ("# Metrics", "", _NOTE, "")
+    yield "Beside these, `process_*` has the daemon's cpu, memory, open files and start, named as everywhere."
+    yield from ("", "| Metric | Type | Labels | What |", "|---|---|---|---|")
+    for family in build_metrics("").families:
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        yield f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
 
 
 def stale(wanted: Mapping[str, str], folder: Path) -> list[str]:

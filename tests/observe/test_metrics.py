@@ -35,18 +35,22 @@ def test_prometheus_can_read_it(metrics: Metrics) -> None:
 
 
 def test_every_name_is_ours_says_its_unit_and_has_a_text(metrics: Metrics) -> None:
-    for family in metrics.registry.collect():
-        exposed = {"counter": f"{family.name}_total", "info": f"{family.name}_info"}.get(family.type, family.name)
-        assert re.fullmatch(r"(hawker|process)_[a-z_]+", exposed), exposed
-        assert exposed.endswith(UNITS) or exposed in COUNTS or exposed.startswith("process_"), exposed
-        assert family.documentation.endswith("."), exposed
+    for family in metrics.families:
+        assert re.fullmatch(r"hawker_[a-z_]+", family.name)
+        assert family.name.endswith(UNITS) or family.name in COUNTS, family.name
+        assert (family.kind == "counter") == family.name.endswith("_total")
+        assert family.text.endswith("."), family.name
+
+
+def test_every_family_is_exported_under_its_name(metrics: Metrics) -> None:
+    text = metrics.exposition()
+    assert [family.name for family in metrics.families if f"# TYPE {family.name} {family.kind}\n" not in text] == []
 
 
 def test_no_label_can_name_what_a_user_names(metrics: Metrics) -> None:
-    groups = (metrics.runs, metrics.store, metrics.api, metrics.node, metrics.loop, metrics.spans)
-    collectors = [collector for group in groups for collector in vars(group).values()]
-    labels = {label for collector in collectors for label in collector._labelnames}
-    assert labels == {"flow", "step", "outcome", "state", "queue", "durability", "method", "route", "status", "kind"}
+    labels = {label for family in metrics.families for label in family.labels}
+    of_runs, of_calls = {"flow", "step", "outcome", "queue"}, {"method", "route", "status"}
+    assert labels == of_runs | of_calls | {"state", "kind", "durability", "version", "python"}
 
 
 def test_nothing_says_when_it_was_born(metrics: Metrics) -> None:

@@ -1,10 +1,10 @@
 from pathlib import Path
 
-from scripts.docs import errors, pages, settings, stale, write
+from scripts.docs import errors, metrics, pages, settings, stale, write
 
 
 def test_every_flow_has_its_page() -> None:
-    assert {"flows/create.md", "flows/destroy.md", "errors.md", "settings.md"} <= pages().keys()
+    assert {"flows/create.md", "flows/destroy.md", "errors.md", "metrics.md", "settings.md"} <= pages().keys()
 
 
 def test_an_error_shows_its_status_and_whether_a_retry_helps() -> None:
@@ -17,6 +17,11 @@ def test_an_error_shows_its_status_and_whether_a_retry_helps() -> None:
 def test_an_error_without_a_word_of_its_own_does_not_borrow_one() -> None:
     [row] = [row for row in errors() if row.startswith("| NotFound ")]
     assert row.endswith("| no |  |")
+
+
+def test_a_metric_shows_its_type_its_labels_and_what_it_counts() -> None:
+    [row] = [row for row in metrics() if row.startswith("| `hawker_runs_ended_total`")]
+    assert row.endswith("| counter | `flow`, `outcome` | Runs ended, by flow and outcome. |")
 
 
 def test_a_setting_shows_its_default() -> None:

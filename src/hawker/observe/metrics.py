@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from platform import python_version
 
-from prometheus_client import CollectorRegistry, Info, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 
-from hawker.observe.families import COMMIT_S, GROUP, LAG_S, REQUEST_S, STEP_S, Families
+from hawker.observe.families import COMMIT_S, GROUP, LAG_S, REQUEST_S, STEP_S, Families, Family
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "SOCKET"})
 _BORN = "_created"  # a second series for each counter and histogram, which nothing here needs
@@ -118,6 +118,7 @@ class Metrics:
     """All groups, and the registry they are on."""
 
     registry: CollectorRegistry
+    families: tuple[Family, ...]
     runs: RunMetrics
     store: StoreMetrics
     api: ApiMetrics
@@ -146,15 +147,11 @@ def build_metrics(version: str) -> Metrics:
     """Every collector, at nothing. `version` is Hawker's."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    build = Info("hawker_build", "The version of Hawker and of Python.", registry=registry)
-    build.info({"version": version, "python": python_version()})
     make = Families(registry)
-    return Metrics(
-        registry=registry,
-        runs=RunMetrics(make),
-        store=StoreMetrics(make),
-        api=ApiMetrics(make),
-        node=NodeMetrics(make),
-        loop=LoopMetrics(make),
-        spans=SpanMetrics(make),
+    build = make.gauge(
+        "build_info", "Always 1; its labels are the version of Hawker and of Python.", "version", "python"
     )
+    build.labels(version, python_version()).set(1)
+    groups = RunMetrics(make), StoreMetrics(make), ApiMetrics(make), NodeMetrics(make), LoopMetrics(make)
+    spans = SpanMetrics(make)
+    return Metrics(registry, tuple(make.made), *groups, spans)
