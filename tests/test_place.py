@@ -28,6 +28,13 @@ def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path: Path) -> Non
         Place(tmp_path).make()
 
 
+def test_a_directory_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    with Place(tmp_path).held(), pytest.raises(CannotStart, match="in use by another hawker"), Place(tmp_path).held():
+        pass
+    with Place(tmp_path).held():
+        pass
+
+
 def test_a_node_is_remembered_by_its_directory(tmp_path: Path) -> None:
     place = Place(tmp_path)
     assert place.remembered() is None

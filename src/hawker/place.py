@@ -1,16 +1,18 @@
 """The data directory of a node: where everything of it is on disk, and how a local client finds the node."""
 
+import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hawker.errors import CannotStart
 from hawker.ids import NodeId
-
-_NODE_ID = re.compile("[0-9a-f]{8}")
 from hawker.log import bind
 
 _log = bind("hawker.place")
+_NODE_ID = re.compile("[0-9a-f]{8}")
 
 
 class Place:
@@ -40,6 +42,23 @@ class Place:
         if not os.access(self.root, os.W_OK):
             raise CannotStart(f"cannot write to the data directory {self.root}; choose one with --data-dir")
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else has the directory meanwhile, be its store there or not. Raises `CannotStart`."""
+        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._lock(fd)
+            yield
+        finally:
+            os.close(fd)
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            text = f"{self.root} is in use by another hawker: stop it, or choose another data directory"
+            raise CannotStart(text) from error
+
     def remembered(self) -> NodeId | None:
         """Who the node was that was here before. Its name is in the names of what it has on the host, so a node whose
         store was lost goes by it again."""
@@ -50,10 +69,15 @@ class Place:
         return NodeId(text) if _NODE_ID.fullmatch(text) else None
 
     def remember(self, node_id: NodeId) -> None:
-        if self.remembered() != node_id:
+        """A full disk only means that it is not remembered yet."""
+        if self.remembered() == node_id:
+            return
+        try:
             draft = self.identity.with_suffix(".new")
             draft.write_text(f"{node_id}\n")
             draft.rename(self.identity)
+        except OSError as error:
+            _log.error("cannot remember the node", extra={"file": str(self.identity), "error": str(error)})
 
     def announce(self, url: str) -> None:
         """Leave the node's address for clients on this host. A disk that is full must not keep the node from answering:

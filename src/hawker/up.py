@@ -104,6 +104,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
         place.make()
+        stack.enter_context(place.held())
         store = SqliteStore(place.store, metrics.store)
         metrics.store.waiting.set_function(lambda: store.waiting)
         stack.push_async_callback(store.close)

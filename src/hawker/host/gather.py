@@ -67,8 +67,10 @@ def _write(file: Path, value: str) -> None:
 
 
 def is_populated(group: Path) -> bool:
-    """Whether the group is there and some process is in it."""
+    """Whether the group is there and some process is in it; in v2, or in a group below it."""
     try:
+        if (group / "cgroup.events").exists():
+            return "populated 1" in (group / "cgroup.events").read_text().splitlines()
         return bool((group / "cgroup.procs").read_bytes())
     except OSError:
         return False

@@ -226,7 +226,10 @@ class Driver(Protocol):
         """Every machine with a pilot that can be found by its directory."""
 
     async def loose(self) -> frozenset[MachineId]:
-        """Every machine with a pilot whose directory is gone: nobody can talk to it. `destroy` ends it too."""
+        """Every machine with a pilot whose directory is gone: nobody can talk to it."""
+
+    async def end_loose(self, machine_id: MachineId) -> None:
+        """End such pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
 
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
         """What these running machines have lost; those that are whole are left out."""

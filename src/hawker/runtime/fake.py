@@ -138,6 +138,9 @@ class FakeDriver:
     async def loose(self) -> frozenset[MachineId]:
         return frozenset(self._host.loose)
 
+    async def end_loose(self, machine_id: MachineId) -> None:
+        self._host.loose.discard(machine_id)
+
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
         worn = {each: frozenset(self._host.worn.get(each, ())) for each in machine_ids}
         return {each: parts for each, parts in worn.items() if parts and self._phase(each) is Phase.RUNNING}

@@ -41,12 +41,17 @@ def _nobody_has(store: Path) -> Iterator[None]:
         return
     fd = os.open(store, os.O_RDWR | os.O_CLOEXEC)
     try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_START)
+        _lock(fd, store)
         yield
-    except BlockingIOError as error:
-        raise CannotStart(f"{store.parent} is in use: stop the hawker that runs on it first") from error
     finally:
         os.close(fd)
+
+
+def _lock(fd: int, store: Path) -> None:
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_START)
+    except BlockingIOError as error:
+        raise CannotStart(f"{store.parent} is in use: stop the hawker that runs on it first") from error
 
 
 def _draft(backup: Path, store: Path) -> Path:

@@ -209,6 +209,9 @@ class PilotDriver:
     async def loose(self) -> frozenset[MachineId]:
         return frozenset(await anyio.to_thread.run_sync(loose_pilots, self._machines))
 
+    async def end_loose(self, machine_id: MachineId) -> None:
+        await end_loose(self._machines, machine_id)
+
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
         return await anyio.to_thread.run_sync(self._find_lost, tuple(machine_ids))
 

@@ -5,6 +5,7 @@ whose writable layer is in `DIR/machines/ID/layers/INSTANCE`. Mounting takes wel
 """
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from hawker.host.mount import discard_overlay, empty_trash, fresh_overlay, is_mo
 from hawker.host.reveal import reveal_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
+
+_HEX = re.compile("[0-9a-f]{64}")
 
 
 class HostRootfs:
@@ -87,10 +90,11 @@ class HostRootfs:
 
     def _find_strays(self) -> tuple[str, ...]:
         """In a machine's directory only its root filesystem is mounted; of images only those that are on the shelf."""
-        inside = [each.target for each in mounts(self._machines)]
-        found = {each for each in inside if not self._is_rootfs(each)}
-        found |= {each.target for each in mounts(self._mounts) if not self._is_image(each.target)}
-        used = {each.source for each in mounts()}
+        mounted = mounts()
+        targets = {each.target for each in mounted}
+        found = {each for each in targets if each.is_relative_to(self._machines) and not self._is_rootfs(each)}
+        found |= {each for each in targets if each.is_relative_to(self._mounts) and not self._is_image(each)}
+        used = {each.source for each in mounted}
         loose = (device for device, _ in loops(self._images.root) if device not in used)
         return (*sorted(map(str, found)), *loose)
 
@@ -107,7 +111,8 @@ class HostRootfs:
         return target.name == "rootfs" and target.parent.parent == self._machines
 
     def _is_image(self, target: Path) -> bool:
-        return target.parent == self._mounts and self._images.find(f"sha256:{target.name}") is not None
+        whole = target.parent == self._mounts and _HEX.fullmatch(target.name)
+        return bool(whole) and self._images.find(f"sha256:{target.name}") is not None
 
     def _mounted(self, image: Digest) -> Path:
         target = self._mount_point(image)

@@ -6,20 +6,25 @@ What is lost: the records are read before the host is looked at and once more af
 both times, with no run at its machine, promised all the while what the host did not have.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.run import Run
 from hawker.ids import MachineId, first_ulid
+from hawker.log import bind
 from hawker.machine import OFF, SETTLED, State
-from hawker.runtime.driver import Part, Phase
+from hawker.runtime.driver import Inspection, Part, Phase
 from hawker.store.contract import Reader
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.reconcile import books
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.records import DESTROYED, MACHINES, NODE, MachineRecord
+
+_log = bind("hawker.reconcile")
 
 _PARTS: Mapping[Part, tuple[Kind, str]] = {
     Part.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
@@ -110,12 +115,16 @@ class Look:
 
     async def _foreign(self, strays: Iterable[MachineId]) -> dict[MachineId, str]:
         """Those that are older than this store: another one made them, which was lost or moved away, and which can
-        have them back. What they are is said in a sentence."""
+        have them back. What they are is said in a sentence. One that cannot be asked may be older."""
         node = self._deps.store.get(NODE, "self")
         found: dict[MachineId, str] = {}
         for machine_id in strays if node is not None else ():
             assert node is not None
-            seen = await self._deps.driver.inspect(machine_id)
+            try:
+                seen = await self._deps.driver.inspect(machine_id)
+            except (HawkerError, OSError) as error:
+                found[machine_id] = f"it cannot be inspected: {error}"
+                continue
             if seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
                 how = "runs" if seen.phase is Phase.RUNNING else "ended"
                 found[machine_id] = f"it {how}; a store that was here before this one made it"
@@ -130,36 +139,16 @@ class Look:
         for machine_id, record in read.machines.items():
             if machine_id in read.busy or record.state not in SETTLED:
                 continue
-            if runs(record) and machine_id not in alive:
-                found += await self._lost_instance(record)
-            elif not runs(record) and machine_id in alive | loose:
-                found += await self._unrecorded(record)
+            if runs(record) == (machine_id in alive) and machine_id not in loose:
+                continue
+            try:
+                seen = await self._deps.driver.inspect(machine_id)
+            except (HawkerError, OSError) as error:
+                _log.error("cannot inspect", extra={"machine": machine_id, "error": str(error)})
+                continue
+            if self.unchanged(record):
+                found += _lost_instance(record, seen) if runs(record) else _unrecorded(record, seen)
         return found
-
-    async def _lost_instance(self, record: MachineRecord) -> list[Finding]:
-        seen = await self._deps.driver.inspect(record.id)
-        assert record.running is not None
-        if seen.phase is Phase.RUNNING or not self.unchanged(record):
-            return []
-        what = "it has ended" if seen.phase is Phase.EXITED else "it is not on the host"
-        return [
-            Finding(Kind.LOST_INSTANCE, record.id, f"the record says that {record.running.instance_id} runs; {what}")
-        ]
-
-    async def _unrecorded(self, record: MachineRecord) -> list[Finding]:
-        seen = await self._deps.driver.inspect(record.id)
-        if not self.unchanged(record):
-            return []
-        if seen.phase is Phase.RUNNING:
-            what = f"{seen.instance_id} runs; the record says that the machine is {record.state.value}"
-            return [Finding(Kind.UNRECORDED_INSTANCE, record.id, what)]
-        if seen.phase is Phase.ABSENT:
-            return [
-                Finding(
-                    Kind.STRAY_INSTANCE, record.id, "a process of it has lost its directory, and the machine is off"
-                )
-            ]
-        return []
 
     # What running machines have lost without ending.
 
@@ -207,12 +196,9 @@ class Look:
 
     def _images(self, read: Books) -> list[Finding]:
         """Whatever a machine is started from next."""
-        missing: dict[str, int] = {}
-        for record in read.machines.values():
-            if record.id not in read.busy and record.state in SETTLED:
-                digest = record.image.digest
-                if digest in missing or self._deps.images.find(digest) is None:
-                    missing[digest] = missing.get(digest, 0) + 1
+        settled = (each for each in read.machines.values() if each.id not in read.busy and each.state in SETTLED)
+        users = Counter(record.image.digest for record in settled)
+        missing = {digest: count for digest, count in users.items() if self._deps.images.find(digest) is None}
         noun = {1: "1 machine needs it"}
         return [
             Finding(Kind.LOST_IMAGE, digest, f"{noun.get(count, f'{count} machines need it')} to start again")
@@ -245,3 +231,21 @@ def _forsaken(read: Books) -> list[Finding]:
         for record in read.machines.values()
         if record.state not in SETTLED and record.id not in read.busy
     ]
+
+
+def _lost_instance(record: MachineRecord, seen: Inspection) -> list[Finding]:
+    if seen.phase is Phase.RUNNING or record.running is None:
+        return []
+    what = "it has ended" if seen.phase is Phase.EXITED else "it is not on the host"
+    detail = f"the record says that {record.running.instance_id} runs; {what}"
+    return [Finding(Kind.LOST_INSTANCE, record.id, detail)]
+
+
+def _unrecorded(record: MachineRecord, seen: Inspection) -> list[Finding]:
+    if seen.phase is Phase.RUNNING:
+        what = f"{seen.instance_id} runs; the record says that the machine is {record.state.value}"
+        return [Finding(Kind.UNRECORDED_INSTANCE, record.id, what)]
+    if seen.phase is Phase.ABSENT:
+        what = "the machine is off, and a process of it that has lost its directory runs"
+        return [Finding(Kind.STRAY_INSTANCE, record.id, what)]
+    return []

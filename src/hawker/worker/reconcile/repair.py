@@ -85,13 +85,14 @@ class Repairs:
     # What belongs to no machine.
 
     async def _end(self, machine_id: MachineId) -> None:
-        """Also of a machine that is off, when a process of an instance that it had is left."""
-        record = self._deps.store.get(MACHINES, machine_id)
-        if record is None or self._is_quiet(record, running=False):
-            await self._deps.driver.destroy(machine_id)
-        if record is None and self._deps.networks is not None:
+        """With all that it has. Of a machine that has a record only what nobody can talk to: another instance of it may
+        be on its way."""
+        if self._deps.store.get(MACHINES, machine_id) is not None:
+            return await self._deps.driver.end_loose(machine_id)
+        await self._deps.driver.destroy(machine_id)
+        if self._deps.networks is not None:
             await self._deps.networks.delete(machine_id)
-        if record is None and self._deps.rootfs is not None:
+        if self._deps.rootfs is not None:
             await self._deps.rootfs.remove(machine_id)
 
     async def _remove_network(self, finding: Finding) -> None:
@@ -128,7 +129,7 @@ class Repairs:
 
     async def _record_end(self, machine_id: MachineId) -> None:
         record = self._deps.store.get(MACHINES, machine_id)
-        if record is None or record.running is None or not self._is_quiet(record, running=True):
+        if record is None or record.running is None or not self._runs_quietly(record):
             return
         if await self._endings.is_over(machine_id, record.running.instance_id):
             await self._endings.settle(machine_id, record.running.instance_id)
@@ -154,7 +155,7 @@ class Repairs:
     async def _give_back(self, kind: Kind, machine_id: MachineId) -> None:
         seen = await self._deps.driver.inspect(machine_id)
         record = self._deps.store.get(MACHINES, machine_id)
-        if seen.pid is None or record is None or not self._is_quiet(record, running=True):
+        if seen.pid is None or record is None or not self._runs_quietly(record):
             return
         if kind is Kind.LOST_CGROUP:
             await self._deps.driver.mend(machine_id)
@@ -177,6 +178,5 @@ class Repairs:
             resource = image_resource(digest)
             self._runner.accept(tx, PULL, resource, PullInput(image=user.image), when_busy=WhenBusy.QUEUE)
 
-    def _is_quiet(self, record: MachineRecord, *, running: bool) -> bool:
-        settled = record.state is State.STARTED if running else record.state in OFF
-        return settled and runs(record) == running and not has_run(self._deps.store, record.id)
+    def _runs_quietly(self, record: MachineRecord) -> bool:
+        return record.state is State.STARTED and runs(record) and not has_run(self._deps.store, record.id)

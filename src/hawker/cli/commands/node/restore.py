@@ -33,7 +33,8 @@ def command(file: Path, data_dir: Path | None) -> None:
     place = Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())
     if not place.root.is_dir():
         raise CannotStart(f"there is no data directory {place.root}: name it with --data-dir")
-    replaced = restore_store(file.absolute(), place.store, f"{instant(SystemClock().now()):%Y%m%dT%H%M%SZ}")
+    with place.held():
+        replaced = restore_store(file.absolute(), place.store, f"{instant(SystemClock().now()):%Y%m%dT%H%M%SZ}")
     if replaced is not None:
         note(f"the replaced store is {replaced}")
     click.echo(f"restored {place.store}; start the node with `hawker up`")
