@@ -78,6 +78,17 @@ async def test_what_a_hurt_pilot_knew_is_not_asked_for(tmp_path: Path, parent: "
     assert endings.unrecorded(await recorded(0)) == []
 
 
+async def test_whoever_kills_a_workload_that_was_told_to_end_takes_the_blame(
+    tmp_path: Path, parent: "subprocess.Popen[bytes]"
+) -> None:
+    wait_for(lambda: workload_of(parent.pid))
+    endings = Endings(tmp_path, Chance(1), networked=False)
+    assert await endings.end(BODY)
+    endings.interfere(MACHINE)
+    endings.interfere(MACHINE)
+    assert endings.unrecorded(await recorded(0)) == []
+
+
 async def test_nobody_is_there_to_be_ended(tmp_path: Path) -> None:
     for networked in (True, False):
         endings = Endings(tmp_path, Chance(1), networked=networked)

@@ -1,14 +1,19 @@
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
 
 from hawker.api.routes import CORDON_MACHINE, CREATE_LEASE, UNCORDON_MACHINE
-from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound
-from hawker.ids import AppName
+from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailable
+from hawker.fsm.runner import Runner
+from hawker.ids import AppName, RunId
 from hawker.machine import State
+from hawker.sim.kit import SOUND
 from hawker.sim.life import APP, Worker, params
 from hawker.sim.world import Stall
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Target
 from hawker.worker.records import MACHINES
 from tests.worker.invariants import check_at_rest, check_store
@@ -142,3 +147,24 @@ async def test_a_machine_of_another_app_is_not_found(worker: Worker) -> None:
     target = Target(AppName("other"), machine_id, None)
     with pytest.raises(NotFound, match="machine not found"):
         await worker.parts.operations.stop(target, signal=None, timeout_s=None)
+
+
+class Helpless(Runner[Deps]):
+    """Cannot cancel, as when the disk fills up right after an operation was promised."""
+
+    async def cancel(self, run_id: RunId, reason: str) -> None:
+        raise Unavailable("the store cannot be used now: database or disk is full")
+
+
+async def test_what_is_promised_is_answered_although_nothing_can_be_overtaken(tmp_path: Path) -> None:
+    stall = Stall(tmp_path, kit=replace(SOUND, runner=Helpless))
+    image = stall.hold()
+    async with stall.open() as worker:
+        await worker.app()
+        machine = await worker.create()
+        await worker.destroy(machine.id, force=True)
+        assert worker.record(machine.id).state is State.DESTROYING
+        image.set()
+        await worker.reaches(machine.id, State.DESTROYED)
+        await worker.at_rest()
+        check_at_rest(stall)

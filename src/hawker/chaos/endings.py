@@ -23,6 +23,7 @@ from hawker.worker.records import EVENTS
 
 _PORT = 8080
 _ANSWER_S = 3.0
+_MOMENT_S = 2.0
 _SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGALRM, signal.SIGHUP)
 _SIGNALLED = 128
 _CODES = 120
@@ -61,6 +62,7 @@ class Endings:
         self._chance = chance
         self._networked = networked
         self._told: Counter[Told] = Counter()
+        self._newest: dict[MachineId, tuple[Told, float]] = {}
         self._codes = 0
         self.spoilt: set[MachineId] = set()
 
@@ -69,17 +71,27 @@ class Endings:
         machine_id = MachineId(machine.id)
         code = await self._ask(machine) if self._networked else self._signal(machine_id)
         if code is not None:
-            self._told[Told(machine_id, code)] += 1
+            told = Told(machine_id, code)
+            self._told[told] += 1
+            self._newest[machine_id] = told, anyio.current_time()
         return code is not None
+
+    def interfere(self, machine_id: MachineId) -> None:
+        """Its workload is being killed: if it was told to end a moment ago, nobody knows which of the two it was."""
+        told, at_s = self._newest.pop(machine_id, (None, 0.0))
+        if told is not None and anyio.current_time() - at_s < _MOMENT_S:
+            self._told[told] -= 1
 
     def unrecorded(self, reader: Reader) -> list[str]:
         """At rest: each code that a workload ended with is in its machine's history."""
         found = []
         for told, count in self._told.items():
             events = [event for _, event in reader.scan(EVENTS, f"{told.machine_id}/")]
-            exits = [event.detail.exit.exit_code for event in events if event.detail and event.detail.exit]
-            if events and exits.count(told.code) < count and told.machine_id not in self.spoilt:
-                found.append(f"{told.machine_id} ended with {told.code} {count} times; recorded were {exits}")
+            exits = [event.detail.exit for event in events if event.detail and event.detail.exit]
+            recorded = [exit.exit_code for exit in exits]
+            if events and recorded.count(told.code) < count and told.machine_id not in self.spoilt:
+                what = f"{told.machine_id} ended with {told.code} {count} times; recorded were {recorded}"
+                found.append(f"{what}, last {exits[-1:]}")
         return found
 
     async def _ask(self, machine: Machine) -> int | None:

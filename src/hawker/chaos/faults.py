@@ -112,9 +112,10 @@ async def _jump(scene: Scene) -> None:
 
 
 async def _kill_workload(scene: Scene) -> None:
-    for pilot in scene.pilots().values():
+    for machine_id, pilot in scene.pilots().items():
         workload = workload_of(pilot)
         if workload is not None and scene.chance.happens(0.5):
+            scene.endings.interfere(machine_id)
             kill(workload, scene.chance.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)))
     await scene.while_it_lasts(0, 1)
 

@@ -34,6 +34,7 @@ from hawker.chaos.tally import Tally
 from hawker.chaos.workload import Customer, Onlooker
 from hawker.clock import OFFSET_VARIABLE, Clock
 from hawker.errors import CannotStart, HawkerError, Unavailable
+from hawker.fsm import journal
 from hawker.proof.promises import Promises
 
 CUSTOMERS = 4
@@ -49,20 +50,22 @@ _OPEN = (RunState.ACTIVE, RunState.QUEUED, RunState.STUCK)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`grounded`: the data directory gets a filesystem of its own, which needs root."""
+    """`grounded`: the data directory gets a filesystem of its own, which needs root. `logs`: where to leave what each
+    life of the daemon wrote."""
 
     minutes: float
     seed: int
     driver: str
     grounded: bool
+    logs: Path | None = None
 
 
-def plan_of(minutes: float, seed: int, driver: str | None, *, root: bool) -> Plan:
+def plan_of(minutes: float, seed: int, driver: str | None, *, root: bool, logs: Path | None = None) -> Plan:
     """Raises `CannotStart` when the driver is not for whoever asks."""
     if driver == "container" and not root:
         raise CannotStart("the container driver needs root: start as root, or choose --driver process")
     chosen = driver or ("container" if root else "process")
-    return Plan(minutes=minutes, seed=seed, driver=chosen, grounded=root)
+    return Plan(minutes=minutes, seed=seed, driver=chosen, grounded=root, logs=logs)
 
 
 class Soak:
@@ -174,7 +177,9 @@ class Soak:
         daemon = self._keeper.daemon
         found = [str(violation) for violation in await violations_at_rest(daemon, self._clock)]
         async with inspect(daemon, self._clock) as seen:
-            found += [str(violation) for violation in self._promises.broken(seen.reader)]
+            between_tries = {run.resource.id for run in journal.open_runs(seen.reader)}
+            broken = self._promises.broken(seen.reader)
+            found += [str(violation) for violation in broken if violation.about not in between_tries]
             found += self._endings.unrecorded(seen.reader)
         self.tally.rests += 1
         for what in found:
@@ -217,7 +222,15 @@ async def _counted(plan: Plan, clock: Clock) -> Tally:
         finally:
             if ground is not None:
                 ground.remove()
+            if plan.logs is not None:
+                _copy_logs(directory, plan.logs)
             shutil.rmtree(directory)
+
+
+def _copy_logs(directory: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for file in directory.glob("life-*.err"):
+        shutil.copy(file, target)
 
 
 async def _perform(running: Soak, signals: AsyncIterator[signal.Signals]) -> None:

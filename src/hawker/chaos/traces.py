@@ -69,9 +69,11 @@ def _line(command: str) -> str:
 
 
 def _other_mounts(folder: Path) -> str:
-    """The mounts of a process that has its own: they name the files of the machine that it runs in."""
+    """Of a process that has mounts of its own: what it has as its root names the files of the machine that it runs in.
+    The others may be a copy of all that the host has."""
     same = _link(folder / "ns/mnt") == _link(_PROC / "self/ns/mnt")
-    return "" if same else _text(folder / "mountinfo")
+    lines = [] if same else _text(folder / "mountinfo").splitlines()
+    return "\n".join(line for line in lines if line.split()[4] == "/")
 
 
 def _mounts() -> Iterator[Trace]:

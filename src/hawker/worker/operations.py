@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hawker.config import MachineConfig, stop_config
-from hawker.errors import AlreadyExists, Conflict, NoRoom, NotFound
+from hawker.errors import AlreadyExists, Conflict, HawkerError, NoRoom, NotFound
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
@@ -19,6 +19,7 @@ from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
+from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
 from hawker.node import Capacity, Resources, shortfall
 from hawker.store.contract import Reader, Tx
@@ -36,6 +37,7 @@ from hawker.worker.records import APPS, BY_NAME, MachineRecord, Previous
 from hawker.worker.table import Happened
 
 R = TypeVar("R")
+_log = bind("hawker.operations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Change:
     image: Resolved
     launch: bool
     current_version: str | None
+    skip_secrets: bool = False
 
 
 class Operations:
@@ -66,7 +69,7 @@ class Operations:
         self._room = room
         self._ipv4_pool = IPv4Network(deps.settings.ipv4_pool)
 
-    async def create(self, record: MachineRecord, *, launch: bool) -> MachineRecord:
+    async def create(self, record: MachineRecord, *, launch: bool, skip_secrets: bool = False) -> MachineRecord:
         """Admit and create in one transaction. A record whose order was filled before returns that machine.
 
         Raises `NoRoom` when the node cannot fill it, `AlreadyExists` when the name is taken."""
@@ -84,6 +87,7 @@ class Operations:
                 raise _no_room(missing, record.region)
             placed = self._with_ipv4(tx, record)
             self._deps.table.insert(tx, placed)
+            self._deps.secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
             run = self._launch(launch)
             made = self._deps.table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
             self._accept(tx, CREATE, record.id, run)
@@ -179,6 +183,7 @@ class Operations:
                 ),
             )
             self._deps.table.add_version(tx, updated)
+            self._deps.secrets.pin(tx, updated.app, updated.id, updated.version, skip=change.skip_secrets)
             self._accept(tx, UPDATE, record.id, run)
             return record, updated
 
@@ -246,13 +251,17 @@ class Operations:
 
     async def _overtake(self, before: MachineRecord | None, *flows: Flow[Any]) -> None:
         """What was just accepted does not wait behind a run of these flows, and no start that was to come later is left
-        over. Without it, after a crash say, the end is the same: only an awaited launch is done."""
+        over. Without it, after a crash say, the end is the same: only an awaited launch is done. So it never fails the
+        operation, which is promised by now: on a full disk it is left out."""
         if before is None or before.state in SETTLED:
             return
         names, resource = {flow.name for flow in flows}, machine_resource(before.id)
-        for run in self._runner.list(resource=resource, active=True):
-            if run.state is RunState.DELAYED or (run.flow in names and run.state is not RunState.QUEUED):
-                await self._runner.cancel(run.run_id, "overtaken by the user")
+        try:
+            for run in self._runner.list(resource=resource, active=True):
+                if run.state is RunState.DELAYED or (run.flow in names and run.state is not RunState.QUEUED):
+                    await self._runner.cancel(run.run_id, "overtaken by the user")
+        except HawkerError as error:
+            _log.warning("what is under way is not overtaken", extra={"machine": before.id, "reason": str(error)})
 
     def _accept(self, tx: Tx, flow: Flow[I], machine_id: MachineId, input: I) -> None:
         self._runner.accept(tx, flow, machine_resource(machine_id), input, when_busy=WhenBusy.QUEUE)
