@@ -1,6 +1,7 @@
 """The drivers that the contract suite is run against. A new one is one more entry in `RIGS`."""
 
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,9 +13,11 @@ from typing import Protocol
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.ids import InstanceId, MachineId, new_machine_id, new_node_id, new_ulid
+from hawker.host.cgroup import find_hierarchies
+from hawker.host.mount import mounts
+from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import Driver, FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.driver import Driver, FileSpec, InstanceSpec, Limits, Part, ProcessSpec
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
@@ -30,11 +33,14 @@ class MakeRootfs(Protocol):
 @dataclass(slots=True)
 class Rig:
     """A host with a driver. `renew` gives the driver of a new daemon on that host. `kill_pilot` ends process 1 of a
-    machine from outside. `real` runs programs: a shell and coreutils are there."""
+    machine from outside; `lose_directory` and `lose_cgroup` take something from a running one. `real` runs programs: a
+    shell and coreutils are there."""
 
     driver: Driver
     renew: Callable[[], Driver]
     kill_pilot: Callable[[MachineId], Awaitable[None]]
+    lose_directory: Callable[[MachineId], None]
+    lose_cgroup: Callable[[MachineId], None] | None = None
     real: bool = True
     make_rootfs: MakeRootfs | None = None
     made: list[MachineId] = field(default_factory=list)
@@ -83,7 +89,12 @@ async def process_rig(place: Path) -> AsyncIterator[Rig]:
         return process_driver(place / "machines", CLOCK)
 
     driver = renew()
-    yield Rig(driver=driver, renew=renew, kill_pilot=lambda machine_id: kill_from_outside(driver, machine_id))
+    yield Rig(
+        driver=driver,
+        renew=renew,
+        kill_pilot=lambda machine_id: kill_from_outside(driver, machine_id),
+        lose_directory=lambda machine_id: shutil.rmtree(place / "machines" / machine_id / "run"),
+    )
 
 
 async def kill_from_outside(driver: Driver, machine_id: MachineId) -> None:
@@ -106,7 +117,24 @@ async def container_rig(place: Path) -> AsyncIterator[Rig]:
     driver = renew()
     await driver.check()
     kill = partial(kill_from_outside, driver)
-    yield Rig(driver=driver, renew=renew, kill_pilot=kill, make_rootfs=make_rootfs)
+    v1 = bool(find_hierarchies(mounts()).v1)
+    yield Rig(
+        driver=driver,
+        renew=renew,
+        kill_pilot=kill,
+        lose_directory=lambda machine_id: shutil.rmtree(place / "machines" / machine_id / "run"),
+        lose_cgroup=partial(take_out_of_groups, node_id) if v1 else None,
+        make_rootfs=make_rootfs,
+    )
+
+
+def take_out_of_groups(node_id: NodeId, machine_id: MachineId) -> None:
+    """Every process of the machine into the groups above, and its own groups away."""
+    for tree in find_hierarchies(mounts()).trees():
+        group = tree / f"hawker-{node_id[:4]}" / machine_id
+        for pid in (group / "cgroup.procs").read_text().split():
+            (tree / "cgroup.procs").write_text(pid)
+        group.rmdir()
 
 
 @asynccontextmanager
@@ -117,7 +145,14 @@ async def fake_rig(place: Path) -> AsyncIterator[Rig]:
     async def kill(machine_id: MachineId) -> None:
         host.end(machine_id, 137, signal=signal.SIGKILL)
 
-    yield Rig(driver=FakeDriver(host), renew=lambda: FakeDriver(host), kill_pilot=kill, real=False)
+    yield Rig(
+        driver=FakeDriver(host),
+        renew=lambda: FakeDriver(host),
+        kill_pilot=kill,
+        lose_directory=host.lose_directory,
+        lose_cgroup=lambda machine_id: host.worn.update({machine_id: {Part.CGROUP}}),
+        real=False,
+    )
 
 
 RIGS = [

@@ -6,7 +6,7 @@ import subprocess
 import anyio
 import pytest
 
-from hawker.runtime.pilot.lifeline import ended
+from hawker.runtime.pilot.lifeline import end, ended
 
 pytestmark = pytest.mark.anyio
 
@@ -35,3 +35,27 @@ async def test_a_process_that_is_gone_has_ended() -> None:
 async def test_a_number_that_is_someone_else_s_now_has_ended() -> None:
     with anyio.fail_after(DEADLINE_S):
         await ended(os.getpid(), lambda: False)
+
+
+# Making an end of it.
+
+
+async def test_it_is_killed_and_awaited() -> None:
+    with process("sleep", "1000") as sleeper, anyio.fail_after(DEADLINE_S):
+        await end(sleeper.pid, lambda: True)
+        assert sleeper.wait() == -9
+
+
+async def test_somebody_else_is_not_killed() -> None:
+    with process("sleep", "1000") as sleeper:
+        with anyio.fail_after(DEADLINE_S):
+            await end(sleeper.pid, lambda: False)
+        assert sleeper.poll() is None
+        sleeper.kill()
+
+
+async def test_what_has_ended_already_is_no_error() -> None:
+    with process("true") as done:
+        pass
+    with anyio.fail_after(DEADLINE_S):
+        await end(done.pid, lambda: True)

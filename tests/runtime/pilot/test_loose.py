@@ -1,0 +1,52 @@
+"""Pilots whose directory was taken away: found by the journal that they hold open, ended, and nobody else with them."""
+
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.ids import MachineId
+from hawker.runtime.pilot.loose import end_loose, loose_pilots
+from tests.contract.drivers import Rig, process_rig
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_stray")]
+FOREVER = ("sleep", "1000")
+DEADLINE_S = 20.0
+
+
+async def pid_of(rig: Rig, machine_id: MachineId) -> int:
+    pid = (await rig.driver.inspect(machine_id)).pid
+    assert pid is not None
+    return pid
+
+
+async def test_only_a_pilot_without_its_directory_is_loose(tmp_path: Path) -> None:
+    machines = tmp_path / "machines"
+    async with process_rig(tmp_path) as rig:
+        kept, lost = await rig.started(FOREVER), await rig.started(FOREVER)
+        pid = await pid_of(rig, lost.machine_id)
+        assert loose_pilots(machines) == {}
+        shutil.rmtree(machines / lost.machine_id / "run")
+        assert loose_pilots(machines) == {lost.machine_id: [pid]}
+        assert loose_pilots(tmp_path / "others") == {}
+        with anyio.fail_after(DEADLINE_S):
+            await end_loose(machines, kept.machine_id)
+            await end_loose(machines, lost.machine_id)
+            await end_loose(machines, lost.machine_id)
+        await eventually(lambda: loose_pilots(machines) == {})
+        assert (await rig.driver.inspect(kept.machine_id)).pid is not None
+        await rig.destroy_all()
+
+
+async def test_a_launch_after_it_leaves_one_instance(tmp_path: Path) -> None:
+    machines = tmp_path / "machines"
+    async with process_rig(tmp_path) as rig:
+        lost = await rig.started("exec sleep 1000")
+        shutil.rmtree(machines / lost.machine_id / "run")
+        again = await rig.spec("exec sleep 1000", again=lost)
+        await rig.driver.start(again)
+        assert loose_pilots(machines) == {}
+        assert (await rig.driver.inspect(lost.machine_id)).instance_id == again.instance_id
+        await rig.destroy_all()
