@@ -22,6 +22,7 @@ class Place:
         self.root = root
         self.store = root / "hawker.db"
         self.token = root / "token"
+        self.key = root / "key"  # that secrets are sealed under
         self.address = root / "address"
         self.identity = root / "node"
         self.images = root / "images"

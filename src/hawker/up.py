@@ -64,11 +64,13 @@ from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import APPS, NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
+from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry
 from hawker.worker.traces import Traces
+from hawker.worker.vault import Vault, load_or_create_key
 
 _log = log.bind("hawker.up")
 _ANY_NODE = NodeId("00000000")
@@ -202,6 +204,7 @@ async def _deps(
         networks=HostNetworks(network) if network is not None else None,
         settings=settings,
         clock=clock,
+        secrets=Secrets(store, Vault(load_or_create_key(place.key, clock), clock), clock),
         archive=archive,
     )
 

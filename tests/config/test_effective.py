@@ -75,7 +75,7 @@ def test_sigint_and_five_seconds_are_the_default_stop(stop: StopConfig | None, m
 
 def test_files_have_content_and_a_mode() -> None:
     files = (File(guest_path="/a", raw_value="aGk="), File(guest_path="/b", mode=0o600))
-    assert list(file_contents(MachineConfig(files=files))) == [("/a", b"hi", 0o644), ("/b", b"", 0o600)]
+    assert list(file_contents(MachineConfig(files=files), {})) == [("/a", b"hi", 0o644), ("/b", b"", 0o600)]
 
 
 def test_a_check_has_defaults_for_all_that_is_left_out() -> None:

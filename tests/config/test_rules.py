@@ -166,4 +166,4 @@ def test_any_config_is_accepted_with_a_meaning_or_refused_by_path(given: dict[st
         return
     assert guest(config).cpus >= 1 and stop_config(config)[1] >= 0
     assert restart_policy(config)[1] >= 0 and len(checks(config)) == len(config.checks or {})
-    assert len(list(file_contents(config))) == len(config.files or ())
+    assert len(list(file_contents(config, {}))) == len(config.files or ())

@@ -19,8 +19,7 @@ SAMPLES: dict[str, Any] = {
     "rootfs": {"persist": "always"},
     "cache_drive": {"size_mb": 1},
     "spot": {"max_price_fraction": 0.5},
-    "files": [{"guest_path": "/a", "secret_name": "s", "image_config": "i"}],
-    "processes": [{}, {"secrets": [{"name": "s"}]}],
+    "files": [{"guest_path": "/a", "image_config": "i"}],
     "checks": {"web": {"tls_server_name": "a"}},
     "restart": {"gpu_bid_price": 0.1},
     "init": {"swap_size_mb": 1, "kernel_args": ["a"]},
@@ -49,7 +48,7 @@ def test_asking_for_what_is_not_served_is_found_by_its_path(entry: NotServed) ->
     config = msgspec.convert(_ask(entry), MachineConfig)
     found = [path for path, reason in not_served(config) if reason == entry.reason]
     assert found, "the row finds nothing"
-    wanted = entry.path.replace("[]", "[1]" if entry.path.startswith("processes") else "[0]").replace("{}", ".web")
+    wanted = entry.path.replace("[]", "[0]").replace("{}", ".web")
     assert wanted in found
 
 

@@ -1,7 +1,7 @@
 """What a config means once the contract's defaults are filled in. Pure; takes configs that `validate` accepted."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -74,11 +74,12 @@ def stop_config(config: MachineConfig) -> tuple[str, float]:
     return signal, STOP_TIMEOUT_S if given is None else _seconds(given.timeout, STOP_TIMEOUT_S)
 
 
-def file_contents(config: MachineConfig) -> Iterator[tuple[str, bytes, int]]:
-    """Path inside the machine, content and mode of each file."""
+def file_contents(config: MachineConfig, secrets: Mapping[str, str]) -> Iterator[tuple[str, bytes, int]]:
+    """Path inside the machine, content and mode of each file. `secrets` has the value of each that a file names."""
     for file in config.files or ():
         mode = FILE_MODE if file.mode is None else file.mode
-        yield file.guest_path or "", base64.b64decode(file.raw_value or ""), mode
+        encoded = secrets[file.secret_name] if file.secret_name else file.raw_value
+        yield file.guest_path or "", base64.b64decode(encoded or ""), mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,11 @@ def _env(config: MachineConfig) -> Iterator[str]:
     yield from _environment("env", config.env)
     for index, process in enumerate(config.processes or ()):
         yield from _environment(f"processes[{index}].env", process.env)
+        for place, secret in enumerate(process.secrets or ()):
+            if not secret.env_var:
+                yield f"processes[{index}].secrets[{place}] needs an env_var"
+            else:
+                yield from _environment(f"processes[{index}].secrets[{place}].env_var", {secret.env_var: ""})
         for place, source in enumerate(process.env_from or ()):
             if not source.env_var or not source.field_ref:
                 yield f"processes[{index}].env_from[{place}] needs an env_var and a field_ref"
@@ -138,6 +143,8 @@ def _file(file: File) -> Iterator[str]:
         base64.b64decode(file.raw_value or "", validate=True)
     except (binascii.Error, ValueError):
         yield "raw_value is not base64"
+    if file.raw_value and file.secret_name:
+        yield "raw_value and secret_name exclude each other"
 
 
 def _metadata(config: MachineConfig) -> Iterator[str]:

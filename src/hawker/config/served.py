@@ -39,14 +39,12 @@ NOT_SERVED: tuple[NotServed, ...] = (
     NotServed("guest.host_dedication_id", "hosts are not dedicated"),
     NotServed("guest.persist_rootfs", "a root filesystem is fresh at each start", harmless=("never", "0")),
     NotServed("guest.required_host_features", "hosts declare no features yet"),
-    NotServed("files[].secret_name", "there are no secrets yet"),
     NotServed("files[].image_config", "image configs are not written to files yet"),
-    NotServed("processes[].secrets", "there are no secrets yet"),
     NotServed("checks{}.tls_server_name", "checks verify the address they connect to"),
     NotServed("restart.gpu_bid_price", "there is no spot price"),
 )
-"""`dns.skip_registration`, `disable_machine_autostart`, `processes[].ignore_app_secrets` and a check's `kind` only say
-what routing, DNS and secrets shall leave alone; a node without those does as they say."""
+"""`dns.skip_registration`, `disable_machine_autostart` and a check's `kind` only say what routing and DNS shall leave
+alone; a node without those does as they say."""
 
 
 def not_served(config: MachineConfig) -> Iterator[tuple[str, str]]:

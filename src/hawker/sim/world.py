@@ -39,7 +39,9 @@ from hawker.worker.parts import Parts
 from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NodeRecord
+from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin
+from hawker.worker.vault import KEY_BYTES, Vault
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
 LIFE_S = 365 * 86_400.0
@@ -152,6 +154,7 @@ class World:
             networks=kit.networks(self.networks),
             settings=self.settings,
             clock=self.clock,
+            secrets=Secrets(self.store, Vault(bytes(KEY_BYTES), self.clock), self.clock),
             archive=self.archive,
         )
         flows = [fused(flow, self.fuse) for flow in kit.flows()]

@@ -6,7 +6,7 @@ from hawker.app import DEFAULT_ORG, app_name, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.store.contract import Reader, Store, Tx
-from hawker.worker.records import APPS, BY_APP, AppRecord
+from hawker.worker.records import APPS, BY_APP, SECRETS, AppRecord
 
 
 class Apps:
@@ -62,6 +62,8 @@ class Apps:
             if count:
                 raise WrongState(f"app '{name}' still has {count} machines: destroy them first, or use force=true")
             tx.delete(APPS, name)
+            for key, _ in list(tx.scan(SECRETS, f"{name}/")):
+                tx.delete(SECRETS, key)
 
         await self._store.write(apply)
 

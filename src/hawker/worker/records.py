@@ -137,6 +137,29 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
+class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One secret of an app. Times are Unix seconds."""
+
+    name: str
+    sealed: bytes
+    digest: str
+    created_at: float
+    updated_at: float
+
+
+class SecretsVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts the changes of an app's secrets, also over the app's end."""
+
+    number: int
+
+
+class Pinned(msgspec.Struct, frozen=True, kw_only=True):
+    """The secrets that one version of a machine was given, by name, sealed as the app's are."""
+
+    app: AppName
+    sealed: dict[str, bytes]
+
+
 class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
     """A pointer in an index: to a machine by name, by app or by order id."""
 
@@ -164,3 +187,6 @@ BY_IPV4 = Bucket("machines_by_ipv4", MachineKey)  # address
 EVENTS = Bucket("events", EventRecord)  # machine id/event id
 VERSIONS = Bucket("versions", VersionRecord)  # machine id/version
 USED = Bucket("used", Resources)  # the one key "all": the sum of what the machines hold
+SECRETS = Bucket("secrets", SecretRecord)  # app/name
+SECRETS_VERSIONS = Bucket("secrets_versions", SecretsVersion)  # app
+PINNED = Bucket("machine_secrets", Pinned)  # machine id/version

@@ -26,6 +26,7 @@ from hawker.worker.records import (
     DESTROYED,
     EVENTS,
     MACHINES,
+    PINNED,
     USED,
     VERSIONS,
     ArchiveRecord,
@@ -138,6 +139,8 @@ class MachineTable:
             **self._append(tx, record, event),
         )
         tx.put(DESTROYED, record.id, gone)
+        for key, _ in list(tx.scan(PINNED, f"{record.id}/")):
+            tx.delete(PINNED, key)
         self._announce(tx, record.id)
 
     def archived(self, tx: Tx, machine_id: MachineId, record: ArchiveRecord) -> None:
@@ -174,6 +177,7 @@ class MachineTable:
         if tx.count(VERSIONS, f"{record.id}/") > VERSIONS_KEPT:
             oldest, _ = next(iter(tx.scan(VERSIONS, f"{record.id}/", limit=1)))
             tx.delete(VERSIONS, oldest)
+            tx.delete(PINNED, oldest)
 
     def versions(self, reader: Reader, machine_id: MachineId, limit: int | None = None) -> list[VersionRecord]:
         """Newest first."""

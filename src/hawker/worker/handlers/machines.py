@@ -63,9 +63,10 @@ class MachineHandlers:
         if made is None:
             validate(body.config, parts.deps.driver.features)
             serves_region(parts.node.region, body.region)
+            skip = self._check_secrets(app.name, body)
             image = await resolve(parts, body.config)
             record = new_record(parts, app, body, image, caller=call.caller, key=key)
-            made = await parts.operations.create(record, launch=not body.skip_launch)
+            made = await parts.operations.create(record, launch=not body.skip_launch, skip_secrets=skip)
         return self._show(made, nonce=made.lease.nonce if made.lease and body.lease_ttl else None)
 
     async def get(self, call: Call[MachineParams, GetMachineQuery, None]) -> Machine:
@@ -103,11 +104,13 @@ class MachineHandlers:
         if body.name not in (None, "", current.name) or body.region not in (None, "", current.region):
             raise Unprocessable("name and region of a machine cannot be changed")
         leases.check(current, call.nonce, parts.deps.clock.now())
+        skip = self._check_secrets(current.app, body)
         change = Change(
             config=body.config,
             image=await resolve(parts, body.config),
             launch=not body.skip_launch,
             current_version=body.current_version or None,
+            skip_secrets=skip,
         )
         updated = await parts.operations.update(target_of(call.params, call.nonce), change)
         if not body.lease_ttl:
@@ -134,6 +137,13 @@ class MachineHandlers:
     async def versions(self, call: Call[MachineParams, NoQuery, None]) -> tuple[MachineVersion, ...]:
         record = find(self._parts, call.params)
         return tuple(map(views.version, self._versions(record)))
+
+    def _check_secrets(self, app: AppName, body: CreateMachineRequest | UpdateMachineRequest) -> bool:
+        """Whether the machine is to go without; raises when it cannot have those that it names."""
+        deps, skip = self._parts.deps, bool(body.skip_secrets)
+        deps.secrets.check_version(deps.store, app, body.min_secrets_version)
+        deps.secrets.check_names(app, body.config, skip=skip)
+        return skip
 
     async def _lease(self, record: MachineRecord, owner: str, nonce: str | None, ttl_s: float) -> MachineRecord:
         clock, table = self._parts.deps.clock, self._parts.deps.table

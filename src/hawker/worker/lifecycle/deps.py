@@ -15,6 +15,7 @@ from hawker.runtime.driver import Driver
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
 from hawker.worker.records import MachineRecord, Network
+from hawker.worker.secrets import Secrets
 from hawker.worker.table import MachineTable
 
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
@@ -109,6 +110,7 @@ class Deps:
     networks: Networks | None
     settings: Settings
     clock: Clock
+    secrets: Secrets
     archive: Archive | None = None
 
 

@@ -1,7 +1,7 @@
 """What runs inside a machine, worked out from its config and its image: pure, and complete enough to be stored."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -21,13 +21,15 @@ _PERFORMANCE_WEIGHT = 100
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the host gives an instance: its root filesystem, its network namespace, and the settings of its limits."""
+    """What the host gives an instance: its root filesystem, its network namespace, the settings of its limits, and the
+    secrets that its version was given, by name."""
 
     rootfs: str | None
     netns: str | None
     nameservers: tuple[str, ...]
     pids: int
     output_bytes: int
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def resources(config: MachineConfig, disk_mib: int) -> Resources:
@@ -73,10 +75,12 @@ def _processes(record: MachineRecord, image: ImageConfig, around: Surroundings) 
     declared: Sequence[MachineProcess] = config.processes or (MachineProcess(),)
     if around.rootfs is None:  # the image's user and directory are of the image's own filesystem
         image = msgspec.structs.replace(image, user="", working_dir="")
-    return tuple(_process(record, process, image) for process in declared)
+    return tuple(_process(record, process, image, around.secrets) for process in declared)
 
 
-def _process(record: MachineRecord, process: MachineProcess, image: ImageConfig) -> ProcessSpec:
+def _process(
+    record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str]
+) -> ProcessSpec:
     init = record.config.init
     argv = command(
         exec=process.exec or (init.exec if init else None),
@@ -88,7 +92,7 @@ def _process(record: MachineRecord, process: MachineProcess, image: ImageConfig)
         raise BadRequest(f"no command to run: neither the config nor the image {record.config.image} names one")
     return ProcessSpec(
         argv=argv,
-        env=_env(record, process, image),
+        env=_env(record, process, image, secrets),
         user=process.user or image.user,
         cwd=image.working_dir or "/",
         tty=bool(init and init.tty),
@@ -104,13 +108,18 @@ def command(
     return (*(entrypoint or image.entrypoint), *(cmd or image.cmd))
 
 
-def _env(record: MachineRecord, process: MachineProcess, image: ImageConfig) -> dict[str, str]:
+def _env(
+    record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str]
+) -> dict[str, str]:
+    """A secret goes before a variable of the same name; what the platform sets before both."""
     return {
         "PATH": _PATH,
         **dict(pair.partition("=")[::2] for pair in image.env),
         **(record.config.env or {}),
         **(process.env or {}),
         **_own_fields(record, process),
+        **({} if process.ignore_app_secrets else secrets),
+        **{each.env_var: secrets[each.name or each.env_var] for each in process.secrets or () if each.env_var},
         **platform_env(record),
     }
 
@@ -159,5 +168,6 @@ def _files(record: MachineRecord, around: Surroundings) -> tuple[FileSpec, ...]:
         FileSpec(path="/etc/resolv.conf", content=resolver.encode()),
     )
     return platform + tuple(
-        FileSpec(path=path, content=content, mode=mode) for path, content, mode in file_contents(record.config)
+        FileSpec(path=path, content=content, mode=mode)
+        for path, content, mode in file_contents(record.config, around.secrets)
     )

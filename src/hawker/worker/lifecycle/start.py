@@ -76,7 +76,7 @@ async def launch(context: Context[Launch]) -> Outcome:
         return await _give_way(context)
     image = deps.images.find(record.image.digest)
     assert image is not None, "an image in use is never removed"
-    spec = instance_spec(record, context.input.instance_id, image.config, _surroundings(context))
+    spec = instance_spec(record, context.input.instance_id, image.config, _surroundings(context, record))
     await deps.driver.prepare(spec)
     context.reach("prepared")
     seen = await deps.driver.start(spec)
@@ -118,14 +118,15 @@ def _still_runs(context: Context[Launch]) -> bool:
     return record is not None and runs(record)
 
 
-def _surroundings(context: Context[Launch]) -> Surroundings:
-    settings = context.deps.settings
+def _surroundings(context: Context[Launch], record: MachineRecord) -> Surroundings:
+    deps, settings = context.deps, context.deps.settings
     return Surroundings(
         rootfs=context.result("rootfs", str) if context.deps.rootfs is not None else None,
         netns=context.result("network", str) if context.deps.networks is not None else None,
         nameservers=settings.nameservers or nameservers(),
         pids=settings.machine_pids,
         output_bytes=settings.logs_mib << 20,
+        secrets=deps.secrets.pinned(deps.store, record.id, record.version),
     )
 
 
