@@ -16,7 +16,7 @@ from hawker.api.bodies import (
     UpdateMachineRequest,
     WaitState,
 )
-from hawker.api.client import Client
+from hawker.api.caller import Caller
 from hawker.api.routes import (
     CREATE_APP,
     CREATE_MACHINE,
@@ -49,7 +49,7 @@ _WAIT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Customer:
-    client: Client
+    client: Caller
     app: str
 
     async def open(self) -> None:

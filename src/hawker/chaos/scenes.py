@@ -4,9 +4,11 @@ in the end. Whoever dies in between, and how often, is not their concern.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hawker.chaos.customer import Customer
 from hawker.chaos.larder import PROGRAM
+from hawker.clock import Clock
 from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.failpoint import ELSEWHERE
 from hawker.guest import hello_path
@@ -17,6 +19,7 @@ from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.archive import ARCHIVE
 
 APP = "scenes"
+_LOOK_EVERY_S = 0.02
 NEW_ENV = {"VERSION": "new"}
 SAMPLE = "hawker/hello"
 _AGAIN, _NOT_AGAIN = MachineRestart(policy="always"), MachineRestart(policy="no")
@@ -26,10 +29,11 @@ _SIGNAL = "SIGUSR1"  # ends a workload that does not expect it
 @dataclass(frozen=True, slots=True)
 class Wares:
     """What may be ordered: `commandless` is an image that names no command. The process driver runs the sample program
-    as it is on the host, where it asks for nothing."""
+    as it is on the host, where it asks for nothing. `archive` is where histories go, in scenes that have one."""
 
     driver: str
     commandless: str
+    archive: Path
 
     def sample(self, *, persistent: bool = False) -> MachineConfig:
         init = None if self.driver == "container" else Init(exec=(str(hello_path()), "sleep", "3600"))
@@ -66,6 +70,7 @@ class Stage:
     wares: Wares
     promises: Promises
     key: str
+    clock: Clock
 
     async def created(self, config: MachineConfig, key: str, state: State) -> MachineId:
         """A machine at rest."""
@@ -133,6 +138,12 @@ async def _off_and_broken(stage: Stage) -> MachineId:
     return await stage.created(stage.wares.broken(), f"{stage.key} before", State.STOPPED)
 
 
+async def _destroyed(stage: Stage) -> MachineId:
+    machine_id = await stage.created(stage.wares.sample(), f"{stage.key} before", State.STARTED)
+    await stage.remove(machine_id)
+    return machine_id
+
+
 # The call.
 
 
@@ -192,6 +203,14 @@ async def _end(stage: Stage, machine_id: MachineId | None) -> MachineId:
     return machine_id
 
 
+async def _await_archive(stage: Stage, machine_id: MachineId | None) -> MachineId:
+    """The node comes to it by itself, within a second or two."""
+    assert machine_id is not None
+    while not any(run.flow == ARCHIVE.name for run in await stage.customer.runs(machine_id)):
+        await stage.clock.sleep(_LOOK_EVERY_S)
+    return machine_id
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """An exit that the machine's history must tell: its code, and whether it was asked for."""
@@ -209,7 +228,8 @@ _KILLED = Ended(128 + 9, True)
 class Scene:
     """`covers`: the places that it is about, by how they begin; of an `undoing` one, those of undos. `undone` and
     `done`: where the machine is when the call took no effect, and when it did. `exits`: what its history then tells.
-    `asks` while the call is an order that may be given again when no answer came."""
+    `asks` while the call is an order that may be given again when no answer came; `archives` where the node has an
+    archive."""
 
     name: str
     flow: str
@@ -221,6 +241,7 @@ class Scene:
     exits: tuple[Ended, ...] = ()
     undoing: bool = False
     asks: bool = True
+    archives: bool = False
     env: dict[str, str] = field(default_factory=dict)
 
     def is_about(self, place: str) -> bool:
@@ -245,13 +266,24 @@ SCENES: tuple[Scene, ...] = (
     Scene("update", "update", ("update.",), _running, _update, _STARTED, _STARTED, (_ASKED,), env=NEW_ENV),
     Scene("update in vain", "update", ("update.",), _running, _update_broken, _STARTED, _FAILED, (_ASKED,), True),
     Scene("destroy", "destroy", ("destroy.",), _running, _destroy, _STARTED, _DESTROYED, (_KILLED,)),
+    Scene(
+        "archive",
+        "archive",
+        ("archive.",),
+        _destroyed,
+        _await_archive,
+        _DESTROYED,
+        _DESTROYED,
+        (_KILLED,),
+        asks=False,
+        archives=True,
+    ),
 )
 
 
 def declared() -> frozenset[str]:
-    """Every place that the code and the flows' tables name; but of the flow `archive`, which a node without an archive
-    never comes by: tests/crash kills one that has one."""
-    steps = [(f"{flow.name}.{step.name}", step) for flow in FLOWS if flow is not ARCHIVE for step in flow.steps]
+    """Every place that the code and the flows' tables name."""
+    steps = [(f"{flow.name}.{step.name}", step) for flow in FLOWS for step in flow.steps]
     edges = {f"{name}.{edge}" for name, _ in steps for edge in ("before", "after")}
     undos = {f"{name}.{edge}" for name, step in steps if step.undo is not None for edge in ("undo", "undone")}
     return frozenset(

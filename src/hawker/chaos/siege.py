@@ -54,9 +54,13 @@ class Siege:
         self._orders = 0
         self._launched_at = 0.0
 
+    @property
+    def driver(self) -> str:
+        return self._daemon.driver
+
     async def rehearse(self, scene: Scene) -> Outcome:
         """The scene without a death: `places` are those that it is about and comes by, in their order."""
-        await self._launch(LISTING)
+        await self._launch(scene, LISTING)
         async with self._customer() as customer:
             stage = self._stage(customer, self._next_key())
             await stage.clear()
@@ -98,7 +102,7 @@ class Siege:
 
     async def _order(self, scene: Scene, place: str) -> Subject:
         """A life that is to die at `place`, and the order that brings it there."""
-        await self._launch(place)
+        await self._launch(scene, place)
         async with self._customer() as customer:
             stage = self._stage(customer, self._next_key())
             if not _ENDS_MACHINES.intersection(scene.covers):
@@ -111,7 +115,7 @@ class Siege:
 
     async def _dies_again(self, scene: Scene, subject: Subject, place: str) -> bool:
         """Whether the life that takes over dies at this place, or the operation comes to its end without that."""
-        await self._begin(place)
+        await self._begin(scene, place)
         if not subject.promised:
             await run_sync(self._daemon.wait_ready)
             async with self._customer() as customer:
@@ -139,7 +143,7 @@ class Siege:
     async def _recover(self, scene: Scene, subject: Subject) -> Outcome:
         watcher = Watcher(self._clock, APP)
         if not self._daemon.alive:
-            await self._begin()
+            await self._begin(scene)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watcher.watch, self._daemon)
             outcome = await self._end_or_say(scene, subject, watcher)
@@ -182,14 +186,15 @@ class Siege:
 
     # Lives.
 
-    async def _launch(self, failpoint: str) -> None:
+    async def _launch(self, scene: Scene, failpoint: str) -> None:
         """Raises `Unavailable`."""
-        await self._begin(failpoint)
+        await self._begin(scene, failpoint)
         await run_sync(self._daemon.wait_ready)
 
-    async def _begin(self, failpoint: str | None = None) -> None:
+    async def _begin(self, scene: Scene, failpoint: str | None = None) -> None:
+        archive = ("--archive", str(self._wares.archive), "--reconcile-every-s", "1") if scene.archives else ()
         self._launched_at = self._clock.now()
-        await run_sync(partial(self._daemon.launch, failpoint=failpoint))
+        await run_sync(partial(self._daemon.launch, *archive, failpoint=failpoint))
 
     @asynccontextmanager
     async def _customer(self) -> AsyncIterator[Customer]:
@@ -200,7 +205,7 @@ class Siege:
             yield customer
 
     def _stage(self, customer: Customer, key: str) -> Stage:
-        return Stage(customer, self._wares, self.promises, key)
+        return Stage(customer, self._wares, self.promises, key, self._clock)
 
     def _next_key(self) -> str:
         self._orders += 1

@@ -74,39 +74,39 @@ async def run_steps(plan: Plan, clock: Clock, tell: Callable[[Row], None]) -> Re
             rows.append(row)
             tell(row)
 
-    async with _node(plan, clock, findings) as (siege, driver):
+    async with besieged(plan, clock, findings) as siege:
         for scene in plan.scenes():
             rehearsal = await siege.rehearse(scene)
             findings += [f"{scene.name}, undisturbed: {what}" for what in rehearsal.findings]
             met.update(rehearsal.places)
-            await _besiege(siege, scene, rehearsal.places, plan.in_a_row, note)
+            async for outcome in deaths(siege, scene, rehearsal.places, in_a_row=plan.in_a_row):
+                note(scene, outcome)
+        driver = siege.driver
         if plan.flow is None and driver == "container":
             findings += [f"no scene comes by {place}" for place in unmet(frozenset(met))]
     return Report(driver=driver, seconds=clock.monotonic() - began, rows=tuple(rows), findings=tuple(findings))
 
 
-async def _besiege(
-    siege: Siege, scene: Scene, places: Sequence[str], in_a_row: bool, note: Callable[[Scene, Outcome], None]
-) -> None:
-    """Each place once."""
+async def deaths(siege: Siege, scene: Scene, places: Sequence[str], *, in_a_row: bool) -> AsyncIterator[Outcome]:
+    """At each of these places once."""
     left = list(places)
     while left:
         outcome = await (siege.strike_in_a_row(scene, left) if in_a_row else siege.strike(scene, left[0]))
-        note(scene, outcome)
+        yield outcome
         left = [place for place in left if place not in outcome.places]
 
 
 @asynccontextmanager
-async def _node(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterator[tuple[Siege, str]]:
+async def besieged(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterator[Siege]:
     """A node that was up once and is stopped; at the end it is gone. `findings` hears of what is left of it then."""
     with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
         directory = Path(made)
         daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
-        wares = Wares(daemon.driver, write_commandless_image(directory / "image"))
+        wares = Wares(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
         try:
             await run_sync(daemon.start)
             await run_sync(daemon.stop)
-            yield Siege(daemon, wares, clock), daemon.driver
+            yield Siege(daemon, wares, clock)
         finally:
             with anyio.CancelScope(shield=True):
                 findings += [f"left on the host: {trace}" for trace in await run_sync(daemon.withdraw)]

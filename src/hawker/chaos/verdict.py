@@ -63,6 +63,8 @@ async def check(scene: Scene, subject: Subject, customer: Customer, wares: Wares
     assert subject.machine_id is not None, "the order was given"
     machine = await customer.machine(subject.machine_id)
     found = [*_states(scene, machine), *_exits(scene, machine)]
+    if scene.archives:
+        found += _archived(machine, wares)
     if machine.state is State.STARTED:
         found += await _own_answer(customer, machine, scene, wares)
     return found
@@ -80,6 +82,13 @@ def _exits(scene: Scene, machine: Machine) -> Iterator[str]:
     told = tuple(Ended(exit.exit_code, exit.requested_stop) for exit in exits_of(machine))
     if told != scene.exits:
         yield f"its history tells of the exits {told}, not of {scene.exits}"
+
+
+def _archived(machine: Machine, wares: Wares) -> Iterator[str]:
+    """There is one file of it, and nothing half-written."""
+    names = sorted(file.name for file in wares.archive.rglob("*") if machine.id in file.name)
+    if len(names) != 1 or not names[0].endswith(".zst"):
+        yield f"the archive has {names} of it"
 
 
 async def _own_answer(customer: Customer, machine: Machine, scene: Scene, wares: Wares) -> list[str]:
