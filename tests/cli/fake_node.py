@@ -120,6 +120,7 @@ class FakeNode:
         self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
         self.chunks: tuple[LogChunk, ...] = ()
         self.runs = bodies.RunList(runs=(RUN,))
+        self.histories: dict[str, bodies.MachineHistory] = {}
         self.findings: tuple[bodies.FindingInfo, ...] = ()
         self.backup: tuple[bodies.BackupPart, ...] = ()
         self.uploaded = b""
@@ -281,6 +282,11 @@ class FakeNode:
     async def _list_versions(self, call: Call[Any, Any, Any]) -> tuple[bodies.MachineVersion, ...]:
         found = self._machine(call)
         return (bodies.MachineVersion(version=found.version, user_config=found.config or MachineConfig()),)
+
+    async def _machine_history(self, call: Call[Any, Any, Any]) -> bodies.MachineHistory:
+        if call.params.machine_id not in self.histories:
+            raise NotFound("machine not found")
+        return self.histories[call.params.machine_id]
 
     async def _list_metadata(self, call: Call[Any, Any, Any]) -> dict[str, str]:
         config = self._machine(call).config

@@ -26,6 +26,7 @@ TABLE = {
     "cordon": Place(f"{_IN}.operations", "Take machines out of routing.", attribute="cordon"),
     "uncordon": Place(f"{_IN}.operations", "Put machines back into routing.", attribute="uncordon"),
     "events": Place(f"{_IN}.events", "What happened to a machine."),
+    "history": Place(f"{_IN}.history", "All that is known of a machine, also of a destroyed one."),
     "versions": Place(f"{_IN}.versions", "The versions of a machine's config."),
     "metadata": Place(f"{_IN}.metadata", "Show, set and remove a machine's metadata."),
 }

@@ -1,0 +1,36 @@
+import msgspec
+
+from hawker.api.bodies import Kept
+from hawker.cli.history import entries, told
+from tests.cli.histories import history
+
+
+def test_all_that_happened_is_told_by_its_time() -> None:
+    found = entries(history(), with_steps=False)
+    assert [kind for _, kind, _ in found] == ["version", "event", "run", "event"]
+    assert [what for _, _, what in found] == [
+        "01V1 of registry.local/web:3",
+        "launch: created by the user",
+        "create: done in 1.00 s, run 01RUN",
+        "exit: stopped; it exited with status 7",
+    ]
+
+
+def test_steps_are_told_when_they_are_wanted_each_attempt() -> None:
+    found = [what for _, kind, what in entries(history(), with_steps=True) if kind == "step"]
+    assert found == ["create.rootfs: retry in 0 ms; no space left", "create.rootfs: done in 37.1 ms, attempt 2"]
+
+
+def test_the_head_says_whose_history_it_is_and_where_it_is_kept() -> None:
+    text = told(history(), with_steps=False)
+    assert "name     web" in text and "kept     in the archive" in text
+    assert "kept     on the node" in told(history(kept=Kept.NODE), with_steps=False)
+
+
+def test_a_failed_run_says_why() -> None:
+    run = msgspec.structs.replace(history().runs[0], ended_at=None, error="no room")
+    assert "create: done, run 01RUN; no room" in told(history(runs=(run,)), with_steps=False)
+
+
+def test_what_others_have_written_moves_no_cursor() -> None:
+    assert "\x1b[2J" not in told(history(name="\x1b[2Jweb"), with_steps=True)
