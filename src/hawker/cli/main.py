@@ -18,9 +18,11 @@ TABLE = {
     "m": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
     "images": Place(f"{_IN}.images", "List, pull, import and prune the node's images."),
     "runs": Place(f"{_IN}.runs", "What the node did, step by step; retry and abort it."),
+    "secrets": Place(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
     "tokens": Place(f"{_IN}.tokens", "Make tokens that allow less, look at them, end them."),
     "node": Place(f"{_IN}.node", "What the node has and how it is."),
     "sim": Place(f"{_IN}.sim", "Play a worker in virtual time and look for broken promises."),
+    "chaos": Place(f"{_IN}.chaos", "Hurt a node of its own, and check what it promised."),
     "version": Place(f"{_IN}.version", "Print the versions of this command and of the node."),
     "completion": Place(f"{_IN}.completion", "Print the code that completes commands in your shell."),
 }
