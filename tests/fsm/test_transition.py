@@ -121,6 +121,16 @@ def test_an_undo_is_tried_again_and_then_stuck() -> None:
     assert short(again) == ("undoing", "c", ("a", "b", "c"), 1) and again.note == ""
 
 
+def test_an_undo_has_a_patience_of_its_own() -> None:
+    step = Step("a", noting("a"), undoing("a"), backoff=Backoff(attempts=1), undo_backoff=Backoff(attempts=3))
+    patient = flow("make", step)
+    run = after(run_at("a", of=patient), GaveUp(FAULT), patient)
+    for attempt in (2, 3):
+        run = after(run, UndoFailed(Fault(text="jammed"), jitter=0.0), patient)
+        assert (run.state, run.attempt) == (State.UNDOING, attempt)
+    assert after(run, UndoFailed(Fault(text="jammed"), jitter=0.0), patient).state is State.STUCK
+
+
 def test_a_stuck_undo_is_given_up_by_force_only() -> None:
     stuck = run_at("c", State.STUCK, ending=Ending.FAILED, finished=("a", "b", "c"))
     assert after(stuck, StopAsked(Ending.CANCELLED, FAULT)) is stuck

@@ -145,6 +145,7 @@ class Step:
     undo: UndoCall | None = None
     timeout_s: float = 60.0
     backoff: Backoff = field(default_factory=Backoff)
+    undo_backoff: Backoff | None = None  # of the undo; that of the step unless told
     queue: str | None = None  # a named queue whose concurrency limit this step waits for
     durable: bool = False
     points: tuple[str, ...] = ()

@@ -187,7 +187,7 @@ def _tried(run: Run, flow: Flow[Any], event: Tried, now: float) -> Run:
 
 
 def _undo_failed(run: Run, flow: Flow[Any], event: UndoFailed, now: float) -> Run:
-    wait_s = _wait_s(run, flow, event.jitter)
+    wait_s = _wait_s(run, flow, event.jitter, undoing=True)
     if wait_s is None:
         return _park(run, f"undo of {run.step} failed: {event.fault.text}")
     return _again(run, now, wait_s)
@@ -197,11 +197,12 @@ def _again(run: Run, now: float, wait_s: float) -> Run:
     return replace(run, attempt=run.attempt + 1, wake_at=now + wait_s, wait_s=wait_s)
 
 
-def _wait_s(run: Run, flow: Flow[Any], jitter: float) -> float | None:
-    """None when the step's attempts are used up."""
+def _wait_s(run: Run, flow: Flow[Any], jitter: float, *, undoing: bool = False) -> float | None:
+    """None when the attempts of the step, or of its undo, are used up."""
     step = flow.find(run.step)
     assert step is not None, f"a step that was called is in its flow: {run.step}"
-    return step.backoff.wait_s(run.attempt, jitter) if run.attempt < step.backoff.attempts else None
+    backoff = step.undo_backoff if undoing and step.undo_backoff is not None else step.backoff
+    return backoff.wait_s(run.attempt, jitter) if run.attempt < backoff.attempts else None
 
 
 def _stop(run: Run, flow: Flow[Any], event: StopAsked, now: float) -> Run:

@@ -5,6 +5,7 @@ from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
+from hawker.sim.host import Trouble
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from tests.worker.invariants import check_at_rest
@@ -106,3 +107,15 @@ async def test_destroying_a_machine_whose_image_never_comes_takes_no_time(worker
     assert await worker.wait(machine.id, "destroyed") is State.DESTROYED
     assert stall.clock.now() - before < 1
     assert [run.flow for run in worker.parts.runner.list(active=True)] == ["pull"], "others may have joined it"
+
+
+async def test_taking_back_outlasts_a_host_that_fails_more_often_than_a_pull_is_tried(
+    worker: Worker, stall: Stall
+) -> None:
+    """Found by the simulator: two failures in the undo left a machine that could not even be destroyed."""
+    stall.host.script("start", *[Fault(error=OSError("no"), after=True)] * 3)
+    stall.networks.troubles += [Trouble("delete", False)] * 4
+    machine = await worker.create()
+    await worker.at_rest()
+    assert worker.record(machine.id).state is State.DESTROYED
+    check_at_rest(stall)

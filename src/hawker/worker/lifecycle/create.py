@@ -4,7 +4,7 @@ from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, 
 from hawker.machine import GONE, State
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of, machine_in, machine_of
-from hawker.worker.lifecycle.start import LAUNCHING, Launch, have_image, runs
+from hawker.worker.lifecycle.start import LAUNCHING, PATIENT, Launch, have_image, runs
 from hawker.worker.records import MACHINES, Detail
 from hawker.worker.table import Happened
 
@@ -47,6 +47,7 @@ IMAGE = Step(
     "image",
     image,
     undo=undo_image,
+    undo_backoff=PATIENT,
     timeout_s=3600,
     backoff=Backoff(attempts=2),
     points=("child_accepted", *_TAKEN_BACK),

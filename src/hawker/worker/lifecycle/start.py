@@ -193,11 +193,15 @@ def runs(record: MachineRecord) -> bool:
     return record.running is not None and record.running.exit is None
 
 
+PATIENT = Backoff(attempts=20)
+"""Of what takes back: a machine whose undo is given up can neither be used nor destroyed until an operator comes."""
+
 _TAKEN_BACK = ("undo.killed", "undo.cleared")
 ROOTFS = Step(
     "rootfs",
     rootfs,
     undo=undo_rootfs,
+    undo_backoff=PATIENT,
     timeout_s=3600,
     points=("detached", "imaged", "layered", *_TAKEN_BACK, "undo.detached"),
 )
@@ -206,6 +210,7 @@ LAUNCH = Step(
     "launch",
     launch,
     undo=undo_launch,
+    undo_backoff=PATIENT,
     timeout_s=60,
     backoff=Backoff(attempts=3),
     points=("killed", "cleared", "laid_out", "prepared", "creating", "spawned", *_TAKEN_BACK),
