@@ -147,14 +147,14 @@ class Worker:
         resource = machine_resource(MachineId(machine_id))
         return [run for run in self.parts.runner.list(resource=resource, active=True) if run.state != RunState.DELAYED]
 
-    async def at_rest(self) -> None:
+    async def at_rest(self, every_s: float = 0.01) -> None:
         """Nothing is under way, or only waits for a later moment."""
 
         def quiet() -> bool:
             open_runs = [run for run in self.parts.runner.list(active=True) if run.state != RunState.DELAYED]
             return not open_runs
 
-        await eventually(self.parts.deps.clock, quiet, 3600)
+        await eventually(self.parts.deps.clock, quiet, 3600, every_s)
 
     def events(self, machine_id: str) -> list[str]:
         """`type/status`, oldest first."""

@@ -78,10 +78,12 @@ class LoopClock:
         return self._random.randbytes(count)
 
 
-async def eventually(clock: Clock, condition: Callable[[], object], timeout_s: float) -> None:
-    """Until the condition holds, asked every hundredth of a second. Raises `TimeoutError`."""
+async def eventually(
+    clock: Clock, condition: Callable[[], object], timeout_s: float, every_s: float = _EVERY_S
+) -> None:
+    """Until the condition holds, asked now and then. Raises `TimeoutError`."""
     with anyio.move_on_after(timeout_s):
         while not condition():
-            await clock.sleep(_EVERY_S)
+            await clock.sleep(every_s)
         return
     raise TimeoutError(f"not true within {timeout_s:g} s")

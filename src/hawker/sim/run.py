@@ -35,6 +35,7 @@ from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
 
 _QUIET_S = 120.0  # longer than any backoff
 _BOOT_S = 2.0
+_LOOK_S = 1.0
 _LIVES_MAX = 1000
 _TOLD_BY = frozenset({bucket.name for bucket in (MACHINES, DESTROYED, EVENTS, USED)})
 _MEMORY = Path("/dev/shm")
@@ -205,9 +206,9 @@ class Play:
     async def _look_at_rest(self, worker: Worker) -> None:
         if not self._ledger.found:
             try:
-                await worker.at_rest()
+                await worker.at_rest(_LOOK_S)
                 await self._world.clock.sleep(_QUIET_S)
-                await worker.at_rest()
+                await worker.at_rest(_LOOK_S)
             except TimeoutError:
                 self._ledger.find([Violation(Invariant.ANSWERS, "the worker", "does not come to rest")])
             with worker.store.snapshot() as reader:
