@@ -20,7 +20,6 @@ from hawker.archive.history import History
 from hawker.archive.place import ArchivePlace
 from hawker.errors import NotFound, Unavailable
 from hawker.failpoint import inside
-from hawker.failpoint import inside
 from hawker.ids import MachineId
 
 MIB = 1 << 20
@@ -137,7 +136,6 @@ class Archive:
             if plain.stat().st_size > MOST_BYTES:
                 raise Damaged(f"the history of {machine_id} is too long to be read again")
             size = pack.compress(plain, draft)
-            inside("packed")
             draft.replace(staged)
             inside("packed")
             return size
