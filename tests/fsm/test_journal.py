@@ -135,3 +135,11 @@ async def test_the_newest_id_is_of_open_and_closed_runs() -> None:
     await store.write(lambda tx: journal.add(tx, run("1")))
     await store.write(lambda tx: keep_ended(tx, ended("2", 5.0)))
     assert journal.newest_id(store) == "2"
+
+
+async def test_open_runs_are_counted_without_the_rest_of_them() -> None:
+    store = MemoryStore()
+    runs = [run("1", State.RUNNING), run("2", State.STUCK), ended("3", 1.0)]
+    await store.write(lambda tx: [journal.add(tx, each) for each in runs])
+    await store.write(lambda tx: journal.close(tx, runs[2]))
+    assert [(each.id, each.state) for each in journal.open_states(store)] == [("1", State.RUNNING), ("2", State.STUCK)]

@@ -10,11 +10,12 @@ from itertools import islice
 
 from hawker.errors import Conflict
 from hawker.fsm.contract import Resource
-from hawker.fsm.run import ENDED, Line, Run, StepRecord
+from hawker.fsm.run import ENDED, Line, Run, RunState, StepRecord
 from hawker.ids import RunId
 from hawker.store.contract import Bucket, Reader, Tx
 
 OPEN = Bucket("fsm.open", Run)  # by run id
+OPEN_STATES = Bucket(OPEN.name, RunState)  # the same, read in part: for counting thousands
 CLOSED = Bucket("fsm.closed", Run)  # by run id
 LINES = Bucket("fsm.lines", Line)  # by resource
 STEPS = Bucket("fsm.steps", StepRecord)  # by run id and number
@@ -37,6 +38,10 @@ def find(reader: Reader, run_id: RunId) -> Run | None:
 
 def open_runs(reader: Reader) -> Iterator[Run]:
     return (run for _, run in reader.scan(OPEN))
+
+
+def open_states(reader: Reader) -> Iterator[RunState]:
+    return (run for _, run in reader.scan(OPEN_STATES))
 
 
 def active(reader: Reader, resource: Resource) -> Run | None:

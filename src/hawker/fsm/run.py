@@ -66,6 +66,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
 
 
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """What counting runs needs of a `Run`."""
+
+    id: RunId
+    state: State
+
+
 class Outcome(StrEnum):
     DONE = "done"
     RETRY = "retry"

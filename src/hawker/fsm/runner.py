@@ -177,7 +177,7 @@ class Runner(Generic[D]):
 
     def open_states(self) -> Counter[State]:
         """How many runs that have not ended are in each state."""
-        return Counter(shown_state(run, self._waiting_for(run)) for run in journal.open_runs(self._store))
+        return Counter(shown_state(run.state, self._waiting_for(run.id)) for run in journal.open_states(self._store))
 
     def queues(self) -> Sequence[QueueView]:
         return [queue_view_of(name, limiter) for name, limiter in self._queues.items()]
@@ -231,10 +231,10 @@ class Runner(Generic[D]):
             waiter.event.set()
 
     def _view(self, run: Run) -> RunView:
-        return view_of(run, self._waiting_for(run))
+        return view_of(run, self._waiting_for(run.id))
 
-    def _waiting_for(self, run: Run) -> str:
-        drive = self._drives.get(run.id)
+    def _waiting_for(self, run_id: RunId) -> str:
+        drive = self._drives.get(run_id)
         return "" if drive is None else drive.waiting_for
 
 

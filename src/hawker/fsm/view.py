@@ -79,8 +79,8 @@ class QueueView:
     waiting: int
 
 
-def shown_state(run: Run, waiting_for: str) -> State:
-    return State.WAITING if run.state is State.RUNNING and waiting_for else run.state
+def shown_state(state: State, waiting_for: str) -> State:
+    return State.WAITING if state is State.RUNNING and waiting_for else state
 
 
 def view_of(run: Run, waiting_for: str = "") -> RunView:
@@ -89,7 +89,7 @@ def view_of(run: Run, waiting_for: str = "") -> RunView:
         flow=run.flow,
         definition=run.definition,
         resource=run.resource,
-        state=shown_state(run, waiting_for),
+        state=shown_state(run.state, waiting_for),
         step=run.step,
         attempt=run.attempt,
         finished=run.finished,

@@ -1,12 +1,16 @@
 """What Prometheus reads of what the node has now."""
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawker.api.routes import METRICS
+from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM, Stall
+from hawker.store.contract import Tx
+from hawker.worker.records import MACHINES
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +37,17 @@ async def test_machines_are_counted_by_state_and_states_that_none_is_in_are_noth
     await worker.at_rest()
     assert (await _read(worker))["machines", "stopped"] == 0
     assert {name[1] for name in await _read(worker) if name[0] == "machines"} == {state.value for state in State}
+
+
+async def test_thousands_are_counted(worker: Worker) -> None:
+    record = worker.record(await worker.started())
+
+    def multiply(tx: Tx) -> None:
+        for number in range(1234):
+            tx.put(MACHINES, f"{number:014x}", replace(record, id=MachineId(f"{number:014x}")))
+
+    await worker.store.write(multiply)
+    assert (await _read(worker))["machines", "started"] == 1235
 
 
 async def test_capacity_is_in_bytes_and_cpus_by_kind(worker: Worker) -> None:
