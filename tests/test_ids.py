@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
-from hawker.ids import new_machine_id, new_node_id, new_ulid, next_ulid
+from hawker.ids import first_ulid, new_machine_id, new_node_id, new_ulid, next_ulid
 
 
 def test_a_machine_id_is_14_lowercase_hex_characters() -> None:
@@ -29,3 +29,11 @@ def test_the_next_ulid_is_always_greater(seed: int, trailing: int) -> None:
         following = next_ulid(clock, last)
         assert following > last and len(following) == 26
         last = following
+
+
+def test_the_first_ulid_of_a_moment_divides_what_was_named_before_from_what_came_after() -> None:
+    clock = ManualClock()
+    before = new_ulid(clock)
+    clock.advance(0.001)
+    moment = first_ulid(clock.now())
+    assert len(moment) == 26 and before < moment <= new_ulid(clock)

@@ -1,12 +1,13 @@
 """Facts about block files and loop devices."""
 
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from hawker.errors import BadRequest
-from hawker.host.block import attach_loop, filesystem_of
+from hawker.host.block import attach_loop, detach_loop, filesystem_of, loops
 
 
 def _file(path: Path, offset: int, magic: bytes) -> Path:
@@ -50,3 +51,16 @@ def test_two_devices_at_once_are_two(tmp_path: Path) -> None:
     with attach_loop(files[0]) as one, attach_loop(files[1]) as other:
         assert one != other
         assert Path(other).read_bytes()[:1] == b"b"
+
+
+@pytest.mark.root
+def test_a_loop_device_that_was_left_is_found_by_its_file_and_let_go(tmp_path: Path) -> None:
+    file = tmp_path / "image"
+    file.write_bytes(b"0123" * 1024)
+    left = subprocess.run(["losetup", "--find", "--show", str(file)], check=True, capture_output=True, text=True)
+    device = left.stdout.strip()
+    assert loops(tmp_path) == [(device, file)]
+    assert loops(tmp_path / "elsewhere") == []
+    for _ in range(2):
+        detach_loop(device)
+    assert loops(tmp_path) == []

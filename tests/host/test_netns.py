@@ -1,12 +1,14 @@
 """Facts about bound network namespaces."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hawker.host import netns
+from hawker.host.mount import unmount
 
 pytestmark = pytest.mark.root
 
@@ -56,3 +58,21 @@ def test_what_is_no_namespace_cannot_be_entered(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="network namespace"):
         netns.inside(tmp_path / "file", _current)
+
+
+def test_a_namespace_that_was_unbound_is_bound_again_from_a_process_in_it(path: Path) -> None:
+    netns.create(path, lambda _: None)
+    inode = netns.inside(path, _current)
+    with netns.inside(path, lambda: subprocess.Popen(["sleep", "1000"])) as sleeper:
+        unmount(path)
+        assert not netns.exists(path)
+        for _ in range(2):
+            netns.rebind(path, sleeper.pid)
+        assert netns.inside(path, _current) == inode
+        sleeper.kill()
+
+
+def test_work_inside_is_given_the_namespace(path: Path) -> None:
+    netns.create(path, lambda _: None)
+    inode = netns.inside_with(path, lambda descriptor: os.fstat(descriptor).st_ino)
+    assert inode == netns.inside(path, _current)

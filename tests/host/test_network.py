@@ -13,9 +13,10 @@ import anyio.to_thread
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.host import links, netns
+from hawker.host import links, netns, nftables
 from hawker.host.address import bridge_name, gateway, interface_prefix, veth_name
-from hawker.host.netlink import NetlinkSocket, Request
+from hawker.host.mount import unmount
+from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket, Request
 from hawker.host.network import NetworkPlan, NodeNetwork
 from hawker.ids import MachineId, NodeId, new_node_id
 from tests.waiting import eventually
@@ -277,3 +278,91 @@ def _prefix_of(network: NodeNetwork) -> str:
 def _table(network: NodeNetwork) -> str:
     command = ["nft", "list", "table", "inet", f"hawker_{network.node_id[:4]}"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+# Found and made good under a machine that runs.
+
+
+async def _inhabited(network: NodeNetwork, plan: NetworkPlan) -> "subprocess.Popen[bytes]":
+    """A network with a process in it, as a machine has one."""
+    path = await network.ensure(plan)
+    return netns.inside(path, lambda: subprocess.Popen(["sleep", "1000"]))
+
+
+async def _is_whole(network: NodeNetwork, plan: NetworkPlan, pid: int) -> None:
+    """After what was lost is made good, twice."""
+    for _ in range(2):
+        await network.reconnect(plan, pid)
+    assert await network.lost([plan]) == {}
+    with await _serve(network.path_of(plan.machine_id), "::"):
+        assert await anyio.to_thread.run_sync(_dial, str(plan.ipv6)) == str(gateway(plan.network_id))
+
+
+async def test_whole_networks_have_lost_nothing(network: NodeNetwork) -> None:
+    plans = [_plan(ipv4="10.213.0.1"), _plan(), _plan(8)]
+    for plan in plans:
+        await network.ensure(plan)
+    assert await network.lost(plans) == {} and await network.guarded()
+    assert sorted(await network.link_names()) == sorted(veth_name(network.node_id, each.machine_id) for each in plans)
+
+
+async def test_an_unbound_namespace_is_bound_again(network: NodeNetwork) -> None:
+    plan = _plan()
+    with await _inhabited(network, plan) as sleeper:
+        unmount(network.path_of(plan.machine_id))
+        assert await network.lost([plan]) == {plan.machine_id: "its network namespace is not bound here any more"}
+        await _is_whole(network, plan, sleeper.pid)
+        sleeper.kill()
+
+
+async def test_a_deleted_link_is_made_again(network: NodeNetwork) -> None:
+    plan, other = _plan(ipv4="10.213.0.1"), _plan()
+    await network.ensure(other)
+    with await _inhabited(network, plan) as sleeper:
+        await network.unlink(veth_name(network.node_id, plan.machine_id))
+        await network.unlink(veth_name(network.node_id, plan.machine_id))
+        assert await network.lost([plan, other]) == {plan.machine_id: "its link is gone"}
+        await _is_whole(network, plan, sleeper.pid)
+        sleeper.kill()
+
+
+def _leave_bridge(name: str) -> None:
+    subprocess.run(["ip", "link", "set", name, "nomaster"], check=True, timeout=10)
+
+
+async def test_a_link_that_left_its_bridge_comes_back(network: NodeNetwork) -> None:
+    plan = _plan()
+    with await _inhabited(network, plan) as sleeper:
+        _leave_bridge(veth_name(network.node_id, plan.machine_id))
+        assert await network.lost([plan]) == {plan.machine_id: "its link is not in the bridge of its network"}
+        await _is_whole(network, plan, sleeper.pid)
+        sleeper.kill()
+
+
+async def test_a_deleted_bridge_is_made_again(network: NodeNetwork) -> None:
+    plan = _plan()
+    with await _inhabited(network, plan) as sleeper:
+        await network.unlink(bridge_name(network.node_id, plan.network_id))
+        assert await network.lost([plan]) == {plan.machine_id: "the bridge of its network is gone"}
+        await _is_whole(network, plan, sleeper.pid)
+        sleeper.kill()
+
+
+async def test_a_link_with_a_spare_name_is_not_lost(network: NodeNetwork) -> None:
+    first = _plan()
+    second = NetworkPlan(MachineId(first.machine_id[:8] + "ffffff"), 8)
+    await network.ensure(first)
+    await network.ensure(second)
+    assert await network.lost([first]) == {}
+
+
+async def test_rules_that_were_removed_are_seen_and_put_back_for_all_networks(network: NodeNetwork) -> None:
+    first, second = _plan(), _plan()
+    source, target = await network.ensure(first), await network.ensure(second)
+    with NetlinkSocket(NETLINK_NETFILTER) as rules:
+        rules.apply(nftables.remove_table(network.node_id))
+    assert not await network.guarded()
+    await network.guard()
+    assert await network.guarded()
+    with await _serve(target, "::"):
+        assert await _reaches(source, str(second.ipv6))

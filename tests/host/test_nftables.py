@@ -7,7 +7,15 @@ import pytest
 
 from hawker.errors import CannotStart
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
-from hawker.host.nftables import admit_network, forget_network, install, remove_table, ruleset, table_name
+from hawker.host.nftables import (
+    admit_network,
+    forget_network,
+    install,
+    look_up_table,
+    remove_table,
+    ruleset,
+    table_name,
+)
 from hawker.ids import NodeId
 
 pytestmark = pytest.mark.anyio
@@ -64,3 +72,12 @@ async def test_a_host_without_nft_is_told_what_to_install(node_id: NodeId, monke
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CannotStart, match="apt-get install nftables"):
         await install(node_id)
+
+
+@pytest.mark.root
+async def test_a_table_that_is_there_is_told_from_one_that_is_not(table: NodeId) -> None:
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        assert netlink.ask(look_up_table(table))
+        netlink.apply(remove_table(table))
+        with pytest.raises(FileNotFoundError):
+            netlink.ask(look_up_table(table))

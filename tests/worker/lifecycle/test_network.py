@@ -1,10 +1,11 @@
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import cast
 
 import pytest
 
 from hawker.host.network import NetworkPlan, NodeNetwork
-from hawker.ids import MachineId
+from hawker.ids import MachineId, NodeId
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.records import Network
 
@@ -16,6 +17,7 @@ class Host:
     """Notes what the node's network is asked to do."""
 
     def __init__(self) -> None:
+        self.node_id = NodeId("0badcafe")
         self.asked: list[object] = []
 
     async def ensure(self, plan: NetworkPlan) -> str:
@@ -33,6 +35,24 @@ class Host:
 
     async def remove_node(self) -> None:
         self.asked.append("remove the node")
+
+    async def lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
+        return {plan.machine_id: "its link is gone" for plan in plans}
+
+    async def reconnect(self, plan: NetworkPlan, pid: int) -> None:
+        self.asked.append((plan, pid))
+
+    async def link_names(self) -> tuple[str, ...]:
+        return ("hw0badv00000000",)
+
+    async def unlink(self, name: str) -> None:
+        self.asked.append(name)
+
+    async def guarded(self) -> bool:
+        return False
+
+    async def guard(self) -> None:
+        self.asked.append("guard")
 
 
 async def test_a_records_addresses_become_the_hosts_plan() -> None:
@@ -62,3 +82,17 @@ def test_an_address_is_the_machines_own_and_the_same_everywhere() -> None:
     assert networks.private_ip(7, MACHINE) == networks.private_ip(7, MACHINE)
     assert networks.private_ip(7, MACHINE) != networks.private_ip(8, MACHINE)
     assert networks.private_ip(7, MACHINE) != networks.private_ip(7, MachineId("00000000000002"))
+
+
+async def test_what_was_lost_is_asked_about_and_given_back_by_the_plan() -> None:
+    host = Host()
+    networks = HostNetworks(cast(NodeNetwork, host))
+    network = Network(private_ip=networks.private_ip(7, MACHINE), ipv4="172.29.0.9", network_id=7)
+    plan = NetworkPlan(machine_id=MACHINE, network_id=7, ipv4=IPv4Address("172.29.0.9"))
+    assert await networks.lost({MACHINE: network}) == {MACHINE: "its link is gone"}
+    assert await networks.links() == (networks.link_of(MACHINE),)
+    assert not await networks.guarded()
+    await networks.reconnect(MACHINE, network, 9)
+    await networks.unlink("hw0badvffffffff")
+    await networks.guard()
+    assert host.asked == [(plan, 9), "hw0badvffffffff", "guard"]

@@ -1,12 +1,15 @@
 """Real mounts of a real block image."""
 
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.host.mount import is_mounted
+from hawker.errors import WrongState
+from hawker.host.mount import is_mounted, mount, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import ImageSettings
@@ -101,3 +104,55 @@ async def test_an_image_is_let_go(rootfs: HostRootfs, digest: Digest, tmp_path: 
     await rootfs.forget_image(digest)
     assert not mount.exists()
     await rootfs.forget_image(digest)
+
+
+# What is there, and what is nobody's.
+
+
+async def test_a_rootfs_is_visible_while_it_is_mounted(rootfs: HostRootfs, digest: Digest) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest))
+    await rootfs.mount(OTHER, FIRST, digest)
+    assert await rootfs.visible() == {MACHINE, OTHER} and await rootfs.strays() == ()
+    unmount(root)
+    assert await rootfs.visible() == {OTHER}
+
+
+async def test_only_the_machines_own_root_is_revealed(rootfs: HostRootfs, digest: Digest) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest))
+    unmount(root)
+    with pytest.raises(WrongState, match="does not live in the root filesystem"):
+        await rootfs.reveal(MACHINE, os.getpid())
+    assert not is_mounted(root)
+
+
+def _mount_tmpfs(*targets: Path) -> None:
+    for target in targets:
+        target.mkdir(parents=True, exist_ok=True)
+        mount("none", target, "tmpfs", 0)
+
+
+async def test_mounts_of_nobody_are_found_and_cleared(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    await rootfs.mount(MACHINE, FIRST, digest)
+    strays = (tmp_path / "machines" / MACHINE / "extra", tmp_path / "mounts" / ("0" * 64), tmp_path / "mounts" / "odd")
+    _mount_tmpfs(*strays, tmp_path / "machines-of-somebody")
+    assert await rootfs.strays() == tuple(map(str, strays))
+    for stray in strays * 2:
+        await rootfs.clear(str(stray))
+    assert await rootfs.strays() == () and await rootfs.visible() == {MACHINE}
+    assert not any(map(is_mounted, strays))
+    unmount(tmp_path / "machines-of-somebody")
+
+
+async def test_a_loop_device_of_an_image_that_nothing_mounts_is_a_stray(
+    rootfs: HostRootfs, images: ImageCache, tmp_path: Path
+) -> None:
+    device = _attach(images.root / "left")
+    assert await rootfs.strays() == (device,)
+    await rootfs.clear(device)
+    assert await rootfs.strays() == ()
+
+
+def _attach(file: Path) -> str:
+    file.write_bytes(bytes(4096))
+    done = subprocess.run(["losetup", "--find", "--show", str(file)], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
