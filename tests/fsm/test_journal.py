@@ -139,7 +139,7 @@ async def test_the_newest_id_is_of_open_and_closed_runs() -> None:
 
 async def test_open_runs_are_counted_without_the_rest_of_them() -> None:
     store = MemoryStore()
-    runs = [run("1", State.RUNNING), run("2", State.STUCK), ended("3", 1.0)]
-    await store.write(lambda tx: [journal.add(tx, each) for each in runs])
-    await store.write(lambda tx: journal.close(tx, runs[2]))
+    await store.write(partial(journal.add, run=run("1", State.RUNNING)))
+    await store.write(partial(journal.add, run=run("2", State.STUCK)))
+    await store.write(partial(keep_ended, each=ended("3", 1.0)))
     assert [(each.id, each.state) for each in journal.open_states(store)] == [("1", State.RUNNING), ("2", State.STUCK)]
