@@ -5,7 +5,7 @@ from hawker.chaos.tally import Finding, Outcome, Tally
 
 
 def tally_of(*findings: Finding) -> Tally:
-    tally = Tally(rests=3, findings=list(findings), gaps_s=[0.5, 2.0], boots_ms=[900.0, 1500.0])
+    tally = Tally(rests_s=[0.5, 4.0], findings=list(findings), gaps_s=[0.5, 2.0], boots_ms=[900.0, 1500.0])
     for seconds in (0.004, 0.005, 0.1):
         tally.called("start_machine", Outcome.OK, seconds)
     tally.called("start_machine", Outcome.UNAVAILABLE, 0.001)
@@ -30,6 +30,7 @@ def test_a_clean_soak_is_one_page_and_status_0() -> None:
     ]
     assert [(each.fault, each.count, each.recovered_max_ms) for each in report.faults] == [("disk full", 2, 8.0)]
     assert (report.silent_s, report.longest_silence_s, report.boots, report.boot_max_ms) == (2.5, 2.0, 2, 1500.0)
+    assert (report.rests, report.longest_rest_s) == (2, 4.0)
 
 
 def test_a_violation_is_shown_with_the_facts_and_the_end_of_the_log() -> None:

@@ -51,6 +51,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     boot_p50_ms: float
     boot_max_ms: float
     rests: int
+    longest_rest_s: float
     silent_s: float
     longest_silence_s: float
     violations: tuple[Violation, ...]
@@ -73,7 +74,8 @@ def report_of(tally: Tally, *, seed: int, driver: str, minutes: float, lasted_s:
         boots=len(tally.boots_ms),
         boot_p50_ms=round(quantile(tally.boots_ms, 0.5)),
         boot_max_ms=round(max(tally.boots_ms, default=0.0)),
-        rests=tally.rests,
+        rests=len(tally.rests_s),
+        longest_rest_s=round(max(tally.rests_s, default=0.0), 1),
         silent_s=round(sum(tally.gaps_s), 1),
         longest_silence_s=round(max(tally.gaps_s, default=0.0), 1),
         violations=tuple(Violation(at_s=round(each.at_s, 1), what=each.what, log=each.log) for each in tally.findings),
@@ -122,7 +124,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     yield f"boots {report.boots}, ready after {report.boot_p50_ms:g} ms (p50), {report.boot_max_ms:g} ms (max)"
     yield f"silent for {report.silent_s:g} s in all, {report.longest_silence_s:g} s at the longest"
-    yield f"compared with the promises, at rest, {report.rests} times"
+    yield f"compared with its promises {report.rests} times, at rest after {report.longest_rest_s:g} s at the longest"
     yield from _violations(report)
     yield f"repeat with: {report.repeat}"
 

@@ -151,7 +151,9 @@ class Soak:
 
     async def _rest(self) -> None:
         """Let everything end that was begun, and compare."""
+        began = self._clock.monotonic()
         await self._quiet()
+        self.tally.rests_s.append(self._clock.monotonic() - began)
         try:
             await self._keeper.stop()
         except Unavailable as error:
@@ -181,7 +183,6 @@ class Soak:
             broken = self._promises.broken(seen.reader)
             found += [str(violation) for violation in broken if violation.about not in between_tries]
             found += self._endings.unrecorded(seen.reader)
-        self.tally.rests += 1
         for what in found:
             self._keeper.note(what)
 

@@ -44,9 +44,10 @@ class Finding:
     log: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tally:
-    """`gaps_s`: how long each time the node did not answer. `rests`: how often it was compared with its promises."""
+    """`gaps_s`: how long each time the node did not answer; `rests_s`: how long it took to come to rest, after which it
+    was compared with its promises."""
 
     calls: defaultdict[str, Counter[Outcome]] = field(default_factory=lambda: defaultdict(Counter))
     latencies_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -55,7 +56,7 @@ class Tally:
     recoveries_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     findings: list[Finding] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)
-    rests: int = 0
+    rests_s: list[float] = field(default_factory=list)
 
     def called(self, operation: str, outcome: Outcome, seconds: float) -> None:
         self.calls[operation][outcome] += 1
