@@ -213,15 +213,18 @@ async def _await_archive(stage: Stage, machine_id: MachineId | None) -> MachineI
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An exit that the machine's history must tell: its code, and whether it was asked for."""
+    """An exit that the machine's history must tell: one of these codes, and whether it was asked for."""
 
-    code: int
+    codes: tuple[int, ...]
     requested: bool
 
+    def is_told_by(self, code: int, requested: bool) -> bool:
+        return code in self.codes and requested == self.requested
 
-_ASKED = Ended(0, True)
-_BY_ITSELF = Ended(128 + 10, False)
-_KILLED = Ended(128 + 9, True)
+
+_ASKED = Ended((0, 128 + 2), True)  # the server says goodbye, a sleeper just dies
+_BY_ITSELF = Ended((128 + 10,), False)
+_KILLED = Ended((128 + 9,), True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from hawker.api.bodies import RunState
-from hawker.api.client import Client
+from hawker.api.caller import Caller
 from hawker.api.routes import LIST_RUNS, ListRunsQuery
 from hawker.chaos.customer import Customer
 from hawker.chaos.daemon import Daemon
@@ -174,7 +174,7 @@ class Siege:
         found += map(str, await violations_at_rest(self._daemon, self._clock, self.promises))
         return Outcome((), recovered_s * 1000, tuple(found))
 
-    async def _settled(self, client: Client) -> list[str]:
+    async def _settled(self, client: Caller) -> list[str]:
         """Once nothing is under way; what never will be."""
         with anyio.move_on_after(SETTLES_WITHIN_S):
             while runs := await _open_runs(client):
@@ -212,7 +212,7 @@ class Siege:
         return f"order {self._orders}"
 
 
-async def _open_runs(client: Client) -> dict[str, RunState]:
+async def _open_runs(client: Caller) -> dict[str, RunState]:
     found = (await client.call(LIST_RUNS, query=ListRunsQuery(state=_OPEN))).runs
     return {f"{run.flow} of {run.resource_kind} {run.resource_id} at {run.step}": run.state for run in found}
 
