@@ -11,14 +11,15 @@ from typing import Any, Generic
 
 import aiohttp
 import msgspec
+from yarl import URL
 
-from hawker.api.bodies import Problem
 from hawker.api.codec import encode_json
-from hawker.api.failure import error_in, error_of, is_failed
+from hawker.api.failure import error_in, is_failed
 from hawker.api.handlers import Channel
+from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
-from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
+from hawker.errors import Fault, Unavailable
 from hawker.log import Secret
 
 CONNECT_S = 5.0
@@ -94,7 +95,9 @@ class Client:
     ) -> AsyncIterator[Channel[U, R]]:
         outgoing = self._codecs_of(route).outgoing(self._url, params, query, body)
         with self._lost():
-            socket = await self._session().ws_connect(outgoing.url, headers=self._authorization(), heartbeat=20.0)
+            socket = await self._session().ws_connect(
+                _as_written(outgoing), headers=self._authorization(), heartbeat=20.0
+            )
         try:
             channel: ClientChannel[U, R] = ClientChannel(socket, msgspec.json.Decoder(route.response))
             await channel.send_bytes(outgoing.data)
@@ -112,7 +115,7 @@ class Client:
         """The response of a call that succeeded, its body unread; raises the error of one that did not."""
         response = await self._session().request(
             outgoing.method,
-            outgoing.url,
+            _as_written(outgoing),
             data=outgoing.data or None,
             headers={**self._authorization(), **outgoing.headers},
             timeout=timeout,
@@ -121,7 +124,7 @@ class Client:
         )
         if response.status >= 300:
             async with response:
-                raise _refusal(response.status, await response.read())
+                raise refusal(response.status, await response.read())
         return response
 
     def _session(self) -> aiohttp.ClientSession:
@@ -155,15 +158,15 @@ class Client:
         try:
             yield
         except aiohttp.ClientConnectorError as error:
-            raise Unavailable(f"cannot reach {self._url}: is the node running? start one with `hawker up`") from error
+            raise unreachable(self._url) from error
         except TimeoutError as error:
-            raise DeadlineExceeded(f"no answer from {self._url} in time") from error
+            raise overdue(self._url) from error
         except aiohttp.WSServerHandshakeError as error:
-            raise _refusal(error.status, b"the conversation was refused") from error
+            raise refusal(error.status, b"the conversation was refused") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Fault(f"the connection to {self._url} was lost: {error or type(error).__name__}") from error
+            raise lost(self._url, error) from error
         except msgspec.DecodeError as error:
-            raise Fault(f"{self._url} answered in a way that this version does not know: {error}") from error
+            raise not_understood(self._url, error) from error
 
 
 class ClientChannel(Generic[U, R]):
@@ -193,12 +196,8 @@ class ClientChannel(Generic[U, R]):
         return self._decoder.decode(data)
 
 
-def _refusal(status: int, data: bytes) -> HawkerError:
-    try:
-        return error_of(status, msgspec.json.decode(data, type=Problem))
-    except msgspec.DecodeError:
-        text = data[:200].decode(errors="replace").strip() or "no text"
-        return error_of(status, Problem(error=f"HTTP status {status}: {text}", status="unknown"))
+def _as_written(outgoing: Outgoing) -> URL:
+    return URL(outgoing.url, encoded=True)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -6,7 +6,6 @@ from typing import Any, Generic
 from urllib.parse import quote
 
 import msgspec
-from yarl import URL
 
 from hawker.api.codec import AnswerCodec, BodyCodec
 from hawker.api.query import QueryCodec
@@ -18,7 +17,7 @@ class Outgoing:
     """`expects_consent`: the body is sent only once the other side has agreed to read it."""
 
     method: str
-    url: URL
+    url: str
     headers: dict[str, str]
     data: Any  # bytes, or an async iterator of bytes
     expects_consent: bool = False
@@ -51,7 +50,7 @@ class RouteCodecs(Generic[P, Q, B, R]):
         data = self._body.encode(route.body() if body is None else body)
         if data:
             headers["content-type"] = "application/json"
-        url = URL(f"{base}{self._path(params)}{self._query_string(query)}", encoded=True)
+        url = f"{base}{self._path(params)}{self._query_string(query)}"
         return Outgoing(route.method, url, headers, data)
 
     def _path(self, params: P | None) -> str:

@@ -10,9 +10,9 @@ import anyio
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.client import Client
 from hawker.cli.access import Access
 from hawker.cli.exits import Failure, sole_error
+from hawker.cli.node_caller import NodeCaller
 from hawker.errors import HawkerError, Unauthorized, Unavailable
 from hawker.log import Secret
 from hawker.settings import default_data_dir
@@ -84,8 +84,8 @@ def talk(ctx: click.Context, conversation: Callable[[Caller], Awaitable[T]]) -> 
     target = find_node(access, os.environ)
 
     async def converse() -> T:
-        async with Client(target.url, target.token) as client:
-            return await conversation(client)
+        async with NodeCaller(target.url, target.token) as node:
+            return await conversation(node)
 
     try:
         return anyio.run(converse)

@@ -5,6 +5,7 @@ fast as the one that is wanted. Names and short helps stand in the tables, so he
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -19,13 +20,18 @@ class Place:
     attribute: str = "command"
 
     def load(self) -> click.Command:
-        command = getattr(import_module(self.module), self.attribute)
+        command = found(self.module, self.attribute)
         assert isinstance(command, click.Command), f"{self.module}.{self.attribute} is no command"
         return command
 
     def sign(self, name: str) -> click.Command:
         """What stands for the command in lists."""
         return click.Command(name, help=self.summary, hidden=self.hidden)
+
+
+def found(module: str, attribute: str) -> Any:
+    """Import it now."""
+    return getattr(import_module(module), attribute)
 
 
 class LazyGroup(click.Group):

@@ -1,0 +1,142 @@
+"""The client for a program that asks a thing or two and ends: a connection for each call, and nothing to import but
+the parser that the server uses too. `Client` keeps connections, streams and converses, and takes longer to import than
+most commands take to run.
+"""
+
+import ssl
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+import anyio
+import httptools
+import msgspec
+from anyio.abc import ByteStream
+
+from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
+from hawker.api.outgoing import Outgoing, RouteCodecs
+from hawker.api.route import B, P, Q, R, Unary
+from hawker.errors import BadRequest
+from hawker.log import Secret
+
+CONNECT_S = 5.0
+_PORTS = {"http": 80, "https": 443}
+_MEANT_FOR_NOBODY = frozenset("\r\n\0")
+
+
+class Asker:
+    """The part of `Caller` that has one question and one answer."""
+
+    def __init__(self, url: str, token: Secret | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+
+    async def call(
+        self,
+        route: Unary[P, Q, B, R],
+        *,
+        params: P | None = None,
+        query: Q | None = None,
+        body: B | None = None,
+        nonce: str | None = None,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        codecs = RouteCodecs(route)
+        outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
+        answer = await self._exchange(outgoing, timeout_s or route.timeout_s)
+        if answer.status >= 300:
+            raise refusal(answer.status, answer.body)
+        try:
+            return codecs.answer.decode(answer.body, answer.headers)
+        except msgspec.DecodeError as error:
+            raise not_understood(self._url, error) from error
+
+    async def _exchange(self, outgoing: Outgoing, timeout_s: float) -> "_Answer":
+        """Says in the family's words what went wrong below the call."""
+        place = _place(outgoing.url)
+        sent = _written(outgoing, place, self._token)
+        try:
+            with anyio.fail_after(timeout_s):
+                async with await self._connected(place) as stream:
+                    await stream.send(sent)
+                    return await _received(stream)
+        except TimeoutError as error:
+            raise overdue(self._url) from error
+        except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, httptools.HttpParserError) as error:
+            raise lost(self._url, error) from error
+
+    async def _connected(self, place: SplitResult) -> ByteStream:
+        assert place.hostname is not None
+        context = ssl.create_default_context() if place.scheme == "https" else None
+        port = place.port or _PORTS[place.scheme]
+        with anyio.fail_after(CONNECT_S):
+            try:
+                if context is None:
+                    return await anyio.connect_tcp(place.hostname, port)
+                return await anyio.connect_tcp(place.hostname, port, ssl_context=context, tls_standard_compatible=False)
+            except TimeoutError:
+                raise
+            except (OSError, UnicodeError) as error:
+                raise unreachable(self._url) from error
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The parser calls the methods that begin with `on_`."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    whole: bool = False
+    _pieces: list[bytes] = field(default_factory=list)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        self.whole, self.body = True, b"".join(self._pieces)
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """As answers of servers do that say neither how long they are nor that they come in parts."""
+        return bool(self.headers) and not self.headers.keys() & {"content-length", "transfer-encoding"}
+
+
+async def _received(stream: ByteStream) -> _Answer:
+    answer = _Answer()
+    parser = httptools.HttpResponseParser(answer)
+    while not answer.whole:
+        try:
+            parser.feed_data(await stream.receive())
+        except anyio.EndOfStream:
+            if not answer.ends_with_connection:
+                raise
+            answer.on_message_complete()
+    answer.status = parser.get_status_code()
+    return answer
+
+
+def _place(url: str) -> SplitResult:
+    """Raises `BadRequest` for what is no address of a node."""
+    try:
+        place = urlsplit(url)
+        if place.scheme in _PORTS and place.hostname and place.port != 0:
+            return place
+    except ValueError:
+        pass
+    raise BadRequest(f"{url} is not a node's address, such as http://127.0.0.1:4280")
+
+
+def _written(outgoing: Outgoing, place: SplitResult, token: Secret | None) -> bytes:
+    """The whole request. Raises `BadRequest` where a value would end its line and begin one of its own."""
+    headers = {"host": place.netloc.rpartition("@")[2], "connection": "close", "content-length": len(outgoing.data)}
+    headers |= {} if token is None else {"authorization": f"Bearer {token.reveal()}"}
+    target = place.path + (f"?{place.query}" if place.query else "")
+    lines = [f"{outgoing.method} {target} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in (headers | outgoing.headers).items()]
+    if any(_MEANT_FOR_NOBODY & set(line) for line in lines):
+        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
+    return "\r\n".join([*lines, "", ""]).encode() + bytes(outgoing.data)

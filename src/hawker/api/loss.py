@@ -1,0 +1,32 @@
+"""What goes wrong between a client and a node, in the family's words: one place for every client. Pure."""
+
+import msgspec
+
+from hawker.api.bodies import Problem
+from hawker.api.failure import error_of
+from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
+
+
+def unreachable(url: str) -> Unavailable:
+    return Unavailable(f"cannot reach {url}: is the node running? start one with `hawker up`")
+
+
+def overdue(url: str) -> DeadlineExceeded:
+    return DeadlineExceeded(f"no answer from {url} in time")
+
+
+def lost(url: str, error: Exception) -> Fault:
+    return Fault(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
+
+
+def not_understood(url: str, error: msgspec.DecodeError) -> Fault:
+    return Fault(f"{url} answered in a way that this version does not know: {error}")
+
+
+def refusal(status: int, data: bytes) -> HawkerError:
+    """The error in an error answer, also in one that is not ours."""
+    try:
+        return error_of(status, msgspec.json.decode(data, type=Problem))
+    except msgspec.DecodeError:
+        text = data[:200].decode(errors="replace").strip() or "no text"
+        return error_of(status, Problem(error=f"HTTP status {status}: {text}", status="unknown"))

@@ -1,0 +1,166 @@
+"""What the small client asks, and what it makes of a node that is away, slow, foreign or broken."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from hawker.api.asker import Asker
+from hawker.api.bodies import StopRequest
+from hawker.api.listener import bind, url_of
+from hawker.api.routes import (
+    LIST_APPS,
+    LIST_MACHINES,
+    PRUNE_IMAGES,
+    ROUTES,
+    STOP_MACHINE,
+    AppParams,
+    ListMachinesQuery,
+    MachineParams,
+)
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unauthorized, Unavailable
+from hawker.log import Secret
+from tests.api.samples import sample
+from tests.api.serving import TOKEN, Fake, served
+
+pytestmark = pytest.mark.anyio
+PARAMS = MachineParams(app_name="a/b", machine_id="m")
+APPS = b'{"total_apps":0,"apps":[]}'
+
+
+@asynccontextmanager
+async def foreign(*pieces: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that answers each connection with these pieces and closes it; its URL, and what it was sent."""
+    heard: list[bytes] = []
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            heard.append(await stream.receive())
+            for piece in pieces:
+                await stream.send(piece)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", heard
+        group.cancel_scope.cancel()
+
+
+def _answer(body: bytes, head: str = "HTTP/1.1 200 OK") -> bytes:
+    return f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def test_a_call_arrives_as_it_was_meant_and_so_does_its_answer() -> None:
+    fake = Fake()
+    async with served(fake.handlers(ROUTES)) as node:
+        asker = Asker(node.url, TOKEN)
+        answer = await asker.call(STOP_MACHINE, params=PARAMS, body=StopRequest(signal="SIGTERM"), nonce="n")
+        call = fake.calls[0]
+        assert answer == sample(STOP_MACHINE.response)
+        assert (call.params, call.body, call.nonce, call.caller) == (
+            PARAMS,
+            StopRequest(signal="SIGTERM"),
+            "n",
+            "alice",
+        )
+        page = await asker.call(LIST_MACHINES, params=AppParams(app_name="a"), query=ListMachinesQuery(limit=2))
+        assert page == sample(LIST_MACHINES.response) and fake.calls[1].query.limit == 2
+
+
+async def test_an_error_is_raised_as_the_node_raised_it() -> None:
+    async with served(Fake(error=Unauthorized("who are you")).handlers(ROUTES)) as node:
+        with pytest.raises(Unauthorized, match="who are you"):
+            await Asker(node.url, TOKEN).call(LIST_APPS)
+        with pytest.raises(Unauthorized):
+            await Asker(node.url).call(LIST_APPS)
+
+
+async def test_a_node_that_is_away_is_unavailable_and_says_what_to_do() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        url = url_of(listener)
+    with pytest.raises(Unavailable, match=rf"cannot reach {url}: is the node running\? start one with `hawker up`"):
+        await Asker(url).call(LIST_APPS)
+
+
+async def test_a_node_that_does_not_answer_in_time_is_given_up() -> None:
+    with bind("127.0.0.1", 0) as listener, pytest.raises(DeadlineExceeded, match="no answer from"):
+        await Asker(url_of(listener)).call(LIST_APPS, timeout_s=0.05)  # it connects, and nobody is there to read
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (),
+        (b"HTTP/1.1 200 OK\r\ncontent-le",),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",),
+        (b"SSH-2.0-OpenSSH_9.2\r\n",),
+    ],
+)
+async def test_a_connection_that_breaks_before_the_answer_is_a_fault_because_nobody_knows(
+    pieces: tuple[bytes, ...],
+) -> None:
+    async with foreign(*pieces) as (url, _):
+        with pytest.raises(Fault, match="was lost"):
+            await Asker(url).call(PRUNE_IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "kind", "says"),
+    [
+        ("HTTP/1.1 200 OK", "<html>", Fault, "answered in a way that this version does not know"),
+        ("HTTP/1.1 200 OK", '{"apps":7}', Fault, "answered in a way that this version does not know"),
+        ("HTTP/1.1 502 Bad Gateway", "bad gateway", Fault, "HTTP status 502: bad gateway"),
+        ("HTTP/1.1 302 Found", "", HawkerError, "HTTP status 302: no text"),
+        ("HTTP/1.1 401 No", '{"error":"who are you","status":"unknown"}', Unauthorized, "who are you"),
+    ],
+)
+async def test_what_a_foreign_server_says_is_of_the_family(
+    head: str, text: str, kind: type[HawkerError], says: str
+) -> None:
+    async with foreign(_answer(text.encode(), head)) as (url, _):
+        with pytest.raises(kind, match=says):
+            await Asker(url).call(LIST_APPS)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (_answer(APPS)[:30], _answer(APPS)[30:60], _answer(APPS)[60:]),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"5\r\n",
+            APPS[:5],
+            b"\r\n15\r\n" + APPS[5:],
+            b"\r\n0\r\n\r\n",
+        ),
+        (b"HTTP/1.0 200 OK\r\nserver: old\r\n\r\n", APPS),
+    ],
+    ids=["in pieces", "chunked", "to the end of the connection"],
+)
+async def test_an_answer_is_read_whole_however_it_comes(pieces: tuple[bytes, ...]) -> None:
+    async with foreign(*pieces) as (url, _):
+        assert (await Asker(url).call(LIST_APPS)).apps == ()
+
+
+async def test_the_path_of_the_address_is_kept_and_its_password_is_not_sent_as_the_host() -> None:
+    async with foreign(_answer(APPS)) as (url, heard):
+        await Asker(f"{url.replace('//', '//me:secret@')}/below/").call(LIST_APPS)
+    line, host, *_ = heard[0].decode().split("\r\n")
+    assert line == "GET /below/v1/apps HTTP/1.1" and host == f"host: {url.removeprefix('http://')}"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "ftp://host", "http://", "http://host:0", "http://host:99999", "http://[::1"]
+)
+async def test_what_is_no_address_is_said_to_be_none(url: str) -> None:
+    with pytest.raises(BadRequest, match="is not a node's address"):
+        await Asker(url).call(LIST_APPS)
+
+
+async def test_nothing_can_be_slipped_into_the_request() -> None:
+    async with foreign(_answer(APPS)) as (url, heard):
+        for asker, nonce in ((Asker(url, Secret("a\r\nx: y")), None), (Asker(url), "n\r\n\r\nGET / HTTP/1.1")):
+            with pytest.raises(BadRequest, match="line break"):
+                await asker.call(STOP_MACHINE, params=PARAMS, nonce=nonce)
+    assert heard == []
