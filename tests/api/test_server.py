@@ -85,7 +85,7 @@ async def test_a_token_is_asked_about_what_the_path_names(route: AnyRoute, node:
 
 def test_only_these_calls_ask_the_grant_themselves() -> None:
     own = {route.name for route in ROUTES if route.auth and not route.guarded}
-    assert own == {"list_apps", "create_app", "list_org_machines", "current_tokens", "revoke_token"}
+    assert own == {"list_apps", "create_app", "list_org_machines", "machine_history", "current_tokens", "revoke_token"}
 
 
 def test_what_runs_a_program_or_makes_a_token_needs_control() -> None:

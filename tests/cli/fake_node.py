@@ -11,6 +11,8 @@ from hawker.api import bodies
 from hawker.api.bodies import (
     App,
     AppList,
+    AppSecret,
+    AppSecrets,
     CheckStatus,
     CreateAppRequest,
     CreateMachineRequest,
@@ -28,6 +30,7 @@ from hawker.api.bodies import (
     Run,
     RunState,
     RunStep,
+    SecretsUpdated,
     WaitAnswer,
 )
 from hawker.api.handlers import Channel, Handlers
@@ -38,6 +41,7 @@ from hawker.config.effective import with_guest
 from hawker.errors import DeadlineExceeded, HawkerError, NameTaken, NotFound, NotServed, WrongState
 from hawker.machine import State
 from tests.cli.fake_command import FakeCommand
+from tests.cli.fake_doctor import FakeDoctor
 
 TOKEN = "secret"
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -106,12 +110,13 @@ RUN = Run(
 )
 
 
-class FakeNode:
+class FakeNode(FakeDoctor):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
     `patience_s`, or until a machine is stopped."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.apps: dict[str, dict[str, Machine]] = {}
         self.fate: tuple[State, tuple[MachineEvent, ...]] = (State.STARTED, (STARTED, LAUNCHED))
         self.failures: dict[str, HawkerError] = {}
@@ -121,8 +126,6 @@ class FakeNode:
         self.chunks: tuple[LogChunk, ...] = ()
         self.runs = bodies.RunList(runs=(RUN,))
         self.histories: dict[str, bodies.MachineHistory] = {}
-        self.findings: tuple[bodies.FindingInfo, ...] = ()
-        self.backup: tuple[bodies.BackupPart, ...] = ()
         self.uploaded = b""
         self.patience_s = 0.0
         self.stopped = anyio.Event()
@@ -161,6 +164,15 @@ class FakeNode:
                 handlers.upload(route, unary)
             case Socket():
                 handlers.socket(route, unary)
+
+    # secrets
+
+    async def _update_secrets(self, call: Call[Any, Any, Any]) -> SecretsUpdated:
+        return SecretsUpdated(secrets=(), version=7, Version=7)
+
+    async def _list_secrets(self, call: Call[Any, Any, Any]) -> AppSecrets:
+        value = "hush" if call.query.show_secrets else None
+        return AppSecrets(secrets=(AppSecret(name="KEY", digest="0a", created_at=AT, updated_at=AT, value=value),))
 
     # tokens
 
@@ -348,27 +360,6 @@ class FakeNode:
         return RUN
 
     _retry_run = _abort_run = _get_run
-
-    async def _list_findings(self, call: Call[Any, Any, Any]) -> bodies.FindingList:
-        return bodies.FindingList(findings=self.findings)
-
-    async def _repair_findings(self, call: Call[Any, Any, bodies.RepairRequest]) -> bodies.FindingList:
-        """All that is the node's own to mend; what has an error fails."""
-
-        def outcome(finding: bodies.FindingInfo) -> str:
-            if finding.error is not None:
-                return "failed"
-            return "mended" if finding.by == "node" or call.body.end_foreign else "left"
-
-        mended = (msgspec.structs.replace(each, outcome=outcome(each)) for each in self.findings)
-        return bodies.FindingList(findings=tuple(mended))
-
-    async def _back_up(self, call: Call[Any, Any, Any]) -> AsyncIterator[bodies.BackupPart]:
-        return self._backup_parts()
-
-    async def _backup_parts(self) -> AsyncIterator[bodies.BackupPart]:
-        for each in self.backup:
-            yield each
 
     async def _health(self, call: Call[Any, Any, Any]) -> bodies.Health:
         return bodies.Health(status="ok", version="9.9.9")

@@ -42,6 +42,7 @@ class Tag(Enum):
     MACHINES = "Machines"
     LEASES = "Leases"
     METADATA = "Metadata"
+    SECRETS = "Secrets"
     TOKENS = "Tokens"
     PLATFORM = "Platform"
     NODE = "Node"

@@ -27,6 +27,15 @@ from hawker.api.bodies.org import MachineOverview, OrgMachine, OrgMachines
 from hawker.api.bodies.problem import Failed, Problem
 from hawker.api.bodies.process import ExecAnswer, ExecRequest, ListenSocket, ProcessStat
 from hawker.api.bodies.run import Run, RunList, RunState, RunStep, RunSummary
+from hawker.api.bodies.secret import (
+    AppSecret,
+    AppSecrets,
+    SecretDeleted,
+    SecretSet,
+    SecretsUpdated,
+    SetSecretRequest,
+    UpdateSecretsRequest,
+)
 from hawker.api.bodies.terminal import (
     Exited,
     Input,
@@ -61,6 +70,8 @@ __all__ = [
     "Answer",
     "App",
     "AppList",
+    "AppSecret",
+    "AppSecrets",
     "AuthenticateRequest",
     "AuthorizeAnswer",
     "AuthorizeRequest",
@@ -126,8 +137,12 @@ __all__ = [
     "RunState",
     "RunStep",
     "RunSummary",
+    "SecretDeleted",
+    "SecretSet",
+    "SecretsUpdated",
     "SendSignal",
     "SetMetadataRequest",
+    "SetSecretRequest",
     "SignalRequest",
     "StartAnswer",
     "StopRequest",
@@ -141,6 +156,7 @@ __all__ = [
     "TokenNonce",
     "UpdateMachineRequest",
     "UpdateMetadataRequest",
+    "UpdateSecretsRequest",
     "VerifiedToken",
     "WaitAnswer",
     "WaitState",
