@@ -13,8 +13,9 @@ from hawker.machine import State
 from hawker.sim.kit import SOUND
 from hawker.sim.life import APP, Worker, params
 from hawker.sim.world import Stall
+from hawker.worker import leases
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.operations import Target
+from hawker.worker.operations import Change, Target
 from hawker.worker.records import MACHINES
 from tests.worker.invariants import check_at_rest, check_store
 
@@ -168,3 +169,18 @@ async def test_what_is_promised_is_answered_although_nothing_can_be_overtaken(tm
         await worker.reaches(machine.id, State.DESTROYED)
         await worker.at_rest()
         check_at_rest(stall)
+
+
+async def test_an_update_and_the_lease_that_it_takes_are_promised_together(worker: Worker) -> None:
+    machine_id = await worker.started()
+    before, clock = worker.record(machine_id), worker.parts.deps.clock
+    lease = leases.new(clock, "ann", "", 60)
+    change = Change(before.config, before.image, launch=True, current_version=None, lease=lease)
+    target = Target(AppName(APP), machine_id, None)
+    assert (await worker.parts.operations.update(target, change)).lease == lease
+    await worker.reaches(machine_id, State.STARTED)
+    with pytest.raises(LeaseHeld):
+        await worker.parts.operations.update(target, change)
+    held = replace(target, nonce=lease.nonce)
+    later = await worker.parts.operations.update(held, replace(change, lease=leases.new(clock, "ann", "", 90)))
+    assert later.lease is not None and later.lease.nonce == lease.nonce and later.lease.expires_at > lease.expires_at

@@ -31,23 +31,25 @@ def new(clock: Clock, owner: str, description: str, ttl_s: float) -> Lease:
     return Lease(nonce=clock.token_bytes(8).hex(), owner=owner, description=description, expires_at=clock.now() + ttl_s)
 
 
+def taken(record: MachineRecord, nonce: str | None, now: float, fresh: Lease) -> Lease:
+    """What `fresh` makes: a new lease, or its own kept longer when `nonce` is the holder's. Raises `LeaseHeld`."""
+    check(record, nonce, now)
+    held = current(record, now)
+    if held is None:
+        return fresh
+    return Lease(
+        nonce=held.nonce,
+        owner=held.owner,
+        description=fresh.description or held.description,
+        expires_at=fresh.expires_at,
+    )
+
+
 def acquire(
     tx: Tx, table: MachineTable, clock: Clock, record: MachineRecord, *, nonce: str | None, fresh: Lease
 ) -> MachineRecord:
     """Take the lease, or refresh it when `nonce` is its own: same nonce, new expiry."""
-    check(record, nonce, clock.now())
-    held = current(record, clock.now())
-    lease = (
-        fresh
-        if held is None
-        else Lease(
-            nonce=held.nonce,
-            owner=held.owner,
-            description=fresh.description or held.description,
-            expires_at=fresh.expires_at,
-        )
-    )
-    return table.change(tx, record, lease=lease)
+    return table.change(tx, record, lease=taken(record, nonce, clock.now(), fresh))
 
 
 def require(record: MachineRecord, now: float) -> Lease:

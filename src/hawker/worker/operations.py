@@ -33,7 +33,7 @@ from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, Restart
 from hawker.worker.lifecycle.update import UPDATE
-from hawker.worker.records import APPS, BY_NAME, MachineRecord, Previous
+from hawker.worker.records import APPS, BY_NAME, Lease, MachineRecord, Previous
 from hawker.worker.table import Happened
 
 R = TypeVar("R")
@@ -51,13 +51,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new version of a machine's config."""
+    """A new version of a machine's config. `lease` is taken with it: both are promised, or neither."""
 
     config: MachineConfig
     image: Resolved
     launch: bool
     current_version: str | None
     skip_secrets: bool = False
+    lease: Lease | None = None
 
 
 class Operations:
@@ -174,6 +175,7 @@ class Operations:
                 holds=_either(record.holds, asked),
                 restarts=0,
                 awaited=run.instance_id,
+                lease=self._lease(record, target, change),
                 previous=Previous(
                     version=record.version,
                     config=record.config,
@@ -190,6 +192,11 @@ class Operations:
         before, updated = await self._commit(UPDATE, apply)
         await self._overtake(before)
         return updated
+
+    def _lease(self, record: MachineRecord, target: Target, change: Change) -> Lease | None:
+        if change.lease is None:
+            return record.lease
+        return leases.taken(record, target.nonce, self._deps.clock.now(), change.lease)
 
     async def destroy(self, target: Target, *, force: bool) -> None:
         def apply(tx: Tx) -> MachineRecord | None:

@@ -28,14 +28,14 @@ from hawker.config import validate
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.ids import AppName, OrderId
 from hawker.machine import State
-from hawker.store.contract import Reader, Tx
+from hawker.store.contract import Reader
 from hawker.worker import leases, views
 from hawker.worker.handlers.paging import after_of, page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.operations import Change
 from hawker.worker.orders import new_record, resolve, serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.records import EventRecord, Lease, MachineRecord, VersionRecord
+from hawker.worker.records import EventRecord, MachineRecord, VersionRecord
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
@@ -111,12 +111,10 @@ class MachineHandlers:
             launch=not body.skip_launch,
             current_version=body.current_version or None,
             skip_secrets=skip,
+            lease=leases.new(parts.deps.clock, call.caller, "", body.lease_ttl) if body.lease_ttl else None,
         )
         updated = await parts.operations.update(target_of(call.params, call.nonce), change)
-        if not body.lease_ttl:
-            return self._show(updated)
-        leased = await self._lease(updated, call.caller, call.nonce, body.lease_ttl)
-        return self._show(leased, nonce=leased.lease.nonce if leased.lease else None)
+        return self._show(updated, nonce=updated.lease.nonce if updated.lease and body.lease_ttl else None)
 
     async def delete(self, call: Call[MachineParams, DeleteMachineQuery, None]) -> Ok:
         record = find(self._parts, call.params)
@@ -144,15 +142,6 @@ class MachineHandlers:
         deps.secrets.check_version(deps.store, app, body.min_secrets_version)
         deps.secrets.check_names(app, body.config, skip=skip)
         return skip
-
-    async def _lease(self, record: MachineRecord, owner: str, nonce: str | None, ttl_s: float) -> MachineRecord:
-        clock, table = self._parts.deps.clock, self._parts.deps.table
-        fresh: Lease = leases.new(clock, owner, "", ttl_s)
-
-        def apply(tx: Tx) -> MachineRecord:
-            return leases.acquire(tx, table, clock, table.get(tx, record.id), nonce=nonce, fresh=fresh)
-
-        return await self._parts.deps.store.write(apply)
 
     def _as_of(self, record: MachineRecord, version: str) -> MachineRecord:
         """An old version of a machine is replaced for ever (contract 3.1)."""
