@@ -1,0 +1,118 @@
+"""Clients that work while the daemon is replaced. They ask again as the API's own rules say, and write down what they
+were told: a call that says `retry` is tried again; one that was cut off is tried again only if it is keyed or harmless.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+import anyio
+
+from hawker.api.bodies import Machine
+from hawker.clock import SystemClock
+from hawker.errors import Fault, HawkerError, Unavailable
+from tests.e2e.shop import Shop
+
+T = TypeVar("T")
+
+PAUSE_S = 0.1
+TRIES = 200
+CLOCK = SystemClock()
+
+
+class Refused(AssertionError):
+    """What no client has to put up with."""
+
+
+@dataclass(slots=True)
+class Book:
+    """What happened to calls: how many were answered, asked again, cut off."""
+
+    told: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Order:
+    """One machine, and what was acknowledged of it."""
+
+    key: str
+    machine_id: str = ""
+    words: list[str] = field(default_factory=list)  # what its commands were told to have written
+    doubtful: list[str] = field(default_factory=list)  # what commands that were cut off may have written
+    stops: int = 0
+    destroyed: bool = False
+
+
+class Customer:
+    def __init__(self, shop: Shop, config: dict[str, Any], name: str, book: Book) -> None:
+        self._shop = shop
+        self._config = config
+        self._name = name
+        self._book = book
+        self.orders: list[Order] = []
+
+    async def work(self, closing: anyio.Event) -> None:
+        while not closing.is_set():
+            order = Order(f"{self._name}-{len(self.orders)}")
+            self.orders.append(order)
+            await self._serve(order, keep=len(self.orders) % 2 == 0)
+
+    async def _serve(self, order: Order, *, keep: bool) -> None:
+        shop = self._shop
+        made: Machine = await self._insist("create", lambda: shop.order(self._config, key=order.key))
+        order.machine_id = made.id
+        await self._insist("wait", lambda: shop.wait(made.id, "started"))
+        await self._write(order, "first")
+        await self._insist("stop", lambda: shop.stop(made.id))
+        await self._insist("wait", lambda: shop.wait(made.id, "stopped"))
+        order.stops += 1
+        await self._insist("start", lambda: shop.start(made.id))
+        await self._insist("wait", lambda: shop.wait(made.id, "started"))
+        order.words.clear()
+        order.doubtful.clear()  # a stop gives back the root filesystem
+        await self._write(order, "second")
+        got = await self._insist("get", lambda: shop.get(made.id))
+        assert got.state == "started", got
+        if not keep:
+            await self._insist("destroy", lambda: shop.destroy(made.id))
+            await self._insist("wait", lambda: shop.gone(made.id))
+            order.destroyed = True
+
+    async def _write(self, order: Order, word: str) -> None:
+        """A command that must not run twice: one that was cut off is not asked for again."""
+        script = f"echo {word} >> /tmp/words"
+        try:
+            await self._insist("exec", lambda: self._shop.said(order.machine_id, "sh", "-c", script), again=False)
+        except Fault:
+            self._book.told["exec cut off"] += 1
+            order.doubtful.append(word)
+        else:
+            order.words.append(word)
+
+    async def _insist(self, name: str, call: Callable[[], Awaitable[T]], *, again: bool = True) -> T:
+        """The answer. Raises `Fault` for a call that was cut off and may not be asked for `again`."""
+        for _ in range(TRIES):
+            try:
+                answer = await call()
+            except HawkerError as error:
+                await self._put_up_with(name, error, again=again)
+            else:
+                self._book.told[f"{name} answered"] += 1
+                return answer
+        raise Refused(f"{name} was not answered")
+
+    async def _put_up_with(self, name: str, error: HawkerError, *, again: bool) -> None:
+        cut = isinstance(error, Fault)
+        if isinstance(error.__cause__, aiohttp.ClientConnectorError):
+            self._book.failures.append(f"{name}: connection refused")
+        elif not cut and not error.retry:
+            self._book.failures.append(f"{name}: {type(error).__name__} {error}")
+        if cut and not again:
+            raise error
+        if not cut and not error.retry and not isinstance(error, Unavailable):
+            raise Refused(f"{name}: {type(error).__name__} {error}") from error
+        self._book.told[f"{name} cut off" if cut else f"{name} told to come again"] += 1
+        await CLOCK.sleep(PAUSE_S)

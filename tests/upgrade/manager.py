@@ -1,0 +1,105 @@
+"""A service manager for tests: it holds the listening socket, starts a daemon of any version on it and hears that it is
+ready, as systemd does. The socket outlives every daemon, and so do the machines.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from tests.fixtures.activation import activated
+from tests.upgrade.builds import Build
+
+READY_WITHIN_S = 60.0
+ENDS_WITHIN_S = 30.0
+
+
+class Manager:
+    """One data directory, one socket, one daemon at a time."""
+
+    def __init__(self, place: Path, listener: socket.socket, notices: socket.socket, address: str) -> None:
+        self.data_dir = place / "data"
+        self.listener = listener
+        self.lives = 0
+        self._place = place
+        self._notices = notices
+        self._address = address
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    @property
+    def token(self) -> str:
+        return (self.data_dir / "token").read_text().strip()
+
+    @property
+    def errors(self) -> str:
+        return (self._place / f"life-{self.lives}.err").read_text()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, build: Build, *flags: str) -> None:
+        """Returns once it says that it is ready."""
+        self.lives += 1
+        command = build.command("up", "--data-dir", str(self.data_dir), *flags)
+        environment = build.environment | {"NOTIFY_SOCKET": self._address}
+        with (self._place / f"life-{self.lives}.err").open("wb") as errors:
+            self._process = subprocess.Popen(
+                activated(command, self.listener.fileno()),
+                env=environment,
+                pass_fds=[self.listener.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd=self._place,
+            )
+        self.heard("READY=1", READY_WITHIN_S)
+
+    def heard(self, word: str, within_s: float) -> None:
+        """Once the daemon has said so."""
+        deadline = monotonic() + within_s
+        while True:
+            left = deadline - monotonic()
+            assert left > 0 and self._process is not None and self._process.poll() is None, self.errors[-3000:]
+            if select.select([self._notices], [], [], min(left, 0.1))[0] and word in self._notices.recv(4096).decode():
+                return
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+        status = self._process.wait(ENDS_WITHIN_S)
+        assert status == (0 if number is signal.SIGTERM else -number), self.errors[-3000:]
+
+    def replace(self, build: Build, number: signal.Signals, *flags: str) -> None:
+        self.end(number)
+        self.start(build, *flags)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(ENDS_WITHIN_S)
+
+
+@contextmanager
+def manager(place: Path) -> Iterator[Manager]:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=2048) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices,
+    ):
+        address = f"hawker-test-{os.getpid()}-{listener.getsockname()[1]}"
+        notices.bind(f"\0{address}")
+        found = Manager(place, listener, notices, f"@{address}")
+        try:
+            yield found
+        finally:
+            found.close()
