@@ -4,7 +4,6 @@ most commands take to run.
 """
 
 import ssl
-from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 import anyio
@@ -80,15 +79,15 @@ class Asker:
                 raise unreachable(self._url) from error
 
 
-@dataclass(slots=True)
 class _Answer:
-    """The parser calls the methods that begin with `on_`."""
+    """What has come of an answer; the parser calls the methods that begin with `on_`."""
 
-    status: int = 0
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    whole: bool = False
-    _pieces: list[bytes] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.whole = False
+        self._pieces: list[bytes] = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
