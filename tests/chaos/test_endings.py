@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from hawker.chaos.chance import Chance
 from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
@@ -17,7 +19,7 @@ from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
 from hawker.worker import views
 from hawker.worker.records import EVENTS, Detail, EventRecord, Network
-from tests.waiting import wait_for
+from tests.waiting import eventually, wait_for
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio
@@ -101,3 +103,23 @@ def test_a_pilot_is_found_by_its_lock_and_is_gone_with_it(tmp_path: Path, parent
     assert kill(parent.pid, signal.SIGKILL)
     parent.wait()
     assert pilot_of(tmp_path, MACHINE) is None and not kill(parent.pid, signal.SIGKILL)
+
+
+async def test_workloads_that_are_told_at_once_each_have_their_own_code(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            asked.append(int((await stream.receive()).split(b"/exit/")[1].split()[0]))
+            await eventually(lambda: len(asked) == 2)
+            await stream.send(b"HTTP/1.1 200 OK\r\n\r\nbye\n")
+
+    async with await anyio.create_tcp_listener(local_host="::1") as listener, anyio.create_task_group() as tasks:
+        endings = Endings(tmp_path, Chance(1), networked=True, port=listener.extra(SocketAttribute.local_port))
+        tasks.start_soon(listener.serve, answer)
+        async with anyio.create_task_group() as both:
+            both.start_soon(endings.end, BODY)
+            both.start_soon(endings.end, BODY)
+        tasks.cancel_scope.cancel()
+    assert sorted(asked) == [1, 2] and endings.unrecorded(await recorded(1, 2)) == []
+    assert len(endings.unrecorded(await recorded(1))) == len(endings.unrecorded(await recorded(2))) == 1

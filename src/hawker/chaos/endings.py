@@ -57,10 +57,11 @@ class Told:
 class Endings:
     """`spoilt`: machines whose pilot was hurt, so that what it knew may be lost with it."""
 
-    def __init__(self, machines: Path, chance: Chance, *, networked: bool) -> None:
+    def __init__(self, machines: Path, chance: Chance, *, networked: bool, port: int = _PORT) -> None:
         self._machines = machines
         self._chance = chance
         self._networked = networked
+        self._port = port
         self._told: Counter[Told] = Counter()
         self._newest: dict[MachineId, tuple[Told, float]] = {}
         self._codes = 0
@@ -95,14 +96,14 @@ class Endings:
         return found
 
     async def _ask(self, machine: Machine) -> int | None:
-        self._codes = self._codes % _CODES + 1
+        self._codes = code = self._codes % _CODES + 1
         with anyio.move_on_after(_ANSWER_S), suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
-            async with await anyio.connect_tcp(machine.private_ip, _PORT) as stream:
-                await stream.send(f"POST /exit/{self._codes} HTTP/1.0\r\n\r\n".encode())
+            async with await anyio.connect_tcp(machine.private_ip, self._port) as stream:
+                await stream.send(f"POST /exit/{code} HTTP/1.0\r\n\r\n".encode())
                 answer = b""
                 while b"bye" not in answer:
                     answer += await stream.receive()
-                return self._codes
+                return code
         return None
 
     def _signal(self, machine_id: MachineId) -> int | None:
