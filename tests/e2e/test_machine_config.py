@@ -82,7 +82,7 @@ async def test_a_machine_has_the_host_name_the_resolver_and_the_names_that_it_as
 
 
 async def test_a_machine_is_given_the_secrets_of_its_app(shop: Shop, node: RunningNode, toolbox_image: str) -> None:
-    values = {"KEY": "hush-hush", "CERT": base64.b64encode(b"certificate").decode()}
+    values: dict[str, str | None] = {"KEY": "hush-hush", "CERT": base64.b64encode(b"certificate").decode()}
     body = UpdateSecretsRequest(values=values)
     await shop.client.call(UPDATE_SECRETS, params=AppParams(app_name=shop.app), body=body)
     files = [{"guest_path": "/etc/cert", "secret_name": "CERT", "mode": 0o400}]

@@ -69,10 +69,12 @@ def _last_at_work(record: MachineRecord) -> float:
     return max(record.created_at, running.started_at or 0.0, ended_at)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Entry:
+    """A moment, and when it is tried once it has come."""
+
     due_at: float
-    retry_at: float = 0.0
+    try_at: float
 
 
 class Calendar:
@@ -107,10 +109,10 @@ class Calendar:
         if at is None:
             self._entries.pop(machine_id, None)
         elif machine_id not in self._entries or self._entries[machine_id].due_at != at:
-            self._entries[machine_id] = _Entry(at)
+            self._entries[machine_id] = _Entry(at, at)
 
     def _wait_s(self) -> float:
-        first = min((max(entry.due_at, entry.retry_at) for entry in self._entries.values()), default=inf)
+        first = min((entry.try_at for entry in self._entries.values()), default=inf)
         if first == inf:
             return inf
         return min(LONGEST_WAIT_S, max(0.0, first - self._parts.deps.clock.now()))
@@ -118,8 +120,8 @@ class Calendar:
     async def _start_due(self) -> None:
         now = self._parts.deps.clock.now()
         for machine_id, entry in list(self._entries.items()):
-            if max(entry.due_at, entry.retry_at) <= now:
-                entry.retry_at = now + RETRY_S
+            if entry.try_at <= now:
+                self._entries[machine_id] = _Entry(entry.due_at, now + RETRY_S)
                 await self._start(machine_id)
 
     async def _start(self, machine_id: MachineId) -> None:
