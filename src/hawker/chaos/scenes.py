@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hawker.chaos.customer import Customer
+from hawker.chaos.customer import Customer, exits_of
 from hawker.chaos.larder import PROGRAM
 from hawker.clock import Clock
 from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.failpoint import ELSEWHERE
+from hawker.fsm.contract import Step
 from hawker.guest import hello_path
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -197,9 +198,11 @@ async def _destroy(stage: Stage, machine_id: MachineId | None) -> MachineId:
 
 
 async def _end(stage: Stage, machine_id: MachineId | None) -> MachineId:
-    """The workload ends by itself."""
+    """The workload ends by itself, and its node has seen it."""
     assert machine_id is not None
     await stage.customer.signal(machine_id, _SIGNAL)
+    while not exits_of(await stage.customer.machine(machine_id)):
+        await stage.clock.sleep(_LOOK_EVERY_S)
     return machine_id
 
 
@@ -284,26 +287,26 @@ SCENES: tuple[Scene, ...] = (
 )
 
 
+_EDGES, _UNDO_EDGES = ("before", "after"), ("undo", "undone")
+
+
 def declared() -> frozenset[str]:
     """Every place that the code and the flows' tables name."""
-    steps = [(f"{flow.name}.{step.name}", step) for flow in FLOWS for step in flow.steps]
-    edges = {f"{name}.{edge}" for name, _ in steps for edge in ("before", "after")}
-    undos = {f"{name}.{edge}" for name, step in steps if step.undo is not None for edge in ("undo", "undone")}
-    return frozenset(
-        {*edges, *undos, *(f"{name}.{point}" for name, step in steps for point in step.points), *ELSEWHERE}
-    )
+    return frozenset(place for places in _alike() for place in places)
 
 
 def unmet(met: frozenset[str]) -> list[str]:
-    """Declared places that nobody came by. A step that several flows share has its points met once, in any of them;
-    its edges in each."""
-    shared = {_in_any_flow(place) for place in met}
-    return sorted(place for place in declared() - met if _is_edge(place) or _in_any_flow(place) not in shared)
+    """Declared places that nobody came by. The edges of a step are met in each flow; its undo and the points inside it,
+    when several flows share the step, in any of them."""
+    return sorted(place for places in _alike() if not places & met for place in places)
 
 
-def _in_any_flow(place: str) -> str:
-    return place.partition(".")[2]
-
-
-def _is_edge(place: str) -> bool:
-    return place.rpartition(".")[2] in ("before", "after", "undo", "undone")
+def _alike() -> list[frozenset[str]]:
+    """Sets of places of which one must be met."""
+    rows = [(step, f"{flow.name}.{step.name}") for flow in FLOWS for step in flow.steps]
+    alone = {*ELSEWHERE, *(f"{name}.{edge}" for _, name in rows for edge in _EDGES)}
+    shared: dict[tuple[Step, str], set[str]] = {}
+    for step, name in rows:
+        for point in (*step.points, *(_UNDO_EDGES if step.undo is not None else ())):
+            shared.setdefault((step, point), set()).add(f"{name}.{point}")
+    return [*(frozenset({place}) for place in alone), *map(frozenset, shared.values())]
