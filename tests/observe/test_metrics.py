@@ -10,6 +10,7 @@ from hawker.observe.metrics import ApiMetrics, Metrics, RunMetrics, StoreMetrics
 UNITS = ("_total", "_seconds", "_bytes", "_info", "_cpus", "_transactions")
 COUNTS = {  # gauges of things that are counted: the thing is the unit
     "hawker_machines",
+    "hawker_histories_waiting",
     "hawker_runs_open",
     "hawker_queue_limit",
     "hawker_queue_active",

@@ -95,6 +95,7 @@ class NodeMetrics:
         self.cpus_used = make.gauge("used_cpus", "Cpus that machines hold, by kind.", "kind")
         self.memory_used = make.gauge("used_memory_bytes", "Memory that machines hold.")
         self.disk_used = make.gauge("used_disk_bytes", "Disk that machines hold.")
+        self.histories = make.gauge("histories_waiting", "Histories of destroyed machines that wait for the archive.")
 
 
 class LoopMetrics:

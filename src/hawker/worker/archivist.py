@@ -19,6 +19,7 @@ from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.log import bind
 from hawker.store.contract import Reader, Tx
+from hawker.worker.histories import histories_waiting
 from hawker.worker.lifecycle.archive import ARCHIVE, Export
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.records import ARCHIVED, DESTROYED
@@ -55,12 +56,6 @@ class Archivist:
                 if not self._doubtful:
                     await self._deps.clock.sleep(every_s)
 
-    @property
-    def waiting(self) -> int:
-        """How many histories are not in the archive yet."""
-        store = self._deps.store
-        return store.count(DESTROYED) - store.count(ARCHIVED)
-
     async def _until_taken(self, every_s: float) -> None:
         """Returns once the archive takes something, if that was in doubt; says so for as long as it does not."""
         while self._doubtful:
@@ -69,7 +64,11 @@ class Archivist:
                 self._doubtful = False
                 _log.info("archive is ready", extra={"archive": self._archive.name})
             except HawkerError as error:
-                fields = {"archive": self._archive.name, "error": str(error), "waiting": self.waiting}
+                fields = {
+                    "archive": self._archive.name,
+                    "error": str(error),
+                    "waiting": histories_waiting(self._deps.store),
+                }
                 _log.warning("histories cannot be archived", extra=fields)
                 await self._deps.clock.sleep(every_s)
 
@@ -84,7 +83,7 @@ class Archivist:
     async def _due(self) -> AsyncIterator[MachineId]:
         """In pages, so that a store full of destroyed machines keeps nobody waiting."""
         store, after = self._deps.store, None
-        while self.waiting and (page := list(store.scan(DESTROYED, after=after, limit=_PAGE))):
+        while histories_waiting(store) and (page := list(store.scan(DESTROYED, after=after, limit=_PAGE))):
             for key, record in page:
                 if self._is_due(store, record.id):
                     yield record.id

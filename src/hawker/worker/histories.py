@@ -18,6 +18,7 @@ from hawker.store.contract import Reader
 from hawker.worker import views
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.records import (
+    ARCHIVED,
     DESTROYED,
     EVENTS,
     MACHINES,
@@ -47,6 +48,11 @@ def live_history(reader: Reader, machine_id: MachineId) -> History | None:
 def destroyed_history(reader: Reader, machine_id: MachineId) -> History | None:
     record = reader.get(DESTROYED, machine_id)
     return None if record is None else _history(reader, record)
+
+
+def histories_waiting(reader: Reader) -> int:
+    """How many of destroyed machines are not in the archive."""
+    return reader.count(DESTROYED) - reader.count(ARCHIVED)
 
 
 def _history(reader: Reader, record: MachineRecord) -> History:

@@ -5,6 +5,8 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawker.api.routes import METRICS
+from hawker.archive.archive import Archive
+from hawker.archive.directory import DirectoryPlace
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.life import Worker
@@ -48,6 +50,20 @@ async def test_thousands_are_counted(worker: Worker) -> None:
 
     await worker.store.write(multiply)
     assert (await _read(worker))["machines", "started"] == 1235
+
+
+async def test_histories_that_wait_for_the_archive_are_counted(stall: Stall) -> None:
+    for archive, count in ((None, 0), (Archive(DirectoryPlace(stall.directory / "kept"), stall.directory / "way"), 1)):
+        stall.archive = archive
+        async with stall.open() as worker:
+            if archive is None:
+                await worker.app()
+                gone = await worker.stopped()
+                await worker.destroy(gone)
+                await worker.reaches(gone, State.DESTROYED)
+            assert (await _read(worker))["histories_waiting",] == count
+            await stall.clock.sleep(2 * stall.settings.reconcile_every_s)
+            assert (await _read(worker))["histories_waiting",] == 0
 
 
 async def test_capacity_is_in_bytes_and_cpus_by_kind(worker: Worker) -> None:

@@ -13,6 +13,7 @@ from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.store.contract import Bucket
+from hawker.worker.histories import histories_waiting
 from hawker.worker.parts import Parts
 from hawker.worker.records import MACHINES
 
@@ -65,6 +66,7 @@ class MetricsHandlers:
         node.memory_used.set(used.memory_mib * _MIB)
         node.disk.set(room.disk_mib * _MIB)
         node.disk_used.set(used.disk_mib * _MIB)
+        node.histories.set(histories_waiting(self._parts.deps.store) if self._parts.deps.archive else 0)
 
     def _read_runs(self) -> None:
         runs, runner = self._metrics.runs, self._parts.runner
