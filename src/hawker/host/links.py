@@ -7,6 +7,7 @@ import errno
 import socket
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Interface, IPv6Interface
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ _ON_LINK = 4
 _SCOPE_LINK = 253
 _TABLE_MAIN, _PROTO_STATIC, _UNICAST = 254, 4, 1
 _HEADER_SIZE = 16
+_KEPT = 1024  # encoding takes longer than the kernel's work, and each start of a machine says the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ def add_veth(name: str, *, master: int, peer: Peer) -> Request:
     return _request(_NEWLINK, message, CREATE | EXCLUSIVE)
 
 
+@lru_cache(_KEPT)
 def link_up(index: int) -> Request:
     message = _up(ifinfmsg())
     message["index"] = index
@@ -91,6 +94,7 @@ def delete_link_by_index(index: int) -> Request:
     return _request(_DELLINK, message, 0, errno.ENODEV)
 
 
+@lru_cache(_KEPT)
 def add_address(index: int, address: Interface) -> Request:
     """Usable at once: no duplicate address detection."""
     message = ifaddrmsg()
@@ -103,6 +107,7 @@ def add_address(index: int, address: Interface) -> Request:
     return _request(_NEWADDR, message, CREATE | REPLACE)
 
 
+@lru_cache(_KEPT)
 def add_route(target: Interface, index: int, *, via: str | None = None) -> Request:
     """A route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
     neighbour that need not be in a network of the link."""
