@@ -86,3 +86,24 @@ async def test_two_servers_do_not_know_each_other() -> None:
     async with served(Fake().handlers(ROUTES)) as one, served(Fake().handlers(ROUTES)) as two:
         assert one.url != two.url
         assert await use(one, LIST_APPS) == await use(two, LIST_APPS)
+
+
+async def test_a_server_that_stops_answers_what_was_on_its_way_and_asks_for_another_connection() -> None:
+    listener = bind("127.0.0.1", 0)
+    async with anyio.create_task_group() as group, aiohttp.ClientSession(url_of(listener)) as http:
+        stop, up = anyio.Event(), anyio.Event()
+
+        async def serve() -> None:
+            async with serving(_server(), listener):
+                up.set()
+                await stop.wait()
+
+        group.start_soon(serve)
+        await up.wait()
+        async with http.get("/docs") as before:
+            assert "close" not in before.headers.get("connection", "")
+        stop.set()
+        while listener.fileno() != -1:
+            await anyio.lowlevel.checkpoint()
+        async with http.get("/docs") as late:  # on the connection that is open still
+            assert (late.status, late.headers["connection"]) == (200, "close")

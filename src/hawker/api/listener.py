@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 import uvicorn
 
+from hawker.api.head import HeadDeadline
 from hawker.api.server import Server
 from hawker.errors import CannotStart
 
 STOP_GRACE_S = 2
+DRAIN_S = 0.25
 START_DEADLINE_S = 10.0
 
 
@@ -24,6 +26,20 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No new connections. Those that are open get `DRAIN_S` for what is on its way to us, and each answer tells its
+        client to open another one: a connection that was closed at once could cut off a call that had just been sent.
+        """
+        for server in self.servers:
+            server.close()
+        closing = (b"connection", b"close")
+        self.config.encoded_headers.append(closing)  # what headers are made of every second
+        self.server_state.default_headers = [*self.server_state.default_headers, closing]
+        if self.server_state.connections:
+            with anyio.move_on_after(DRAIN_S):
+                await anyio.sleep_forever()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -79,7 +95,7 @@ def url_of(listener: socket.socket) -> str:
 def _config(server: Server) -> uvicorn.Config:
     return uvicorn.Config(
         server,
-        http="httptools",
+        http=HeadDeadline,
         lifespan="off",
         log_config=None,
         access_log=False,
