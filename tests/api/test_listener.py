@@ -101,7 +101,7 @@ async def test_a_server_that_stops_answers_what_was_on_its_way_and_asks_for_anot
         group.start_soon(serve)
         await up.wait()
         async with http.get("/docs") as before:
-            assert "close" not in before.headers.get("connection", "")
+            assert await before.read() and "close" not in before.headers.get("connection", "")
         stop.set()
         while listener.fileno() != -1:
             await anyio.lowlevel.checkpoint()

@@ -33,6 +33,8 @@ class _Uvicorn(uvicorn.Server):
         """
         for server in self.servers:
             server.close()
+        for listener in sockets or []:
+            listener.close()
         closing = (b"connection", b"close")
         self.config.encoded_headers.append(closing)  # what headers are made of every second
         self.server_state.default_headers = [*self.server_state.default_headers, closing]
