@@ -69,6 +69,7 @@ class Ticket:
             before, sure=before.sure and not moves, known=before.known and call not in _SETS_CONFIG
         )
         self._turn = promises.turn(machine_id)
+        self._held = promises.leases.get(machine_id)
 
     def refused(self) -> None:
         if self._alone():
@@ -90,7 +91,9 @@ class Ticket:
         held = self._promises.leases.get(self._machine_id)
         if self._call is Call.DESTROY:
             self._promises.leases.pop(self._machine_id, None)
-        if self._call is Call.METADATA or now is None or held is None or held.nonce == nonce or held.until <= now:
+        if held is not self._held or self._call is Call.METADATA:  # it was given while this call was under way
+            return []
+        if now is None or held is None or held.nonce == nonce or held.until <= now:
             return []
         what = f"{self._call} was acknowledged without the lease that is held until {held.until:.3f}"
         return [Violation(Invariant.KEPT, self._machine_id, what)]

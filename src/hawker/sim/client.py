@@ -110,10 +110,14 @@ class Client:
         """For a little less than it was given, as one who minds his watch."""
         ttl_s, nonce = int(deed.amount), self._nonce(deed)
         asked = self._clock.now()
-        answer = await self._try(deed, lambda worker: worker.lease(machine_id, ttl_s, nonce))
-        if answer is not None:
-            self._ledger.nonces[self._name, deed.label] = answer.nonce
-            self._ledger.promises.leased(machine_id, answer.nonce, asked + ttl_s)
+        try:
+            answer = await self._call(deed, lambda worker: worker.lease(machine_id, ttl_s, nonce))
+        except Lost:
+            return self._ledger.promises.unleased(machine_id)
+        except HawkerError:
+            return
+        self._ledger.nonces[self._name, deed.label] = answer.nonce
+        self._ledger.promises.leased(machine_id, answer.nonce, asked + ttl_s)
 
     async def _release(self, deed: Deed, machine_id: MachineId) -> None:
         nonce = self._ledger.nonces.pop((self._name, deed.label), None)

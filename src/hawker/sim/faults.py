@@ -84,6 +84,7 @@ class Nature:
                 return self._on_workload(deed)
             case Verb.CLOCK:
                 self._world.clock.ahead_s += deed.amount
+                self._ledger.promises.leases.clear()  # they may be over, and begin again
                 return f"the clock jumps by {deed.amount:g} s"
             case Verb.DISK_FULL | Verb.DISK_SLOW | Verb.DISK_FAILING:
                 return self._on_disk(deed)

@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from hawker.errors import HawkerError
+from hawker.fsm.run import State
 from hawker.ids import MachineId
 from hawker.proof import invariants
 from hawker.proof.violation import Invariant, Violation
@@ -206,6 +207,7 @@ class Play:
     async def _look_at_rest(self, worker: Worker) -> None:
         if not self._ledger.found:
             try:
+                await self._retry_parked(worker)
                 await worker.at_rest(_LOOK_S)
                 await self._world.clock.sleep(_QUIET_S)
                 await worker.at_rest(_LOOK_S)
@@ -214,6 +216,13 @@ class Play:
             with worker.store.snapshot() as reader:
                 broken = self._ledger.promises.broken(reader)
                 self._ledger.find([*broken, *invariants.at_rest(reader, self._world.seen())])
+
+    async def _retry_parked(self, worker: Worker) -> None:
+        """As an operator does with a run that daemon after daemon died at, once none dies any more."""
+        for run in worker.parts.runner.list(active=True):
+            if run.state is State.STUCK and run.note.startswith("the daemon ended"):
+                self._ledger.say(Kind.CLIENT, f"an operator retries a run of {run.flow}: {run.note}")
+                await worker.parts.runner.retry(run.run_id)
 
     def _outcome(self) -> Outcome:
         return Outcome(

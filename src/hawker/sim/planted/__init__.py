@@ -16,6 +16,7 @@ PLANTS: tuple[Plant, ...] = (
         "two-commits",
         "a record and the run that it waits for are written in two transactions",
         Kit(store=stores.Halved),
+        I.ANSWERS,
         I.KEPT,
         I.WHOLE,
     ),
@@ -31,6 +32,7 @@ PLANTS: tuple[Plant, ...] = (
         "an undo ends an instance that is not its own",
         Kit(flows=flows.undoes_for_all),
         I.UNDISTURBED,
+        I.EXIT_ONCE,
     ),
     _plant(
         "skipped-step", "a resumed run goes on one step too far", Kit(runner=flows.SkipsAStep), *I
@@ -42,7 +44,6 @@ PLANTS: tuple[Plant, ...] = (
         *I,
     ),
     _plant("no-release", "a stop does not unmount", Kit(flows=flows.without_release), I.NOTHING_STRAY),
-    _plant("no-halt", "a destroy does not record the exit", Kit(flows=flows.without_halt), I.EXIT_ONCE, I.UNDISTURBED),
     _plant(
         "wrong-pid",
         "a stranger that has the process id of an ended instance is adopted",

@@ -29,25 +29,20 @@ def _flows(change: Change) -> Sequence[Flow[Any]]:
 
 
 def without_undo() -> Sequence[Flow[Any]]:
-    return _flows(lambda flow, step: replace(step, undo=None))
+    return _flows(lambda flow, step: replace(step, undo=None, points=()))
 
 
 def without_release() -> Sequence[Flow[Any]]:
     return _flows(lambda flow, step: None if flow.name == "stop" and step.name == "release" else step)
 
 
-def without_halt() -> Sequence[Flow[Any]]:
-    """A destroy that does not record how the instance ended."""
-    return _flows(lambda flow, step: None if flow.name == "destroy" and step.name == "halt" else step)
-
-
 def undoes_for_all() -> Sequence[Flow[Any]]:
-    """A launch that is undone ends whatever instance the machine has."""
+    """A start that is undone ends whatever instance the machine has."""
 
     async def undo(context: Context[msgspec.Struct]) -> None:
         await context.deps.driver.destroy(machine_id_of(context))
 
-    return _flows(lambda flow, step: replace(step, undo=undo) if step.name == "launch" else step)
+    return _flows(lambda flow, step: replace(step, undo=undo) if step.name in ("rootfs", "launch") else step)
 
 
 def records_first() -> Sequence[Flow[Any]]:
@@ -59,6 +54,7 @@ def records_first() -> Sequence[Flow[Any]]:
         return Done()
 
     async def forget(context: Context[Any]) -> Outcome:
+        await context.clock.sleep(2.0)
         while late:
             await late.pop()()
         return await _named(FLOWS, "destroy", "forget").do(context)
