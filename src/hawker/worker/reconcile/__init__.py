@@ -4,15 +4,17 @@
 it may mend by itself, an operator what is asked for.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+
+from anyio.lowlevel import checkpoint
 
 from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId
 from hawker.log import bind
-from hawker.store.contract import Tx
+from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
@@ -22,6 +24,7 @@ from hawker.worker.records import ARCHIVED, DESTROYED
 
 _log = bind("hawker.reconcile")
 
+_PAGE = 200
 _BY_NODE = frozenset({Mender.NODE})
 
 __all__ = ["Finding", "Kind", "Mended", "Mender", "Reconciler"]
@@ -91,15 +94,25 @@ class Reconciler:
         sweeps += [deps.networks.sweep] if deps.networks is not None else []
         for sweep in sweeps:
             await sweep()
-        oldest = deps.clock.now() - deps.settings.destroyed_kept_s
-        old = [record.id for _, record in deps.store.scan(DESTROYED) if record.updated_at < oldest]
-        for machine_id in old:
+        async for machine_id in self._outlived():
             await deps.store.write(partial(self._forget, machine_id=machine_id))
         await self._runner.prune(IMAGE, deps.settings.destroyed_kept_s)
 
+    async def _outlived(self) -> AsyncIterator[MachineId]:
+        """Machines destroyed long ago; not before their history is in the archive, if there is to be one. In pages:
+        with an archive that is away for days there may be many."""
+        store, after = self._deps.store, ""
+        oldest = self._deps.clock.now() - self._deps.settings.destroyed_kept_s
+        while page := list(store.scan(DESTROYED, after=after, limit=_PAGE)):
+            for _, record in page:
+                if record.updated_at < oldest and self._is_kept_elsewhere(store, record.id):
+                    yield record.id
+            after, _ = page[-1]
+            await checkpoint()
+
+    def _is_kept_elsewhere(self, reader: Reader, machine_id: MachineId) -> bool:
+        return self._deps.archive is None or reader.get(ARCHIVED, machine_id) is not None
+
     def _forget(self, tx: Tx, machine_id: MachineId) -> None:
-        """Not before its history is in the archive, if there is to be one."""
-        if self._deps.archive is not None and tx.get(ARCHIVED, machine_id) is None:
-            return
         self._deps.table.forget(tx, machine_id)
         self._runner.forget(tx, machine_resource(machine_id))
