@@ -28,11 +28,19 @@ class Program:
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
-    def turn(self) -> str:
-        """Its answer: how many stalls it counted."""
-        self.say("turn")
+    def answer(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
+
+    def turn(self) -> str:
+        """How many stalls it counted."""
+        self.say("turn")
+        return self.answer()
+
+    def block(self, seconds: float) -> None:
+        """Returns once its loop is blocked."""
+        self.say(f"block {seconds}")
+        assert self.answer() == "blocking"
 
     @property
     def logged(self) -> list[dict[str, Any]]:
@@ -60,7 +68,7 @@ def watched(place: Path, report_s: float, end_s: float) -> Iterator[Program]:
 
 def test_a_stall_is_reported_with_the_place_where_the_loop_is(tmp_path: Path) -> None:
     with watched(tmp_path, report_s=0.2, end_s=0) as program:
-        program.say("block 1")
+        program.block(1)
         assert program.turn() == "stalls 1.0"
         wait_for(lambda: "event loop turns again" in program.phrases)
         first = program.logged[0]
@@ -70,7 +78,7 @@ def test_a_stall_is_reported_with_the_place_where_the_loop_is(tmp_path: Path) ->
 
 def test_a_loop_that_is_stuck_ends_the_process_with_its_last_words(tmp_path: Path) -> None:
     with watched(tmp_path, report_s=0.2, end_s=0.6) as program:
-        program.say("block 0")
+        program.block(0)
         assert program.process.wait(DEADLINE_S) == EXIT_STATUS
         last = program.logged[-1]
         assert last["message"] == "event loop does not turn, ending the process"
@@ -84,10 +92,11 @@ def test_a_loop_that_is_stuck_in_logging_ends_the_process_too(tmp_path: Path) ->
 
 
 def test_a_process_that_was_stopped_and_goes_on_is_healthy(tmp_path: Path) -> None:
-    with watched(tmp_path, report_s=0.2, end_s=0.4) as program:
+    with watched(tmp_path, report_s=2, end_s=2) as program:
+        program.block(0.5)  # the watchdog waits for an answer before and after the stop
         program.process.send_signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        wait_for(lambda: time.monotonic() > stopped_at + 1)
+        wait_for(lambda: time.monotonic() > stopped_at + 2.5)
         program.process.send_signal(signal.SIGCONT)
         assert [program.turn() for _ in range(20)] == ["stalls 0.0"] * 20
         assert program.phrases == []
@@ -95,6 +104,6 @@ def test_a_process_that_was_stopped_and_goes_on_is_healthy(tmp_path: Path) -> No
 
 def test_a_short_hold_up_is_not_reported(tmp_path: Path) -> None:
     with watched(tmp_path, report_s=5, end_s=0) as program:
-        program.say("block 0.3")
+        program.block(0.3)
         assert program.turn() == "stalls 0.0"
         assert program.phrases == []
