@@ -11,12 +11,12 @@ from hawker.archive.failure import Damaged
 from hawker.archive.history import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
 from hawker.config import MachineConfig, with_guest
 from hawker.fsm import journal
+from hawker.fsm.contract import Resource
 from hawker.fsm.run import Run, StepRecord
 from hawker.fsm.view import step_view_of, view_of
 from hawker.ids import MachineId
 from hawker.store.contract import Reader
 from hawker.worker import views
-from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.records import (
     ARCHIVED,
     DESTROYED,
@@ -57,7 +57,7 @@ def histories_waiting(reader: Reader) -> int:
 
 def _history(reader: Reader, record: MachineRecord) -> History:
     node = reader.get(NODE, "self")
-    runs = [run for run in journal.newest(reader, machine_resource(record.id)) if run.flow != ARCHIVING]
+    runs = [run for run in journal.newest(reader, Resource(kind="machine", id=record.id)) if run.flow != ARCHIVING]
     runs.reverse()
     return History(
         machine=_machine(record, node.id if node else ""),
