@@ -64,6 +64,7 @@ from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import APPS, NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
+from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
@@ -195,6 +196,8 @@ async def _deps(
     network = NodeNetwork(node_id, place.networks) if driver.features.network else None
     if network is not None:
         await network.boot()
+    vault = Vault(load_or_create_key(place.key, clock), clock)
+    secrets = Secrets(store, vault, clock)
     return Deps(
         store=store,
         table=MachineTable(clock, Changes()),
@@ -204,7 +207,8 @@ async def _deps(
         networks=HostNetworks(network) if network is not None else None,
         settings=settings,
         clock=clock,
-        secrets=Secrets(store, Vault(load_or_create_key(place.key, clock), clock), clock),
+        secrets=secrets,
+        secret_keys=SecretKeys(store, vault, secrets, clock),
         archive=archive,
     )
 

@@ -39,6 +39,7 @@ from hawker.worker.parts import Parts
 from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NodeRecord
+from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin
 from hawker.worker.vault import KEY_BYTES, Vault
@@ -145,6 +146,8 @@ class World:
 
     def _parts(self, images: ImageCache) -> Parts:
         changes, kit = Changes(), self._kit
+        vault = Vault(bytes(KEY_BYTES), self.clock)
+        secrets = Secrets(self.store, vault, self.clock)
         deps = Deps(
             store=kit.store(self.store),
             table=kit.table(self.clock, changes),
@@ -154,7 +157,8 @@ class World:
             networks=kit.networks(self.networks),
             settings=self.settings,
             clock=self.clock,
-            secrets=Secrets(self.store, Vault(bytes(KEY_BYTES), self.clock), self.clock),
+            secrets=secrets,
+            secret_keys=SecretKeys(self.store, vault, secrets, self.clock),
             archive=self.archive,
         )
         flows = [fused(flow, self.fuse) for flow in kit.flows()]

@@ -1,12 +1,13 @@
 """Apps: their records and the few operations on them."""
 
 import hashlib
+from typing import Any
 
 from hawker.app import DEFAULT_ORG, app_name, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
-from hawker.store.contract import Reader, Store, Tx
-from hawker.worker.records import APPS, BY_APP, SECRETS, AppRecord
+from hawker.store.contract import Bucket, Reader, Store, Tx
+from hawker.worker.records import APPS, BY_APP, SECRET_KEYS, SECRETS, AppRecord
 
 
 class Apps:
@@ -62,10 +63,15 @@ class Apps:
             if count:
                 raise WrongState(f"app '{name}' still has {count} machines: destroy them first, or use force=true")
             tx.delete(APPS, name)
-            for key, _ in list(tx.scan(SECRETS, f"{name}/")):
-                tx.delete(SECRETS, key)
+            _forget(tx, SECRETS, name)
+            _forget(tx, SECRET_KEYS, name)
 
         await self._store.write(apply)
+
+
+def _forget(tx: Tx, bucket: Bucket[Any], app: str) -> None:
+    for key, _ in list(tx.scan(bucket, f"{app}/")):
+        tx.delete(bucket, key)
 
 
 def network_id(org: str, network: str) -> int:

@@ -147,6 +147,17 @@ class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: float
 
 
+class SecretKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One secret key of an app; `type` is a `keyring.KeyType`. Times are Unix seconds."""
+
+    name: str
+    type: str
+    sealed: bytes
+    public: bytes | None
+    created_at: float
+    updated_at: float
+
+
 class SecretsVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Counts the changes of an app's secrets, also over the app's end."""
 
@@ -188,5 +199,6 @@ EVENTS = Bucket("events", EventRecord)  # machine id/event id
 VERSIONS = Bucket("versions", VersionRecord)  # machine id/version
 USED = Bucket("used", Resources)  # the one key "all": the sum of what the machines hold
 SECRETS = Bucket("secrets", SecretRecord)  # app/name
+SECRET_KEYS = Bucket("secret_keys", SecretKeyRecord)  # app/name
 SECRETS_VERSIONS = Bucket("secrets_versions", SecretsVersion)  # app
 PINNED = Bucket("machine_secrets", Pinned)  # machine id/version

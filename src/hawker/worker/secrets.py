@@ -67,7 +67,7 @@ class Secrets:
                     tx.delete(SECRETS, _key(app, name))
             if tx.count(SECRETS, f"{app}/") > MAX_SECRETS:
                 raise Unprocessable(f"an app has at most {MAX_SECRETS} secrets")
-            return self._count(tx, app)
+            return self.count(tx, app)
 
         return await self._store.write(apply)
 
@@ -76,7 +76,7 @@ class Secrets:
             if tx.get(SECRETS, _key(app, name)) is None:
                 raise NotFound(f"secret {name} not found")
             tx.delete(SECRETS, _key(app, name))
-            return self._count(tx, app)
+            return self.count(tx, app)
 
         return await self._store.write(apply)
 
@@ -114,7 +114,8 @@ class Secrets:
             updated_at=now,
         )
 
-    def _count(self, tx: Tx, app: str) -> int:
+    def count(self, tx: Tx, app: str) -> int:
+        """One more change; the new version."""
         number = self.version(tx, app) + 1
         tx.put(SECRETS_VERSIONS, app, SecretsVersion(number=number))
         return number

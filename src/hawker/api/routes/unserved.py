@@ -20,8 +20,6 @@ UNSERVED = (
     Unserved(f"{_MACHINE}/memory/reclaim", "changing the memory of a running machine"),
     Unserved(f"{_APP}/volumes", "storage on volumes"),
     Unserved(f"{_APP}/volumes/*", "storage on volumes"),
-    Unserved(f"{_APP}/secretkeys", "keeping secret keys"),
-    Unserved(f"{_APP}/secretkeys/*", "keeping secret keys"),
     Unserved(f"{_APP}/certificates", "serving certificates"),
     Unserved(f"{_APP}/certificates/*", "serving certificates"),
     Unserved(f"{_APP}/ip_assignments", "assigning public addresses"),

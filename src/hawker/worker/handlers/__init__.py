@@ -14,6 +14,7 @@ from hawker.worker.handlers.node import NodeHandlers
 from hawker.worker.handlers.operations import OperationHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
 from hawker.worker.handlers.runs import RunHandlers
+from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
 from hawker.worker.parts import Parts
 
@@ -26,6 +27,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     OperationHandlers(parts).bind(handlers)
     HistoryHandlers(parts).bind(handlers)
     InsideHandlers(parts).bind(handlers)
+    SecretKeyHandlers(parts).bind(handlers)
     SecretHandlers(parts).bind(handlers)
     OrgHandlers(parts).bind(handlers)
     LeaseHandlers(parts).bind(handlers)

@@ -15,6 +15,7 @@ from hawker.runtime.driver import Driver
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
 from hawker.worker.records import MachineRecord, Network
+from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.table import MachineTable
 
@@ -111,6 +112,7 @@ class Deps:
     settings: Settings
     clock: Clock
     secrets: Secrets
+    secret_keys: SecretKeys
     archive: Archive | None = None
 
 
