@@ -12,7 +12,8 @@ from hawker.api.routes import METRICS
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+PROJECT = Path(__file__).parents[2]
+DEPLOY = PROJECT / "deploy"
 ADDED = {"instance", "job"}  # by Prometheus itself
 NAME = re.compile(r"\b((?:hawker|process)_[a-z_]+?)(?:_bucket|_sum|_count)?(?:{([^}]*)}|\[|\))")
 PANELS: list[dict[str, Any]] = msgspec.json.decode((DEPLOY / "grafana-dashboard.json").read_bytes())["panels"]
@@ -77,3 +78,9 @@ def test_the_example_for_prometheus_reads_where_a_node_answers() -> None:
     assert f"metrics_path: {METRICS.path}\n" in text
     assert f'["{Settings(data_dir=Path("/")).listen}"]' in text
     assert "credentials_file" in text and "job_name: hawker\n" in text
+
+
+def test_the_page_on_watching_a_node_names_what_is_exported() -> None:
+    text = (PROJECT / "docs" / "metrics.md").read_text()
+    named = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bhawker_[a-z_]+", text)}
+    assert len(named) > 5 and named <= exported().keys()
