@@ -3,21 +3,36 @@
 import os
 import signal
 import subprocess
-import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from hawker.chaos.daemon import HAWKER
 from hawker.chaos.report import Report
-from hawker.chaos.soak import Plan, plan_of, soak
+from hawker.chaos.soak import Plan, plan_of
 from hawker.chaos.traces import host, left
-from hawker.clock import SystemClock
 from hawker.errors import CannotStart
+from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.waiting import wait_for
 
-SHORT_MIN = 0.3
+ENDS_WITHIN_S = 240.0
+
+
+def begin(place: Path, *options: str, before_it: Sequence[str] = ()) -> "subprocess.Popen[bytes]":
+    """A soak whose directory is made in `place`."""
+    command = [*before_it, HAWKER, "chaos", "soak", "--json", *options]
+    environment = {**os.environ, "TMPDIR": str(place)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def reported(running: "subprocess.Popen[bytes]") -> Report:
+    output, errors = running.communicate(timeout=ENDS_WITHIN_S)
+    assert running.returncode in (0, 1), errors
+    report = msgspec.json.decode(output, type=Report)
+    assert report.status == running.returncode
+    return report
 
 
 def test_the_driver_is_what_the_user_may_use() -> None:
@@ -28,32 +43,27 @@ def test_the_driver_is_what_the_user_may_use() -> None:
         plan_of(1, 2, "container", root=False)
 
 
-@pytest.mark.anyio
+@pytest.mark.root
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", [
-    pytest.param(plan_of(SHORT_MIN, 4, "container", root=True), marks=pytest.mark.root, id="container"),
-    pytest.param(plan_of(SHORT_MIN, 5, "process", root=False), id="process, for anyone"),
-])  # fmt: skip
-async def test_a_short_soak_finds_nothing_and_leaves_nothing(plan: Plan) -> None:
+@pytest.mark.parametrize(
+    ("driver", "before_it"), [("container", ()), ("process", AS_NOBODY)], ids=["container", "process, for anyone"]
+)
+def test_a_short_soak_finds_nothing_and_leaves_nothing(driver: str, before_it: Sequence[str]) -> None:
     before = host()
-    report = await soak(plan, SystemClock())
-    assert [violation.what for violation in report.violations] == []
-    assert report.rests >= 1 and report.boots >= 2 and sum(each.ok for each in report.calls) > 50
-    assert left(before, "hawker-soak-") == []
+    with open_to_all() as place:
+        report = reported(begin(place, "--minutes", "0.3", "--seed", "4", "--driver", driver, before_it=before_it))
+        assert [violation.what for violation in report.violations] == []
+        assert report.rests >= 1 and report.boots >= 2 and sum(each.ok for each in report.calls) > 20
+        assert (list(place.iterdir()), left(before, place)) == ([], [])
 
 
 @pytest.mark.slow
 def test_an_interrupted_soak_ends_in_order_with_a_report() -> None:
     before = host()
-    with tempfile.TemporaryDirectory(prefix="hawker-interrupted-") as name:
-        program = [str(Path(sys.executable).with_name("hawker")), "chaos", "soak"]
-        options = ["--minutes", "60", "--seed", "6", "--driver", "process", "--json"]
-        environment = {**os.environ, "TMPDIR": name}
-        with subprocess.Popen([*program, *options], stdout=subprocess.PIPE, env=environment) as running:
-            wait_for(lambda: list(Path(name).glob("hawker-soak-*/data/machines/*/run/pid")), 60)
+    with open_to_all() as place:
+        with begin(place, "--minutes", "60", "--seed", "6", "--driver", "process") as running:
+            wait_for(lambda: list(place.glob("hawker-soak-*/data/machines/*/run/pid")), 60)
             running.send_signal(signal.SIGINT)
-            output, _ = running.communicate(timeout=120)
-        report = msgspec.json.decode(output, type=Report)
-        assert running.returncode == report.status == 0, report.violations
-        assert report.minutes < 5 and list(Path(name).iterdir()) == []
-        assert left(before, name) == []
+            report = reported(running)
+        assert report.violations == () and report.minutes < 5
+        assert (list(place.iterdir()), left(before, place)) == ([], [])
