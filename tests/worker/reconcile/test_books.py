@@ -33,7 +33,7 @@ async def test_the_books_of_a_healthy_worker_are_right(worker: Worker) -> None:
     gone = await worker.started()
     await worker.destroy(gone, force=True)
     await worker.at_rest()
-    assert await audit(worker.store) == []
+    assert await audit(worker.store, worker.machines()) == []
     before = {bucket: dict(worker.store.scan(bucket)) for bucket in (BY_APP, BY_NAME, BY_IPV4, BY_ORDER)}
     await worker.store.write(set_right)
     assert {bucket: dict(worker.store.scan(bucket)) for bucket in before} == before

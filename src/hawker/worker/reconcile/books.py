@@ -2,8 +2,9 @@
 from them again. A transaction cannot tear them apart, but a damaged or hand-edited file, or a bug, can.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import anyio.lowlevel
 
@@ -11,7 +12,17 @@ from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.worker.reconcile.findings import Finding, Kind
-from hawker.worker.records import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, DESTROYED, MACHINES, USED, MachineKey
+from hawker.worker.records import (
+    BY_APP,
+    BY_IPV4,
+    BY_NAME,
+    BY_ORDER,
+    DESTROYED,
+    MACHINES,
+    USED,
+    MachineKey,
+    MachineRecord,
+)
 from hawker.worker.table import order_key
 
 _Index = dict[str, MachineId]
@@ -26,11 +37,13 @@ class Entry:
     wanted: MachineId | None
 
 
-def sum_of(reader: Reader) -> Resources:
-    total = Resources()
-    for _, record in reader.scan(MACHINES):
-        total = total.plus(record.holds)
-    return total
+def sum_of(machines: Iterable[MachineRecord]) -> Resources:
+    """Added up by name: thousands of values in between would be made for nothing."""
+    totals = dict.fromkeys(Resources.__struct_fields__, 0)
+    for record in machines:
+        for name in totals:
+            totals[name] += getattr(record.holds, name)
+    return Resources(**totals)
 
 
 def wrong_entries(reader: Reader, bucket: Bucket[MachineKey], wanted: _Index) -> Iterator[Entry]:
@@ -40,24 +53,24 @@ def wrong_entries(reader: Reader, bucket: Bucket[MachineKey], wanted: _Index) ->
             yield Entry(bucket, key, wanted.get(key))
 
 
-def indexes(reader: Reader) -> Iterator[tuple[Bucket[MachineKey], _Index]]:
-    """Each index as the records would have it."""
-    machines = [record for _, record in reader.scan(MACHINES)]
+def indexes(reader: Reader, machines: Collection[MachineRecord]) -> Iterator[tuple[Bucket[MachineKey], _Index]]:
+    """Each index as the records would have it; orders outlive their machines for a while."""
     yield BY_APP, {f"{record.app}/{record.id}": record.id for record in machines}
     yield BY_NAME, {f"{record.app}/{record.name}": record.id for record in machines}
     yield BY_IPV4, {record.network.ipv4: record.id for record in machines if record.network.ipv4}
-    machines += [record for _, record in reader.scan(DESTROYED)]
-    yield BY_ORDER, {order_key(record.app, record.order): record.id for record in machines if record.order}
+    ordered = chain(machines, (record for _, record in reader.scan(DESTROYED)))
+    yield BY_ORDER, {order_key(record.app, record.order): record.id for record in ordered if record.order}
 
 
-async def audit(reader: Reader) -> list[Finding]:
-    """One finding for the sum and one for each index. Lets others run in between: `reader` must not change."""
+async def audit(reader: Reader, machines: Collection[MachineRecord]) -> list[Finding]:
+    """One finding for the sum and one for each index; `machines` are all that `reader` has. Lets others run in between:
+    `reader` must not change."""
     findings: list[Finding] = []
-    used, total = reader.get(USED, "all") or Resources(), sum_of(reader)
+    used, total = reader.get(USED, "all") or Resources(), sum_of(machines)
     if used != total:
         detail = f"the books have {_amounts(used)}; the machines hold {_amounts(total)}"
         findings.append(Finding(Kind.WRONG_SUM, "capacity", detail))
-    for bucket, wanted in indexes(reader):
+    for bucket, wanted in indexes(reader, machines):
         await anyio.lowlevel.checkpoint()
         wrong = list(wrong_entries(reader, bucket, wanted))
         if wrong:
@@ -69,10 +82,11 @@ async def audit(reader: Reader) -> list[Finding]:
 
 def set_right(tx: Tx) -> None:
     """Sum and indexes as the records have them. Changes nothing when they are."""
-    total = sum_of(tx)
+    machines = [record for _, record in tx.scan(MACHINES)]
+    total = sum_of(machines)
     if (tx.get(USED, "all") or Resources()) != total:
         tx.put(USED, "all", total)
-    for bucket, wanted in indexes(tx):
+    for bucket, wanted in indexes(tx, machines):
         for entry in wrong_entries(tx, bucket, wanted):
             if entry.wanted is None:
                 tx.delete(bucket, entry.key)

@@ -67,7 +67,7 @@ class Look:
         listed = await self._list()
         with self._deps.store.snapshot() as reader:
             read = _read(reader)
-            wrong = await books.audit(reader)
+            wrong = await books.audit(reader, read.machines.values())
         return [
             *await self._strays(listed, read),
             *_stray_runs(read),
