@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -76,8 +76,7 @@ class Daemon:
         while not self.ready:
             if not self.alive or self._clock.monotonic() > deadline:
                 raise Unavailable(f"the node is not ready; status {self.process.poll()}: {self.errors}")
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(_LOOK_EVERY_S)
+            self._pause()
         return self
 
     def kill(self) -> None:
@@ -133,8 +132,7 @@ class Daemon:
 
     def reached(self) -> list[str]:
         """The places that this life has come by, when it was launched to list them."""
-        lines = (msgspec.json.decode(line) for line in self._file("err").read_bytes().splitlines())
-        return [str(line["place"]) for line in lines if line["message"] == REACHED]
+        return [str(line["place"]) for line in self._log() if line.get("message") == REACHED]
 
     @property
     def url(self) -> str:
@@ -150,10 +148,14 @@ class Daemon:
 
     @property
     def node_id(self) -> str:
-        """Known once a life was ready."""
-        if not self._node_id:
-            lines = (msgspec.json.decode(line) for line in self._file("err").read_bytes().splitlines())
-            self._node_id = next(str(line["node"]) for line in lines if line["message"] == "ready")
+        """Known once a life was ready; it logs it a moment after it has said so."""
+        deadline = self._clock.monotonic() + READY_WITHIN_S
+        while not self._node_id:
+            said = (line for line in self._log() if line.get("message") == "ready")
+            self._node_id = next((str(line["node"]) for line in said), "")
+            if not self._node_id:
+                assert self._clock.monotonic() < deadline, "a node that is ready says who it is"
+                self._pause()
         return self._node_id
 
     @property
@@ -175,6 +177,17 @@ class Daemon:
         if self.alive:
             self.stop()
         return [str(trace) for trace in left(self._before, *self.marks)]
+
+    def _log(self) -> Iterator[dict[str, object]]:
+        """The lines of this life's log; what is no line of it, or not yet, is left out."""
+        for line in self._file("err").read_bytes().splitlines():
+            with suppress(msgspec.DecodeError):
+                yield msgspec.json.decode(line, type=dict[str, object])
+
+    def _pause(self) -> None:
+        """Between two looks; over at once when the process ends."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_LOOK_EVERY_S)
 
     def _file(self, kind: str) -> Path:
         return self.directory / f"life-{self._lives}.{kind}"

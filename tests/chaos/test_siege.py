@@ -1,0 +1,72 @@
+"""A siege of a node whose machines are processes; on containers it is tests/crash."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from hawker.chaos.scenes import SCENES, Scene
+from hawker.chaos.siege import Siege
+from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.clock import SystemClock
+from hawker.machine import State
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+    left: list[str] = []
+    plan = Plan(driver="process", where=tmp_path_factory.mktemp("besieged"))
+    async with besieged(plan, SystemClock(), left) as siege:
+        yield siege
+    assert left == []
+
+
+def scene(name: str) -> Scene:
+    return next(scene for scene in SCENES if scene.name == name)
+
+
+async def test_a_rehearsal_names_the_places_in_order(siege: Siege) -> None:
+    outcome = await siege.rehearse(scene("stop"))
+    assert outcome.findings == ()
+    assert outcome.places == (
+        "stop.accept.before",
+        "stop.accept.after",
+        "stop.halt.before",
+        "stop.halt.asked",
+        "stop.halt.after",
+        "stop.release.before",
+        "stop.release.after",
+        "stop.rest.before",
+        "stop.rest.after",
+    )
+
+
+@pytest.mark.parametrize("place", ["stop.accept.before", "stop.accept.after", "stop.halt.after"])
+async def test_a_death_is_survived(place: str, siege: Siege) -> None:
+    outcome = await siege.strike(scene("stop"), place)
+    assert (outcome.places, outcome.findings) == ((place,), ())
+    assert outcome.recovered_ms is not None and outcome.recovered_ms > 0
+
+
+async def test_one_death_after_the_other_is_survived(siege: Siege) -> None:
+    places = ["create.accept.before", "create.accept.after", "create.launch.before", "create.launch.spawned"]
+    outcomes = [outcome async for outcome in deaths(siege, scene("create"), places, in_a_row=True)]
+    assert [(outcome.places, outcome.findings) for outcome in outcomes] == [(tuple(places), ())]
+
+
+async def test_a_place_that_nobody_comes_by_is_told(siege: Siege) -> None:
+    outcome = await siege.strike(scene("stop"), "stop.halt.never")
+    assert outcome.findings == ("did not die at stop.halt.never",)
+    assert (await siege.strike_in_a_row(scene("stop"), ["stop.halt.never"])).findings == outcome.findings
+
+
+async def test_an_end_that_is_not_the_scenes_is_told(siege: Siege) -> None:
+    outcome = await siege.strike(replace(scene("stop"), done=State.FAILED), "stop.rest.before")
+    assert outcome.findings == ("is stopped, not failed",)
