@@ -1,0 +1,78 @@
+"""The systemd units in `deploy/`: systemd understands them, they do no machine harm, and a node can live in them."""
+
+import configparser
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running_node import RunningNode, running_node
+from tests.e2e.shop import HELLO, Shop
+from tests.upgrade.builds import ROOT
+
+SERVICE, SOCKET = ROOT / "deploy/hawker.service", ROOT / "deploy/hawker.socket"
+
+MAKES_A_MOUNT_NAMESPACE = """BindPaths BindReadOnlyPaths ExecPaths InaccessiblePaths MountAPIVFS NoExecPaths
+PrivateDevices PrivateIPC PrivateMounts PrivateTmp ProcSubset ProtectControlGroups ProtectHome ProtectKernelLogs ProtectKernelModules
+ProtectKernelTunables ProtectProc ProtectSystem ReadOnlyPaths ReadWritePaths RootDirectory RootImage TemporaryFileSystem
+DynamicUser StateDirectory LogsDirectory CacheDirectory PrivateNetwork PrivateUsers""".split()
+MACHINES_WOULD_INHERIT = """NoNewPrivileges SystemCallFilter SystemCallArchitectures RestrictAddressFamilies
+LockPersonality RestrictNamespaces RestrictRealtime RestrictSUIDSGID MemoryDenyWriteExecute ProtectClock ProtectHostname
+AmbientCapabilities LimitNPROC LimitFSIZE LimitCORE""".split()
+
+
+def settings(unit: Path, section: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(unit.read_text())
+    return dict(parser[section])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_systemd_has_no_complaint() -> None:
+    command = ["systemd-analyze", "verify", "--man=no", str(SERVICE), str(SOCKET)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_nothing_in_the_unit_would_take_machines_along_or_change_them() -> None:
+    service = settings(SERVICE, "Service")
+    assert service["KillMode"] == "process"
+    assert set(service).isdisjoint({*MAKES_A_MOUNT_NAMESPACE, *MACHINES_WOULD_INHERIT})
+
+
+def test_a_node_that_cannot_start_is_not_started_for_ever() -> None:
+    unit, service = settings(SERVICE, "Unit"), settings(SERVICE, "Service")
+    assert service["RestartPreventExitStatus"] == "2"
+    crashes = int(unit["StartLimitIntervalSec"]) / (int(service["RestartSec"]) + 1)
+    assert crashes < int(unit["StartLimitBurst"]), "a daemon that crashes within a second is never given up"
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Iterator[RunningNode]:
+    """With the capabilities that the unit leaves it."""
+    service = settings(SERVICE, "Service")
+    dropped = ",".join(
+        f"-{name.removeprefix('CAP_').lower()}" for name in service["CapabilityBoundingSet"].lstrip("~").split()
+    )
+    with running_node(tmp_path / "node", before_it=["setpriv", "--bounding-set", dropped]) as node:
+        yield node
+
+
+@pytest.mark.anyio
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here")
+async def test_a_node_lives_with_the_rights_that_the_unit_leaves_it(confined: RunningNode) -> None:
+    async with confined.client() as client:
+        shop = await Shop(client, "confined").open()
+        machine = await shop.run({"image": HELLO, "guest": {"memory_mb": 64}})
+        assert await shop.said(machine.id, "/bin/hello", "env")
+        await shop.stop(machine.id)
+        await shop.wait(machine.id, "stopped")
+        await shop.start(machine.id)
+        await shop.wait(machine.id, "started")
+        await shop.destroy(machine.id)
+        await shop.gone(machine.id)
