@@ -23,8 +23,9 @@ _EVERY_S = 0.01
 class _JumpingSelector(selectors.DefaultSelector):
     """Never waits while there is a timer to jump to."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float) -> None:
         super().__init__()
+        self._patience_s = patience_s
         self.elapsed_s = 0.0
         self.threads: anyio.CapacityLimiter | None = None
 
@@ -35,7 +36,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if self.threads is not None and self.threads.borrowed_tokens:
             return super().select(_THREAD_S)
         if timeout is None:
-            if not (ready := super().select(_PATIENCE_S)):
+            if not (ready := super().select(self._patience_s)):
                 raise RuntimeError("everything waits for ever")
             return ready
         self.elapsed_s += timeout
@@ -43,8 +44,10 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class Hourglass(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._virtual = _JumpingSelector()
+    """`patience_s` is how long, in real time, it waits for somebody outside when nothing is left to do."""
+
+    def __init__(self, patience_s: float = _PATIENCE_S) -> None:
+        self._virtual = _JumpingSelector(patience_s)
         super().__init__(self._virtual)
 
     def time(self) -> float:

@@ -1,0 +1,28 @@
+import pytest
+
+from hawker.errors import Unavailable
+from hawker.sim.gallery import Gallery, Registry
+from hawker.sim.loop import LoopClock
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> None:
+    registry, clock = Registry({}, pull_s=30), LoopClock()
+    gallery, began = Gallery(registry, clock), clock.monotonic()
+    await gallery.open()
+    resolved = await gallery.resolve("hawker/hello")
+    assert gallery.find(resolved.digest) is None
+    await gallery.fetch(resolved)
+    image = await gallery.build(resolved)
+    assert clock.monotonic() - began == 30
+    gallery.mark_used(resolved.digest)
+    assert Gallery(registry, clock).find(resolved.digest) == image
+
+
+async def test_as_many_pulls_fail_as_were_asked_for() -> None:
+    gallery = Gallery(Registry({}, fails=1), LoopClock())
+    resolved = await gallery.resolve("hawker/hello")
+    with pytest.raises(Unavailable):
+        await gallery.fetch(resolved)
+    await gallery.fetch(resolved)
