@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -9,7 +10,7 @@ import pytest
 
 from hawker.errors import Conflict, Unavailable
 from hawker.store.contract import Durability
-from hawker.store.writer import GROUP_LIMIT, WAITING_LIMIT, Job, Writer
+from hawker.store.writer import GROUP_LIMIT, WAITING_LIMIT, Job, Writer, make_all
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -95,12 +96,25 @@ async def test_every_on_commit_call_is_made_even_when_one_raises() -> None:
     await bench.close()
 
 
+def test_every_call_is_made_though_many_raise_and_the_last_to_raise_tells_of_the_others() -> None:
+    called: list[int] = []
+
+    def call(number: int) -> None:
+        called.append(number)
+        if number in (1, 3):
+            raise ValueError(f"from {number}")
+
+    with pytest.raises(ValueError, match="from 3") as raised:
+        make_all(partial(call, number) for number in range(5))
+    assert called == [0, 1, 2, 3, 4] and str(raised.value.__context__) == "from 1"
+
+
 async def test_an_error_is_raised_at_its_caller_and_its_calls_are_not_made() -> None:
     called: list[str] = []
     job = Job(lambda tx: None, Durability.ORDERED, asyncio.get_running_loop().create_future())
     job.calls.append(lambda: called.append("no"))
     job.error = Conflict("no")
-    job.settle()
+    make_all(job.settling())
     with pytest.raises(Conflict):
         await job.future
     assert called == []

@@ -4,8 +4,9 @@ Invariant: jobs are applied in the order they were submitted, and nobody hears o
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
@@ -30,15 +31,11 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def settle(self) -> None:
-        """Answer the caller, in its loop's thread. Every call is made, even when one of them raises."""
+    def settling(self) -> Iterator[Callable[[], None]]:
+        """What is to be called in the loop's thread: the caller is answered, then who listens hears of it."""
+        yield self._answer
         if self.error is None:
-            with ExitStack() as stack:
-                for call in reversed(self.calls):
-                    stack.callback(call)
-                stack.callback(self._answer)
-        else:
-            self._answer()
+            yield from self.calls
 
     def _answer(self) -> None:
         if self.future.done():  # the caller was cancelled meanwhile
@@ -114,6 +111,14 @@ def _settle(group: list[Job]) -> None:
 
 
 def _settle_all(jobs: list[Job]) -> None:
-    with ExitStack() as stack:
-        for job in reversed(jobs):
-            stack.callback(job.settle)
+    make_all(chain.from_iterable(job.settling() for job in jobs))
+
+
+def make_all(calls: Iterator[Callable[[], None]]) -> None:
+    """Every call is made, even when one of them raises."""
+    try:
+        for call in calls:
+            call()
+    except BaseException:
+        make_all(calls)  # it goes on behind the one that raised
+        raise
