@@ -282,3 +282,19 @@ async def test_what_belongs_to_no_machine_is_removed(node: RunningNode, client: 
     ]
     assert set((await mended(client)).values()) == {"mended"}
     assert await found(client) == [] and not mount.exists()
+
+
+async def test_a_node_mends_by_itself(tmp_path: Path) -> None:
+    """Without anybody asking, again and again."""
+    with running_node(tmp_path / "minded", "--ephemeral", "--reconcile-every-s", "1") as node:
+        async with node.client() as client:
+            shop = await Shop(client, "minded").open()
+            machine = await shop.run(CONFIG)
+            rootfs = node.data_dir / "machines" / machine.id / "rootfs"
+            pid = await shop.pid(machine.id)
+            for _ in range(2):
+                unmount(rootfs)
+                run("nft", "delete", "table", "inet", f"hawker_{node.node_id[:4]}")
+                await eventually(lambda: is_mounted(rootfs))
+                await eventually(lambda: _nothing(client))
+            assert pilots(machine.id) == [pid]

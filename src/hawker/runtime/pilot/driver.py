@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from hawker.clock import Clock
@@ -46,6 +47,7 @@ START_TIMEOUT_S = 60.0  # for a spec to be running: files are written and progra
 STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
 
 _SIGKILL = 9
+_AT_ONCE = 100  # locks looked at before others have a turn
 
 
 class PilotDriver:
@@ -200,11 +202,15 @@ class PilotDriver:
         return sorted({*with_runs, *loose})
 
     async def running(self) -> frozenset[MachineId]:
-        return await anyio.to_thread.run_sync(self._find_running)
-
-    def _find_running(self) -> frozenset[MachineId]:
-        names = os.listdir(self._machines) if self._machines.is_dir() else []
-        return frozenset(each for each in map(MachineId, names) if self._run(each).alive())
+        """In this thread, a few at a time: a look at a journal's lock from another one could come between a launch and
+        the lock that it takes."""
+        found: set[MachineId] = set()
+        for count, name in enumerate(_names(self._machines)):
+            if count % _AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+            if self._run(MachineId(name)).alive():
+                found.add(MachineId(name))
+        return frozenset(found)
 
     async def loose(self) -> frozenset[MachineId]:
         return frozenset(await anyio.to_thread.run_sync(loose_pilots, self._machines))
@@ -213,11 +219,12 @@ class PilotDriver:
         await end_loose(self._machines, machine_id)
 
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
-        return await anyio.to_thread.run_sync(self._find_lost, tuple(machine_ids))
+        lost = await anyio.to_thread.run_sync(self._find_lost, tuple(machine_ids))
+        return {each: parts for each, parts in lost.items() if self._run(each).alive()}
 
     def _find_lost(self, machine_ids: tuple[MachineId, ...]) -> dict[MachineId, frozenset[Part]]:
         lost = {each: self._technology.lost(each) for each in machine_ids}
-        return {each: parts for each, parts in lost.items() if parts and self._run(each).alive()}
+        return {each: parts for each, parts in lost.items() if parts}
 
     async def mend(self, machine_id: MachineId) -> None:
         run = self._running(machine_id)
@@ -321,3 +328,7 @@ async def _started(pilot: Connection, spec: InstanceSpec) -> Answer:
 def _workload_began(story: Story) -> bool:
     """Before that, a dead pilot means nothing: another may be launched."""
     return story.instance_id is not None or story.final_exit is not None
+
+
+def _names(directory: Path) -> list[str]:
+    return os.listdir(directory) if directory.is_dir() else []
