@@ -8,11 +8,13 @@ from hawker.archive.directory import DirectoryPlace
 from hawker.archive.failure import Refused
 from hawker.errors import Unavailable
 from hawker.fsm.run import State as RunState
+from hawker.fsm.runner import KEEP_RUNS
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.archivist import AGAIN_S, PARALLEL
+from hawker.worker.lifecycle.archive import history_resource
 from hawker.worker.records import ARCHIVED, DESTROYED, EVENTS
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +141,21 @@ async def test_one_history_that_cannot_be_archived_holds_up_no_other(
     assert {run.resource.id: run.error for run in failed if run.state is RunState.FAILED} == {bad: "not this one"}
     await later(stall, stall.settings.destroyed_kept_s)
     assert [key for key, _ in worker.store.scan(DESTROYED)] == [bad]
+
+
+async def test_runs_that_fail_for_weeks_drop_nothing_of_the_history(worker: Worker, stall: Stall, place: Moody) -> None:
+    (bad,) = await destroyed(worker)
+    place.spoilt.add(f"{bad[:2]}/{bad}.sqlite.zst")
+    await later(stall, 200 * AGAIN_S)
+    assert place.asked["put"] > KEEP_RUNS
+    assert len(worker.parts.runner.list(resource=history_resource(bad), limit=1000)) <= KEEP_RUNS
+    place.spoilt.clear()
+    await later(stall, 2 * AGAIN_S)
+    assert stall.archive is not None
+    history = await stall.archive.read(bad)
+    assert history is not None and [run.flow for run in history.runs] == ["create", "destroy"]
+    await later(stall, 2 * stall.settings.destroyed_kept_s)
+    assert worker.parts.runner.list() == []
 
 
 async def test_many_that_wait_are_archived_a_few_at_a_time(worker: Worker, stall: Stall, place: Moody) -> None:

@@ -20,7 +20,7 @@ from hawker.ids import MachineId, RunId
 from hawker.log import bind
 from hawker.store.contract import Reader, Tx
 from hawker.worker.histories import histories_waiting
-from hawker.worker.lifecycle.archive import ARCHIVE, Export
+from hawker.worker.lifecycle.archive import ARCHIVE, Export, history_resource
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.records import ARCHIVED, DESTROYED
 
@@ -93,8 +93,10 @@ class Archivist:
     def _is_due(self, reader: Reader, machine_id: MachineId) -> bool:
         if reader.get(DESTROYED, machine_id) is None or reader.get(ARCHIVED, machine_id) is not None:
             return False
-        runs = journal.newest(reader, machine_resource(machine_id))
-        ended_at = next((run.ended_at for run in runs if run.flow == ARCHIVE.name), None)
+        if journal.active(reader, machine_resource(machine_id)) is not None:
+            return False  # its last word is not spoken
+        last = next(journal.newest(reader, history_resource(machine_id)), None)
+        ended_at = None if last is None else last.ended_at
         return ended_at is None or ended_at + AGAIN_S <= self._deps.clock.now()
 
     async def _work(self, receiver: MemoryObjectReceiveStream[MachineId]) -> None:
@@ -121,4 +123,4 @@ class Archivist:
         """The run that is open for it is joined; none for a machine that was forgotten or archived meanwhile."""
         if not self._is_due(tx, machine_id):
             return None
-        return self._runner.accept(tx, ARCHIVE, machine_resource(machine_id), Export(), when_busy=WhenBusy.JOIN)
+        return self._runner.accept(tx, ARCHIVE, history_resource(machine_id), Export(), when_busy=WhenBusy.JOIN)

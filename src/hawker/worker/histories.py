@@ -31,7 +31,6 @@ from hawker.worker.records import (
 
 T = TypeVar("T")
 
-ARCHIVING = "archive"  # the flow whose runs are no part of the history that they export
 _SHOWN_ELSEWHERE = frozenset(
     {"id", "app", "name", "region", "state", "version", "config", "image", "created_at", "updated_at"}
 )
@@ -57,8 +56,7 @@ def histories_waiting(reader: Reader) -> int:
 
 def _history(reader: Reader, record: MachineRecord) -> History:
     node = reader.get(NODE, "self")
-    runs = [run for run in journal.newest(reader, Resource(kind="machine", id=record.id)) if run.flow != ARCHIVING]
-    runs.reverse()
+    runs = list(journal.newest(reader, Resource(kind="machine", id=record.id)))[::-1]
     return History(
         machine=_machine(record, node.id if node else ""),
         versions=tuple(_version(version) for _, version in reader.scan(VERSIONS, f"{record.id}/")),

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import anyio
 import pytest
 
 from hawker.api.bodies import Kept, MachineHistory
@@ -9,7 +10,7 @@ from hawker.api.routes import DELETE_APP, MACHINE_HISTORY, AppParams, HistoryPar
 from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.archive.failure import Damaged
-from hawker.errors import NotFound
+from hawker.errors import NotFound, Unavailable
 from hawker.machine import State
 from hawker.permission import Attempt
 from hawker.sim.life import APP, Worker
@@ -97,6 +98,22 @@ async def test_a_damaged_archive_says_which_file_it_is(worker: Worker, stall: St
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(Damaged, match=f"{machine_id}.sqlite.zst cannot be read"):
         await _history(worker, machine_id)
+
+
+class Silent(DirectoryPlace):
+    """Never answers."""
+
+    async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
+async def test_an_archive_that_does_not_answer_is_not_waited_for_long(stall: Stall, tmp_path: Path) -> None:
+    stall.archive = Archive(Silent(tmp_path / "kept"), tmp_path / "staging")
+    async with stall.open() as worker:
+        with pytest.raises(Unavailable, match="did not answer within 60 s"):
+            await _history(worker, "00000000000000")
+    assert list((tmp_path / "staging").iterdir()) == []
 
 
 class Reader(Everything):

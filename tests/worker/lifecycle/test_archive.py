@@ -11,8 +11,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.lifecycle.archive import ARCHIVE, Export
-from hawker.worker.lifecycle.deps import machine_resource
+from hawker.worker.lifecycle.archive import ARCHIVE, Export, history_resource
 from hawker.worker.records import ARCHIVED
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +43,7 @@ async def run(worker: Worker, machine_id: MachineId) -> RunView:
     runner = worker.parts.runner
 
     def accept(tx: object) -> object:
-        return runner.accept(tx, ARCHIVE, machine_resource(machine_id), Export(), when_busy=WhenBusy.QUEUE)  # type: ignore[arg-type]
+        return runner.accept(tx, ARCHIVE, history_resource(machine_id), Export(), when_busy=WhenBusy.QUEUE)  # type: ignore[arg-type]
 
     run_id = await worker.store.write(accept)
     return await runner.wait(run_id, 3600)  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import msgspec
 
 from hawker.archive.archive import Archive
 from hawker.errors import NotServed
-from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Step
+from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Resource, Step
+from hawker.ids import MachineId
 from hawker.store.contract import Tx
 from hawker.worker.histories import destroyed_history
 from hawker.worker.lifecycle.deps import Context, machine_id_of
@@ -17,6 +18,11 @@ from hawker.worker.records import ArchiveRecord
 
 class Export(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to say: the store has it all."""
+
+
+def history_resource(machine_id: MachineId) -> Resource:
+    """Of its own kind: the runs that export a history, however many fail, are no part of it and drop none of it."""
+    return Resource(kind="history", id=machine_id)
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):

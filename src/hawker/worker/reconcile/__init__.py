@@ -15,6 +15,7 @@ from hawker.fsm.runner import Runner
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.store.contract import Reader, Tx
+from hawker.worker.lifecycle.archive import history_resource
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
@@ -116,3 +117,4 @@ class Reconciler:
     def _forget(self, tx: Tx, machine_id: MachineId) -> None:
         self._deps.table.forget(tx, machine_id)
         self._runner.forget(tx, machine_resource(machine_id))
+        self._runner.forget(tx, history_resource(machine_id))
