@@ -59,8 +59,9 @@ def _record(tx: Tx, context: Context[Halt | Restart], exit: Exit) -> None:
 
 
 async def release(context: Context[msgspec.Struct]) -> Outcome:
-    """Give back the writable layer: a stopped machine's root filesystem is not kept. That of one which runs is not
-    touched: when a `rest` comes that late, the machine was taken up again meanwhile."""
+    """Give back the writable layer: a stopped machine's root filesystem is not kept.
+
+    That of one which runs is not touched: when a `rest` comes that late, the machine was taken up again meanwhile."""
     record = context.deps.store.get(MACHINES, machine_id_of(context))
     if context.deps.rootfs is not None and (record is None or not runs(record)):
         await context.deps.rootfs.unmount(machine_id_of(context))
