@@ -6,7 +6,7 @@ import pytest
 
 from hawker.chaos.customer import Customer
 from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.scenes import APP, SCENES, Scene, Stage, Wares, declared, unmet
+from hawker.chaos.scenes import APP, SCENES, Scene, Stage, Wares, declared, unmet, without_repetition
 from hawker.machine import State
 from hawker.proof.promises import Promises
 from hawker.sim.world import Stall
@@ -38,6 +38,17 @@ def test_a_point_inside_of_a_shared_step_is_met_in_any_flow() -> None:
     halts = {f"{flow.name}.halt.asked" for flow in FLOWS if flow.find("halt")}
     assert unmet(places - halts) == sorted(halts)
     assert unmet((places - halts) | {"stop.halt.asked"}) == []
+
+
+def test_what_was_met_in_one_flow_is_not_repeated_in_another() -> None:
+    met = {
+        "stop": ("stop.halt.before", "stop.halt.asked"),
+        "restart": ("restart.halt.before", "restart.halt.asked", "restart.launch.spawned"),
+    }
+    assert without_repetition(met) == {
+        "stop": met["stop"],
+        "restart": ("restart.halt.before", "restart.launch.spawned"),
+    }
 
 
 @pytest.mark.anyio

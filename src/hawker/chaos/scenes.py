@@ -2,7 +2,7 @@
 in the end. Whoever dies in between, and how often, is not their concern.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -299,6 +299,18 @@ def unmet(met: frozenset[str]) -> list[str]:
     """Declared places that nobody came by. The edges of a step are met in each flow; its undo and the points inside it,
     when several flows share the step, in any of them."""
     return sorted(place for places in _alike() if not places & met for place in places)
+
+
+def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Of the places that each scene comes by, those that none before it came by, in this flow or in another one that
+    shares the step."""
+    seen: set[frozenset[str]] = set()
+    alike = {place: places for places in _alike() for place in places}
+    fresh = {}
+    for name, places in met.items():
+        fresh[name] = tuple(place for place in places if alike[place] not in seen)
+        seen.update(alike[place] for place in places)
+    return fresh
 
 
 def _alike() -> list[frozenset[str]]:
