@@ -114,7 +114,7 @@ async def test_an_error_is_raised_at_its_caller_and_its_calls_are_not_made() -> 
     job = Job(lambda tx: None, Durability.ORDERED, asyncio.get_running_loop().create_future())
     job.calls.append(lambda: called.append("no"))
     job.error = Conflict("no")
-    make_all(job.settling())
+    job.settle()
     with pytest.raises(Conflict):
         await job.future
     assert called == []

@@ -31,8 +31,12 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
 
+    def settle(self) -> None:
+        """Answer the caller, in its loop's thread. Every call is made, even when one of them raises."""
+        make_all(self.settling())
+
     def settling(self) -> Iterator[Callable[[], None]]:
-        """What is to be called in the loop's thread: the caller is answered, then who listens hears of it."""
+        """What `settle` calls: the caller is answered, then who listens hears of it."""
         yield self._answer
         if self.error is None:
             yield from self.calls
