@@ -52,7 +52,7 @@ class Asker:
 
     async def _exchange(self, outgoing: Outgoing, timeout_s: float) -> "_Answer":
         """Says in the family's words what went wrong below the call."""
-        place = _place(outgoing.url)
+        place = _place(outgoing.url, self._url)
         sent = _written(outgoing, place, self._token)
         try:
             with anyio.fail_after(timeout_s):
@@ -118,15 +118,15 @@ async def _received(stream: ByteStream) -> _Answer:
     return answer
 
 
-def _place(url: str) -> SplitResult:
-    """Raises `BadRequest` for what is no address of a node."""
+def _place(url: str, base: str) -> SplitResult:
+    """Where a call goes. Raises `BadRequest` when `base` is no address of a node."""
     try:
         place = urlsplit(url)
         if place.scheme in _PORTS and place.hostname and place.port != 0:
             return place
     except ValueError:
         pass
-    raise BadRequest(f"{url} is not a node's address, such as http://127.0.0.1:4280")
+    raise BadRequest(f"{base!r} is not a node's address, such as http://127.0.0.1:4280")
 
 
 def _written(outgoing: Outgoing, place: SplitResult, token: Secret | None) -> bytes:
