@@ -8,6 +8,7 @@ from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
+from hawker.worker.lifecycle.stop import PATIENT
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -68,13 +69,22 @@ async def test_stop_in_the_restart_backoff_cancels_the_start_that_was_to_come(wo
     check_at_rest(stall)
 
 
-async def test_an_instance_that_cannot_be_stopped_now_is_stopped_by_the_reconciler(
+async def test_a_stop_outlasts_a_host_that_refuses_for_a_while(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    stall.host.script("stop", *[Fault(error=OSError("no space left on device"))] * 20)
+    await worker.stop(machine_id)
+    await worker.at_rest()
+    assert worker.record(machine_id).state is State.STOPPED and len(worker.parts.runner.list(flow="stop")) == 1
+    check_at_rest(stall)
+
+
+async def test_an_instance_that_cannot_be_stopped_for_long_is_stopped_by_the_reconciler(
     worker: Worker, stall: Stall
 ) -> None:
     machine_id = await worker.started()
-    stall.host.script("stop", *[Fault(error=OSError("stuck"))] * 5)
+    stall.host.script("stop", *[Fault(error=OSError("stuck"))] * PATIENT.attempts)
     await worker.stop(machine_id)
-    await worker.at_rest()
+    await worker.at_rest(1.0)
     assert worker.record(machine_id).state is State.STOPPING and stall.host.running() != {}
     await worker.reaches(machine_id, State.STOPPED)
     check_at_rest(stall)

@@ -3,7 +3,7 @@
 from hawker.fsm.contract import Done, Flow, Outcome, Step
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in
-from hawker.worker.lifecycle.stop import HALT, Halt
+from hawker.worker.lifecycle.stop import END, PATIENT, Halt
 from hawker.worker.table import Happened
 
 
@@ -40,10 +40,10 @@ DESTROY = Flow(
     name="destroy",
     input=Halt,
     steps=(
-        HALT,
-        Step("clear", clear, points=("killed", "cleared")),
-        Step("remove", remove, points=("detached",)),
-        Step("unplug", unplug, points=("unrouted", "unlinked", "unbound")),
+        END,
+        Step("clear", clear, points=("killed", "cleared"), backoff=PATIENT),
+        Step("remove", remove, points=("detached",), backoff=PATIENT),
+        Step("unplug", unplug, points=("unrouted", "unlinked", "unbound"), backoff=PATIENT),
         Step("forget", forget),
     ),
 )

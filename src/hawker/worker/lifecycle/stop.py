@@ -1,9 +1,11 @@
 """Flow `stop`: end the instance, give back its writable layer, rest. Its steps also begin restart, update, destroy."""
 
+from dataclasses import replace
+
 import msgspec
 
 from hawker.errors import NotFound
-from hawker.fsm.contract import Done, Flow, Outcome, Step
+from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
 from hawker.machine import GONE, State
 from hawker.node import Resources
 from hawker.runtime.driver import Exit
@@ -85,6 +87,13 @@ def _rest(tx: Tx, context: Context[msgspec.Struct]) -> None:
 HALT = Step("halt", halt, undo=keep, timeout_s=LONGEST_STOP_S + 30, durable=True, points=("asked",))
 """Durable, because what follows takes from the host how the instance ended."""
 
-RELEASE = Step("release", release, points=("detached",))
+PATIENT = Backoff(attempts=100, cap_s=30.0)
+"""Of what has no other way: a host that refuses for a while, its disk full say, delays it and does not make it fail.
+After half an hour the reconciler begins it anew."""
 
-STOP = Flow(name="stop", input=Halt, steps=(HALT, RELEASE, Step("rest", rest)))
+END = replace(HALT, backoff=PATIENT)
+"""As the first step of what ends a machine, rather than starts it again."""
+
+RELEASE = Step("release", release, points=("detached",), backoff=PATIENT)
+
+STOP = Flow(name="stop", input=Halt, steps=(END, RELEASE, Step("rest", rest)))
