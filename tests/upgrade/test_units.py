@@ -15,9 +15,10 @@ from tests.upgrade.builds import ROOT
 SERVICE, SOCKET = ROOT / "deploy/hawker.service", ROOT / "deploy/hawker.socket"
 
 MAKES_A_MOUNT_NAMESPACE = """BindPaths BindReadOnlyPaths ExecPaths InaccessiblePaths MountAPIVFS NoExecPaths
-PrivateDevices PrivateIPC PrivateMounts PrivateTmp ProcSubset ProtectControlGroups ProtectHome ProtectKernelLogs ProtectKernelModules
-ProtectKernelTunables ProtectProc ProtectSystem ReadOnlyPaths ReadWritePaths RootDirectory RootImage TemporaryFileSystem
-DynamicUser StateDirectory LogsDirectory CacheDirectory PrivateNetwork PrivateUsers""".split()
+PrivateDevices PrivateIPC PrivateMounts PrivateTmp ProcSubset ProtectControlGroups ProtectHome ProtectKernelLogs
+ProtectKernelModules ProtectKernelTunables ProtectProc ProtectSystem ReadOnlyPaths ReadWritePaths RootDirectory
+RootImage TemporaryFileSystem DynamicUser StateDirectory LogsDirectory CacheDirectory PrivateNetwork PrivateUsers
+""".split()
 MACHINES_WOULD_INHERIT = """NoNewPrivileges SystemCallFilter SystemCallArchitectures RestrictAddressFamilies
 LockPersonality RestrictNamespaces RestrictRealtime RestrictSUIDSGID MemoryDenyWriteExecute ProtectClock ProtectHostname
 AmbientCapabilities LimitNPROC LimitFSIZE LimitCORE""".split()

@@ -14,7 +14,8 @@ from hawker.settings import Settings, load_settings
 
 HELP: dict[str, str] = {
     "data_dir": "Where the node keeps everything; /var/lib/hawker for root.",
-    "listen": "HOST:PORT of the API; 127.0.0.1:4280 unless told, port 0 takes a free one.",
+    "listen": "HOST:PORT of the API; 127.0.0.1:4280 unless told, port 0 takes a free one. Not used when systemd"
+    " hands over a socket.",
     "region": "The region that the node is in.",
     "driver": "container (needs root) or process.",
     "ephemeral": "Destroy every machine when the node stops.",
