@@ -15,6 +15,7 @@ from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.archivist import AGAIN_S, PARALLEL
 from hawker.worker.lifecycle.archive import history_resource
+from hawker.worker.reconcile import Kind
 from hawker.worker.records import ARCHIVED, DESTROYED, EVENTS
 
 pytestmark = pytest.mark.anyio
@@ -110,8 +111,11 @@ async def test_a_place_that_is_away_for_days_costs_no_history(
     assert "histories cannot be archived" in caplog.messages
     assert worker.store.count(DESTROYED) == len(made) and archived(worker) == []
     assert len(worker.parts.runner.list(flow="archive", active=True)) <= PARALLEL
+    (finding,) = await worker.reconciler.find()
+    assert (finding.kind, finding.detail) == (Kind.LATE_HISTORIES, f"{len(made)} wait to be archived")
     place.failure = None
     await later(stall, 2 * stall.settings.reconcile_every_s + AGAIN_S)
+    assert await worker.reconciler.find() == []
     assert worker.store.count(DESTROYED) == 0
     for machine_id in made:
         assert stall.archive is not None and await stall.archive.read(machine_id) is not None

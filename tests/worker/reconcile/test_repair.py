@@ -39,6 +39,7 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
     assert {kind for kind in Kind if REPAIRS[kind].by is not Mender.NODE} == {
         Kind.FOREIGN_INSTANCE,
         Kind.LOST_RUNTIME_STATE,
+        Kind.LATE_HISTORIES,
         Kind.LOST_IMAGE,
     }
 

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     LOST_IMAGE = "lost image"
     WRONG_SUM = "wrong sum"
     WRONG_INDEX = "wrong index"
+    LATE_HISTORIES = "late histories"
 
 
 class Mender(Enum):
@@ -64,6 +65,7 @@ REPAIRS: Mapping[Kind, Repair] = {
     Kind.LOST_IMAGE: Repair("pull it", Mender.OPERATOR),
     Kind.WRONG_SUM: Repair("add it up again"),
     Kind.WRONG_INDEX: Repair("write it again from the records"),
+    Kind.LATE_HISTORIES: Repair("see why the archive does not take them; the node goes on trying", Mender.NOBODY),
 }
 
 

@@ -18,13 +18,16 @@ from hawker.log import bind
 from hawker.machine import OFF, SETTLED, State
 from hawker.runtime.driver import Inspection, Part, Phase
 from hawker.store.contract import Reader
+from hawker.worker.histories import histories_waiting
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.reconcile import books
 from hawker.worker.reconcile.findings import Finding, Kind
-from hawker.worker.records import DESTROYED, MACHINES, NODE, MachineRecord
+from hawker.worker.records import ARCHIVED, DESTROYED, MACHINES, NODE, MachineRecord
 
 _log = bind("hawker.reconcile")
+
+LATE_S = 3600.0
 
 _PARTS: Mapping[Part, tuple[Kind, str]] = {
     Part.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
@@ -76,6 +79,7 @@ class Look:
             *await self._lost(read),
             *self._images(read),
             *wrong,
+            *self._late_histories(),
         ]
 
     async def _list(self) -> _Listed:
@@ -87,6 +91,16 @@ class Look:
             links=await deps.networks.links() if deps.networks is not None else (),
             mounts=await deps.rootfs.strays() if deps.rootfs is not None else (),
         )
+
+    def _late_histories(self) -> list[Finding]:
+        """That the archive, not one moment, is what they wait for: long after they might have been dropped."""
+        deps, archive = self._deps, self._deps.archive
+        if archive is None or not histories_waiting(deps.store):
+            return []
+        before = deps.clock.now() - deps.settings.destroyed_kept_s - LATE_S
+        gone = (record for _, record in deps.store.scan(DESTROYED) if record.updated_at < before)
+        late = sum(deps.store.get(ARCHIVED, record.id) is None for record in gone)
+        return [Finding(Kind.LATE_HISTORIES, archive.name, f"{late} wait to be archived")] if late else []
 
     # What belongs to no machine.
 

@@ -71,7 +71,7 @@ class Repairs:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
                 return partial(self._write, books.set_right)
-            case Kind.LOST_RUNTIME_STATE:
+            case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES:
                 return self._nothing
             case _:
                 assert_never(finding.kind)
