@@ -29,6 +29,11 @@ def mounted(machines: Path) -> Mapping[MachineId, InstanceId]:
     return found
 
 
+def networks(directory: Path) -> frozenset[MachineId]:
+    """Machines that have a network namespace, whole or half removed."""
+    return frozenset(MachineId(name) for name in os.listdir(directory)) if directory.is_dir() else frozenset()
+
+
 def pilots(machines: Path) -> Counter[MachineId]:
     """How many pilots live of each machine. A pilot holds its journal open, even one that was removed."""
     found: Counter[MachineId] = Counter()

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.footprint import Claims, mounted, pilots, unclaimed
+from hawker.chaos.footprint import Claims, mounted, networks, pilots, unclaimed
 from hawker.chaos.traces import Trace, host
 from hawker.clock import Clock
-from hawker.host.network import NodeNetwork
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState
@@ -77,7 +76,7 @@ async def host_state(daemon: Daemon, reader: Reader, clock: Clock) -> HostState:
         mounted=mounted(place.machines),
         instances=instances,
         directories=frozenset(_directories(daemon)),
-        networks=frozenset(await NodeNetwork(node.id, place.networks).list()),
+        networks=networks(place.networks),
         doubled=frozenset(each for each, count in alive.items() if count > 1),
         strays=(*unknown, *unclaimed(_own(traces, daemon), claims)),
     )
