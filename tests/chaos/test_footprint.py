@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.footprint import Claims, mounted, pilots, unclaimed
+from hawker.chaos.footprint import Claims, mounted, networks, pilots, unclaimed
 from hawker.chaos.traces import Trace
 from hawker.host.address import bridge_name, veth_name
 from hawker.host.mount import mount_overlay, unmount
@@ -83,3 +83,10 @@ def test_what_is_no_pilot_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / RUNNING).mkdir()
     with (tmp_path / RUNNING / "journal").open("w"):
         assert os.getpid() > 0 and not pilots(tmp_path)
+
+
+def test_a_network_is_known_by_its_file(tmp_path: Path) -> None:
+    assert networks(tmp_path / "netns") == frozenset()
+    (tmp_path / "netns").mkdir()
+    (tmp_path / "netns" / RUNNING).touch()
+    assert networks(tmp_path / "netns") == {RUNNING}
