@@ -31,7 +31,7 @@ def test_only_these_need_no_token() -> None:
 @every_route
 def test_a_row_is_complete(route: AnyRoute) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", route.name)
-    ours = route.path.startswith(("/v1/", "/hawker/v1/")) and not route.path.endswith("/")
+    ours = route.path.startswith(("/v1/", "/hawker/v1/", "/internal/v1/")) and not route.path.endswith("/")
     assert ours or route is METRICS, "only what scrapers look for has a path of its own"
     assert route.summary and not route.summary.endswith(".")
     assert isinstance(route.tag, Tag) and route.timeout_s > 0

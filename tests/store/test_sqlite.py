@@ -169,7 +169,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_of_something_else_is_refused(path: Path) -> None:
     path.write_bytes(b"not a database at all" * 1000)
-    assert "is damaged" in opening(path) and "restore a backup" in opening(path)
+    assert "is damaged" in opening(path) and "hawker node restore FILE" in opening(path)
 
 
 def test_another_programs_database_is_refused_and_left_as_it_was(path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_a_torn_file_is_refused_with_what_to_do(path: Path, cut: int) -> N
     with path.open("r+b") as file:
         file.truncate(cut)
     said = opening(path)
-    assert f"{path} is damaged" in said and "restore a backup over it, or move it away to begin empty" in said
+    assert f"{path} is damaged" in said and "hawker node restore FILE`, or move it away to begin empty" in said
 
 
 async def test_an_overwritten_page_is_refused(path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
+from typing import Any
 
 import msgspec
 
@@ -102,7 +103,8 @@ def _upgrade(tx: Tx, found: Format, after: Format, mine: Edition) -> None:
 def _read_all(reader: Reader) -> None:
     """Of a machine whose record is passed over, everything on the host would count as stray and be removed: so a
     damaged one is found now. Of the history that runs leave, a boot needs only the newest id."""
-    for bucket in (NODE, APPS, MACHINES, USED, journal.OPEN, journal.LINES):
+    buckets: tuple[Bucket[Any], ...] = (NODE, APPS, MACHINES, USED, journal.OPEN, journal.LINES)
+    for bucket in buckets:
         for _ in reader.scan(bucket):
             pass
     journal.newest_id(reader)

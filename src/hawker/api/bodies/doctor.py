@@ -24,7 +24,7 @@ class FindingList(Answer, frozen=True, kw_only=True):
 class RepairRequest(Request, frozen=True, kw_only=True):
     """`end_foreign` also ends machines that another store has made, running or not."""
 
-    end_foreign: bool = False
+    end_foreign: bool | None = None
 
 
 class BackupPart(Answer, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ Examples:
 def command(ctx: click.Context, repair: bool, end_foreign: bool, as_json: bool, form: Form) -> int:
     if end_foreign and not repair:
         raise click.UsageError("--end-foreign goes with --repair")
-    answer = talk(ctx, lambda caller: _ask(caller, RepairRequest(end_foreign=end_foreign) if repair else None))
+    answer = talk(ctx, lambda caller: _ask(caller, RepairRequest(end_foreign=end_foreign or None) if repair else None))
     show(answer, Form.JSON if as_json else form, findings_table)
     return Exit.FAILED if any(finding.outcome != "mended" for finding in answer.findings) else Exit.OK
 
