@@ -61,9 +61,11 @@ def test_a_short_soak_finds_nothing_and_leaves_nothing(driver: str, before_it: S
 def test_an_interrupted_soak_ends_in_order_with_a_report() -> None:
     before = host()
     with open_to_all() as place:
-        with begin(place, "--minutes", "60", "--seed", "6", "--driver", "process") as running:
+        logs = place / "logs"
+        with begin(place, "--minutes", "60", "--seed", "6", "--driver", "process", "--logs", str(logs)) as running:
             wait_for(lambda: list(place.glob("hawker-soak-*/data/machines/*/run/pid")), 60)
             running.send_signal(signal.SIGINT)
             report = reported(running)
         assert report.violations == () and report.minutes < 5
-        assert (list(place.iterdir()), left(before, place)) == ([], [])
+        assert '"ready"' in (logs / "life-1.err").read_text()
+        assert (list(place.iterdir()), left(before, place)) == ([logs], [])

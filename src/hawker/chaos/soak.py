@@ -159,7 +159,15 @@ class Soak:
         except Unavailable as error:
             self._keeper.note(f"stopping: {error}")
         await self._compare()
+        if self._plan.logs is None:
+            self._forget_logs()
         await self._keeper.start()
+
+    def _forget_logs(self) -> None:
+        """Of all lives but the last: hours of them would fill the host's disk."""
+        written = sorted(self._keeper.daemon.directory.glob("life-*.err"), key=lambda file: file.stat().st_mtime)
+        for file in written[:-1]:
+            file.unlink()
 
     async def _quiet(self) -> None:
         with anyio.move_on_after(_RESTS_WITHIN_S) as scope:

@@ -54,7 +54,7 @@ def steps(flow: str | None, driver: str | None, data_dir: Path | None, in_a_row:
 
 
 @command.command("soak")
-@click.option("--minutes", type=click.FloatRange(0.1, 1440), default=5, show_default=True,
+@click.option("--minutes", type=click.FloatRange(0.1, 240), default=5, show_default=True,
               help="For how long to hurt it; a few more seconds go by until all has come to rest.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
               help="The same seed deals the same calls and faults in the same order.")  # fmt: skip
