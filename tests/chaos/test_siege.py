@@ -1,13 +1,17 @@
 """A siege of a node whose machines are processes; on containers it is tests/crash."""
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hawker.chaos.scenes import SCENES, Scene
 from hawker.chaos.siege import Siege
 from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.chaos.traces import host
+from hawker.chaos.traces import left as traces_left
 from hawker.clock import SystemClock
 from hawker.machine import State
 
@@ -70,3 +74,23 @@ async def test_a_place_that_nobody_comes_by_is_told(siege: Siege) -> None:
 async def test_an_end_that_is_not_the_scenes_is_told(siege: Siege) -> None:
     outcome = await siege.strike(replace(scene("stop"), done=State.FAILED), "stop.rest.before")
     assert outcome.findings == ("is stopped, not failed",)
+
+
+def spoil(place: Path) -> None:
+    [store] = place.glob("*/data/hawker.db")
+    store.write_bytes(bytes(1 << 16))
+
+
+async def test_a_node_that_cannot_be_started_is_told_and_cleaned_up_after(tmp_path: Path) -> None:
+    """Its store is damaged, and one of its machines runs."""
+    before, left = host(), list[str]()
+    async with besieged(Plan(driver="process", where=tmp_path), SystemClock(), left) as siege:
+        assert (await siege.rehearse(scene("start"))).findings == ()
+        spoil(tmp_path)
+        for outcome in (
+            await siege.strike(scene("stop"), "stop.halt.before"),
+            await siege.strike_in_a_row(scene("stop"), ["stop.halt.before"]),
+        ):
+            assert "the scene cannot be set: Unavailable" in outcome.findings[0]
+    assert len(left) == 1 and "could not be withdrawn" in left[0]
+    assert (os.listdir(tmp_path), traces_left(before, tmp_path)) == ([], [])

@@ -74,7 +74,10 @@ class Siege:
 
     async def strike(self, scene: Scene, place: str) -> Outcome:
         """The daemon dies once, and the next one is left alone."""
-        subject = await self._order(scene, place)
+        try:
+            subject = await self._order(scene, place)
+        except HawkerError as error:
+            return await self._not_set(place, error)
         died = await self._dies()
         outcome = await self._recover(scene, subject)
         missed = () if died else (f"did not die at {place}",)
@@ -83,7 +86,10 @@ class Siege:
     async def strike_in_a_row(self, scene: Scene, places: Sequence[str]) -> Outcome:
         """The daemon that takes over dies too, at the next place that it comes by, and so on. Places that the recovery
         has no need to come by again are left out, but the first one must be met."""
-        subject, met = await self._order(scene, places[0]), [places[0]]
+        try:
+            subject, met = await self._order(scene, places[0]), [places[0]]
+        except HawkerError as error:
+            return await self._not_set(places[0], error)
         if not await self._dies():
             outcome = await self._recover(scene, subject)
             return Outcome((places[0],), None, (f"did not die at {places[0]}", *outcome.findings))
@@ -112,6 +118,12 @@ class Siege:
             with suppress(HawkerError):  # it may be dead before it can answer
                 return subject.answered(await scene.act(stage, before))
         return subject
+
+    async def _not_set(self, place: str, error: HawkerError) -> Outcome:
+        """It did not come to the order: an earlier death may have hurt the node for good."""
+        if self._daemon.alive:
+            await run_sync(self._daemon.kill)
+        return Outcome((place,), None, (f"the scene cannot be set: {type(error).__name__}: {error}",))
 
     async def _dies_again(self, scene: Scene, subject: Subject, place: str) -> bool:
         """Whether the life that takes over dies at this place, or the operation comes to its end without that."""

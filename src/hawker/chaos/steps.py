@@ -15,8 +15,10 @@ from anyio.to_thread import run_sync
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.larder import write_commandless_image
 from hawker.chaos.scenes import SCENES, Scene, Wares, unmet
+from hawker.chaos.scrub import scrub
 from hawker.chaos.siege import Outcome, Siege
 from hawker.clock import Clock
+from hawker.errors import HawkerError
 from hawker.worker.lifecycle import FLOWS
 
 _FLAGS = ("--shared-cpu-ratio", "64", "--memory-mib", "65536", "--disk-mib", "262144", "--free-disk-floor-mib", "0")
@@ -109,7 +111,16 @@ async def besieged(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterat
             yield Siege(daemon, wares, clock)
         finally:
             with anyio.CancelScope(shield=True):
-                findings += [f"left on the host: {trace}" for trace in await run_sync(daemon.withdraw)]
+                findings += await _withdrawn(daemon, clock)
+
+
+async def _withdrawn(daemon: Daemon, clock: Clock) -> list[str]:
+    """What a node left behind. One that cannot even be started to clean up is cleaned up after."""
+    try:
+        return [f"left on the host: {trace}" for trace in await run_sync(daemon.withdraw)]
+    except HawkerError as error:
+        await scrub(daemon, clock)
+        return [f"the node could not be withdrawn: {error}"]
 
 
 def rows_of(scene: Scene, outcome: Outcome) -> list[Row]:
