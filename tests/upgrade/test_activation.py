@@ -21,7 +21,7 @@ from tests.crash.invariants import pilots
 from tests.e2e.shop import HELLO, Shop
 from tests.fixtures.activation import activated
 from tests.upgrade.builds import ROOT, Build
-from tests.upgrade.manager import Manager, manager
+from tests.upgrade.init_system import InitSystem, init_system
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -37,9 +37,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Manager]:
+def node(tmp_path: Path) -> Iterator[InitSystem]:
     before = host()
-    with manager(tmp_path) as node:
+    with init_system(tmp_path) as node:
         yield node
         node.close()
         node.start(SOURCE, *QUIET, "--ephemeral")
@@ -48,11 +48,11 @@ def node(tmp_path: Path) -> Iterator[Manager]:
     shutil.rmtree(node.data_dir)
 
 
-def client_of(node: Manager) -> Client:
+def client_of(node: InitSystem) -> Client:
     return Client(node.url, Secret(node.token))
 
 
-async def test_calls_that_come_while_no_daemon_is_there_are_answered_by_the_next(node: Manager) -> None:
+async def test_calls_that_come_while_no_daemon_is_there_are_answered_by_the_next(node: InitSystem) -> None:
     node.start(SOURCE, *QUIET, "--driver", "process")
     async with client_of(node) as client:
         await Shop(client, "waiting").open()
@@ -64,7 +64,7 @@ async def test_calls_that_come_while_no_daemon_is_there_are_answered_by_the_next
                 await anyio.to_thread.run_sync(node.start, SOURCE, *QUIET, "--driver", "process")
 
 
-async def test_an_orderly_end_is_told(node: Manager) -> None:
+async def test_an_orderly_end_is_told(node: InitSystem) -> None:
     node.start(SOURCE, *QUIET, "--driver", "process")
     os.kill(node.pid, signal.SIGTERM)
     node.heard("STOPPING=1", WITHIN_S)
@@ -83,7 +83,7 @@ def environment_of(pid: int) -> bytes:
 
 
 @pytest.mark.root
-async def test_nothing_of_the_activation_reaches_a_machine(node: Manager) -> None:
+async def test_nothing_of_the_activation_reaches_a_machine(node: InitSystem) -> None:
     node.start(SOURCE, *QUIET)
     async with client_of(node) as client:
         shop = await Shop(client, "sealed").open()
@@ -110,7 +110,7 @@ def unit_cgroup() -> Iterator[Path]:
 
 
 @pytest.mark.root
-async def test_machines_are_not_in_the_control_group_of_the_unit(node: Manager) -> None:
+async def test_machines_are_not_in_the_control_group_of_the_unit(node: InitSystem) -> None:
     """So they outlive even a manager that kills the whole group."""
     assert find_hierarchies(mounts()), "cgroups are mounted"
     with unit_cgroup() as group:

@@ -18,7 +18,7 @@ from tests.e2e.images import toolbox, write_layout
 from tests.e2e.shop import HELLO, Shop
 from tests.upgrade.builds import Build, earlier_version, this_version
 from tests.upgrade.customers import CLOCK, Book, Customer, Order
-from tests.upgrade.manager import Manager, manager
+from tests.upgrade.init_system import InitSystem, init_system
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
@@ -48,9 +48,9 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Build]:
 
 
 @pytest.fixture
-def node(tmp_path: Path, builds: tuple[Build, Build]) -> Iterator[Manager]:
+def node(tmp_path: Path, builds: tuple[Build, Build]) -> Iterator[InitSystem]:
     before = host()
-    with manager(tmp_path) as node:
+    with init_system(tmp_path) as node:
         yield node
         node.close()
         node.start(builds[1], *FLAGS, "--ephemeral")
@@ -59,11 +59,11 @@ def node(tmp_path: Path, builds: tuple[Build, Build]) -> Iterator[Manager]:
     shutil.rmtree(node.data_dir)
 
 
-def client_of(node: Manager) -> Client:
+def client_of(node: InitSystem) -> Client:
     return Client(node.url, Secret(node.token))
 
 
-async def deployed(node: Manager, builds: tuple[Build, Build]) -> None:
+async def deployed(node: InitSystem, builds: tuple[Build, Build]) -> None:
     """Ten times, to the one and the other in turn; every third daemon is killed."""
     for number in range(DEPLOYS):
         await CLOCK.sleep(BETWEEN_S)
@@ -89,7 +89,7 @@ async def check_kept(shop: Shop, order: Order) -> None:
         assert all(written.count(word) <= 1 for word in order.doubtful), (order, written)
 
 
-async def test_the_daemon_is_replaced_under_load(node: Manager, builds: tuple[Build, Build], tmp_path: Path) -> None:
+async def test_the_daemon_is_replaced_under_load(node: InitSystem, builds: tuple[Build, Build], tmp_path: Path) -> None:
     image = write_layout(tmp_path / "layout", toolbox(tmp_path / "root"))
     node.start(builds[0], *FLAGS)
     book, closing = Book(), anyio.Event()

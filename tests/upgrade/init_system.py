@@ -1,4 +1,4 @@
-"""A service manager for tests: it holds the listening socket, starts a daemon of any version on it and hears that it is
+"""An init system for tests: it holds the listening socket, starts a daemon of any version on it and hears that it is
 ready, as systemd does. The socket outlives every daemon, and so do the machines.
 """
 
@@ -19,7 +19,7 @@ READY_WITHIN_S = 60.0
 ENDS_WITHIN_S = 30.0
 
 
-class Manager:
+class InitSystem:
     """One data directory, one socket, one daemon at a time."""
 
     def __init__(self, place: Path, listener: socket.socket, notices: socket.socket, address: str) -> None:
@@ -91,14 +91,14 @@ class Manager:
 
 
 @contextmanager
-def manager(place: Path) -> Iterator[Manager]:
+def init_system(place: Path) -> Iterator[InitSystem]:
     with (
         socket.create_server(("127.0.0.1", 0), backlog=2048) as listener,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices,
     ):
         address = f"hawker-test-{os.getpid()}-{listener.getsockname()[1]}"
         notices.bind(f"\0{address}")
-        found = Manager(place, listener, notices, f"@{address}")
+        found = InitSystem(place, listener, notices, f"@{address}")
         try:
             yield found
         finally:
