@@ -49,13 +49,21 @@ FILES = (
 
 
 def buckets() -> dict[str, Bucket[Any]]:
-    """By name, of all modules of the program."""
+    """By name, of all modules of the program. Some read a bucket as less than it holds: the whole value counts."""
     found: dict[str, Bucket[Any]] = {}
     for module in pkgutil.walk_packages(hawker.__path__, "hawker."):
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if isinstance(value, Bucket) and not name.startswith("_"):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Bucket) and _width(value) >= _width(found.get(value.name)):
                 found[value.name] = value
     return found
+
+
+def _width(bucket: Bucket[Any] | None) -> int:
+    """How many fields its values have; something else than a struct has one, and no bucket none."""
+    if bucket is None:
+        return 0
+    is_struct = isinstance(bucket.type, type) and issubclass(bucket.type, msgspec.Struct)
+    return len(bucket.type.__struct_fields__) if is_struct else 1
 
 
 def everything() -> Iterator[Stored]:
