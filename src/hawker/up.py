@@ -3,6 +3,7 @@
 Stopping leaves machines running; the next `up` on the same directory takes them up again and resumes every run.
 """
 
+import gc
 import os
 import signal
 import socket
@@ -282,6 +283,7 @@ async def _serve(
             return
         async with serving(server, listener) as url:
             place.announce(url)
+            gc.freeze()  # what is here now stays: else the collector walks it again and again, and nobody is answered
             sys.stdout.write(f"ready {url}\n")
             sys.stdout.flush()
             notifier.ready(f"serving {url}")
