@@ -4,6 +4,7 @@
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 ARGS ?=
+SEEDS ?= 20
 BENCH ?= start create profile_start engine scale pull
 
 .PHONY: help
@@ -26,8 +27,8 @@ demo: setup ## run one machine from order to destroy, printing each step
 test: test-setup ## run the whole test suite (ARGS="-k store" for a part)
 	@python -m pytest $(ARGS)
 
-.PHONY: check check-format check-lint check-types check-tidy check-docs
-check: test-setup check-format check-lint check-types check-tidy check-docs ## run what CI runs beside the tests
+.PHONY: check check-format check-lint check-types check-tidy check-docs check-sim
+check: test-setup check-format check-lint check-types check-tidy check-docs check-sim ## run what CI runs beside the tests
 check-format:
 	@ruff format --check .
 check-lint:
@@ -38,6 +39,8 @@ check-tidy:
 	@python -m pytest tests/tidy tests/test_tidy.py
 check-docs:
 	@python scripts/docs.py --check
+check-sim: ## play a simulated worker from 20 seeds (SEEDS=1000 for more)
+	@hawker sim --seeds $(SEEDS)
 
 .PHONY: docs
 docs: setup ## write docs/generated/ from the code

@@ -40,5 +40,8 @@ async def test_waiting_for_what_never_comes_says_so() -> None:
 
 
 def test_a_loop_in_which_nothing_can_happen_does_not_hang() -> None:
+    async def wait() -> None:
+        await anyio.Event().wait()
+
     with pytest.raises(RuntimeError, match="waits for ever"):
-        anyio.run(anyio.sleep_forever, backend_options={"loop_factory": lambda: Hourglass(patience_s=0.01)})
+        anyio.run(wait, backend_options={"loop_factory": lambda: Hourglass(patience_s=0.01)})

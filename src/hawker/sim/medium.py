@@ -62,6 +62,10 @@ class LoopWriter(Writer):
         self._waiting: list[Job] = []
         self._closed = False
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     def submit(self, job: Job) -> None:
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._flush)

@@ -37,6 +37,7 @@ from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
 _QUIET_S = 120.0  # longer than any backoff
 _BOOT_S = 2.0
 _LOOK_S = 1.0
+_AFTER_S = 10.0  # after the last deed, for what it has set off
 _LIVES_MAX = 1000
 _TOLD_BY = frozenset({bucket.name for bucket in (MACHINES, DESTROYED, EVENTS, USED)})
 _MEMORY = Path("/dev/shm")
@@ -124,6 +125,7 @@ class Play:
                     client = Client(name, self._door, self._ledger, self._world.clock)
                     actors.start_soon(client.work, self._plan.of(name))
                 actors.start_soon(self._nature.rage, self._plan.of(NATURE))
+            await self._world.clock.sleep(_AFTER_S)
             self._nature.rest()
             self._over = True
             self._nature.terminated.set()

@@ -1,0 +1,24 @@
+"""What is proven is played in virtual time, too."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from tests.worker.hourglass import in_virtual_time
+
+anyio_backend = in_virtual_time
+
+
+@pytest.fixture
+def stall(tmp_path: Path) -> Stall:
+    return Stall(tmp_path)
+
+
+@pytest.fixture
+async def worker(stall: Stall) -> AsyncIterator[Worker]:
+    async with stall.open() as worker:
+        await worker.app()
+        yield worker

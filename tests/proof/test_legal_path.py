@@ -1,0 +1,60 @@
+"""Histories that can be, and each way in which one cannot."""
+
+import pytest
+
+from hawker.ids import EventId
+from hawker.proof.legal_path import illegal_steps
+from hawker.runtime.driver import Exit
+from hawker.worker.records import Detail, EventRecord
+
+EXIT = Exit(exit_code=0, exited_at=1.0)
+
+
+def history(*steps: str, at: float = 0.0) -> list[EventRecord]:
+    return [
+        EventRecord(
+            id=EventId(f"{number:02d}"),
+            type=step.split("/")[0],
+            status=step.split("/")[1].rstrip("!"),
+            source="user",
+            at=at - number,  # clocks go back
+            detail=Detail(exit=EXIT, requested_stop=step.endswith("!")) if step.startswith("exit") else None,
+        )
+        for number, step in enumerate(steps)
+    ]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("launch/created", "start/started", "exit/stopped", "start/started", "stop/stopping", "exit/stopped!"),
+        ("launch/created", "launch/launch_failed"),
+        ("launch/created", "stop/stopped", "destroy/destroying", "destroy/destroyed"),
+        ("launch/created", "stop/stopping", "exit/stopped!"),
+    ],
+)
+def test_what_can_be(steps: tuple[str, ...]) -> None:
+    assert list(illegal_steps(history(*steps))) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (("start/started",), "begins with"),
+        (("launch/created", "start/started", "start/started"), "while an instance ran"),
+        (("launch/created", "exit/stopped"), "while no instance ran"),
+        (("launch/created", "destroy/destroyed", "start/starting"), "after the machine's end"),
+        (("launch/created", "launch/lost"), "is no event"),
+    ],
+)
+def test_what_cannot_be(steps: tuple[str, ...], told: str) -> None:
+    found = list(illegal_steps(history(*steps)))
+    assert len(found) == 1 and told in found[0]
+
+
+def test_events_out_of_order_are_told() -> None:
+    assert "stands after" in next(illegal_steps(history("launch/created", "start/starting")[::-1], whole=False))
+
+
+def test_the_beginning_may_be_missing() -> None:
+    assert list(illegal_steps(history("exit/stopped", "start/started"), whole=False)) == []
