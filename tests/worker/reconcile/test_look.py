@@ -169,3 +169,20 @@ async def test_nothing_is_found_while_machines_come_and_go(worker: Worker, stall
         await worker.reaches(machine_id, State.DESTROYED)
         tasks.cancel_scope.cancel()
     assert looks > 5 and seen == []
+
+
+async def test_what_goes_while_it_is_looked_at_is_no_stray(worker: Worker, stall: Stall) -> None:
+    """A machine that was destroyed between the list of the host and the reading of the records."""
+    machine_id = await running(worker)
+    list_directories = stall.rootfs.list
+
+    async def list_and_destroy() -> list[MachineId]:
+        listed = await list_directories()
+        if machine_id in listed:
+            await worker.destroy(machine_id, force=True)
+            await worker.reaches(machine_id, State.DESTROYED)
+        return listed
+
+    stall.rootfs.list = list_and_destroy  # type: ignore[method-assign]
+    assert await worker.reconciler.find() == []
+    assert worker.machines() == []

@@ -1,7 +1,8 @@
 """Looks, and changes nothing: store against host in both directions.
 
-What is stray: the host is listed before the records are read. A record is written before anything of its machine is
-made on the host and removed after everything is gone, so what was listed and has no record is stray.
+What is stray: the host is listed before the records are read, and once more afterwards. A record is written before
+anything of its machine is made on the host and removed after everything is gone, so what was listed both times and has
+no record in between is stray.
 What is lost: the records are read before the host is looked at and once more afterwards. A record that was the same
 both times, with no run at its machine, promised all the while what the host did not have.
 """
@@ -44,6 +45,18 @@ class _Listed:
     directories: list[MachineId]
     links: tuple[str, ...]
     mounts: tuple[str, ...]
+
+    def names(self) -> frozenset[tuple[Kind, str]]:
+        """Everything, as a finding would call it if it were stray."""
+        kinds: tuple[tuple[Kind, Iterable[str]], ...] = (
+            (Kind.STRAY_INSTANCE, self.instances),
+            (Kind.FOREIGN_INSTANCE, self.instances),
+            (Kind.STRAY_NETWORK, self.networks),
+            (Kind.STRAY_DIRECTORY, self.directories),
+            (Kind.STRAY_INTERFACE, self.links),
+            (Kind.STRAY_MOUNT, self.mounts),
+        )
+        return frozenset((kind, name) for kind, names in kinds for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,9 @@ class Look:
         ]
         found += [Finding(Kind.STRAY_MOUNT, path, "of no machine and no image") for path in listed.mounts]
         found += [Finding(Kind.STRAY_INTERFACE, name, "of no machine") for name in self._stray_links(listed, known)]
-        return [*found, *(Finding(Kind.FOREIGN_INSTANCE, each, what) for each, what in foreign.items())]
+        found += [Finding(Kind.FOREIGN_INSTANCE, each, what) for each, what in foreign.items()]
+        there = (await self._list()).names() if found else frozenset()
+        return [each for each in found if (each.kind, each.about) in there]
 
     def _stray_links(self, listed: _Listed, known: Set[MachineId]) -> list[str]:
         """One of a machine whose namespace is a finding itself goes with that."""
