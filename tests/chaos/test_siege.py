@@ -88,6 +88,7 @@ async def test_a_node_that_cannot_be_started_is_told_and_cleaned_up_after(tmp_pa
         assert (await siege.rehearse(scene("start"))).findings == ()
         spoil(tmp_path)
         for outcome in (
+            await siege.rehearse(scene("stop")),
             await siege.strike(scene("stop"), "stop.halt.before"),
             await siege.strike_in_a_row(scene("stop"), ["stop.halt.before"]),
         ):

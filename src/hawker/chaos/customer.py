@@ -43,6 +43,7 @@ from hawker.config import MachineConfig
 from hawker.errors import NameTaken
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.worker.lifecycle.archive import ARCHIVE
 
 _WAIT_S = 20.0
 
@@ -108,8 +109,10 @@ class Customer:
         return await self.client.call(GET_MACHINE, params=self._params(machine_id))
 
     async def runs(self, machine_id: MachineId) -> tuple[RunSummary, ...]:
-        """Newest first."""
-        return (await self.client.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id))).runs
+        """On the machine, newest first; then on its history."""
+        on_it = (await self.client.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id))).runs
+        archived = (await self.client.call(LIST_RUNS, query=ListRunsQuery(flow=ARCHIVE.name))).runs
+        return (*on_it, *(run for run in archived if run.resource_id == machine_id))
 
     async def said(self, machine_id: MachineId, *command: str) -> str:
         """What a command in the machine writes to stdout."""

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
+
 from hawker.chaos.customer import Customer, exits_of
 from hawker.chaos.larder import PROGRAM
 from hawker.clock import Clock
 from hawker.config import Init, MachineConfig, MachineRestart
+from hawker.errors import DeadlineExceeded
 from hawker.failpoint import ELSEWHERE
-from hawker.fsm.contract import Step
 from hawker.guest import hello_path
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -21,6 +23,7 @@ from hawker.worker.lifecycle.archive import ARCHIVE
 
 APP = "scenes"
 _LOOK_EVERY_S = 0.02
+_SEEN_WITHIN_S = 30.0
 NEW_ENV = {"VERSION": "new"}
 SAMPLE = "hawker/hello"
 _AGAIN, _NOT_AGAIN = MachineRestart(policy="always"), MachineRestart(policy="no")
@@ -90,6 +93,14 @@ class Stage:
         ticket = self.promises.ask(machine_id, call)
         await ordered
         ticket.acknowledged(env=sets.get("env"))
+
+    async def until(self, seen: Callable[[], Awaitable[bool]]) -> None:
+        """Raises `DeadlineExceeded`."""
+        with anyio.move_on_after(_SEEN_WITHIN_S):
+            while not await seen():
+                await self.clock.sleep(_LOOK_EVERY_S)
+            return
+        raise DeadlineExceeded(f"what the scene waits for was not seen within {_SEEN_WITHIN_S:g} s")
 
     async def clear(self) -> None:
         """No machine is left of earlier plays."""
@@ -201,16 +212,22 @@ async def _end(stage: Stage, machine_id: MachineId | None) -> MachineId:
     """The workload ends by itself, and its node has seen it."""
     assert machine_id is not None
     await stage.customer.signal(machine_id, _SIGNAL)
-    while not exits_of(await stage.customer.machine(machine_id)):
-        await stage.clock.sleep(_LOOK_EVERY_S)
+
+    async def is_seen() -> bool:
+        return bool(exits_of(await stage.customer.machine(machine_id)))
+
+    await stage.until(is_seen)
     return machine_id
 
 
 async def _await_archive(stage: Stage, machine_id: MachineId | None) -> MachineId:
     """The node comes to it by itself, within a second or two."""
     assert machine_id is not None
-    while not any(run.flow == ARCHIVE.name for run in await stage.customer.runs(machine_id)):
-        await stage.clock.sleep(_LOOK_EVERY_S)
+
+    async def is_taken() -> bool:
+        return any(run.flow == ARCHIVE.name for run in await stage.customer.runs(machine_id))
+
+    await stage.until(is_taken)
     return machine_id
 
 
@@ -317,8 +334,8 @@ def _alike() -> list[frozenset[str]]:
     """Sets of places of which one must be met."""
     rows = [(step, f"{flow.name}.{step.name}") for flow in FLOWS for step in flow.steps]
     alone = {*ELSEWHERE, *(f"{name}.{edge}" for _, name in rows for edge in _EDGES)}
-    shared: dict[tuple[Step, str], set[str]] = {}
+    shared: dict[tuple[object, ...], set[str]] = {}
     for step, name in rows:
         for point in (*step.points, *(_UNDO_EDGES if step.undo is not None else ())):
-            shared.setdefault((step, point), set()).add(f"{name}.{point}")
+            shared.setdefault((step.name, step.do, step.undo, point), set()).add(f"{name}.{point}")
     return [*(frozenset({place}) for place in alone), *map(frozenset, shared.values())]

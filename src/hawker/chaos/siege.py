@@ -60,6 +60,12 @@ class Siege:
 
     async def rehearse(self, scene: Scene) -> Outcome:
         """The scene without a death: `places` are those that it is about and comes by, in their order."""
+        try:
+            return await self._rehearse(scene)
+        except HawkerError as error:
+            return Outcome((), None, await self._not_set(error))
+
+    async def _rehearse(self, scene: Scene) -> Outcome:
         await self._launch(scene, LISTING)
         async with self._customer() as customer:
             stage = self._stage(customer, self._next_key())
@@ -77,7 +83,7 @@ class Siege:
         try:
             subject = await self._order(scene, place)
         except HawkerError as error:
-            return await self._not_set(place, error)
+            return Outcome((place,), None, await self._not_set(error))
         died = await self._dies()
         outcome = await self._recover(scene, subject)
         missed = () if died else (f"did not die at {place}",)
@@ -89,7 +95,7 @@ class Siege:
         try:
             subject, met = await self._order(scene, places[0]), [places[0]]
         except HawkerError as error:
-            return await self._not_set(places[0], error)
+            return Outcome((places[0],), None, await self._not_set(error))
         if not await self._dies():
             outcome = await self._recover(scene, subject)
             return Outcome((places[0],), None, (f"did not die at {places[0]}", *outcome.findings))
@@ -119,11 +125,11 @@ class Siege:
                 return subject.answered(await scene.act(stage, before))
         return subject
 
-    async def _not_set(self, place: str, error: HawkerError) -> Outcome:
+    async def _not_set(self, error: HawkerError) -> tuple[str, ...]:
         """It did not come to the order: an earlier death may have hurt the node for good."""
         if self._daemon.alive:
             await run_sync(self._daemon.kill)
-        return Outcome((place,), None, (f"the scene cannot be set: {type(error).__name__}: {error}",))
+        return (f"the scene cannot be set: {type(error).__name__}: {error}",)
 
     async def _dies_again(self, scene: Scene, subject: Subject, place: str) -> bool:
         """Whether the life that takes over dies at this place, or the operation comes to its end without that."""
