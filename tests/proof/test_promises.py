@@ -7,6 +7,7 @@ from hawker.machine import State
 from hawker.proof.promises import Call, Promises
 from hawker.proof.violation import Invariant
 from hawker.sim.life import config_of
+from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
 from hawker.worker.records import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineKey, MachineRecord
 from tests.worker.machines import machine
@@ -17,8 +18,12 @@ M = MachineId("00000000000001")
 
 async def store(*records: MachineRecord, gone: bool = False) -> MemoryStore:
     made = MemoryStore()
-    for record in records:
-        await made.write(lambda tx, record=record: tx.put(DESTROYED if gone else MACHINES, record.id, record))
+
+    def apply(tx: Tx) -> None:
+        for record in records:
+            tx.put(DESTROYED if gone else MACHINES, record.id, record)
+
+    await made.write(apply)
     return made
 
 

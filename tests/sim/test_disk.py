@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -23,6 +24,14 @@ def put(key: str, call: Callable[[], None] | None = None) -> Callable[[Tx], None
     return apply
 
 
+def weather(**how: Any) -> Weather:
+    made = Weather()
+    for name, value in how.items():
+        assert hasattr(made, name)
+        setattr(made, name, value)
+    return made
+
+
 def disk(weather: Weather, heard: list[str] | None = None) -> Disk:
     touched: list[str] = [] if heard is None else heard
     return Disk(MemoryStore(), LoopClock(), Trace(), weather, touched.append)
@@ -36,7 +45,7 @@ async def test_what_is_committed_is_told_and_can_be_read() -> None:
 
 
 async def test_a_full_disk_refuses_until_it_has_room() -> None:
-    store = disk(Weather(full_until=5.0 + LoopClock().monotonic()))
+    store = disk(weather(full_until=5.0 + LoopClock().monotonic()))
     with pytest.raises(Unavailable, match="full"):
         await store.write(put("a"))
     await LoopClock().sleep(6)
@@ -44,7 +53,7 @@ async def test_a_full_disk_refuses_until_it_has_room() -> None:
 
 
 async def test_a_failing_disk_fails_now_and_then_and_changes_nothing() -> None:
-    store = disk(Weather(failing_until=1e12, fails_every=2))
+    store = disk(weather(failing_until=1e12, fails_every=2))
     await store.write(put("a"))
     with pytest.raises(Unavailable, match="I/O"):
         await store.write(put("b"))
@@ -52,14 +61,14 @@ async def test_a_failing_disk_fails_now_and_then_and_changes_nothing() -> None:
 
 
 async def test_a_slow_disk_takes_its_time() -> None:
-    store, began = disk(Weather(slow_until=1e12, delay_s=3.0)), LoopClock().monotonic()
+    store, began = disk(weather(slow_until=1e12, delay_s=3.0)), LoopClock().monotonic()
     await store.write(put("a"))
     assert LoopClock().monotonic() - began == 3.0
 
 
 async def test_after_the_last_commit_nobody_hears_of_it() -> None:
     heard: list[str] = []
-    store = disk(Weather(stops_in=2))
+    store = disk(weather(stops_in=2))
     await store.write(put("a", lambda: heard.append("a")))
     with anyio.move_on_after(5) as scope:
         await store.write(put("b", lambda: heard.append("b")))

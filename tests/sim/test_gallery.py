@@ -8,7 +8,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> None:
-    registry, clock = Registry({}, pull_s=30), LoopClock()
+    registry, clock = Registry(), LoopClock()
+    registry.pull_s = 30
     gallery, began = Gallery(registry, clock), clock.monotonic()
     await gallery.open()
     resolved = await gallery.resolve("hawker/hello")
@@ -21,7 +22,9 @@ async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> No
 
 
 async def test_as_many_pulls_fail_as_were_asked_for() -> None:
-    gallery = Gallery(Registry({}, fails=1), LoopClock())
+    registry = Registry()
+    registry.fails = 1
+    gallery = Gallery(registry, LoopClock())
     resolved = await gallery.resolve("hawker/hello")
     with pytest.raises(Unavailable):
         await gallery.fetch(resolved)

@@ -18,16 +18,11 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("swallowing", "src/hawker/api/edge.py", "except", "the HTTP edge: logs it and answers a typed error"),
     Allowed("swallowing", "src/hawker/store/sqlite.py", "except", "carries it from the writer's thread to the caller"),
     Allowed("swallowing", "src/hawker/sim/run.py", "except", "whatever breaks the simulated worker is a finding"),
-    # Product code that only a test or a simulator builds.
-    Allowed("alive", "src/hawker/store/memory.py", "*", "the store's twin: for tests, crash runs and the simulator"),
-    Allowed("alive", "src/hawker/runtime/fake.py", "*", "the driver for tests, crash runs and the simulator"),
+    # Imported by name.
     Allowed(
         "alive", "src/hawker/cli/commands/*", "*", "cli/main.py names each command, cli/lazy.py imports it by name"
     ),
     Allowed("alive", "src/hawker/observe/otlp.py", "*", "observe/spans.py imports it by name, when an endpoint is set"),
-    Allowed(
-        "alive", "src/hawker/api/local.py", "*", "calls within the process: for the worker's tests, and the broker"
-    ),
     Allowed("alive", "src/hawker/archive/s3.py", "*", "archive/place.py imports it by name, where a bucket is wanted"),
     # A library that has a second use.
     Allowed("hidden_libraries", "src/hawker/archive/file.py", "apsw", "a history is a SQLite file, and no store"),

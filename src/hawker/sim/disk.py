@@ -5,7 +5,6 @@ Keeps `store.contract.Store` over another store. What is committed is noted in t
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
@@ -22,18 +21,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
 class Weather:
     """How the disk is now; it outlives the daemon. Times are the clock's monotonic ones. After `stops_in` more commits
     nobody hears from the store again; while it fails, every commit whose number is a multiple of `fails_every` does."""
 
-    slow_until: float = 0.0
-    delay_s: float = 0.0
-    full_until: float = 0.0
-    failing_until: float = 0.0
-    fails_every: int = 3
-    stops_in: int | None = None
-    asked: int = 0
+    def __init__(self) -> None:
+        self.slow_until = 0.0
+        self.delay_s = 0.0
+        self.full_until = 0.0
+        self.failing_until = 0.0
+        self.fails_every = 3
+        self.asked = 0
+        self.stops_in: int | None = None
 
 
 class Disk:

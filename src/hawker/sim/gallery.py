@@ -1,6 +1,5 @@
 """The images of a simulated node: one, which is brought here in virtual time. The real cache has tests of its own."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ from hawker.image.reference import Reference
 from hawker.image.resolve import Resolved
 
 
-@dataclass(slots=True)
 class Registry:
     """Outlives the daemon: what is cached here, how long a pull takes, and how many of the next ones fail."""
 
-    cached: dict[str, Image]
-    pull_s: float = 0.5
-    fails: int = 0
+    def __init__(self) -> None:
+        self.cached: dict[str, Image] = {}
+        self.pull_s = 0.5
+        self.fails = 0
 
 
 class Gallery(ImageCache):

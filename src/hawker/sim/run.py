@@ -103,7 +103,7 @@ class Play:
             kit=kit,
             nameservers=("fdaa::3",),
         )
-        self._world.registry = Registry({})
+        self._world.registry = Registry()
         self._scope = anyio.CancelScope()
         self._ledger = Ledger(self._world.clock, trace, self._scope.cancel)
         self._nature = Nature(self._world, self._weather, self._world.registry, self._ledger)

@@ -5,6 +5,7 @@ a store that freezes, is kill -9. A `Stall` is a world over a store in memory, w
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -67,7 +68,7 @@ class Mortal(Store, Protocol):
     frozen: anyio.Event
 
 
-class World:
+class World(ABC):
     """`room` is what the host has to sell; without `reconciles` nobody tidies up after a flow."""
 
     def __init__(
@@ -95,9 +96,9 @@ class World:
         self.boots = 0
         self._kit = kit
 
+    @abstractmethod
     def images(self) -> ImageCache:
         """The cache of one life; opened and closed with it."""
-        raise NotImplementedError
 
     def reboot(self) -> None:
         """The host loses what runs, its mounts and its networks. Between two lives."""
