@@ -298,3 +298,32 @@ async def test_a_node_mends_by_itself(tmp_path: Path) -> None:
                 await eventually(lambda: is_mounted(rootfs))
                 await eventually(lambda: _nothing(client))
             assert pilots(machine.id) == [pid]
+
+
+async def test_a_machine_of_processes_that_lost_its_directory_is_begun_anew(tmp_path: Path) -> None:
+    """Nothing but /proc knows the old one; without it there would be two."""
+    flags = ("--ephemeral", "--driver", "process", "--reconcile-every-s", "86400")
+    with running_node(tmp_path / "plain", *flags) as node:
+        async with node.client() as client:
+            shop = await Shop(client, "plain").open()
+            config = {"image": HELLO, "init": {"exec": ["/bin/sh", "-c", "exec sleep 1000"]}}
+            machine = await shop.run(config)
+            assert await found(client) == []
+            before = await shop.pid(machine.id)
+            shutil.rmtree(node.data_dir / "machines" / machine.id / "run")
+            assert await found(client) == [("lost instance", machine.id)]
+            assert await mended(client) == {"lost instance": "mended"}
+            await eventually(lambda: _has_ended(before))
+            await eventually(lambda: _runs_again(shop, machine.id, before))
+            await eventually(lambda: _nothing(client))
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
+    except OSError:
+        return True
+
+
+async def _runs_again(shop: Shop, machine_id: str, before: int) -> bool:
+    return (await shop.get(machine_id)).state == "started" and await shop.pid(machine_id) != before
