@@ -89,5 +89,5 @@ async def test_nobody_to_hurt_is_no_error(scene: Scene) -> None:
 
 def test_all_that_was_asked_for_is_there_and_only_the_disk_needs_a_ground() -> None:
     names = [hurt.name for hurt in HURTS]
-    assert len(set(names)) == len(names) == 14
+    assert len(set(names)) == len(names) == 15
     assert all(hurt.grounded == any(word in hurt.name for word in ("disk", "read-only", "written")) for hurt in HURTS)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hawker.chaos.ground import Ground
 from hawker.chaos.traces import host, left
 from hawker.errors import CannotStart
 from hawker.host.mount import is_mounted, mounts
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.root
 
@@ -52,6 +54,17 @@ def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(ground: Ground, 
     assert file.write_bytes(b"x") == 1
 
 
+def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(ground: Ground, place: Path) -> None:
+    ground.stall()
+    with subprocess.Popen(["touch", str(place / "data" / "file")]) as writer:
+        wait_for(lambda: Path(f"/proc/{writer.pid}/stat").read_text().rpartition(") ")[2][0] == "D")
+        assert not (place / "data" / "file").exists()
+        ground.go_on()
+        assert writer.wait(10) == 0
+    ground.go_on()
+    assert (place / "data" / "file").exists()
+
+
 def test_frozen_files_take_nothing_also_through_what_was_open(ground: Ground, place: Path) -> None:
     data = place / "data"
     (data / "machines" / "m1" / "run").mkdir(parents=True)
@@ -85,6 +98,7 @@ def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
     ground.fill()
     ground.freeze()
     ground.cover()
+    ground.stall()
     ground.remove()
     ground.remove()
 

@@ -176,6 +176,16 @@ async def _make_read_only(scene: Scene) -> None:
         await scene.while_it_lasts(2, 8)
 
 
+async def _stall_disk(scene: Scene) -> None:
+    """Every write waits. Reads go on, and so must the calls that need no more."""
+    assert scene.ground is not None
+    await run_sync(scene.ground.stall)
+    try:
+        await scene.while_it_lasts(0.5, 5)
+    finally:
+        scene.ground.go_on()
+
+
 async def _boot_on_full_disk(scene: Scene) -> None:
     async with _full(scene):
         await _boot_in_need(scene)
@@ -224,6 +234,7 @@ HURTS: tuple[Hurt, ...] = (
     Hurt("workloads killed", _kill_workload),
     Hurt("pilot killed", _kill_pilot),
     Hurt("pilot stopped for a while", _freeze_pilot),
+    Hurt("disk stalls", _stall_disk, grounded=True),
     Hurt("disk full", _fill_disk, grounded=True),
     Hurt("boot on a full disk", _boot_on_full_disk, grounded=True),
     Hurt("data directory read-only", _make_read_only, grounded=True),

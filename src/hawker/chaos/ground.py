@@ -18,6 +18,7 @@ from hawker.errors import CannotStart
 from hawker.host.mount import BIND, READ_ONLY, REMOUNT, is_mounted, mount, mounts, unmount
 
 _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10  # linux/fs.h
+_FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW
 _RECURSIVE, _MAKE_PRIVATE = 0x4000, 0x40000
 _COMMAND_S = 60.0
 _CHUNKS = (1 << 20, 1 << 16, 1 << 12, 1)
@@ -46,10 +47,30 @@ class Ground:
     def remove(self) -> None:
         """Whatever is mounted on it goes first; safe to repeat."""
         self.uncover()
+        if is_mounted(self._target):
+            self.go_on()
         self.thaw()
         for mounted in reversed(mounts(self._target)):
             unmount(mounted.target)
         self._image.unlink(missing_ok=True)
+
+    # Slow.
+
+    def stall(self) -> None:
+        """Every write waits, as on a disk that does not answer."""
+        self._control(_FREEZE)
+
+    def go_on(self) -> None:
+        """Safe to repeat."""
+        with suppress(OSError):
+            self._control(_THAW)
+
+    def _control(self, request: int) -> None:
+        directory = os.open(self._target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(directory, request, 0)
+        finally:
+            os.close(directory)
 
     # Full.
 
