@@ -43,12 +43,13 @@ def test_one_flow_of_containers_as_a_document(tmp_path: Path) -> None:
     assert (list(tmp_path.iterdir()), left(before, tmp_path)) == ([], [])
 
 
-def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     before = host()
     command = steps(tmp_path, "--flow", "start", "--driver", "process")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stdout.readline() and running.stdout.readline()
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         assert running.wait(WITHIN_S) == 130
     assert (list(tmp_path.iterdir()), left(before, tmp_path)) == ([], [])

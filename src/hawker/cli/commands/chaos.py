@@ -3,6 +3,7 @@ its own rather than a client of one, so it imports what stands above the command
 """
 
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ def steps(flow: str | None, driver: str | None, data_dir: Path | None, in_a_row:
         click.echo(_line(("FLOW", "STEP", "KILLED", "RECOVERED"), "FINDINGS"))
     tell: Callable[[Row], None] = (lambda row: None) if json else (lambda row: click.echo(_row(row)))
     plan = Plan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends it as Ctrl-C does, in order
     report = anyio.run(partial(run_steps, plan, SystemClock(), tell))
     click.echo(as_json(report) if json else _summary(report))
     return Exit.FAILED if report.found else Exit.OK
