@@ -20,7 +20,8 @@ WITHIN_S = 60
 
 DISK = """
 mount -t tmpfs -o size=$SIZE none /mnt
-up() { exec "$HAWKER" up --data-dir /mnt/data --driver process --listen 127.0.0.1:0 "$@"; }
+up() { exec "$HAWKER" up --data-dir /mnt/data --driver process --listen 127.0.0.1:0 $SMALL; }
+SMALL="--machine-disk-mib 0 --free-disk-floor-mib 0"
 until_ready() { until grep -qs '^ready' "$OUT" || ! kill -0 $1; do sleep 0.05; done; }
 once() { (up) >"$OUT" 2>/dev/null & until_ready $!; kill $!; wait $!; : >"$OUT"; }
 fill() { dd if=/dev/zero of=/mnt/fill bs=1k 2>/dev/null || true; }
@@ -69,6 +70,25 @@ def test_a_node_whose_disk_filled_up_answers_and_ends_when_it_is_told_to(tmp_pat
     status, lines = on_a_disk("4m", script, tmp_path)
     assert status == 0, lines
     assert any(line.startswith("ready http://127.0.0.1:") for line in lines)
+
+
+WAITING = """
+(export HAWKER_FAILPOINT=create.launch.before; up) >"$OUT" 2>/dev/null & until_ready $!
+url=$(cut -d' ' -f2 "$OUT"); : >"$OUT"
+"$HAWKER" --url "$url" --token "$(cat /mnt/data/token)" apps create shop >/dev/null
+"$HAWKER" --url "$url" --token "$(cat /mnt/data/token)" machine run --app shop hawker/hello >/dev/null 2>&1 || true
+wait $! || true
+fill
+(up) >"$OUT" 2>"$OUT.err" & until grep -qs 'runs cannot be resumed yet' "$OUT.err"; do sleep 0.05; done
+kill $!; wait $!
+"""
+
+
+@pytest.mark.root
+def test_a_node_that_waits_for_room_on_its_disk_hears_a_signal_to_stop(tmp_path: Path) -> None:
+    status, lines = on_a_disk("32m", WAITING, tmp_path)
+    assert (status, lines) == (0, [])
+    assert (tmp_path / "out").read_text() == "", "it was not ready yet"
 
 
 # A directory that is whole, and not for us.
