@@ -25,5 +25,5 @@ def test_a_story_tells_who_did_what_and_what_was_found_and_how_to_see_it_again()
 
 def test_the_command_repeats_the_cut_run() -> None:
     outcome = run(plan(order(), call(Verb.STOP, 5)))
-    assert repeat(outcome, 5, None, whole=True) == "hawker sim --seed 1 --minutes 5"
-    assert repeat(outcome, 5, "no-fsync", whole=False) == "hawker sim --seed 1 --minutes 5 --plant no-fsync --only 1,2"
+    assert repeat(outcome, 5, None, whole=True) == "hawker sim --seed 1"
+    assert repeat(outcome, 2, "no-fsync", whole=False) == "hawker sim --seed 1 --minutes 2 --plant no-fsync --only 1,2"

@@ -176,7 +176,7 @@ class Play:
                 await self._world.clock.sleep(_BOOT_S)
             else:
                 break
-        self._ledger.say(Kind.DAEMON, f"answers, for the {self._lives}. time")
+        self._ledger.say(Kind.DAEMON, f"is up, in its life {self._lives}")
         self._ledger.check(worker.store)
         self._door.open(worker)
 

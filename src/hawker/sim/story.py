@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from hawker.sim.plan import MINUTES
 from hawker.sim.run import Outcome
 from hawker.sim.trace import Kind, Line
 
@@ -34,7 +35,8 @@ def story(outcome: Outcome, of: int, command: str) -> Iterator[str]:
 
 def repeat(outcome: Outcome, minutes: float, plant: str | None, *, whole: bool) -> str:
     """The command that plays this run once more."""
-    words = ["hawker sim", f"--seed {outcome.plan.seed}", f"--minutes {minutes:g}"]
+    words = ["hawker sim", f"--seed {outcome.plan.seed}"]
+    words += [f"--minutes {minutes:g}"] if minutes != MINUTES else []
     words += [f"--plant {plant}"] if plant else []
     words += [] if whole else ["--only " + ",".join(str(deed.number) for deed in outcome.plan.deeds)]
     return " ".join(words)
