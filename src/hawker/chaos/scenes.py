@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+from anyio.to_thread import run_sync
 
 from hawker.chaos.customer import Customer, exits_of
 from hawker.chaos.larder import PROGRAM
@@ -101,6 +102,11 @@ class Stage:
                 await self.clock.sleep(_LOOK_EVERY_S)
             return
         raise DeadlineExceeded(f"what the scene waits for was not seen within {_SEEN_WITHIN_S:g} s")
+
+    async def is_archived(self, machine_ids: frozenset[MachineId]) -> bool:
+        """Whether the history of each has its file."""
+        names = await run_sync(lambda: [file.name for file in self.wares.archive.rglob("*.zst")])
+        return machine_ids <= {MachineId(name.split(".")[0]) for name in names}
 
     async def clear(self) -> None:
         """No machine is left of earlier plays."""

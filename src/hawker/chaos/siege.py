@@ -53,6 +53,7 @@ class Siege:
         self._clock = clock
         self._orders = 0
         self._launched_at = 0.0
+        self._behind = False
 
     @property
     def driver(self) -> str:
@@ -113,7 +114,10 @@ class Siege:
     # Death.
 
     async def _order(self, scene: Scene, place: str) -> Subject:
-        """A life that is to die at `place`, and the order that brings it there."""
+        """A life that is to die at `place`, and the order that brings it there. What an archive lacks of earlier
+        scenes is brought to it before."""
+        if scene.archives and self._behind:
+            await self._catch_up(scene)
         await self._launch(scene, place)
         async with self._customer() as customer:
             stage = self._stage(customer, self._next_key())
@@ -124,6 +128,17 @@ class Siege:
             with suppress(HawkerError):  # it may be dead before it can answer
                 return subject.answered(await scene.act(stage, before))
         return subject
+
+    async def _catch_up(self, scene: Scene) -> None:
+        await self._begin(scene)
+        await run_sync(self._daemon.wait_ready)
+        async with self._customer() as customer:
+            stage = self._stage(customer, self._next_key())
+            await stage.clear()
+            await stage.until(partial(stage.is_archived, frozenset(self.promises.told)))
+            await self._settled(customer.client)
+        await run_sync(self._daemon.kill)
+        self._behind = False
 
     async def _not_set(self, error: HawkerError) -> tuple[str, ...]:
         """It did not come to the order: an earlier death may have hurt the node for good."""
@@ -211,6 +226,7 @@ class Siege:
 
     async def _begin(self, scene: Scene, failpoint: str | None = None) -> None:
         archive = ("--archive", str(self._wares.archive), "--reconcile-every-s", "1") if scene.archives else ()
+        self._behind = self._behind or not scene.archives
         self._launched_at = self._clock.now()
         await run_sync(partial(self._daemon.launch, *archive, failpoint=failpoint))
 

@@ -101,7 +101,7 @@ async def deaths(siege: Siege, scene: Scene, places: Sequence[str], *, in_a_row:
 @asynccontextmanager
 async def besieged(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterator[Siege]:
     """A node that was up once and is stopped; at the end it is gone. `findings` hears of what is left of it then."""
-    with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
+    with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where, ignore_cleanup_errors=True) as made:
         directory = Path(made)
         daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
         wares = Wares(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
@@ -115,12 +115,14 @@ async def besieged(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterat
 
 
 async def _withdrawn(daemon: Daemon, clock: Clock) -> list[str]:
-    """What a node left behind. One that cannot even be started to clean up is cleaned up after."""
+    """What a node left behind; it is cleaned up after. So is one that cannot even be started to clean up."""
     try:
-        return [f"left on the host: {trace}" for trace in await run_sync(daemon.withdraw)]
+        found = [f"left on the host: {trace}" for trace in await run_sync(daemon.withdraw)]
     except HawkerError as error:
+        found = [f"the node could not be withdrawn: {error}"]
+    if found:
         await scrub(daemon, clock)
-        return [f"the node could not be withdrawn: {error}"]
+    return found
 
 
 def rows_of(scene: Scene, outcome: Outcome) -> list[Row]:
