@@ -48,18 +48,15 @@ from hawker.runtime.process import process_driver
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.apps import Apps
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.ephemeral import destroy_everything
 from hawker.worker.format import enter
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.health import Health
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.lifecycle.rootfs import HostRootfs
-from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
 from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
@@ -67,7 +64,7 @@ from hawker.worker.records import APPS, NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
-from hawker.worker.serve import begin
+from hawker.worker.serve import begin, join
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry
@@ -227,23 +224,12 @@ def _traces(
 def _parts(
     deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber, metrics: Metrics, traces: Traces | None
 ) -> Parts:
-    settings, changes, room = deps.settings, deps.table.changes, Room(deps.settings, facts)
+    settings, room = deps.settings, Room(deps.settings, facts)
     queues = {"pulls": settings.parallel_pulls}
     keep, epoch = settings.runs_kept, facts.boot_id
     watcher = Telemetry(metrics.runs, traces)
     runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
-    return Parts(
-        node=node,
-        deps=deps,
-        runner=runner,
-        operations=Operations(deps, runner, room),
-        apps=Apps(deps.store, deps.clock),
-        health=Health(deps.store, deps.clock, changes, prober),
-        changes=changes,
-        room=room,
-        metrics=metrics,
-        started_at=deps.clock.now(),
-    )
+    return join(deps, runner, node, room=room, prober=prober, metrics=metrics)
 
 
 class _Told:

@@ -19,6 +19,12 @@ async def test_an_exit_that_was_missed_is_recorded_before_the_first_call_is_answ
         assert (await worker.exits(machine_id))[0].request is not None
 
 
+async def test_what_is_joined_shares_one_table_and_one_room(stall: Stall) -> None:
+    async with stall.open() as worker:
+        assert worker.parts.changes is worker.parts.deps.table.changes
+        assert worker.parts.room() == stall.room
+
+
 async def test_without_a_reconciler_nobody_tidies_up(stall: Stall) -> None:
     stall.reconciles = False
     async with stall.open() as worker:

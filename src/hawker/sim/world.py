@@ -31,18 +31,15 @@ from hawker.sim.life import Worker
 from hawker.sim.loop import Hourglass, LoopClock, eventually
 from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
-from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
-from hawker.worker.health import Health
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
 from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NodeRecord
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
-from hawker.worker.serve import begin
+from hawker.worker.serve import begin, join
 from hawker.worker.vault import KEY_BYTES, Vault
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
@@ -164,18 +161,9 @@ class World(ABC):
         )
         flows = [fused(flow, self.fuse) for flow in kit.flows()]
         runner = kit.runner(deps.store, flows, deps, self.clock, queues={"pulls": 3}, epoch=f"boot {self.boots}")
-        return Parts(
-            node=NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0),
-            deps=deps,
-            runner=runner,
-            operations=Operations(deps, runner, lambda: self.room),
-            apps=Apps(deps.store, self.clock),
-            health=Health(deps.store, self.clock, changes, self.prober),
-            changes=changes,
-            room=lambda: self.room,
-            metrics=build_metrics("sim"),
-            started_at=self.clock.now(),
-        )
+        node = NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0)
+        metrics = build_metrics("sim")
+        return join(deps, runner, node, room=lambda: self.room, prober=self.prober, metrics=metrics)
 
 
 class Images(ImageCache):

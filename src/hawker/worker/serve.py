@@ -1,12 +1,48 @@
-"""How a worker begins: its parts that work by themselves, each begun when what it builds on is there."""
+"""How a worker is joined and how it begins: for the daemon, and for the simulator that plays it."""
+
+from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
+from hawker.fsm.runner import Runner
+from hawker.node import Capacity
+from hawker.observe.metrics import Metrics
+from hawker.worker.apps import Apps
 from hawker.worker.archivist import Archivist
 from hawker.worker.calendar import Calendar
+from hawker.worker.health import Health
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
+from hawker.worker.probe import Prober
 from hawker.worker.reconcile import Reconciler
+from hawker.worker.records import NodeRecord
 from hawker.worker.supervisor import Supervisor
+
+
+def join(
+    deps: Deps,
+    runner: Runner[Deps],
+    node: NodeRecord,
+    *,
+    room: Callable[[], Capacity],
+    prober: Prober,
+    metrics: Metrics,
+) -> Parts:
+    """Everything that handlers are given."""
+    changes = deps.table.changes
+    return Parts(
+        node=node,
+        deps=deps,
+        runner=runner,
+        operations=Operations(deps, runner, room),
+        apps=Apps(deps.store, deps.clock),
+        health=Health(deps.store, deps.clock, changes, prober),
+        changes=changes,
+        room=room,
+        metrics=metrics,
+        started_at=deps.clock.now(),
+    )
 
 
 async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconciler: Reconciler | None) -> None:
