@@ -72,10 +72,11 @@ class DirectoryPlace:
             descriptor = os.open(self._root / key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            raise Damaged("it is no file")
         with os.fdopen(descriptor, "rb") as source, owned(target) as copy:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise Damaged("it is no file")
             if found.st_size > most_bytes:
                 raise Damaged(f"it has {found.st_size} bytes, {most_bytes} at the most")
             _copy(source, copy)
