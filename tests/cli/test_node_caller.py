@@ -17,6 +17,7 @@ from hawker.api.routes import (
     MachineParams,
 )
 from hawker.cli.node_caller import NodeCaller
+from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
 
 
@@ -33,6 +34,7 @@ async def test_every_kind_of_call_finds_its_way() -> None:
             assert [event async for event in events]
         await caller.upload(IMPORT_IMAGE, data(), query=ImportQuery(reference="a"))
         async with caller.socket(MACHINE_TERMINAL, TerminalRequest(command=("a",)), params=machine) as channel:
+            await channel.send(sample(MACHINE_TERMINAL.up))
             assert await channel.receive() is not None
     assert [call.caller for call in fake.calls] == ["alice"] * 4
 
