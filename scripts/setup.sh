@@ -84,6 +84,7 @@ find_missing() {
     [ "$level" = run ] && return
     need docker-registry docker-registry
     need debootstrap debootstrap
+    need e2fsprogs mke2fs # a soak's own disk
     [ "$level" = test ] && return
     need podman podman
 }
