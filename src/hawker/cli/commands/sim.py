@@ -6,6 +6,7 @@ It asks no node anything, so like `up` and `chaos` it imports what stands above 
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -85,11 +86,21 @@ def command(
     if plants:
         click.echo("\n".join(f"{each.name:22} {each.what}" for each in PLANTS))
         return Exit.OK
-    logging.disable(logging.CRITICAL)  # what goes wrong here is meant to
     wanted = range(seed, seed + 1) if seed is not None else (seeds or range(1, SEEDS + 1))
     plans = (draw(each, minutes) for each in wanted)
     chosen = (plan if only is None else plan.only(only) for plan in plans)
-    return _play(chosen, minutes, plant, trace=trace, json=json, cut=only is not None)
+    with _without_logs():
+        return _play(chosen, minutes, plant, trace=trace, json=json, cut=only is not None)
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """What goes wrong here is meant to."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _play(plans: Iterator[Plan], minutes: float, plant: str | None, *, trace: bool, json: bool, cut: bool) -> int:
