@@ -118,7 +118,8 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         with or_refuse(settings.data_dir):
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        deps = await _deps(settings, facts, place, node.id, store, images, clock, archive)
+        with or_refuse(settings.data_dir):
+            deps = await _deps(settings, facts, place, node.id, store, images, clock, archive)
         traces = _traces(stack, exporter, settings, node, metrics) if exporter else None
         parts = _parts(deps, node, facts, NetworkProber(http), metrics, traces)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)

@@ -111,3 +111,14 @@ def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
     line = refused(tmp_path / "file/data", "--listen", "127.0.0.1:0")
     assert "--data-dir" in line
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_key_that_is_damaged_or_no_file(tmp_path: Path) -> None:
+    """Not replaced: what was sealed under it could never be read again."""
+    data_dir, flags = tmp_path / "data", ("--driver", "process", "--listen", "127.0.0.1:0")
+    data_dir.mkdir()
+    (data_dir / "key").write_bytes(b"short")
+    assert "the key file" in refused(data_dir, *flags) and (data_dir / "key").read_bytes() == b"short"
+    (data_dir / "key").unlink()
+    (data_dir / "key").mkdir()
+    assert f"the node cannot begin on {data_dir}" in refused(data_dir, *flags)
