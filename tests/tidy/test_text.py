@@ -17,7 +17,7 @@ def test_unfinished_work_is_found(mark: str) -> None:
     assert found(text.finished, "mktemp /tmp/" + "X" * 6) == []
 
 
-@pytest.mark.parametrize("place", ["/home/" + "alice", "/work/" + "main", "/Users/" + "bob"])
+@pytest.mark.parametrize("place", ["/home/" + "alice", "/builds/" + "carol", "/Users/" + "bob"])
 def test_a_path_of_one_machine_is_found(place: str) -> None:
     assert found(text.no_places, f"cd {place}/hawker") == [f"2 {place}"]
 
