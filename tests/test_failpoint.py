@@ -82,4 +82,5 @@ def test_points_in_code_and_points_in_the_tables_are_the_same() -> None:
 
 def test_every_place_elsewhere_is_declared() -> None:
     outright = {place for place in named("reach") if place.count(".") > 1}
-    assert outright == {place for place in failpoint.ELSEWHERE if ".accept." not in place}
+    assert outright <= set(failpoint.ELSEWHERE)
+    assert {place for place in failpoint.ELSEWHERE if ".accept." not in place} <= outright

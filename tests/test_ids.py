@@ -2,12 +2,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
-from hawker.ids import first_ulid, new_machine_id, new_node_id, new_ulid, next_ulid
+from hawker.ids import (
+    first_ulid,
+    is_machine_id,
+    is_snapshot_id,
+    is_volume_id,
+    new_machine_id,
+    new_node_id,
+    new_snapshot_id,
+    new_ulid,
+    new_volume_id,
+    next_ulid,
+)
 
 
 def test_a_machine_id_is_14_lowercase_hex_characters() -> None:
     machine_id = new_machine_id(ManualClock())
     assert len(machine_id) == 14 and set(machine_id) <= set("0123456789abcdef")
+    assert is_machine_id(machine_id)
+    assert not any(map(is_machine_id, ("", machine_id.upper() + "A", machine_id[1:], machine_id + "\n")))
+
+
+def test_the_ids_of_volumes_and_snapshots_have_a_prefix_of_their_own() -> None:
+    volume_id, snapshot_id = new_volume_id(ManualClock()), new_snapshot_id(ManualClock())
+    assert len(volume_id) == len("vol_") + 16 and is_volume_id(volume_id)
+    assert len(snapshot_id) == len("vs_") + 16 and is_snapshot_id(snapshot_id)
+    assert not any(map(is_volume_id, ("", snapshot_id, volume_id.upper(), volume_id + "\n", "vol_../../etc/passwd")))
+    assert not any(map(is_snapshot_id, ("", volume_id, snapshot_id[:-1], snapshot_id + "/")))
 
 
 def test_a_node_id_is_8_lowercase_hex_characters() -> None:

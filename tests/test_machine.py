@@ -1,33 +1,83 @@
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.errors import Conflict, HawkerError, WrongState
-from hawker.machine import RESTART_WINDOW_S, Operation, Policy, State, Verdict, after_exit, judge
+from hawker.machine import (
+    AT_REST,
+    GONE,
+    RESTART_WINDOW_S,
+    SETTLED,
+    WITH_INSTANCE,
+    Operation,
+    Policy,
+    State,
+    Verdict,
+    after_exit,
+    judge,
+)
 
 GO, NOTHING = Verdict.GO, Verdict.NOTHING_TO_DO
 
 
-@pytest.mark.parametrize(
-    ("operation", "state", "verdict"),
-    [
-        (Operation.START, State.STOPPED, GO),
-        (Operation.START, State.FAILED, GO),
-        (Operation.START, State.STARTED, NOTHING),
-        (Operation.STOP, State.STARTED, GO),
-        (Operation.STOP, State.CREATED, GO),
-        (Operation.STOP, State.STOPPED, NOTHING),
-        (Operation.RESTART, State.STARTED, GO),
-        (Operation.RESTART, State.STOPPED, GO),
-        (Operation.UPDATE, State.STOPPED, GO),
-        (Operation.DESTROY, State.STOPPED, GO),
-        (Operation.DESTROY, State.DESTROYING, NOTHING),
-        (Operation.SIGNAL, State.STARTED, GO),
-        (Operation.EXEC, State.STARTED, GO),
-    ],
-)
-def test_a_legal_operation(operation: Operation, state: State, verdict: Verdict) -> None:
-    assert judge(operation, state) is verdict
+TABLE = """
+                start   stop    suspend restart update  destroy signal  exec    memory
+created         412     go      412     412     409     412     412     412     412
+creating        412     go      412     412     409     412     412     412     412
+starting        nothing go      412     412     409     412     412     412     412
+started         nothing go      go      go      go      412     go      go      go
+stopping        412     nothing 412     412     409     412     412     412     412
+stopped         go      nothing 412     go      go      go      412     412     412
+restarting      nothing go      412     412     409     412     412     412     412
+updating        412     go      412     412     409     412     412     412     412
+replacing       412     go      412     412     409     412     412     412     412
+replaced        412     go      412     412     409     412     412     412     412
+suspending      412     go      nothing 412     409     412     412     412     412
+suspended       go      go      nothing go      go      go      412     412     412
+failed          go      nothing 412     go      go      go      412     412     412
+launch_failed   412     go      412     412     409     412     412     412     412
+destroying      412     412     412     412     412     nothing 412     412     412
+destroyed       412     412     412     412     412     nothing 412     412     412
+"""
+"""What follows each operation in each state: it begins, there is nothing to do, or it is refused with that status."""
+
+
+def rows() -> Iterator[tuple[Operation, State, str]]:
+    head, *lines = TABLE.strip("\n").splitlines()
+    names = {each.name.lower(): each for each in Operation}
+    operations = [names[word] for word in head.split()]
+    for line in lines:
+        state, *answers = line.split()
+        yield from ((operation, State(state), answer) for operation, answer in zip(operations, answers, strict=True))
+
+
+def answer_to(operation: Operation, state: State, *, force: bool = False) -> str:
+    try:
+        return {GO: "go", NOTHING: "nothing"}[judge(operation, state, force=force)]
+    except HawkerError as error:
+        return str(error.status)
+
+
+@pytest.mark.parametrize(("operation", "state", "answer"), rows())
+def test_an_operation_in_a_state(operation: Operation, state: State, answer: str) -> None:
+    assert answer_to(operation, state) == answer
+
+
+def test_the_table_has_every_operation_in_every_state() -> None:
+    assert [(operation, state) for operation, state, _ in rows()] == [(o, s) for s in State for o in Operation]
+
+
+@pytest.mark.parametrize("state", State)
+def test_force_only_widens_a_destroy(state: State) -> None:
+    assert answer_to(Operation.DESTROY, state, force=True) == ("nothing" if state in GONE else "go")
+    assert all(answer_to(o, state, force=True) == answer_to(o, state) for o in Operation if o is not Operation.DESTROY)
+
+
+def test_the_resting_states_are_those_that_settle_a_wait() -> None:
+    assert AT_REST | {State.DESTROYED} == SETTLED
+    assert {State.STARTED, State.SUSPENDED} == WITH_INSTANCE
 
 
 @pytest.mark.parametrize(
@@ -42,24 +92,15 @@ def test_a_legal_operation(operation: Operation, state: State, verdict: Verdict)
         (Operation.UPDATE, State.DESTROYED, WrongState, "unable to update machine"),
         (Operation.DESTROY, State.STARTED, WrongState, "unable to destroy machine, not currently stopped"),
         (Operation.SIGNAL, State.STOPPED, WrongState, "unable to signal machine"),
+        (Operation.SIGNAL, State.SUSPENDED, WrongState, "unable to signal machine from current state: 'suspended'"),
+        (Operation.SUSPEND, State.STOPPED, WrongState, "unable to suspend machine from current state: 'stopped'"),
+        (Operation.MEMORY, State.STOPPED, WrongState, "unable to change the memory of machine from current state"),
         (Operation.EXEC, State.STARTING, WrongState, "unable to exec machine"),
     ],
 )
 def test_an_illegal_operation_says_why(operation: Operation, state: State, error: type[HawkerError], text: str) -> None:
     with pytest.raises(error, match=text):
         judge(operation, state)
-
-
-def test_a_running_machine_can_be_destroyed_by_force() -> None:
-    assert judge(Operation.DESTROY, State.STARTED, force=True) is GO
-
-
-@given(st.sampled_from(Operation), st.sampled_from(State), st.booleans())
-def test_every_pair_has_an_answer(operation: Operation, state: State, force: bool) -> None:
-    try:
-        assert judge(operation, state, force=force) in Verdict
-    except HawkerError as error:
-        assert error.status in (409, 412)
 
 
 def test_policy_no_never_restarts() -> None:

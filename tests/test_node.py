@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.node import Capacity, Resources, shortfall
+from hawker.node import Capacity, Resources, how_many, shortfall
 
 HOST = Capacity(cpus=4, memory_mib=8192, disk_mib=10_000, shared_ratio=2.0)
 
@@ -46,3 +46,15 @@ def test_admitting_only_what_fits_never_oversells(orders: list[Resources]) -> No
     assert used.performance_cpus <= HOST.cpus
     assert used.shared_cpus <= (HOST.cpus - used.performance_cpus) * HOST.shared_ratio
     assert used.memory_mib <= HOST.memory_mib and used.disk_mib <= HOST.disk_mib
+
+
+@given(st.integers(0, 40), st.integers(0, 4000), st.integers(1, 8), st.integers(1, 2000), st.integers(1, 50))
+def test_how_many_fit_is_the_last_number_that_is_not_short(
+    cpus: int, memory: int, asked_cpus: int, asked_memory: int, most: int
+) -> None:
+    capacity = Capacity(cpus=cpus, memory_mib=memory, disk_mib=0)
+    asked = Resources(shared_cpus=asked_cpus, memory_mib=asked_memory)
+    fits = how_many(capacity, Resources(), asked, most=most)
+    assert 0 <= fits <= most
+    assert fits == 0 or not shortfall(capacity, Resources(), asked.times(fits))
+    assert fits == most or shortfall(capacity, Resources(), asked.times(fits + 1))

@@ -1,5 +1,6 @@
 """Apps and names: what an app, a machine and a network may be called. Pure; the records are in `worker`."""
 
+import hashlib
 import re
 
 from hawker.errors import Unprocessable
@@ -37,3 +38,8 @@ def network_name(text: str | None) -> str:
     if not _NETWORK_NAME.fullmatch(text):
         raise Unprocessable("network: use up to 63 letters, digits and dashes, beginning with a letter")
     return text
+
+
+def network_id(org: str, network: str) -> int:
+    """The 32 bits that a private network has in its addresses: the same on every host, for the same org and name."""
+    return int.from_bytes(hashlib.sha256(f"{org}/{network}".encode()).digest()[:4], "big")

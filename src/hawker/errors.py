@@ -92,6 +92,13 @@ class WrongState(HawkerError):
     prefix = "failed_precondition"
 
 
+class SnapshotLost(HawkerError):
+    """A suspended machine's memory cannot be used again; its disks are whole, and it can be started cold."""
+
+    status = 412
+    code = "snapshot_lost"
+
+
 # No room.
 
 
@@ -107,6 +114,14 @@ class NoRoom(HawkerError):
         self.scope = scope
         self.shortfall = shortfall
         self.nearest = nearest
+
+
+class NoRoomAtVolume(HawkerError):
+    """The machine must be where its volume is, and there is no room."""
+
+    status = 412
+    retry = True
+    code = "volume_placement_capacity"
 
 
 # Try later.

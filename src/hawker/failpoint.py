@@ -17,7 +17,11 @@ REACHED = "failpoint reached"  # what the log says
 ELSEWHERE: tuple[str, ...] = (
     *(
         f"{flow}.accept.{edge}"
-        for flow in ("create", "start", "stop", "restart", "update", "destroy")
+        for flow in (
+            *("create", "start", "stop", "suspend", "memory", "restart", "update", "destroy"),
+            *("volume_create", "volume_extend", "volume_destroy"),
+            *("volume_snapshot", "volume_restore", "volume_fork"),
+        )
         for edge in ("before", "after")
     ),
     "instance.exit.ended",

@@ -1,4 +1,4 @@
-"""Where the programs are that run inside machines; the package's build puts them there (`hatch_build.py`)."""
+"""Where the programs are that run inside machines, or beside them. The build puts them there (`hatch_build.py`)."""
 
 from pathlib import Path
 
@@ -15,6 +15,11 @@ def pilot_path(programs: Path = PROGRAMS) -> Path:
 def hello_path(programs: Path = PROGRAMS) -> Path:
     """The sample web server that is all of the image `hawker/hello`."""
     return _program(programs / "hello")
+
+
+def keeper_path(programs: Path = PROGRAMS) -> Path:
+    """The companion of a microVM on this host: parent of its monitor, and nothing of it runs inside."""
+    return _program(programs / "keeper")
 
 
 def _program(path: Path) -> Path:

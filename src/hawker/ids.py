@@ -1,5 +1,6 @@
 """Identifiers: their types and how each is made. Random bytes come from the caller's `Clock`."""
 
+import re
 from typing import NewType
 
 from hawker.clock import Clock
@@ -12,13 +13,38 @@ RunId = NewType("RunId", str)  # ULID
 AppName = NewType("AppName", str)
 NodeId = NewType("NodeId", str)  # 8 lowercase hex characters
 OrderId = NewType("OrderId", str)
+VolumeId = NewType("VolumeId", str)  # "vol_" and 16 of [0-9a-z]
+SnapshotId = NewType("SnapshotId", str)  # "vs_" and 16 of [0-9a-z]
 Digest = NewType("Digest", str)  # "sha256:" and 64 hex characters
 
+_MACHINE_ID = re.compile("[0-9a-f]{14}")
+_VOLUME_ID = re.compile("vol_[0-9a-z]{16,17}")
+_SNAPSHOT_ID = re.compile("vs_[0-9a-z]{16,17}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def new_machine_id(clock: Clock) -> MachineId:
     return MachineId(clock.token_bytes(7).hex())
+
+
+def is_machine_id(text: str) -> bool:
+    return _MACHINE_ID.fullmatch(text) is not None
+
+
+def new_volume_id(clock: Clock) -> VolumeId:
+    return VolumeId(f"vol_{_lowercase(clock)}")
+
+
+def is_volume_id(text: str) -> bool:
+    return _VOLUME_ID.fullmatch(text) is not None
+
+
+def new_snapshot_id(clock: Clock) -> SnapshotId:
+    return SnapshotId(f"vs_{_lowercase(clock)}")
+
+
+def is_snapshot_id(text: str) -> bool:
+    return _SNAPSHOT_ID.fullmatch(text) is not None
 
 
 def new_node_id(clock: Clock) -> NodeId:
@@ -47,3 +73,9 @@ def _successor(ulid: str) -> str:
     body = ulid.rstrip("Z")
     head, last = body[:-1], body[-1]
     return head + _CROCKFORD[_CROCKFORD.index(last) + 1] + "0" * (len(ulid) - len(body))
+
+
+def _lowercase(clock: Clock) -> str:
+    """16 characters, 80 random bits."""
+    value = int.from_bytes(clock.token_bytes(10), "big")
+    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(75, -1, -5)).lower()

@@ -3,6 +3,7 @@
 Values only; the config is in `config`, records and what moves a machine from state to state in `worker/`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import assert_never
@@ -34,8 +35,13 @@ class State(StrEnum):
 SETTLED = frozenset({State.STARTED, State.STOPPED, State.SUSPENDED, State.FAILED, State.DESTROYED})
 """The resting states that `wait?state=settled` waits for."""
 
-OFF = frozenset({State.STOPPED, State.SUSPENDED, State.FAILED})
+OFF = frozenset({State.STOPPED, State.FAILED})
 """Resting without an instance."""
+
+AT_REST = OFF | {State.STARTED, State.SUSPENDED}
+"""Resting; a suspended machine has its instance, held still."""
+
+WITH_INSTANCE = AT_REST - OFF
 
 GONE = frozenset({State.DESTROYING, State.DESTROYED})
 
@@ -43,11 +49,13 @@ GONE = frozenset({State.DESTROYING, State.DESTROYED})
 class Operation(StrEnum):
     START = "start"
     STOP = "stop"
+    SUSPEND = "suspend"
     RESTART = "restart"
     UPDATE = "update"
     DESTROY = "destroy"
     SIGNAL = "signal"
     EXEC = "exec"
+    MEMORY = "change the memory of"
 
 
 class Verdict(Enum):
@@ -55,55 +63,54 @@ class Verdict(Enum):
     NOTHING_TO_DO = "nothing to do"
 
 
-def judge(operation: Operation, state: State, *, force: bool = False) -> Verdict:
-    """Whether `operation` may begin in `state`. Raises `WrongState` or `Conflict` with the texts clients match on."""
-    refusal = _refusal(operation, state, force)
-    if refusal is not None:
-        raise refusal
-    return Verdict.NOTHING_TO_DO if state in _NOTHING_TO_DO[operation] else Verdict.GO
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """In which states an operation may begin, and in which what it is for is so, or on its way."""
+
+    go: frozenset[State]
+    nothing: frozenset[State] = frozenset()
 
 
-_NOTHING_TO_DO: dict[Operation, frozenset[State]] = {
-    Operation.START: frozenset({State.STARTED, State.STARTING, State.RESTARTING}),
-    Operation.STOP: frozenset({State.STOPPED, State.SUSPENDED, State.FAILED, State.STOPPING}),
-    Operation.RESTART: frozenset(),
-    Operation.UPDATE: frozenset(),
-    Operation.DESTROY: GONE,
-    Operation.SIGNAL: frozenset(),
-    Operation.EXEC: frozenset(),
+_UP = frozenset({State.STARTED})
+_BEGINNING = frozenset({State.STARTING, State.RESTARTING})
+
+RULES: Mapping[Operation, _Rule] = {
+    Operation.START: _Rule(OFF | {State.SUSPENDED}, _UP | _BEGINNING),
+    Operation.STOP: _Rule(frozenset(State) - OFF - GONE - {State.STOPPING}, OFF | {State.STOPPING}),
+    Operation.SUSPEND: _Rule(_UP, frozenset({State.SUSPENDED, State.SUSPENDING})),
+    Operation.RESTART: _Rule(AT_REST),
+    Operation.UPDATE: _Rule(AT_REST),
+    Operation.DESTROY: _Rule(OFF | {State.SUSPENDED}, GONE),
+    Operation.SIGNAL: _Rule(_UP),
+    Operation.EXEC: _Rule(_UP),
+    Operation.MEMORY: _Rule(_UP),
 }
+"""What is in neither column is refused."""
 
 
-def _refusal(operation: Operation, state: State, force: bool) -> HawkerError | None:
-    unable = WrongState(f"unable to {operation} machine from current state: '{state}'")
-    match operation:
-        case Operation.START:
-            return _start_refusal(state)
-        case Operation.STOP:
-            return unable if state in GONE else None
-        case Operation.RESTART:
-            return None if state in OFF | {State.STARTED} else unable
-        case Operation.UPDATE:
-            if state in OFF | {State.STARTED}:
-                return None
-            return unable if state in GONE else Conflict("machine update failed due to concurrent update")
-        case Operation.DESTROY:
-            stopped = force or state in OFF | GONE
-            return None if stopped else WrongState("unable to destroy machine, not currently stopped")
-        case Operation.SIGNAL | Operation.EXEC:
-            return None if state is State.STARTED else unable
+def judge(operation: Operation, state: State, *, force: bool = False) -> Verdict:
+    """Whether `operation` may begin in `state`; a destroy by force always may. Raises `WrongState` or `Conflict` with
+    the texts clients match on."""
+    rule = RULES[operation]
+    if state in rule.nothing:
+        return Verdict.NOTHING_TO_DO
+    if state in rule.go or (operation is Operation.DESTROY and force):
+        return Verdict.GO
+    raise _refusal(operation, state)
+
+
+def _refusal(operation: Operation, state: State) -> HawkerError:
+    match operation, state:
+        case Operation.START, State.STOPPING:
+            return WrongState("machine still active, refusing to start")
+        case Operation.START, State.UPDATING | State.REPLACING:
+            return WrongState("machine getting replaced, refusing to start")
+        case Operation.DESTROY, _:
+            return WrongState("unable to destroy machine, not currently stopped")
+        case Operation.UPDATE, _ if state not in GONE:
+            return Conflict("machine update failed due to concurrent update")
         case _:
-            assert_never(operation)
-
-
-def _start_refusal(state: State) -> WrongState | None:
-    if state in OFF or state in _NOTHING_TO_DO[Operation.START]:
-        return None
-    if state is State.STOPPING:
-        return WrongState("machine still active, refusing to start")
-    if state in (State.UPDATING, State.REPLACING):
-        return WrongState("machine getting replaced, refusing to start")
-    return WrongState(f"unable to start machine from current state: '{state}'")
+            return WrongState(f"unable to {operation} machine from current state: '{state}'")
 
 
 class Policy(StrEnum):

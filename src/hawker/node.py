@@ -2,6 +2,8 @@
 
 import msgspec
 
+from hawker.gpu import Gpu
+
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts of what a node sells. Shared and performance cpus are counted apart: only shared ones may be oversold."""
@@ -17,14 +19,19 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     def minus(self, other: "Resources") -> "Resources":
         return Resources(**{name: getattr(self, name) - getattr(other, name) for name in self.__struct_fields__})
 
+    def times(self, number: int) -> "Resources":
+        return Resources(**{name: getattr(self, name) * number for name in self.__struct_fields__})
+
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The host's totals. `shared_ratio` is how many shared cpus are sold per cpu not sold as performance."""
+    """The host's totals. `shared_ratio` is how many shared cpus are sold per cpu not sold as performance. GPUs are told
+    apart: who has which is in the machines' records."""
 
     cpus: int
     memory_mib: int
     disk_mib: int
     shared_ratio: float = 8.0
+    gpus: tuple[Gpu, ...] = ()
 
 
 def shortfall(capacity: Capacity, used: Resources, asked: Resources) -> dict[str, int]:
@@ -45,3 +52,15 @@ def shortfall(capacity: Capacity, used: Resources, asked: Resources) -> dict[str
     if asked.disk_mib and after.disk_mib > capacity.disk_mib:
         missing["disk_mb"] = after.disk_mib - capacity.disk_mib
     return missing
+
+
+def how_many(capacity: Capacity, used: Resources, asked: Resources, *, most: int) -> int:
+    """How many times `asked` fits beside `used`, up to `most`."""
+    fits, above = 0, most + 1
+    while above - fits > 1:
+        middle = (fits + above) // 2
+        if shortfall(capacity, used, asked.times(middle)):
+            above = middle
+        else:
+            fits = middle
+    return fits

@@ -27,8 +27,13 @@ class Place:
         self.identity = root / "node"
         self.images = root / "images"
         self.machines = root / "machines"
+        self.volumes = root / "volumes"
+        self.snapshots = root / "snapshots"
         self.networks = root / "netns"
         self.crun = root / "crun"
+        self.kernels = root / "kernels"
+        self.driver = root / "driver"  # whose machines are here
+        self.trials = root / "trials.json"  # what booting a kernel with KVM came to
         self.archive = root / "archive"
 
     def make(self) -> None:

@@ -5,15 +5,16 @@ defaults. An unknown key or a value of the wrong type is an error that names it.
 import os
 import tomllib
 from collections.abc import Mapping
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hawker.clock import OFFSET_VARIABLE
 from hawker.errors import CannotStart
+from hawker.gpu import parse_gpus
 
 _PREFIX = "HAWKER_"
 _NOT_SETTINGS = frozenset(
@@ -31,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     driver: str | None = None
     ephemeral: bool = False
     log_level: str = "info"
+    rate_limits: bool = True
 
     # what is sold
     cpus: int | None = None
@@ -40,6 +42,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     machine_disk_mib: int = 256
     free_disk_floor_mib: int = 512
     machine_pids: int = 4096
+    container_suspend: Literal["freeze", "refuse"] = "freeze"
+    vmm_overhead_mib: int | None = None
+    vm_disk_mib_per_s: int = 0
+    vm_disk_operations_per_s: int = 0
+    kernel: Path | None = None
+    gpu_devices: tuple[str, ...] = ()
+    max_volume_gb: int = 500
 
     # images
     allow_local_images: bool = True
@@ -53,9 +62,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     # machines
     nameservers: tuple[str, ...] = ()
     ipv4_pool: str = "172.29.0.0/16"
+    public_ipv4: tuple[str, ...] = ()
+    public_ipv6: tuple[str, ...] = ()
+    shared_ipv4: str | None = None
     logs_mib: int = 8
     runs_kept: int = 50
     destroyed_kept_s: float = 86_400.0
+    deleted_volumes_kept_s: float = 86_400.0
     archive: str | None = None
     archive_endpoint: str | None = None
     archive_region: str | None = None
@@ -73,7 +86,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if value is not None and not value >= least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
         _check_pool(self.ipv4_pool)
+        _check_public(self)
         _check_endpoint(self.otel_endpoint)
+        _check_gpus(self.gpu_devices)
 
 
 def default_data_dir() -> Path:
@@ -117,7 +132,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-_LISTS = frozenset({"insecure_registries", "nameservers"})
+_LISTS = frozenset({"gpu_devices", "insecure_registries", "nameservers", "public_ipv4", "public_ipv6"})
 
 _LEAST: Mapping[str, float] = {
     "cpus": 1,
@@ -127,6 +142,10 @@ _LEAST: Mapping[str, float] = {
     "machine_disk_mib": 0,
     "free_disk_floor_mib": 0,
     "machine_pids": 1,
+    "vmm_overhead_mib": 1,
+    "vm_disk_mib_per_s": 0,
+    "vm_disk_operations_per_s": 0,
+    "max_volume_gb": 1,
     "max_layer_mib": 1,
     "max_image_mib": 1,
     "max_import_mib": 1,
@@ -134,6 +153,7 @@ _LEAST: Mapping[str, float] = {
     "logs_mib": 1,
     "runs_kept": 1,
     "destroyed_kept_s": 0,
+    "deleted_volumes_kept_s": 0,
     "reconcile_every_s": 1,
     "watchdog_report_s": 0,
     "watchdog_end_s": 0,
@@ -148,6 +168,35 @@ def _check_pool(text: str) -> None:
         raise ValueError(f"ipv4_pool {text!r} is not an IPv4 network such as 172.29.0.0/16: {error}") from error
     if pool.prefixlen > _SMALLEST_POOL:
         raise ValueError(f"ipv4_pool {text!r} is smaller than a /{_SMALLEST_POOL}")
+
+
+def _check_public(settings: Settings) -> None:
+    """Pools of addresses for apps, and the address that apps share."""
+    for name, kind in (("public_ipv4", IPv4Network), ("public_ipv6", IPv6Network)):
+        known: list[IPv4Network | IPv6Network] = []
+        for text in getattr(settings, name):
+            try:
+                pool = kind(text)
+            except ValueError as error:
+                raise ValueError(f"{name} {text!r} is not a network such as {_SUCH_AS[name]}: {error}") from error
+            if any(pool.overlaps(other) for other in known):
+                raise ValueError(f"{name} {text!r} has addresses that another of its networks has")
+            known.append(pool)
+    if settings.shared_ipv4 is not None:
+        try:
+            IPv4Address(settings.shared_ipv4)
+        except ValueError as error:
+            raise ValueError(f"shared_ipv4 {settings.shared_ipv4!r} is not an IPv4 address") from error
+
+
+_SUCH_AS = {"public_ipv4": "203.0.113.0/28", "public_ipv6": "2001:db8:1::/64"}
+
+
+def _check_gpus(texts: tuple[str, ...]) -> None:
+    try:
+        parse_gpus(texts)
+    except ValueError as error:
+        raise ValueError(f"gpu_devices {error}") from error
 
 
 def _check_endpoint(text: str | None) -> None:

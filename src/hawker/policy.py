@@ -1,0 +1,15 @@
+"""The words of network policies, as clients send them and as they are stored."""
+
+from enum import StrEnum
+
+
+class Direction(StrEnum):
+    """As seen from the machine."""
+
+    INGRESS = "ingress"
+    EGRESS = "egress"
+
+
+class Transport(StrEnum):
+    TCP = "tcp"
+    UDP = "udp"

@@ -1,0 +1,69 @@
+"""Regions: what is known of the codes that clients of the Machines API use, and which region an order may go to.
+
+A node's region may have any name; one that is not a known code has no place on the map and no alias but `any`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Area(StrEnum):
+    AFRICA = "africa"
+    ASIA_PACIFIC = "asia_pacific"
+    EUROPE = "europe"
+    NORTH_AMERICA = "north_america"
+    SOUTH_AMERICA = "south_america"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a code is: that of the city's airport. Degrees, north and east."""
+
+    name: str
+    latitude: float
+    longitude: float
+    area: Area
+    usa: bool = False
+
+
+SPOTS: Mapping[str, Spot] = {
+    "ams": Spot("Amsterdam, Netherlands", 52.37, 4.90, Area.EUROPE),
+    "arn": Spot("Stockholm, Sweden", 59.33, 18.07, Area.EUROPE),
+    "bom": Spot("Mumbai, India", 19.08, 72.88, Area.ASIA_PACIFIC),
+    "cdg": Spot("Paris, France", 48.86, 2.35, Area.EUROPE),
+    "dfw": Spot("Dallas, Texas (US)", 32.78, -96.80, Area.NORTH_AMERICA, usa=True),
+    "ewr": Spot("Secaucus, NJ (US)", 40.79, -74.06, Area.NORTH_AMERICA, usa=True),
+    "fra": Spot("Frankfurt, Germany", 50.11, 8.68, Area.EUROPE),
+    "gru": Spot("Sao Paulo, Brazil", -23.55, -46.63, Area.SOUTH_AMERICA),
+    "iad": Spot("Ashburn, Virginia (US)", 39.04, -77.49, Area.NORTH_AMERICA, usa=True),
+    "jnb": Spot("Johannesburg, South Africa", -26.20, 28.05, Area.AFRICA),
+    "lax": Spot("Los Angeles, California (US)", 34.05, -118.24, Area.NORTH_AMERICA, usa=True),
+    "lhr": Spot("London, United Kingdom", 51.51, -0.13, Area.EUROPE),
+    "mad": Spot("Madrid, Spain", 40.42, -3.70, Area.EUROPE),
+    "nrt": Spot("Tokyo, Japan", 35.68, 139.69, Area.ASIA_PACIFIC),
+    "ord": Spot("Chicago, Illinois (US)", 41.88, -87.63, Area.NORTH_AMERICA, usa=True),
+    "sin": Spot("Singapore, Singapore", 1.35, 103.82, Area.ASIA_PACIFIC),
+    "sjc": Spot("San Jose, California (US)", 37.34, -121.89, Area.NORTH_AMERICA, usa=True),
+    "syd": Spot("Sydney, Australia", -33.87, 151.21, Area.ASIA_PACIFIC),
+    "yyz": Spot("Toronto, Canada", 43.65, -79.38, Area.NORTH_AMERICA),
+}
+
+_AREAS = {
+    "na": Area.NORTH_AMERICA,
+    "sa": Area.SOUTH_AMERICA,
+    "eu": Area.EUROPE,
+    "apac": Area.ASIA_PACIFIC,
+}
+
+
+def accepts(expression: str | None, region: str) -> bool:
+    """Whether a list of codes and aliases (contract 3.11) has `region` in it; an absent or empty one takes any."""
+    return any(_means(word.strip(), region) for word in (expression or "any").split(","))
+
+
+def _means(word: str, region: str) -> bool:
+    if word in ("", "any", region):
+        return True
+    spot = SPOTS.get(region)
+    return spot is not None and (_AREAS.get(word) is spot.area or (word in ("us", "usa") and spot.usa))
