@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.config.duration import format_duration, parse_duration, parse_seconds
+from hawker.config.duration import duration_complaints, format_duration, parse_duration, parse_seconds
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,12 @@ def test_what_is_written_is_read_back(nanoseconds: int) -> None:
 
 def test_a_query_may_give_plain_seconds() -> None:
     assert parse_seconds("60") == parse_seconds("60.0") == parse_seconds("1m0s") == 60
+
+
+def test_a_field_that_holds_a_duration_is_complained_about_by_its_name() -> None:
+    def complaint(value: str | int | None) -> str | None:
+        return next(duration_complaints("wait", value, 1.0, 60.0), None)
+
+    assert complaint(None) is None and complaint("1m") is None
+    assert complaint("2m") == "wait must be between 1 s and 60 s, not 2m"
+    assert complaint("soon") == "wait: 'soon' is not a duration such as 10s or 1m30s"

@@ -7,6 +7,7 @@ from hawker.config import (
     MachineCheck,
     MachineConfig,
     MachineRestart,
+    Service,
     Size,
     StopConfig,
     checks,
@@ -16,6 +17,7 @@ from hawker.config import (
     stop_config,
     with_guest,
 )
+from hawker.config.services import ServiceCheck
 from hawker.machine import Policy
 
 
@@ -75,7 +77,12 @@ def test_sigint_and_five_seconds_are_the_default_stop(stop: StopConfig | None, m
 
 def test_files_have_content_and_a_mode() -> None:
     files = (File(guest_path="/a", raw_value="aGk="), File(guest_path="/b", mode=0o600))
-    assert list(file_contents(MachineConfig(files=files), {})) == [("/a", b"hi", 0o644), ("/b", b"", 0o600)]
+    assert list(file_contents(files, {}, {})) == [("/a", b"hi", 0o644), ("/b", b"", 0o600)]
+
+
+def test_a_file_shows_the_config_of_the_image_it_names() -> None:
+    files = (File(guest_path="/a", image_config="nginx", mode=0o400),)
+    assert list(file_contents(files, {}, {"nginx": b"{}", "redis": b"[]"})) == [("/a", b"{}", 0o400)]
 
 
 def test_a_check_has_defaults_for_all_that_is_left_out() -> None:
@@ -100,3 +107,27 @@ def test_a_check_has_defaults_for_all_that_is_left_out() -> None:
     assert (up.interval_s, up.timeout_s, up.grace_s, up.method, up.path, up.protocol) == (15, 10, 5, "GET", "/", "http")
     assert (web.interval_s, web.timeout_s, web.grace_s, web.method) == (60, 2, 0, "HEAD")
     assert web.headers == (("A", "1"), ("A", "2")) and web.tls_skip_verify
+
+
+def test_checks_of_services_follow_numbered_through_with_the_port_of_their_service() -> None:
+    config = MachineConfig(
+        checks={"up": MachineCheck(type="tcp", port=80)},
+        services=(
+            Service(internal_port=8080, checks=(ServiceCheck(type="tcp"), ServiceCheck(type="http", port=9))),
+            Service(internal_port=5432, checks=(ServiceCheck(type="tcp", grace_period="1m"),)),
+        ),
+    )
+    names = [(check.name, check.port) for check in checks(config)]
+    assert names == [
+        ("up", 80),
+        ("servicecheck-00-tcp-8080", 8080),
+        ("servicecheck-01-http-9", 9),
+        ("servicecheck-02-tcp-5432", 5432),
+    ]
+    assert checks(config)[3].grace_s == 60
+
+
+def test_a_check_may_expect_another_name_in_the_certificate() -> None:
+    check = MachineCheck(type="http", port=443, protocol="https", tls_server_name="a.example")
+    (found,) = checks(MachineConfig(checks={"web": check}))
+    assert found.tls_server_name == "a.example"

@@ -31,7 +31,15 @@ from hawker.runtime.driver import Features
 
 @dataclass(frozen=True, slots=True)
 class Driver:
+    driver: str = "tested"
     rootfs: bool = True
+    limits: bool = True
+    kernel: bool = True
+    lacks_swap: str = ""
+    containers: bool = True
+    mounts: bool = True
+    disks: bool = False
+    gpus: bool = True
 
 
 SERVED = Driver()
@@ -100,28 +108,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"files": [{"guest_path": f"/{n}"} for n in range(257)]}, "config.files has more than 256"),
     ({"metadata": {"": "x"}}, "config.metadata has an empty key"),
     ({"metadata": {"a": "x" * 65_536}}, "config.metadata is larger"),
-    ({"checks": {"a": {"port": 80}}}, "config.checks.a.type is required"),
-    ({"checks": {"a": {"type": "tcp"}}}, "config.checks.a.port must be between 1 and 65535, not None"),
-    ({"checks": {"a": {"type": "tcp", "port": 65536}}}, "config.checks.a.port"),
-    ({"checks": {"a": {"type": "tcp", "port": 1, "interval": "1ms"}}}, "config.checks.a.interval must be between"),
-    ({"checks": {"a": {"type": "tcp", "port": 1, "interval": "often"}}}, "config.checks.a.interval: 'often'"),
-    ({"checks": {"a": {"type": "tcp", "port": 1, "timeout": "1h"}}}, "config.checks.a.timeout"),
-    ({"checks": {"a": {"type": "http", "port": 1, "path": "x"}}}, "config.checks.a.path must begin with /"),
-    ({"checks": {"a": {"type": "http", "port": 1, "path": "/\r\n"}}}, "config.checks.a.path"),
-    ({"checks": {"a": {"type": "http", "port": 1, "method": "G T"}}}, "config.checks.a.method"),
-    ({"checks": {"a": {"type": "http", "port": 1, "headers": [{"values": ["1"]}]}}}, "config.checks.a.headers"),
-    (
-        {"checks": {"a": {"type": "http", "port": 1, "headers": [{"name": "A", "values": ["\n"]}]}}},
-        "config.checks.a.headers",
-    ),
+    ({"checks": {"servicecheck-00-tcp-1": {"type": "tcp", "port": 1}}}, "config.checks.servicecheck-00-tcp-1: names"),
     ({"checks": {str(n): {"type": "tcp", "port": 1} for n in range(65)}}, "config.checks has more than 64"),
     ({"restart": {"policy": "spot-price"}}, "config.restart.policy: spot-price is not served"),
     ({"restart": {"max_retries": -1}}, "config.restart.max_retries"),
     ({"stop_config": {"signal": "SIGNOPE"}}, "config.stop_config.signal: 'SIGNOPE' is not a signal"),
     ({"stop_config": {"timeout": "1h"}}, "config.stop_config.timeout must be between 0 s and 300 s"),
     ({"stop_config": {"timeout": "-1s"}}, "config.stop_config.timeout"),
-    ({"services": [{"internal_port": 80}]}, "config.services is not served by this node yet: nothing routes"),
-    ({"guest": {"gpus": 1}}, "config.guest.gpus is not served by this node yet"),
+    ({"checks": {"a": {"type": "tcp", "port": 0}}}, "config.checks.a.port must be between"),
+    ({"services": [{"internal_port": 0}]}, r"config.services\[0\].internal_port must be between"),
+    ({"guest": {"gpus": 1}}, "config.guest.gpus says how many, but guest.gpu_kind does not say of what kind"),
 ]
 
 
@@ -165,5 +161,12 @@ def test_any_config_is_accepted_with_a_meaning_or_refused_by_path(given: dict[st
         assert str(error).startswith("config.")
         return
     assert guest(config).cpus >= 1 and stop_config(config)[1] >= 0
-    assert restart_policy(config)[1] >= 0 and len(checks(config)) == len(config.checks or {})
-    assert len(list(file_contents(config, {}))) == len(config.files or ())
+    assert restart_policy(config)[1] >= 0 and len({check.name for check in checks(config)}) == len(checks(config))
+    shown = dict.fromkeys((file.image_config or "" for file in config.files or ()), b"")
+    assert len(list(file_contents(config.files, {}, shown))) == len(config.files or ())
+
+
+def test_containers_need_a_driver_that_keeps_them_apart() -> None:
+    with pytest.raises(Unprocessable, match=r"^config\.containers is not served by this node's driver"):
+        _check({"containers": [{"name": "web", "image": "nginx"}]}, Driver(containers=False))
+    _check({"containers": [{"name": "web", "image": "nginx"}], "image": None})

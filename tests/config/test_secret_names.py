@@ -18,3 +18,10 @@ def test_each_secret_that_a_config_names_is_found_with_its_place() -> None:
 
 def test_a_config_without_them_names_none() -> None:
     assert [*in_files(MachineConfig()), *in_processes(MachineConfig())] == []
+
+
+def test_secrets_of_containers_are_found_too() -> None:
+    container = {"files": [{"guest_path": "/a", "secret_name": "CERT"}], "secrets": [{"env_var": "KEY"}]}
+    config = msgspec.convert({"containers": [{}, container]}, MachineConfig)
+    assert list(in_files(config)) == [("containers[1].files[0].secret_name", "CERT")]
+    assert list(in_processes(config)) == [("containers[1].secrets[0]", "KEY")]

@@ -9,20 +9,12 @@ from hawker.config import MachineConfig
 from hawker.config.served import NOT_SERVED, NotServed, not_served
 
 SAMPLES: dict[str, Any] = {
-    "services": [{"internal_port": 80}],
-    "mounts": [{"path": "/data"}],
-    "volumes": [{"name": "v"}],
-    "containers": [{"name": "c"}],
-    "standbys": ["1234"],
-    "statics": [{"guest_path": "/a", "url_prefix": "/"}],
-    "metrics": {"port": 9091},
-    "rootfs": {"persist": "always"},
+    "mounts": [{"path": "/data", "add_size_percent": 10, "min_add_size_gb": 1}],
+    "volumes": [{"name": "v", "image": "i"}],
+    "containers": [{"name": "c", "files": [{"image_config": "i"}], "restart": {"gpu_bid_price": 0.1}}],
     "cache_drive": {"size_mb": 1},
     "spot": {"max_price_fraction": 0.5},
-    "files": [{"guest_path": "/a", "image_config": "i"}],
-    "checks": {"web": {"tls_server_name": "a"}},
     "restart": {"gpu_bid_price": 0.1},
-    "init": {"swap_size_mb": 1, "kernel_args": ["a"]},
 }
 
 

@@ -9,10 +9,12 @@ from hawker.config.check import HttpHeader, MachineCheck
 from hawker.config.containers import Container
 from hawker.config.effective import (
     Check,
+    Persist,
     Size,
     checks,
     file_contents,
     guest,
+    persistence,
     restart_policy,
     stop_config,
     with_guest,
@@ -36,6 +38,7 @@ __all__ = [
     "MachineProcess",
     "MachineRestart",
     "MachineSecret",
+    "Persist",
     "Served",
     "Service",
     "Size",
@@ -43,6 +46,7 @@ __all__ = [
     "checks",
     "file_contents",
     "guest",
+    "persistence",
     "restart_policy",
     "stop_config",
     "validate",

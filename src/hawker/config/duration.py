@@ -1,6 +1,7 @@
 """Durations as Go writes them: "1m30s", "250ms", "1.5h". Pure text and numbers."""
 
 import re
+from collections.abc import Iterator
 
 _UNITS_NS = {
     "ns": 1,
@@ -12,7 +13,14 @@ _UNITS_NS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_TERM = re.compile(r"(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(ns|us|µs|μs|ms|s|m|h)")
+_NUMBER, _UNIT = r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})", "(?:ns|us|µs|μs|ms|s|m|h)"
+_TERM = re.compile(f"({_NUMBER})({_UNIT})")
+_PLAIN = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
+
+DURATION_PATTERN = rf"^\+?(?:{_NUMBER}{_UNIT})+$"
+"""Every duration above nothing is of this form."""
+SECONDS_PATTERN = rf"^(?:{_PLAIN}|\+?(?:0|(?:{_NUMBER}{_UNIT})+))$"
+"""The same for what may also be a plain number, and may be nothing."""
 
 
 def parse_duration(text: str) -> float:
@@ -28,9 +36,22 @@ def parse_duration(text: str) -> float:
 
 def parse_seconds(text: str) -> float:
     """A duration, or a plain number of seconds. Raises `ValueError`."""
-    if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text):
+    if re.fullmatch(f"-?{_PLAIN}", text):
         return float(text)
     return parse_duration(text)
+
+
+def duration_complaints(field: str, value: str | int | None, least_s: float, most_s: float) -> Iterator[str]:
+    """What is wrong with a field that holds a duration, if anything; an absent one is right."""
+    if not value:
+        return
+    try:
+        seconds = parse_duration(str(value))
+    except ValueError as error:
+        yield f"{field}: {error}"
+        return
+    if not least_s <= seconds <= most_s:
+        yield f"{field} must be between {least_s:g} s and {most_s:g} s, not {value}"
 
 
 def format_duration(nanoseconds: int) -> str:

@@ -1,8 +1,9 @@
 """What a config means once the contract's defaults are filled in. Pure; takes configs that `validate` accepted."""
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 
@@ -10,6 +11,8 @@ from hawker.config.check import MachineCheck
 from hawker.config.duration import parse_duration
 from hawker.config.guest import Guest
 from hawker.config.machine import MachineConfig
+from hawker.config.process import File, MachineRestart, StopConfig
+from hawker.config.services import ServiceCheck
 from hawker.config.signals import signal_name
 from hawker.machine import Policy
 
@@ -19,6 +22,7 @@ MAX_RETRIES = 10
 STOP_SIGNAL = "SIGINT"
 STOP_TIMEOUT_S = 5.0
 FILE_MODE = 0o644
+SERVICE_CHECK = "servicecheck-"
 
 _SHARED = (1, 2, 4, 6, 8)
 _PERFORMANCE = (1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128)
@@ -58,9 +62,38 @@ def with_guest(config: MachineConfig) -> MachineConfig:
     return msgspec.structs.replace(config, guest=msgspec.structs.replace(filled, memory_mb=size.memory_mb))
 
 
+class Persist(StrEnum):
+    """How long the writable layer of a root filesystem is kept: as long as an instance, a version, or the machine."""
+
+    NEVER = "never"
+    RESTART = "restart"
+    ALWAYS = "always"
+
+
+_NUMBERED: Mapping[str, Persist] = {"0": Persist.NEVER, "1": Persist.NEVER, "2": Persist.RESTART, "3": Persist.ALWAYS}
+
+
+def persistence(config: MachineConfig) -> Persist:
+    """What `rootfs.persist` says, else the deprecated `guest.persist_rootfs`, by name or by number."""
+    if config.rootfs is not None and config.rootfs.persist:
+        return Persist(config.rootfs.persist)
+    return persist_of(config.guest.persist_rootfs if config.guest is not None else None) or Persist.NEVER
+
+
+def persist_of(given: int | str | None) -> Persist | None:
+    """None for what is neither a name nor a number of one."""
+    text = str(given or 0)
+    known = {**_NUMBERED, **{each.value: each for each in Persist}}
+    return known.get(text)
+
+
 def restart_policy(config: MachineConfig) -> tuple[Policy, int]:
     """The policy and how often an on-failure machine is tried again (contract 3.5)."""
-    given = config.restart
+    return policy_of(config.restart)
+
+
+def policy_of(given: MachineRestart | None) -> tuple[Policy, int]:
+    """The same for whatever has one."""
     if given is None:
         return Policy.ON_FAILURE, MAX_RETRIES
     policy = Policy(given.policy) if given.policy else Policy.ON_FAILURE
@@ -69,22 +102,33 @@ def restart_policy(config: MachineConfig) -> tuple[Policy, int]:
 
 def stop_config(config: MachineConfig) -> tuple[str, float]:
     """The signal's full name, and the seconds until SIGKILL."""
-    given = config.stop_config
-    signal = signal_name(given.signal) if given and given.signal else STOP_SIGNAL
-    return signal, STOP_TIMEOUT_S if given is None else _seconds(given.timeout, STOP_TIMEOUT_S)
+    return stop_of(config.stop_config, STOP_SIGNAL, STOP_TIMEOUT_S)
 
 
-def file_contents(config: MachineConfig, secrets: Mapping[str, str]) -> Iterator[tuple[str, bytes, int]]:
-    """Path inside the machine, content and mode of each file. `secrets` has the value of each that a file names."""
-    for file in config.files or ():
+def stop_of(given: StopConfig | None, signal: str, timeout_s: float) -> tuple[str, float]:
+    """The same, with these for what is not given."""
+    if given is None:
+        return signal, timeout_s
+    return signal_name(given.signal) if given.signal else signal, _seconds(given.timeout, timeout_s)
+
+
+def file_contents(
+    files: Iterable[File] | None, secrets: Mapping[str, str], image_configs: Mapping[str, bytes]
+) -> Iterator[tuple[str, bytes, int]]:
+    """Path inside the machine, content and mode of each file. `secrets` and `image_configs` have the value of each
+    secret and image that a file names."""
+    for file in files or ():
         mode = FILE_MODE if file.mode is None else file.mode
+        if file.image_config:
+            yield file.guest_path or "", image_configs[file.image_config], mode
+            continue
         encoded = secrets[file.secret_name] if file.secret_name else file.raw_value
         yield file.guest_path or "", base64.b64decode(encoded or ""), mode
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One top-level check with its defaults. `headers` may repeat a name. Times are seconds."""
+    """One check with its defaults, the machine's own or a service's. `headers` may repeat a name. Times are seconds."""
 
     name: str
     type: str
@@ -96,18 +140,25 @@ class Check:
     path: str
     protocol: str
     tls_skip_verify: bool
+    tls_server_name: str | None
     headers: tuple[tuple[str, str], ...]
 
 
 def checks(config: MachineConfig) -> tuple[Check, ...]:
-    return tuple(_check(name, given) for name, given in (config.checks or {}).items())
+    """The machine's own under their names, then the services', numbered through as clients know them."""
+    own = [_check(name, given, given.port) for name, given in (config.checks or {}).items()]
+    routed = [(service, given) for service in config.services or () for given in service.checks or ()]
+    for number, (service, given) in enumerate(routed):
+        port = given.port or service.internal_port
+        own.append(_check(f"{SERVICE_CHECK}{number:02}-{given.type}-{port}", given, port))
+    return tuple(own)
 
 
-def _check(name: str, given: MachineCheck) -> Check:
+def _check(name: str, given: MachineCheck | ServiceCheck, port: int | None) -> Check:
     return Check(
         name=name,
         type=given.type or "tcp",
-        port=given.port or 0,
+        port=port or 0,
         interval_s=_seconds(given.interval, 15.0),
         timeout_s=_seconds(given.timeout, 10.0),
         grace_s=_seconds(given.grace_period, 5.0),
@@ -115,6 +166,7 @@ def _check(name: str, given: MachineCheck) -> Check:
         path=given.path or "/",
         protocol=given.protocol or "http",
         tls_skip_verify=bool(given.tls_skip_verify),
+        tls_server_name=given.tls_server_name or None,
         headers=tuple((header.name or "", value) for header in given.headers or () for value in header.values or ()),
     )
 

@@ -18,33 +18,22 @@ class NotServed:
 
 
 NOT_SERVED: tuple[NotServed, ...] = (
-    NotServed("services", "nothing routes to machines yet"),
-    NotServed("mounts", "there are no volumes yet"),
-    NotServed("volumes", "a machine holds one container yet"),
-    NotServed("containers", "a machine holds one container yet"),
-    NotServed("standbys", "nothing starts spares yet"),
-    NotServed("statics", "nothing serves static files yet"),
-    NotServed("metrics", "nothing collects machines' metrics yet"),
-    NotServed("rootfs.persist", "a root filesystem is fresh at each start", harmless=("never",)),
+    NotServed("mounts[].add_size_percent", "a volume grows by a size in GB: use add_size_gb"),
+    NotServed("mounts[].min_add_size_gb", "a volume grows by a size in GB: use add_size_gb"),
+    NotServed("volumes[].image", "containers share temporary directories only"),
+    NotServed("containers[].files[].image_config", "image configs are not written to files yet"),
+    NotServed("containers[].restart.gpu_bid_price", "there is no spot price"),
     NotServed("rootfs.size_gb", "every root filesystem has the node's size"),
     NotServed("cache_drive", "there are no cache drives yet"),
     NotServed("spot", "there is no spot price"),
     NotServed("dns.dns_forward_rules", "no name server of the node's own stands between"),
-    NotServed("init.swap_size_mb", "machines have no swap"),
-    NotServed("init.kernel_args", "machines have no kernel of their own yet"),
-    NotServed("guest.kernel_args", "machines have no kernel of their own yet"),
-    NotServed("guest.max_memory_mb", "memory does not grow while a machine runs"),
-    NotServed("guest.gpu_kind", "there are no GPUs yet"),
-    NotServed("guest.gpus", "there are no GPUs yet"),
     NotServed("guest.host_dedication_id", "hosts are not dedicated"),
-    NotServed("guest.persist_rootfs", "a root filesystem is fresh at each start", harmless=("never", "0")),
     NotServed("guest.required_host_features", "hosts declare no features yet"),
-    NotServed("files[].image_config", "image configs are not written to files yet"),
-    NotServed("checks{}.tls_server_name", "checks verify the address they connect to"),
     NotServed("restart.gpu_bid_price", "there is no spot price"),
 )
-"""`dns.skip_registration`, `disable_machine_autostart` and a check's `kind` only say what routing and DNS shall leave
-alone; a node without those does as they say."""
+"""`services`, `statics` and `standbys` are kept for the edge, which routes by them, and for what starts spares;
+`dns.skip_registration`, `disable_machine_autostart` and a check's `kind` only say what routing and DNS shall leave
+alone."""
 
 
 def not_served(config: MachineConfig) -> Iterator[tuple[str, str]]:

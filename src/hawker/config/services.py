@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
 from hawker.config.check import HttpHeader
 from hawker.config.part import Part, TimedPart
 
@@ -72,6 +74,8 @@ class ServiceCheck(TimedPart, frozen=True, kw_only=True):
 
 
 class Service(Part, frozen=True, kw_only=True):
+    """`autostop` is kept as clients read it: false, true, or "suspend"."""
+
     protocol: str | None = None
     internal_port: int | None = None
     ports: tuple[Port, ...] | None = None
@@ -82,3 +86,7 @@ class Service(Part, frozen=True, kw_only=True):
     checks: tuple[ServiceCheck, ...] | None = None
     force_instance_key: str | None = None
     force_instance_description: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.autostop in ("off", "stop"):
+            msgspec.structs.force_setattr(self, "autostop", self.autostop == "stop")

@@ -4,6 +4,11 @@ import signal
 
 _NAMES = {entry.name: int(entry) for entry in signal.Signals}
 
+LONGEST_STOP_S = 300.0
+"""The most time that a machine may be given to end after a signal."""
+
+SIGNAL_NAMES, SIGNAL_NUMBERS = tuple(_NAMES), tuple(sorted(set(_NAMES.values())))
+
 
 def signal_number(value: str | int) -> int:
     """From "SIGTERM", "TERM", "term", 15 or "15". Raises `ValueError` when there is no such signal."""

@@ -1,0 +1,180 @@
+"""What services, static files, the metrics endpoint and standbys must satisfy. Pure; yields complaints by path.
+
+They are stored as given: an edge routes by them. What it could not route by is refused here, by name.
+"""
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+from hawker.config.check_rules import MAX_CHECKS, check_complaints, header_safe, port_complaints
+from hawker.config.machine import MachineConfig
+from hawker.config.network import Static
+from hawker.config.services import Concurrency, HttpOptions, Port, Service, TlsOptions
+from hawker.ids import is_machine_id
+
+MAX_SERVICES, MAX_PORTS, MAX_STATICS, MAX_STANDBYS = 64, 64, 32, 16
+MAX_LIMIT = 1_000_000
+HANDLERS = ("http", "tls", "tcp", "proxy_proto", "pg_tls", "edge_http")
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_PROTOCOLS = ("tcp", "udp")
+
+
+def services(config: MachineConfig) -> Iterator[str]:
+    given = config.services or ()
+    if len(given) > MAX_SERVICES:
+        yield f"services has more than {MAX_SERVICES} items"
+        return
+    if sum(len(service.checks or ()) for service in given) > MAX_CHECKS:
+        yield f"services have more than {MAX_CHECKS} checks together"
+    for index, service in enumerate(given):
+        yield from (f"services[{index}].{complaint}" for complaint in _service(service))
+    yield from _taken_twice(given)
+
+
+def _service(service: Service) -> Iterator[str]:
+    protocol = service.protocol or "tcp"
+    if protocol not in _PROTOCOLS:
+        yield f"protocol must be {' or '.join(_PROTOCOLS)}, not {protocol!r}"
+    yield from port_complaints("internal_port", service.internal_port)
+    if len(service.ports or ()) > MAX_PORTS:
+        yield f"ports has more than {MAX_PORTS} items"
+    for index, port in enumerate(service.ports or ()):
+        yield from (f"ports[{index}].{complaint}" for complaint in _port(port, protocol))
+    if service.concurrency is not None:
+        yield from (f"concurrency.{complaint}" for complaint in _concurrency(service.concurrency))
+    yield from _amount("min_machines_running", service.min_machines_running, 0)
+    for index, check in enumerate(service.checks or ()):
+        yield from (f"checks[{index}].{complaint}" for complaint in check_complaints(check))
+
+
+def _port(port: Port, protocol: str) -> Iterator[str]:
+    """One port, or a range of them."""
+    single, first, last = port.port, port.start_port, port.end_port
+    if (single is None) == (first is None and last is None):
+        yield "port: give either port, or start_port with end_port"
+    elif single is not None:
+        yield from port_complaints("port", single)
+    else:
+        yield from port_complaints("start_port", first)
+        yield from port_complaints("end_port", last)
+        if first is not None and last is not None and first > last:
+            yield f"start_port {first} is beyond end_port {last}"
+    handlers = port.handlers or ()
+    for handler in handlers:
+        if handler not in HANDLERS:
+            yield f"handlers: {handler!r} is not one of {', '.join(HANDLERS)}"
+    if protocol == "udp" and handlers:
+        yield "handlers are for tcp; a udp service has none"
+    if port.force_https and not {"http", "edge_http"} & set(handlers):
+        yield "force_https needs the http handler"
+    yield from _tls(port.tls_options or TlsOptions())
+    yield from _http(port.http_options or HttpOptions())
+    version = port.proxy_proto_options.version if port.proxy_proto_options else None
+    if version not in (None, "", "v1", "v2", "1", "2"):
+        yield f"proxy_proto_options.version must be v1 or v2, not {version!r}"
+
+
+def _tls(options: TlsOptions) -> Iterator[str]:
+    for version in options.versions or ():
+        if version not in TLS_VERSIONS:
+            yield f"tls_options.versions: {version!r} is not one of {', '.join(TLS_VERSIONS)}"
+    for protocol in options.alpn or ():
+        if not 1 <= len(protocol.encode()) <= 255:
+            yield "tls_options.alpn: a protocol's name has 1 to 255 bytes"
+
+
+def _http(options: HttpOptions) -> Iterator[str]:
+    yield from _amount("http_options.idle_timeout", options.idle_timeout, 0)
+    yield from _amount("http_options.headers_read_timeout", options.headers_read_timeout, 0)
+    headers = options.response.headers if options.response else None
+    for name, value in (headers or {}).items():
+        if not name or not header_safe(name) or not _is_header_value(value):
+            yield f"http_options.response.headers: {name!r} needs a text, a list of texts, or false"
+    for cached in options.replay_cache or ():
+        if not (cached.path_prefix or "").removeprefix("*").strip():
+            yield "http_options.replay_cache: a rule needs a path_prefix"
+        yield from _amount("http_options.replay_cache.ttl_seconds", cached.ttl_seconds, 0)
+        if cached.type and not cached.name:
+            yield f"http_options.replay_cache: a {cached.type} needs a name"
+
+
+def _is_header_value(value: Any) -> bool:
+    """A header is set to one text or several, or taken out by false."""
+    texts = value if isinstance(value, list) else [value]
+    return value is False or all(isinstance(text, str) and header_safe(text) for text in texts)
+
+
+def _concurrency(limits: Concurrency) -> Iterator[str]:
+    if limits.type not in (None, "", "connections", "requests"):
+        yield f"type must be connections or requests, not {limits.type!r}"
+    yield from _amount("soft_limit", limits.soft_limit, 0)
+    yield from _amount("hard_limit", limits.hard_limit, 0)
+    if limits.soft_limit and limits.hard_limit and limits.soft_limit > limits.hard_limit:
+        yield f"soft_limit {limits.soft_limit} is above hard_limit {limits.hard_limit}"
+
+
+def _amount(field: str, value: int | None, least: int) -> Iterator[str]:
+    if value is not None and not least <= value <= MAX_LIMIT:
+        yield f"{field} must be between {least} and {MAX_LIMIT}, not {value}"
+
+
+def _taken_twice(given: tuple[Service, ...]) -> Iterator[str]:
+    """A public port leads to one service."""
+    reach: dict[str, int] = {}  # of a protocol, the last port that a range before this one has
+    for protocol, first, last, where in sorted(_ranges(given)):
+        if first <= reach.get(protocol, 0):
+            yield f"{where}: {_span(first, last)} is another service's already"
+        reach[protocol] = max(last, reach.get(protocol, 0))
+
+
+def _ranges(given: tuple[Service, ...]) -> Iterator[tuple[str, int, int, str]]:
+    for index, service in enumerate(given):
+        for place, port in enumerate(service.ports or ()):
+            first, last = port.port or port.start_port or 0, port.port or port.end_port or 0
+            yield service.protocol or "tcp", first, last, f"services[{index}].ports[{place}]"
+
+
+def _span(first: int, last: int) -> str:
+    return f"port {first}" if first == last else f"ports {first} to {last}"
+
+
+def statics(config: MachineConfig) -> Iterator[str]:
+    if len(config.statics or ()) > MAX_STATICS:
+        yield f"statics has more than {MAX_STATICS} items"
+    for index, static in enumerate(config.statics or ()):
+        yield from (f"statics[{index}].{complaint}" for complaint in _static(static))
+
+
+def _static(static: Static) -> Iterator[str]:
+    path, prefix = static.guest_path or "", static.url_prefix or ""
+    if not path or "\0" in path or ".." in path.split("/"):
+        yield f"guest_path is required, without .., not {path!r}"
+    if not prefix.startswith("/") or not header_safe(prefix) or posixpath.normpath(prefix).startswith("//"):
+        yield f"url_prefix must begin with one / and have no control characters, not {prefix!r}"
+    if "/" in (static.index_document or ""):
+        yield f"index_document is the name of a file, not a path: {static.index_document!r}"
+
+
+def metrics(config: MachineConfig) -> Iterator[str]:
+    """Without a port there is no endpoint."""
+    given = config.metrics
+    if given is None or (given.port is None and not given.path and not given.https):
+        return
+    yield from (f"metrics.{complaint}" for complaint in port_complaints("port", given.port))
+    if given.path and (not given.path.startswith("/") or not header_safe(given.path)):
+        yield f"metrics.path must begin with / and have no control characters, not {given.path!r}"
+
+
+def standbys(config: MachineConfig) -> Iterator[str]:
+    """A spare takes the place of machines that nothing is routed to."""
+    given = config.standbys or ()
+    if not given:
+        return
+    if config.services:
+        yield "standbys: a standby cannot have services"
+    if len(given) > MAX_STANDBYS:
+        yield f"standbys has more than {MAX_STANDBYS} items"
+    for index, machine_id in enumerate(given):
+        if not is_machine_id(machine_id):
+            yield f"standbys[{index}] is not the id of a machine: {machine_id!r}"
