@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,15 @@ def test_remove_ends_a_family_of_processes_and_every_group(real: Cgroups) -> Non
         assert process.wait(timeout=5) == -9
     assert real.list() == []
     assert not any(group.parent.exists() for group in groups)
+
+
+@pytest.mark.root
+def test_many_may_remove_one_group_at_once(real: Cgroups) -> None:
+    """Everybody who waits for a machine clears it when it ends."""
+    groups = [tree / real.path_of(MACHINE).lstrip("/") for tree in find_hierarchies(mounts()).trees()]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(100):
+            for group in groups:
+                group.mkdir(parents=True)
+            list(pool.map(real.remove, [MACHINE] * 8))
+            assert real.list() == []

@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from hawker.errors import NotFound, Unavailable, WrongState
+from hawker.host.freezer import thaw, unless_gone
 from hawker.host.gather import Bounds, gather, is_populated
 from hawker.host.mount import Mount
 from hawker.ids import MachineId, NodeId
@@ -93,6 +94,19 @@ class Cgroups:
         """Within each tree; what the runtime is told."""
         return f"/{self._parent}/{machine_id}"
 
+    def group(self, controller: str, machine_id: MachineId) -> Path:
+        """The machine's group in the tree that has the controller; whether it is there is for the caller to see.
+        Raises `NotFound` when no tree has it."""
+        return self.tree(controller) / self._parent / machine_id
+
+    def tree(self, controller: str) -> Path:
+        """Raises `NotFound` when no tree has it."""
+        return self._hierarchies.of(controller)
+
+    def has(self, controller: str) -> bool:
+        """In v2 every controller is in the one tree, as is the freezer."""
+        return self._unified or controller in self._hierarchies.v1
+
     def oom_kills(self, machine_id: MachineId) -> int:
         """How many processes the memory limit has killed; 0 when the group is gone."""
         name = "memory.events" if self._unified else "memory.oom_control"
@@ -127,13 +141,13 @@ class Cgroups:
         own = Path(self._parent) / machine_id
         return not all(is_populated(tree / own) for tree in self._limiting())
 
-    def gather(self, machine_id: MachineId, bounds: Bounds, pids: Iterable[int]) -> None:
-        """Put these processes of a running machine into a group with these bounds, made where it is missing. Raises
-        `WrongState` where only the runtime can make the whole of it."""
+    def gather(self, machine_id: MachineId, bounds: Bounds, pids: Iterable[int], devices: Iterable[str] = ()) -> None:
+        """Put these processes of a running machine into a group with these bounds, and rules for more devices than the
+        usual ones, made where it is missing. Raises `WrongState` where only the runtime can make the whole of it."""
         if self._unified:
             text = f"the device rules of machine {machine_id} went with its control group: restart it"
             raise WrongState(text)
-        gather(self._hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids)
+        gather(self._hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids, tuple(devices))
 
     def _limiting(self) -> set[Path]:
         names = ("cpu", "memory", "pids", "devices")
@@ -142,7 +156,10 @@ class Cgroups:
         }
 
     def kill(self, machine_id: MachineId) -> None:
-        """End every process of the group and return once they are dead. Raises `Unavailable` when they will not die."""
+        """End every process of the group and return once they are dead. Raises `Unavailable` when they will not die.
+        In v1, whoever is frozen does not even die."""
+        if self.has("freezer"):
+            thaw(self.group("freezer", machine_id))
         for tree in self._hierarchies.trees():
             for group in _subtree(tree / self._parent / machine_id):
                 _kill_all(group)
@@ -158,7 +175,7 @@ class Cgroups:
                 (tree / self._parent).rmdir()
 
     def _read(self, machine_id: MachineId, controller: str, name: str) -> str:
-        group = self._hierarchies.of(controller) / self._parent / machine_id
+        group = self.group(controller, machine_id)
         try:
             return (group / name).read_text()
         except OSError as error:
@@ -179,7 +196,8 @@ def _subtree(group: Path) -> list[Path]:
 def _kill_all(group: Path) -> None:
     """Processes may fork meanwhile, so look again until none is left. v2 can kill a whole group at once."""
     if (group / "cgroup.kill").exists():
-        (group / "cgroup.kill").write_text("1")
+        with unless_gone():
+            (group / "cgroup.kill").write_text("1")
     for _ in range(_KILL_TRIES):
         pids = _processes(group)
         if not pids:
