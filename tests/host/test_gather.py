@@ -14,7 +14,14 @@ from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 
 MACHINE = MachineId("00000000000001")
-BOUNDS = Bounds(cpu_period_us=100_000, cpu_quota_us=200_000, cpu_shares=512, memory_bytes=64 << 20, pids=50)
+BOUNDS = Bounds(
+    cpu_period_us=100_000,
+    cpu_quota_us=200_000,
+    cpu_shares=512,
+    memory_bytes=64 << 20,
+    swapped_bytes=96 << 20,
+    pids=50,
+)
 
 
 def test_processes_go_into_every_tree(tmp_path: Path) -> None:
@@ -23,6 +30,15 @@ def test_processes_go_into_every_tree(tmp_path: Path) -> None:
         (tree / "node").mkdir(parents=True)
     gather(trees, Path("node/one"), BOUNDS, [7])
     assert [(tree / "node/one/cgroup.procs").read_text() for tree in trees] == ["7", "7"]
+
+
+def test_more_devices_are_allowed_after_the_usual_ones(tmp_path: Path) -> None:
+    (tmp_path / "node/one").mkdir(parents=True)
+    for name in ("devices.deny", "devices.allow"):
+        (tmp_path / "node/one" / name).touch()
+    gather([tmp_path], Path("node/one"), BOUNDS, [], ["c 10:200 rw"])
+    assert (tmp_path / "node/one/devices.deny").read_text() == "a"
+    assert (tmp_path / "node/one/devices.allow").read_text() == "c 10:200 rw", "the last that was written"
 
 
 def test_a_group_without_a_process_is_as_good_as_none(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_port_knows_its_bridge_and_its_other_end(namespace: Path) -> None:
 
     def ask() -> tuple[int | None, int | None, int | None]:
         with NetlinkSocket() as netlink:
-            return links.master_of(netlink, near), links.other_end_of(netlink, near), links.master_of(netlink, far)
+            return links.link(netlink, near).master, links.other_end_of(netlink, near), links.link(netlink, far).master
 
     assert netns.inside(namespace, ask) == (bridge, far, None)
 

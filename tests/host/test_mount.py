@@ -1,6 +1,7 @@
 """Facts about mounts. Those marked root mount for real, below the test's own directory."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ from hawker.host.mount import (
     empty_trash,
     fresh_overlay,
     is_mounted,
+    kept_overlay,
     mount,
     mount_image,
     mount_overlay,
     mounts,
     parse_mountinfo,
+    shows_layer,
     unmount,
 )
 
@@ -124,6 +127,56 @@ async def test_discarded_layer_is_removed_with_the_trash(area: Path) -> None:
     assert len(list(trash.iterdir())) == 1
     await empty_trash(trash)
     assert not trash.exists()
+
+
+@pytest.mark.root
+def test_a_kept_layer_is_still_there_over_another_image(area: Path) -> None:
+    old, new, layer, target = area / "old", area / "new", area / "layers/kept", area / "root"
+    layer.parent.mkdir()
+    for lower, text in ((old, "old"), (new, "new")):
+        (lower / "dir/deep").mkdir(parents=True)
+        for name in ("touched", "untouched", "removed", "dir/deep/file"):
+            (lower / name).write_text(text)
+        (lower / f"only-{text}").write_text(text)
+    kept_overlay(old, layer, target)
+    assert shows_layer(target, old, layer) and not shows_layer(target, new, layer)
+    (target / "touched").write_text("mine")
+    (target / "removed").unlink()
+    (target / "dir/mine").write_text("mine")
+    shutil.copytree(target / "dir", target / "moved")
+    unmount(target)
+    assert not shows_layer(target, old, layer)
+    kept_overlay(new, layer, target)
+    assert {path.name: path.read_text() for path in target.iterdir() if path.is_file()} == {
+        "touched": "mine",
+        "untouched": "new",
+        "only-new": "new",
+    }
+    assert (target / "dir/mine").read_text() == "mine" and (target / "dir/deep/file").read_text() == "new"
+    assert (target / "moved/deep/file").read_text() == "old"
+
+
+@pytest.mark.root
+def test_a_kept_layer_that_is_mounted_is_left_alone(area: Path) -> None:
+    lower, layer, target = area / "lower", area / "layers/kept", area / "root"
+    lower.mkdir(mode=0o750)
+    layer.parent.mkdir()
+    kept_overlay(lower, layer, target)
+    before = target.stat().st_dev
+    kept_overlay(lower, layer, target)
+    assert target.stat().st_dev == before and len(mounts(target)) == 1
+    assert target.stat().st_mode & 0o777 == 0o750
+    assert [path.name for path in layer.parent.iterdir()] == ["kept"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("name", ["plain", "a,b", "a:b", "a\\b", "a b"])
+def test_a_kept_layer_is_recognized_whatever_it_is_called(area: Path, name: str) -> None:
+    lower, layer, target = area / name / "lower", area / name / "layers/kept", area / "root"
+    lower.mkdir(parents=True)
+    layer.parent.mkdir()
+    kept_overlay(lower, layer, target)
+    assert shows_layer(target, lower, layer)
 
 
 @pytest.mark.root

@@ -3,9 +3,8 @@
 import secrets
 import socket
 import subprocess
-from collections.abc import AsyncIterator
 from functools import partial
-from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import anyio
@@ -13,11 +12,12 @@ import anyio.to_thread
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.host import links, netns, nftables
+from hawker.host import links, netns, nft_messages, nftables
 from hawker.host.address import bridge_name, gateway, interface_prefix, veth_name
 from hawker.host.mount import unmount
-from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket, Request
-from hawker.host.network import NetworkPlan, NodeNetwork
+from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
+from hawker.host.network import NodeNetwork
+from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId, NodeId, new_node_id
 from tests.waiting import eventually
 
@@ -138,33 +138,6 @@ async def test_machine_cannot_borrow_an_address(network: NodeNetwork) -> None:
 
         with pytest.raises(OSError, match="timed out"):
             await anyio.to_thread.run_sync(netns.inside, source, dial_borrowed)
-
-
-@pytest.fixture
-async def outside(tmp_path: Path) -> AsyncIterator[Path]:
-    """A namespace that plays the world beyond the host: 198.51.100.2 and 2001:db8:77::2, routed by the host."""
-    path, name = tmp_path / "outside", f"out{secrets.token_hex(3)}"
-
-    def plug_in(namespace: int) -> None:
-        with NetlinkSocket() as inner:
-            host.apply([links.add_veth(name, master=0, peer=links.Peer("eth0", "06:00:00:00:00:01", namespace))])
-            index = links.index_of("eth0")
-            assert index is not None
-            inner.apply([links.link_up(index), *_addresses(index, 2)])
-
-    with NetlinkSocket() as host:
-        netns.create(path, plug_in)
-        index = links.index_of(name)
-        assert index is not None
-        host.apply(_addresses(index, 1))
-        yield path
-        host.apply([links.delete_link(name)])
-    netns.delete(path)
-
-
-def _addresses(index: int, last: int) -> list[Request]:
-    four, six = IPv4Interface(f"198.51.100.{last}/24"), IPv6Interface(f"2001:db8:77::{last}/64")
-    return [links.add_address(index, four), links.add_address(index, six)]
 
 
 @pytest.mark.parametrize("address, seen", [("198.51.100.2", "198.51.100.1"), ("2001:db8:77::2", "2001:db8:77::1")])
@@ -298,14 +271,6 @@ async def _is_whole(network: NodeNetwork, plan: NetworkPlan, pid: int) -> None:
         assert await anyio.to_thread.run_sync(_dial, str(plan.ipv6)) == str(gateway(plan.network_id))
 
 
-async def test_whole_networks_have_lost_nothing(network: NodeNetwork) -> None:
-    plans = [_plan(ipv4="10.213.0.1"), _plan(), _plan(8)]
-    for plan in plans:
-        await network.ensure(plan)
-    assert await network.lost(plans) == {} and await network.guarded()
-    assert sorted(await network.link_names()) == sorted(veth_name(network.node_id, each.machine_id) for each in plans)
-
-
 async def test_an_unbound_namespace_is_bound_again(network: NodeNetwork) -> None:
     plan = _plan()
     with await _inhabited(network, plan) as sleeper:
@@ -348,19 +313,11 @@ async def test_a_deleted_bridge_is_made_again(network: NodeNetwork) -> None:
         sleeper.kill()
 
 
-async def test_a_link_with_a_spare_name_is_not_lost(network: NodeNetwork) -> None:
-    first = _plan()
-    second = NetworkPlan(MachineId(first.machine_id[:8] + "ffffff"), 8)
-    await network.ensure(first)
-    await network.ensure(second)
-    assert await network.lost([first]) == {}
-
-
 async def test_rules_that_were_removed_are_seen_and_put_back_for_all_networks(network: NodeNetwork) -> None:
     first, second = _plan(), _plan()
     source, target = await network.ensure(first), await network.ensure(second)
     with NetlinkSocket(NETLINK_NETFILTER) as rules:
-        rules.apply(nftables.remove_table(network.node_id))
+        rules.apply(nft_messages.remove_table(nftables.table_name(network.node_id)))
     assert not await network.guarded()
     await network.guard()
     assert await network.guarded()

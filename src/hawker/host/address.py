@@ -77,7 +77,31 @@ def bridge_mac(node_id: NodeId, network_id: int) -> str:
 
 
 def machine_mac(machine_id: MachineId) -> str:
-    return _mac(bytes([6]) + bytes.fromhex(machine_id)[-5:])
+    return _own_mac(6, machine_id)
+
+
+def machine_link_local(machine_id: MachineId) -> IPv6Address:
+    """What the kernel makes of the link address by itself: the modified EUI-64 (RFC 4291, appendix A)."""
+    mac = bytes.fromhex(machine_mac(machine_id).replace(":", ""))
+    return IPv6Address(b"\xfe\x80" + bytes(6) + bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:])
+
+
+def uplink_mac(machine_id: MachineId) -> str:
+    """Of what is between a guest and the host, and may not be taken for either: the end of the link in the machine's
+    namespace, the bridge there, and the tap."""
+    return _own_mac(0x0A, machine_id)
+
+
+def inner_mac(machine_id: MachineId) -> str:
+    return _own_mac(0x0E, machine_id)
+
+
+def tap_mac(machine_id: MachineId) -> str:
+    return _own_mac(0x12, machine_id)
+
+
+def _own_mac(first: int, machine_id: MachineId) -> str:
+    return _mac(bytes([first]) + bytes.fromhex(machine_id)[-5:])
 
 
 def _mac(octets: bytes) -> str:

@@ -16,6 +16,7 @@ _SUPERBLOCK = 1024
 _LOOP_CTL_GET_FREE = 0x4C82
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_CLR_FD = 0x4C01
+_LOOP_SET_CAPACITY = 0x4C07
 _SYS_BLOCK = Path("/sys/block")
 _LO_READ_ONLY, _LO_AUTOCLEAR = 1, 4
 _LOOP_MAJOR_TRIES = 20
@@ -35,12 +36,12 @@ def filesystem_of(file: Path) -> str:
 
 
 @contextmanager
-def attach_loop(file: Path) -> Iterator[str]:
-    """A read-only loop device over `file`, by path. It is released when the block is left and nothing has mounted it,
-    or else with the last mount."""
-    backing = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+def attach_loop(file: Path, *, writable: bool = False) -> Iterator[str]:
+    """A loop device over `file`, by path; read-only unless told. It is released when the block is left and nothing has
+    mounted it, or else with the last mount."""
+    backing = os.open(file, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     try:
-        device, path = _configure_free(backing)
+        device, path = _configure_free(backing, _LO_AUTOCLEAR if writable else _LO_READ_ONLY | _LO_AUTOCLEAR)
     finally:
         os.close(backing)
     try:
@@ -72,13 +73,22 @@ def detach_loop(device: str) -> None:
         os.close(fd)
 
 
-def _configure_free(backing: int) -> tuple[int, str]:
+def set_capacity(device: str) -> None:
+    """Let a loop device be as large as its file is now."""
+    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(fd, _LOOP_SET_CAPACITY)
+    finally:
+        os.close(fd)
+
+
+def _configure_free(backing: int, flags: int) -> tuple[int, str]:
     """Claim a free device; another process may be faster, so try again with the next."""
     for _ in range(_LOOP_MAJOR_TRIES):
         path = f"/dev/loop{_free_number()}"
         device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.ioctl(device, _LOOP_CONFIGURE, _loop_config(backing))
+            fcntl.ioctl(device, _LOOP_CONFIGURE, _loop_config(backing, flags))
             return device, path
         except OSError as error:
             os.close(device)
@@ -95,8 +105,8 @@ def _free_number() -> int:
         os.close(control)
 
 
-def _loop_config(backing: int) -> bytes:
+def _loop_config(backing: int, flags: int) -> bytes:
     """struct loop_config: the file, the default block size, a loop_info64 with only its flags set, 64 spare bytes."""
     info = bytearray(_LOOP_INFO64_SIZE)
-    struct.pack_into("=I", info, _LO_FLAGS_OFFSET, _LO_READ_ONLY | _LO_AUTOCLEAR)
+    struct.pack_into("=I", info, _LO_FLAGS_OFFSET, flags)
     return struct.pack("=II", backing, 0) + bytes(info) + bytes(64)

@@ -6,6 +6,7 @@ from hawker.errors import CannotStart
 
 _NET = Path("/proc/sys/net")
 _ACCEPT_RA_EVEN_WHEN_FORWARDING = "2"
+_ANSWER_FOR_NOBODY = "8"
 
 
 def allow_forwarding() -> None:
@@ -34,6 +35,16 @@ def prepare_machine() -> None:
     _write("ipv6/conf/default/accept_redirects", "0")
     _write("ipv4/ip_unprivileged_port_start", "0")
     _write("ipv4/ping_group_range", "0 2147483647")
+
+
+def silence() -> None:
+    """In the fresh namespace of a machine with a kernel of its own: frames pass it by, and none is answered or shown to
+    packet rules."""
+    for which in ("all", "default"):
+        _write(f"ipv6/conf/{which}/disable_ipv6", "1")
+        _write(f"ipv4/conf/{which}/arp_ignore", _ANSWER_FOR_NOBODY)
+    for switch in (_NET / "bridge").glob("bridge-nf-call-*"):
+        switch.write_text("0")
 
 
 def _keep_listening_to_routers() -> None:

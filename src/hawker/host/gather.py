@@ -15,23 +15,26 @@ _INHERITED = ("cpuset.cpus", "cpuset.mems")  # empty in a new group, and nobody 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What limits a machine. No swap: with it, memory is what `memory_bytes` says."""
+    """What limits a machine: `memory_bytes` without swap, `swapped_bytes` with it."""
 
     cpu_period_us: int
     cpu_quota_us: int
     cpu_shares: int
     memory_bytes: int
+    swapped_bytes: int
     pids: int
 
 
-def gather(trees: Iterable[Path], group: Path, bounds: Bounds, pids: Iterable[int]) -> None:
-    """Make `group`, relative to each tree, with its bounds, then put the processes into it. Idempotent; a process that
-    has ended meanwhile is no error."""
+def gather(
+    trees: Iterable[Path], group: Path, bounds: Bounds, pids: Iterable[int], devices: Iterable[str] = ()
+) -> None:
+    """Make `group`, relative to each tree, with its bounds, then put the processes into it. `devices` are rules for
+    more of them, as in "c 10:200 rw". Idempotent; a process that has ended meanwhile is no error."""
     groups = [tree / group for tree in trees]
     for each in groups:
         for directory in (each.parent, each):
             _make(directory)
-        for name, value in _limits(bounds):
+        for name, value in _limits(bounds, devices):
             _write(each / name, value)
     for pid in pids:
         for each in groups:
@@ -48,15 +51,15 @@ def _make(directory: Path) -> None:
             _write(directory / name, (directory.parent / name).read_text().strip())
 
 
-def _limits(bounds: Bounds) -> Iterator[tuple[str, str]]:
+def _limits(bounds: Bounds, devices: Iterable[str]) -> Iterator[tuple[str, str]]:
     yield "cpu.cfs_period_us", str(bounds.cpu_period_us)
     yield "cpu.cfs_quota_us", str(bounds.cpu_quota_us)
     yield "cpu.shares", str(bounds.cpu_shares)
     yield "memory.limit_in_bytes", str(bounds.memory_bytes)
-    yield "memory.memsw.limit_in_bytes", str(bounds.memory_bytes)
+    yield "memory.memsw.limit_in_bytes", str(bounds.swapped_bytes)
     yield "pids.max", str(bounds.pids)
     yield "devices.deny", "a"
-    for rule in _DEVICES:
+    for rule in (*_DEVICES, *devices):
         yield "devices.allow", rule
 
 

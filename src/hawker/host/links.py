@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkSocket, Request
@@ -27,16 +28,21 @@ _ON_LINK = 4
 _SCOPE_LINK = 253
 _TABLE_MAIN, _PROTO_STATIC, _UNICAST = 254, 4, 1
 _HEADER_SIZE = 16
+_NEWNEIGH = 28
+_AF_BRIDGE = 7
+_NUD_STATIC = 0x42  # known for good, but not the host's own: NUD_NOARP | NUD_REACHABLE
+_NTF_MASTER = 0x04
 _KEPT = 1024  # encoding takes longer than the kernel's work, and each start of a machine says the same
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`master` is the index of the bridge it is a port of."""
+    """`master` is the index of the bridge it is a port of; `label` is what somebody wrote on it."""
 
     index: int
     name: str
     master: int | None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,15 @@ def add_bridge(name: str, mac: str) -> Request:
     message = _up(ifinfmsg())
     message["attrs"] = [("IFLA_IFNAME", name), ("IFLA_ADDRESS", mac), ("IFLA_LINKINFO", info)]
     return _request(_NEWLINK, message, CREATE | EXCLUSIVE, errno.EEXIST)
+
+
+def show_packets(index: int) -> Request:
+    """Let the packet rules see what bridge `index` passes from port to port (`br_netfilter`)."""
+    options = {"attrs": [("IFLA_BR_NF_CALL_IPTABLES", 1), ("IFLA_BR_NF_CALL_IP6TABLES", 1)]}
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = [("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", options)]})]
+    return _request(_NEWLINK, message, 0, errno.ENODEV)
 
 
 def add_veth(name: str, *, master: int, peer: Peer) -> Request:
@@ -79,6 +94,42 @@ def join_bridge(index: int, bridge: int) -> Request:
     message = _up(ifinfmsg())
     message["index"] = index
     message["attrs"] = [("IFLA_MASTER", bridge)]
+    return _request(_NEWLINK, message)
+
+
+def learn_nothing(index: int, *, flood: bool = True) -> Request:
+    """Let the bridge of port `index` keep no table of who is behind it; without `flood`, send there no frames for
+    somebody of whom it does not know where they are."""
+    data = {"attrs": [("IFLA_BRPORT_LEARNING", 0), ("IFLA_BRPORT_UNICAST_FLOOD", int(flood))]}
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = [
+        ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_SLAVE_KIND", "bridge"), ("IFLA_INFO_SLAVE_DATA", data)]})
+    ]
+    return _request(_NEWLINK, message)
+
+
+def stand_behind(index: int, mac: str) -> Request:
+    """Tell the bridge of port `index` that frames for `mac` go there, whatever it hears."""
+    message = ndmsg()
+    message["family"], message["ifindex"] = _AF_BRIDGE, index
+    message["state"], message["flags"] = _NUD_STATIC, _NTF_MASTER
+    message["attrs"] = [("NDA_LLADDR", mac)]
+    return _request(_NEWNEIGH, message, CREATE | REPLACE)
+
+
+def write_label(index: int, label: str) -> Request:
+    """At most 255 characters, which stay on the link and are shown with it (`ip link`: alias)."""
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = [("IFLA_IFALIAS", label)]
+    return _request(_NEWLINK, message)
+
+
+def set_mac(index: int, mac: str) -> Request:
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = [("IFLA_ADDRESS", mac)]
     return _request(_NEWLINK, message)
 
 
@@ -128,14 +179,19 @@ def links(netlink: NetlinkSocket) -> list[Link]:
     return [_read_link(body) for body in netlink.dump(request)]
 
 
-def master_of(netlink: NetlinkSocket, index: int) -> int | None:
-    """The index of the bridge that a link is a port of."""
-    return _attribute_of(netlink, index, "IFLA_MASTER")
+def link(netlink: NetlinkSocket, index: int) -> Link:
+    """Raises `OSError` with ENODEV when it is gone."""
+    asked = ifinfmsg()
+    asked["index"] = index
+    return _read_link(netlink.ask(_request(_GETLINK, asked, ack=False)))
 
 
 def other_end_of(netlink: NetlinkSocket, index: int) -> int | None:
     """The index of a veth's far end, in whatever namespace that is."""
-    return _attribute_of(netlink, index, "IFLA_LINK")
+    asked = ifinfmsg()
+    asked["index"] = index
+    value = _decode(netlink.ask(_request(_GETLINK, asked, ack=False))).get_attr("IFLA_LINK")
+    return None if value is None else int(value)
 
 
 def index_of(name: str) -> int | None:
@@ -172,14 +228,6 @@ def _request(kind: int, message: Any, flags: int = 0, *tolerated: int, ack: bool
     return Request(kind, bytes(message.data[_HEADER_SIZE:]), flags, frozenset(tolerated), ack)
 
 
-def _attribute_of(netlink: NetlinkSocket, index: int, attribute: str) -> int | None:
-    asked = ifinfmsg()
-    asked["index"] = index
-    body = netlink.ask(_request(_GETLINK, asked, ack=False))
-    value = _decode(body).get_attr(attribute)
-    return None if value is None else int(value)
-
-
 def _decode(body: bytes) -> Any:
     message = ifinfmsg(struct.pack("=IHHII", _HEADER_SIZE + len(body), _NEWLINK, 0, 0, 0) + body)
     message.decode()
@@ -188,4 +236,9 @@ def _decode(body: bytes) -> Any:
 
 def _read_link(body: bytes) -> Link:
     message = _decode(body)
-    return Link(index=message["index"], name=message.get_attr("IFLA_IFNAME"), master=message.get_attr("IFLA_MASTER"))
+    return Link(
+        index=message["index"],
+        name=message.get_attr("IFLA_IFNAME"),
+        master=message.get_attr("IFLA_MASTER"),
+        label=message.get_attr("IFLA_IFALIAS"),
+    )

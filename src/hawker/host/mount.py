@@ -1,6 +1,7 @@
 """Mounts of this host: image, overlay and bind mounts, and the list of what is mounted.
 
-`mount_image` (a read-only block file), `mount_overlay`, `fresh_overlay` (a clean writable layer), `bind`, `unmount`,
+`mount_image` (a read-only block file), `mount_overlay`, `fresh_overlay` (a clean writable layer), `kept_overlay` (one
+that was there before), `bind`, `unmount`,
 `is_mounted`, `mounts`, `empty_trash`. All but `empty_trash` take well under a millisecond and are plain functions;
 each is idempotent: what is mounted already, or not mounted, is no error. Raises `OSError` with the kernel's reason.
 """
@@ -9,9 +10,9 @@ import ctypes
 import errno
 import os
 import re
-import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import anyio.to_thread
 
 from hawker.failpoint import inside
 from hawker.host.block import attach_loop, filesystem_of
+from hawker.host.removal import remove_tree
 
 _libc = ctypes.CDLL(None, use_errno=True)
 READ_ONLY, NOSUID, NODEV, BIND, PRIVATE, REMOUNT = 0x1, 0x2, 0x4, 0x1000, 0x40000, 0x20
@@ -90,6 +92,37 @@ def mount_overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
     mount("overlay", target, "overlay", 0, f"{paths},volatile")
 
 
+def kept_overlay(lower: Path, layer: Path, target: Path) -> None:
+    """Mount `lower` at `target` under the writable layer in the directory `layer`, which is made if it is not there and
+    outlives the mount. Another lower may be below it each time: the features that would forbid that are off. What the
+    machine syncs is on the disk."""
+    if not layer.exists():
+        _make_layer(lower, layer)
+    target.mkdir(parents=True, exist_ok=True)
+    if not is_mounted(target):
+        paths = f"lowerdir={_escape(lower)},upperdir={_escape(layer / 'upper')},workdir={_escape(layer / 'work')}"
+        mount("overlay", target, "overlay", 0, f"{paths},index=off,metacopy=off,redirect_dir=off,xino=off")
+
+
+def _make_layer(lower: Path, layer: Path) -> None:
+    """Whole or not at all."""
+    made = Path(tempfile.mkdtemp(prefix="new-", dir=layer.parent))
+    for name in ("upper", "work"):
+        (made / name).mkdir()
+    root = lower.stat()
+    os.chmod(made / "upper", root.st_mode & 0o7777)
+    os.chown(made / "upper", root.st_uid, root.st_gid)
+    inside("layered")
+    made.rename(layer)
+
+
+def shows_layer(target: Path, lower: Path, layer: Path) -> bool:
+    """Whether `target` is an overlay of just these two."""
+    wanted = {f"lowerdir={_escape(lower)}", f"upperdir={_escape(layer / 'upper')}"}
+    found = [each for each in mounts(target) if each.target == target and each.fstype == "overlay"]
+    return len(found) == 1 and wanted <= {_unescape(option) for option in found[0].options.split(",")}
+
+
 def fresh_overlay(lower: Path, layer: Path, target: Path, trash: Path) -> None:
     """Mount `lower` at `target` under an empty writable layer kept in the directory `layer`. An old layer is moved to
     `trash`, which must be on the same filesystem and is emptied by `empty_trash`."""
@@ -114,8 +147,17 @@ def discard_overlay(layer: Path, target: Path, trash: Path) -> None:
 
 
 async def empty_trash(trash: Path) -> None:
-    """Remove what `discard_overlay` moved away, in a thread: a layer may hold many files."""
-    await anyio.to_thread.run_sync(lambda: shutil.rmtree(trash, ignore_errors=True))
+    """Remove what `discard_overlay` moved away, in a thread: a machine may have left many files there."""
+    await anyio.to_thread.run_sync(_empty, trash)
+
+
+def _empty(trash: Path) -> None:
+    """More may come while it is emptied."""
+    with suppress(FileNotFoundError):
+        for name in os.listdir(trash):
+            remove_tree(trash / name)
+    with suppress(OSError):
+        trash.rmdir()
 
 
 def bind(source: Path | str, target: Path, *, read_only: bool = False) -> None:

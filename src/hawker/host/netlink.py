@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -119,3 +120,19 @@ class NetlinkSocket:
             length, kind, _, number, _ = _HEADER.unpack_from(data, offset)
             yield kind, number, data[offset + _HEADER.size : offset + length]
             offset += max(length + 3 & ~3, _HEADER.size)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSockets:
+    """Of one namespace, whichever the thread that uses them is in: for links, addresses and routes, and for packet
+    rules."""
+
+    routes: NetlinkSocket
+    rules: NetlinkSocket
+
+
+@contextmanager
+def host_sockets() -> Iterator[HostSockets]:
+    """Of the calling thread's namespace."""
+    with NetlinkSocket() as routes, NetlinkSocket(NETLINK_NETFILTER) as rules:
+        yield HostSockets(routes, rules)

@@ -6,14 +6,11 @@
 unique by construction, and it would cost a second.
 """
 
-import fcntl
 import os
 import socket
-import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
+from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from hawker.failpoint import inside
-from hawker.host import links, netns, nftables
+from hawker.host import frames, links, netns, nft_messages, nftables, plug
 from hawker.host.address import (
     GATEWAY4,
     bridge_mac,
@@ -29,47 +26,32 @@ from hawker.host.address import (
     bridge_prefix,
     gateway,
     interface_prefix,
-    machine_mac,
     machine_prefix,
     network_of,
-    network_prefix,
-    private_ip,
     spare_veth_name,
     veth_name,
 )
-from hawker.host.forwarding import allow_forwarding, prepare_bridge, prepare_machine
-from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket, Request
+from hawker.host.fences import fence_table
+from hawker.host.forwarding import allow_forwarding, prepare_bridge
+from hawker.host.guard import admit_all, has_rules, let_send
+from hawker.host.lost_links import what_is_lost
+from hawker.host.netlink import HostSockets, NetlinkSocket, host_sockets
+from hawker.host.network_plan import NetworkPlan, read_label
 from hawker.ids import MachineId, NodeId
 
 T = TypeVar("T")
 
-MACHINE_LINK = "eth0"
-_LOOPBACK_INDEX = 1
-_SIOCGIFADDR = 0x8915
 _SYS_NET = Path("/sys/class/net")
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkPlan:
-    """Where a machine is plugged in. `network_id` has 32 bits; `ipv4` comes from the caller's pool and serves outbound
-    traffic only; None: IPv6 alone."""
-
-    machine_id: MachineId
-    network_id: int
-    ipv4: IPv4Address | None = None
-
-    @property
-    def ipv6(self) -> IPv6Address:
-        return private_ip(self.network_id, self.machine_id)
 
 
 class NodeNetwork:
     """One node's part of the host's network. A bridge is made and removed by one call at a time; taking a link down,
     which the kernel needs some 20 ms for, holds up nobody."""
 
-    def __init__(self, node_id: NodeId, directory: Path) -> None:
+    def __init__(self, node_id: NodeId, directory: Path, kind: plug.Plug | None = None) -> None:
         self.node_id = node_id
         self._directory = directory
+        self._plug = kind or plug.Wired()
         self._change = anyio.Lock()
 
     def path_of(self, machine_id: MachineId) -> Path:
@@ -83,10 +65,10 @@ class NodeNetwork:
     async def guard(self) -> None:
         """Packet rules, also for the networks that are there already. Raises `CannotStart`."""
         await nftables.install(self.node_id)
-        await self._run(self._admit_all)
+        await self._run(lambda: admit_all(self.node_id, self._here()))
 
     async def guarded(self) -> bool:
-        return await anyio.to_thread.run_sync(self._has_rules)
+        return await anyio.to_thread.run_sync(has_rules, self.node_id)
 
     async def ensure(self, plan: NetworkPlan) -> Path:
         """The machine's namespace, with its link up, addresses and routes."""
@@ -99,7 +81,8 @@ class NodeNetwork:
 
     async def lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
         """What is missing of running machines' networks, in a sentence each."""
-        return await anyio.to_thread.run_sync(self._find_lost, plans)
+        places = {plan: self.path_of(plan.machine_id) for plan in plans}
+        return await anyio.to_thread.run_sync(what_is_lost, self.node_id, self._plug, places)
 
     async def link_names(self) -> tuple[str, ...]:
         """The host's ends of machines' links that are named after a machine."""
@@ -116,9 +99,7 @@ class NodeNetwork:
 
     async def list(self) -> list[MachineId]:
         """Machines that have a namespace here, whole or half removed."""
-        if not self._directory.is_dir():
-            return []
-        return [MachineId(name) for name in sorted(os.listdir(self._directory))]
+        return list(self._here())
 
     async def sweep(self) -> None:
         """Remove bridges that no machine is plugged into, as a crash between two steps leaves them."""
@@ -130,63 +111,68 @@ class NodeNetwork:
             await self.delete(machine_id)
         await self._run(self._remove_node)
 
+    def _here(self) -> dict[MachineId, Path]:
+        if not self._directory.is_dir():
+            return {}
+        return {MachineId(name): self._directory / name for name in sorted(os.listdir(self._directory))}
+
     async def _run(self, work: Callable[[], T]) -> T:
         async with self._change:
             return await anyio.to_thread.run_sync(work)
 
     def _ensure(self, plan: NetworkPlan) -> Path:
         path = self.path_of(plan.machine_id)
-        with NetlinkSocket() as host:
+        with host_sockets() as host:
+            if netns.exists(path) and not netns.inside(path, self._plug.fits):
+                self._unplug(plan.machine_id)
             bridge = self._ensure_bridge(host, plan)
             inside("bridged")
             if not netns.exists(path):
                 netns.create(path, partial(self._plug_in, host, bridge, plan))
+                inside("bound")
+            let_send(host, self.node_id, bridge, plan, path)
         return path
 
-    def _ensure_bridge(self, host: NetlinkSocket, plan: NetworkPlan) -> int:
+    def _ensure_bridge(self, host: HostSockets, plan: NetworkPlan) -> int:
         """The bridge's index. The rules admit it before a machine is behind it."""
         name = bridge_name(self.node_id, plan.network_id)
         index = links.index_of(name)
         if index is None:
-            host.apply([links.add_bridge(name, bridge_mac(self.node_id, plan.network_id))])
+            host.routes.apply([links.add_bridge(name, bridge_mac(self.node_id, plan.network_id))])
             index = links.index_of(name)
             assert index is not None, "the bridge was just made"
         prepare_bridge(name)
-        with NetlinkSocket(NETLINK_NETFILTER) as rules:
-            rules.apply(nftables.admit_network(self.node_id, name))
+        host.rules.apply(nftables.admit_network(self.node_id, name))
         requests = [
             links.link_up(index),
             links.add_address(index, IPv6Interface(gateway(plan.network_id))),
             links.add_address(index, IPv4Interface(GATEWAY4)),
-            links.add_route(_own(plan.network_id, plan.machine_id), index),
+            *(links.add_route(target, index) for target in _routed(plan)),
         ]
-        if plan.ipv4 is not None:
-            requests.append(links.add_route(IPv4Interface(plan.ipv4), index))
-        host.apply(requests)
+        host.routes.apply(requests)
         return index
 
     def _reconnect(self, plan: NetworkPlan, pid: int) -> None:
         path = self.path_of(plan.machine_id)
         netns.rebind(path, pid)
-        with NetlinkSocket() as host:
+        with host_sockets() as host:
             bridge = self._ensure_bridge(host, plan)
-            end, _ = netns.inside(path, describe_machine_link)
-            if end is None:
+            if netns.inside(path, plug.far_end) is None:
                 netns.inside_with(path, partial(self._plug_in, host, bridge, plan))
             else:
-                host.apply([links.join_bridge(end, bridge)])
-                netns.inside(path, partial(_configure_link, plan))
+                netns.inside(path, partial(self._plug.configure, plan))
+            let_send(host, self.node_id, bridge, plan, path)
 
-    def _plug_in(self, host: NetlinkSocket, bridge: int, plan: NetworkPlan, namespace: int) -> None:
+    def _plug_in(self, host: HostSockets, bridge: int, plan: NetworkPlan, namespace: int) -> None:
         """Runs in the new namespace; `host` still speaks to the host's."""
-        prepare_machine()
+        self._plug.prepare()
         self._add_veth(host, bridge, plan.machine_id, namespace)
-        _configure_link(plan)
+        self._plug.configure(plan)
 
-    def _add_veth(self, host: NetlinkSocket, bridge: int, machine_id: MachineId, namespace: int) -> None:
+    def _add_veth(self, host: HostSockets, bridge: int, machine_id: MachineId, namespace: int) -> None:
         def add(name: str) -> None:
-            peer = links.Peer(MACHINE_LINK, machine_mac(machine_id), namespace)
-            host.apply([links.add_veth(name, master=bridge, peer=peer)])
+            peer = links.Peer(plug.MACHINE_LINK, self._plug.mac(machine_id), namespace)
+            host.routes.apply([links.add_veth(name, master=bridge, peer=peer)])
 
         try:
             add(veth_name(self.node_id, machine_id))
@@ -197,127 +183,60 @@ class NodeNetwork:
         """Remove the namespace with its link; the name of the bridge that it was plugged into. Routes go
         first: they cannot be found once the link is gone."""
         path = self.path_of(machine_id)
-        end, ipv4 = netns.inside(path, describe_machine_link) if netns.exists(path) else (None, None)
+        end = netns.inside(path, plug.far_end) if netns.exists(path) else None
         if end is None:
             netns.delete(path)
             return None
-        with NetlinkSocket() as host:
-            bridge = links.master_of(host, end)
+        with host_sockets() as host:
+            link = links.link(host.routes, end)
+            bridge = link.master
             name = None if bridge is None else socket.if_indextoname(bridge)  # while our port keeps it there
             if bridge is not None and name is not None:
-                host.apply([links.delete_route(_own(network_of(name), machine_id), bridge)])
-            if bridge is not None and ipv4 is not None:
-                host.apply([links.delete_route(IPv4Interface(ipv4), bridge)])
+                plan = read_label(link.label) or NetworkPlan(machine_id, network_of(name))
+                host.routes.apply([links.delete_route(target, bridge) for target in _routed(plan)])
+                frames.forget(host.rules, self.node_id, end, plan)
             inside("unrouted")
-            host.apply([links.delete_link_by_index(end)])
+            host.routes.apply([links.delete_link_by_index(end)])
         inside("unlinked")
         netns.delete(path)
         inside("unbound")
         return name
 
     def _sweep(self) -> None:
-        for bridge in self._names(bridge_prefix(self.node_id)):
-            self._remove_if_unused(bridge)
+        with host_sockets() as host:
+            there = links.links(host.routes)
+            frames.forget_gone(host.rules, self.node_id, (link.index for link in there))
+        for link in there:
+            if link.name.startswith(bridge_prefix(self.node_id)):
+                self._remove_if_unused(link.name)
 
     def _names(self, prefix: str) -> tuple[str, ...]:
-        with NetlinkSocket() as host:
-            return tuple(link.name for link in links.links(host) if link.name.startswith(prefix))
+        with NetlinkSocket() as routes:
+            return tuple(link.name for link in links.links(routes) if link.name.startswith(prefix))
 
     def _unlink(self, name: str) -> None:
-        with NetlinkSocket() as host:
-            host.apply([links.delete_link(name)])
-
-    def _admit_all(self) -> None:
-        for bridge in self._names(bridge_prefix(self.node_id)):
-            with NetlinkSocket(NETLINK_NETFILTER) as rules:
-                rules.apply(nftables.admit_network(self.node_id, bridge))
-
-    def _has_rules(self) -> bool:
-        try:
-            with NetlinkSocket(NETLINK_NETFILTER) as rules:
-                rules.ask(nftables.look_up_table(self.node_id))
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _find_lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
-        """One list of all links, and a look into the namespace of those machines only whose link is not where its name
-        says that it is."""
-        with NetlinkSocket() as host:
-            there = {link.name: link for link in links.links(host)}
-        found = {plan.machine_id: self._what_is_lost(plan, there) for plan in plans}
-        return {machine_id: what for machine_id, what in found.items() if what}
-
-    def _what_is_lost(self, plan: NetworkPlan, there: Mapping[str, links.Link]) -> str:
-        path = self.path_of(plan.machine_id)
-        if not netns.exists(path):
-            return "its network namespace is not bound here any more"
-        bridge = there.get(bridge_name(self.node_id, plan.network_id))
-        if bridge is None:
-            return "the bridge of its network is gone"
-        link = there.get(veth_name(self.node_id, plan.machine_id))
-        if link is None:
-            end, _ = netns.inside(path, describe_machine_link)
-            link = next((each for each in there.values() if each.index == end), None)
-        if link is None:
-            return "its link is gone"
-        return "" if link.master == bridge.index else "its link is not in the bridge of its network"
+        with NetlinkSocket() as routes:
+            routes.apply([links.delete_link(name)])
 
     def _remove_if_unused(self, bridge: str) -> None:
         ports = _SYS_NET / bridge / "brif"
         if not ports.is_dir() or any(ports.iterdir()):
             return
-        with NetlinkSocket() as host, NetlinkSocket(NETLINK_NETFILTER) as rules:
-            host.apply([links.delete_link(bridge)])
-            rules.apply(nftables.forget_network(self.node_id, bridge))
+        with host_sockets() as host:
+            host.routes.apply([links.delete_link(bridge)])
+            host.rules.apply(nftables.forget_network(self.node_id, bridge))
 
     def _remove_node(self) -> None:
-        with NetlinkSocket() as host, NetlinkSocket(NETLINK_NETFILTER) as rules:
-            ours = [link.name for link in links.links(host) if link.name.startswith(interface_prefix(self.node_id))]
-            for name in ours:
-                host.apply([links.delete_link(name)])
-            rules.apply(nftables.remove_table(self.node_id))
+        with host_sockets() as host:
+            ours = [link for link in links.links(host.routes) if link.name.startswith(interface_prefix(self.node_id))]
+            for link in ours:
+                host.routes.apply([links.delete_link(link.name)])
+            for table in (fence_table(self.node_id), nftables.table_name(self.node_id)):
+                host.rules.apply(nft_messages.remove_table(table))
+            host.rules.apply(frames.remove_frames(self.node_id))
 
 
-def _own(network_id: int, machine_id: MachineId) -> IPv6Interface:
+def _routed(plan: NetworkPlan) -> list[links.Interface]:
     """What the host routes to a machine. Not the whole network: two nodes on one host may each have a part of it."""
-    return IPv6Interface(machine_prefix(network_id, machine_id).with_prefixlen)
-
-
-def _configure_link(plan: NetworkPlan) -> None:
-    """Runs in the machine's namespace."""
-    with NetlinkSocket() as machine:
-        index = links.index_of(MACHINE_LINK)
-        assert index is not None, "the link is there"
-        machine.apply(_machine_requests(plan, index))
-
-
-def _machine_requests(plan: NetworkPlan, index: int) -> list[Request]:
-    prefix = network_prefix(plan.network_id).prefixlen
-    requests = [
-        links.link_up(_LOOPBACK_INDEX),
-        links.link_up(index),
-        links.add_address(index, IPv6Interface((plan.ipv6, prefix))),
-        links.add_route(IPv6Interface("::/0"), index, via=str(gateway(plan.network_id))),
-    ]
-    if plan.ipv4 is not None:
-        requests.append(links.add_address(index, IPv4Interface(plan.ipv4)))
-        requests.append(links.add_route(IPv4Interface("0.0.0.0/0"), index, via=str(GATEWAY4)))
-    return requests
-
-
-def describe_machine_link() -> tuple[int | None, IPv4Address | None]:
-    """In the machine's namespace: the index of the link's other end on the host, and its IPv4 address."""
-    with NetlinkSocket() as machine:
-        index = links.index_of(MACHINE_LINK)
-        end = links.other_end_of(machine, index) if index is not None else None
-    return end, _ipv4_of(MACHINE_LINK) if index is not None else None
-
-
-def _ipv4_of(name: str) -> IPv4Address | None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("16s24x", name.encode()))
-        except OSError:
-            return None
-    return IPv4Address(answer[20:24])
+    own = IPv6Interface(machine_prefix(plan.network_id, plan.machine_id).with_prefixlen)
+    return [own] if plan.ipv4 is None else [own, IPv4Interface(plan.ipv4)]

@@ -5,25 +5,19 @@ Nothing new reaches a machine but from its own network and from the host. `insta
 and leaving are netlink messages to the set. Keyed by node id, so several nodes on one host do not meet.
 """
 
-import socket
-import struct
 from collections.abc import Sequence
 
 import anyio
 
 from hawker.errors import CannotStart
 from hawker.host.address import bridge_prefix
-from hawker.host.netlink import CREATE, Request
+from hawker.host.frames import frame_rules
+from hawker.host.netlink import Request
+from hawker.host.nft_messages import INET, Element, add_elements, delete_element
 from hawker.ids import NodeId
 
 _IFNAMSIZ = 16
-_SUBSYSTEM = 10 << 8
-_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
-_NEW_ELEMENT, _DELETE_ELEMENT, _DELETE_TABLE = _SUBSYSTEM | 12, _SUBSYSTEM | 14, _SUBSYSTEM | 2
-_GET_TABLE = _SUBSYSTEM | 1
-_INET = 1
-_NESTED = 0x8000
-_ENOENT, _EEXIST = 2, 17
+_NETWORKS = "networks"
 
 # Re-reading it keeps the set's elements: `flush table` empties chains only. The pair is the same bridge twice; it
 # passes what the host routes within a network, and bridged traffic where br_netfilter shows it to these hooks.
@@ -76,7 +70,7 @@ def table_name(node_id: NodeId) -> str:
 
 def ruleset(node_id: NodeId) -> str:
     """What `nft -f` reads. Applied whole or not at all; applying it again changes nothing."""
-    return _RULES.format(table=table_name(node_id), bridges=bridge_prefix(node_id))
+    return _RULES.format(table=table_name(node_id), bridges=bridge_prefix(node_id)) + frame_rules(node_id)
 
 
 async def install(node_id: NodeId) -> None:
@@ -90,49 +84,16 @@ async def install(node_id: NodeId) -> None:
         raise CannotStart(f"nft refused the node's packet rules: {reason[0]}")
 
 
-def look_up_table(node_id: NodeId) -> Request:
-    """Answered with the node's table; ENOENT when it is not there."""
-    return Request(_GET_TABLE, _nfgen(_INET, 0) + _attribute(1, _text(table_name(node_id))), ack=False)
-
-
 def admit_network(node_id: NodeId, bridge: str) -> Sequence[Request]:
     """Let the machines behind `bridge` talk to each other."""
-    return _batch(Request(_NEW_ELEMENT, _element(node_id, bridge), CREATE, frozenset({_EEXIST})))
+    return add_elements([_pair(node_id, bridge)])
 
 
 def forget_network(node_id: NodeId, bridge: str) -> Sequence[Request]:
-    return _batch(Request(_DELETE_ELEMENT, _element(node_id, bridge), 0, frozenset({_ENOENT})))
+    return delete_element(_pair(node_id, bridge))
 
 
-def remove_table(node_id: NodeId) -> Sequence[Request]:
-    name = _attribute(1, _text(table_name(node_id)))
-    return _batch(Request(_DELETE_TABLE, _nfgen(_INET, 0) + name, 0, frozenset({_ENOENT})))
-
-
-def _element(node_id: NodeId, bridge: str) -> bytes:
-    """NFTA_SET_ELEM_LIST_*: the table, the set, one element whose key is the bridge's name twice."""
+def _pair(node_id: NodeId, bridge: str) -> Element:
+    """The key is the bridge's name twice."""
     name = bridge.encode().ljust(_IFNAMSIZ, b"\0")
-    key = _nested(1, _attribute(1, name + name))
-    elements = _nested(3, _nested(1, key))
-    return _nfgen(_INET, 0) + _attribute(1, _text(table_name(node_id))) + _attribute(2, _text("networks")) + elements
-
-
-def _batch(request: Request) -> Sequence[Request]:
-    frame = _nfgen(0, socket.htons(10))
-    return Request(_BATCH_BEGIN, frame, ack=False), request, Request(_BATCH_END, frame, ack=False)
-
-
-def _nfgen(family: int, resource: int) -> bytes:
-    return struct.pack("=BBH", family, 0, resource)
-
-
-def _attribute(kind: int, payload: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(payload), kind) + payload + bytes(-len(payload) % 4)
-
-
-def _nested(kind: int, payload: bytes) -> bytes:
-    return _attribute(_NESTED | kind, payload)
-
-
-def _text(value: str) -> bytes:
-    return value.encode() + b"\0"
+    return Element(INET, table_name(node_id), _NETWORKS, name + name)

@@ -19,13 +19,14 @@ _AT_FDCWD, _TREE_CLONE, _CLOEXEC = -100, 1, 0o2000000
 _FROM_DESCRIPTOR = 4
 
 
-def reveal_root(pid: int, target: Path) -> None:
-    """Mount at `target` what `pid` has as its root; no change when something is mounted there. Raises `OSError`."""
+def reveal_root(pid: int, target: Path, path: str = "/") -> None:
+    """Mount at `target` what `pid` has as its root, or as the root of what is mounted at `path`; no change when
+    something is mounted there. Raises `OSError`."""
     target.mkdir(parents=True, exist_ok=True)
     if is_mounted(target):
         return
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="reveal") as thread:
-        tree = thread.submit(_copy_root, pid).result()
+        tree = thread.submit(_copy_root, pid, path).result()
     try:
         moved = _libc.syscall(_MOVE_MOUNT, tree, ctypes.c_char_p(b""), _AT_FDCWD, os.fsencode(target), _FROM_DESCRIPTOR)
         _check(moved, "move_mount")
@@ -33,7 +34,7 @@ def reveal_root(pid: int, target: Path) -> None:
         os.close(tree)
 
 
-def _copy_root(pid: int) -> int:
+def _copy_root(pid: int, path: str) -> int:
     """In a thread that is not used again: it does not come back from the other namespace."""
     namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -41,7 +42,7 @@ def _copy_root(pid: int) -> int:
         _check(_libc.setns(namespace, _CLONE_NEWNS), "setns")
     finally:
         os.close(namespace)
-    tree: int = _libc.syscall(_OPEN_TREE, _AT_FDCWD, ctypes.c_char_p(b"/"), _TREE_CLONE | _CLOEXEC)
+    tree: int = _libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), _TREE_CLONE | _CLOEXEC)
     _check(tree, "open_tree")
     return tree
 

@@ -1,0 +1,155 @@
+"""ext4 in a block file: made, checked, mounted and grown.
+
+Growing is left to the kernel where it lets us, also while the filesystem is in use: it is one journalled change, which
+a crash leaves done or not done. Without the capability for it (CAP_SYS_RESOURCE) it waits until the filesystem is not
+in use, and is resize2fs's work. A tool that we began is not ended with us: nobody kills it in the middle.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hawker.errors import BadRequest, NotServed, Unavailable
+from hawker.host.block import attach_loop, loops, set_capacity
+from hawker.host.mount import NODEV, mount
+from hawker.host.spawn import reap, spawn
+
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+_RESIZE_FS = 0x40086610  # EXT4_IOC_RESIZE_FS
+_CAP_SYS_RESOURCE = 24
+_MENDED = 1  # e2fsck(8): what was wrong and is not any more
+_DAMAGED = frozenset({errno.EINVAL, errno.EUCLEAN, errno.EIO, errno.EBADMSG})
+_OPTIONS = "errors=remount-ro"
+"""Also where the superblock says that the whole host should panic."""
+
+_NOBODY = 65534
+_CONFINED = "setpriv"
+_POWERLESS = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--no-new-privs", "--bounding-set=-all")
+_INHERITED = "/proc/self/fd/3"  # the first that `spawn` passes on
+_RESERVED_PERCENT = "1"
+_LAZY = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
+
+
+async def make_filesystem(file: Path) -> None:
+    """An empty filesystem as large as the file. Quick whatever the size, and takes next to nothing of the disk: what
+    is a hole in the file reads as the zeros that others would write."""
+    status = await _run("mke2fs", "-q", "-F", "-t", "ext4", "-m", _RESERVED_PERCENT, "-E", _LAZY, str(file))
+    if status != 0:
+        raise Unavailable(f"mke2fs could not make a filesystem in {file.name}: it ended with {status}")
+
+
+async def check_filesystem(file: Path, *, thoroughly: bool = False, confined: bool = False) -> None:
+    """Mend what can be mended without asking; `confined` when a tenant may have written whatever it liked to the file.
+    Raises `BadRequest` when it is damaged beyond that, `Unavailable` while a check that an earlier daemon began goes
+    on."""
+    with locked(file) as lock:
+        status = await _work("e2fsck", *(["-f"] if thoroughly else []), "-p", file=file, lock=lock, confined=confined)
+    if status & ~_MENDED:
+        raise BadRequest(f"the filesystem in {file.name} is damaged: e2fsck -p ended with {status}; see to it by hand")
+
+
+def mount_filesystem(file: Path, target: Path) -> None:
+    """Mount it read-write. Where it is in use already, though not mounted here, that is what is mounted: a second
+    device over one file would ruin it."""
+    device = device_of(file)
+    if device is not None:
+        return mount_device(device, target, file.name)
+    with attach_loop(file, writable=True) as fresh:
+        mount_device(fresh, target, file.name)
+
+
+def mount_device(device: str, target: Path, name: str) -> None:
+    """What is on a device, which errors call `name`."""
+    try:
+        mount(device, target, "ext4", NODEV, _OPTIONS)
+    except OSError as error:
+        if error.errno in _DAMAGED:
+            raise BadRequest(f"the filesystem in {name} cannot be mounted, it is damaged: {error.strerror}") from error
+        raise
+
+
+def grow_mounted(file: Path, target: Path) -> bool:
+    """Let the filesystem mounted at `target` be as large as its file; whether it is. It is not where this process may
+    not do that: then `grow_unmounted` must, some time."""
+    device = device_of(file)
+    if device is not None:
+        set_capacity(device)
+    return resize_mounted(target, file.stat().st_size)
+
+
+def resize_mounted(target: Path, size_bytes: int) -> bool:
+    """The same, when what lies below is that large already."""
+    fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(fd, _RESIZE_FS, struct.pack("=Q", size_bytes // os.fstatvfs(fd).f_frsize))
+    except PermissionError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+async def grow_unmounted(file: Path, *, confined: bool = False) -> None:
+    """The same for one that nobody uses. Raises as `check_filesystem`, and `Unavailable` when it fails."""
+    await check_filesystem(file, thoroughly=True, confined=confined)
+    with locked(file) as lock:
+        status = await _work("resize2fs", file=file, lock=lock, confined=confined)
+    if status != 0:
+        raise Unavailable(f"resize2fs could not grow the filesystem in {file.name}: it ended with {status}")
+
+
+def may_grow_mounted() -> bool:
+    """Whether this process has the capability."""
+    status = Path("/proc/self/status").read_text()
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> _CAP_SYS_RESOURCE & 1)
+
+
+def device_of(file: Path) -> str | None:
+    """The loop device over this file, if there is one: then somebody has it mounted, here or where we do not see."""
+    return next((device for device, backing in loops(file.parent) if backing == file), None)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[int]:
+    """A lock that a child inherits and keeps when we are killed, so that two never work on one file. Raises
+    `Unavailable` while an earlier daemon's child has it."""
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Unavailable(f"{file.name} is still being checked") from error
+        yield fd
+    finally:
+        os.close(fd)
+
+
+async def _work(tool: str, *arguments: str, file: Path, lock: int, confined: bool) -> int:
+    """On a file that the caller has locked. Confined, the tool is nobody's, may gain nothing, and knows the file by its
+    descriptor alone: a filesystem that was made to deceive it wins no more than itself."""
+    if not confined or os.geteuid() != 0:
+        return await _run(tool, *arguments, str(file), lock=lock)
+    os.fchown(lock, _NOBODY, _NOBODY)
+    return await _run(_CONFINED, *_POWERLESS, "--", _found(tool), *arguments, _INHERITED, lock=lock)
+
+
+async def _run(tool: str, *arguments: str, lock: int | None = None) -> int:
+    """Its exit status. It goes on when we are cancelled or killed."""
+    return await reap(spawn([_found(tool), *arguments], fds=() if lock is None else (lock,), session=True))
+
+
+def _found(tool: str) -> str:
+    found = _find(tool)
+    if found is None:
+        package = "util-linux" if tool == _CONFINED else "e2fsprogs"
+        raise NotServed(f"{tool} is missing on this host: apt-get install {package}")
+    return found
+
+
+def _find(tool: str) -> str | None:
+    return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")

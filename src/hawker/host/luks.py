@@ -1,0 +1,112 @@
+"""LUKS2 over a volume's file, through cryptsetup and the kernel's dm-crypt. Only the command lines and what they answer
+are here; where keys come from is not.
+
+A key is random and as long as the cipher's own, so deriving from it need not be slow: guessing it is hopeless anyway.
+It goes to cryptsetup through a pipe, never through a command line or a file. What is open is `/dev/mapper/NAME`.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+
+from hawker.errors import Unavailable
+
+KEY_BYTES = 64
+HEADER_BYTES = 16 << 20  # of LUKS2: what a device is smaller by than its file
+_CRYPTSETUP = "cryptsetup"
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+_COMMAND_S = 120.0
+_NOT_A_DEVICE = 4  # cryptsetup(8), "Return codes": also what `close` says of a name that is not open
+_CIPHER = ("--cipher", "aes-xts-plain64", "--key-size", "512")
+_DERIVE = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
+_KEY = ("--key-file", "-", "--keyfile-size", str(KEY_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a command ended, and what it said."""
+
+    status: int
+    said: str
+
+
+Run: TypeAlias = Callable[[Sequence[str], bytes], Awaitable[Finished]]  # a command, and what it is given to read
+Find: TypeAlias = Callable[[str], str | None]
+
+
+def find_tool(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
+
+
+async def run_tool(argv: Sequence[str], given: bytes) -> Finished:
+    """Raises `Unavailable` when it does not end in time."""
+    try:
+        with anyio.fail_after(_COMMAND_S):
+            done = await anyio.run_process(
+                argv, input=given, check=False, stderr=subprocess.STDOUT, start_new_session=True
+            )
+    except TimeoutError as error:
+        raise Unavailable(f"{argv[1]} of cryptsetup did not end within {_COMMAND_S:g} s") from error
+    return Finished(done.returncode, done.stdout.decode(errors="replace").strip()[-300:])
+
+
+class Luks:
+    """Encrypted files and the devices that they become. Every call may be repeated. Raises `Unavailable` with what
+    cryptsetup says."""
+
+    def __init__(self, run: Run = run_tool, find: Find = find_tool, mapper: Path = Path("/dev/mapper")) -> None:
+        self._run = run
+        self._find = find
+        self._mapper = mapper
+
+    def missing(self) -> str | None:
+        """What this host lacks to encrypt, and what to do about it; None when it lacks nothing."""
+        if self._find(_CRYPTSETUP) is None:
+            return "cryptsetup is not installed: apt-get install cryptsetup-bin"
+        if not (self._mapper / "control").exists():
+            return f"the kernel has no device-mapper ({self._mapper / 'control'} is not there): modprobe dm_crypt"
+        return None
+
+    async def format(self, file: Path, key: bytes) -> None:
+        """Make an empty encrypted volume of a file. Whatever was in it is lost."""
+        await self._call("luksFormat", "--batch-mode", "--type", "luks2", *_CIPHER, *_DERIVE, *_KEY, str(file), key=key)
+
+    async def open(self, file: Path, name: str, key: bytes) -> Path:
+        """The device; it takes a loop device that goes away with it."""
+        if not self.is_open(name):
+            await self._call("open", "--type", "luks2", *_KEY, str(file), name, key=key)
+        return self.device(name)
+
+    async def close(self, name: str) -> None:
+        """At once, or when its last user is done with it: a mount that was detached may be. No error when it is not
+        open."""
+        if self.is_open(name):
+            await self._call("close", "--deferred", name, key=b"", fine=(0, _NOT_A_DEVICE))
+
+    async def grow(self, name: str, key: bytes) -> None:
+        """Let an open device be as large as its file, once the loop device below it is."""
+        await self._call("resize", *_KEY, name, key=key)
+
+    def is_open(self, name: str) -> bool:
+        return self.device(name).exists()
+
+    def device(self, name: str) -> Path:
+        return self._mapper / name
+
+    def opened(self, prefix: str) -> list[str]:
+        """The names of what is open and begins like this."""
+        return sorted(path.name for path in self._mapper.glob(f"{prefix}*"))
+
+    async def _call(self, *arguments: str, key: bytes, fine: tuple[int, ...] = (0,)) -> None:
+        lacks = self.missing()
+        if lacks is not None:
+            raise Unavailable(f"an encrypted volume cannot be used: {lacks}")
+        done = await self._run((self._find(_CRYPTSETUP) or _CRYPTSETUP, *arguments), key)
+        if done.status not in fine:
+            raise Unavailable(f"cryptsetup {arguments[0]} failed ({done.status}): {done.said or 'it said nothing'}")

@@ -1,0 +1,111 @@
+"""Requests to the kernel about packet rules: what is asked and changed too often to start `nft` for it.
+
+A change is a batch, which the kernel carries out whole or not at all.
+"""
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hawker.host.netlink import CREATE, DUMP, Request
+
+INET, BRIDGE = 1, 7
+"""Families of tables: packets that the host routes or answers; frames that a bridge passes."""
+
+_SUBSYSTEM = 10 << 8
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = _SUBSYSTEM | 12, _SUBSYSTEM | 13, _SUBSYSTEM | 14
+_GET_TABLE, _DELETE_TABLE, _GET_CHAIN = _SUBSYSTEM | 1, _SUBSYSTEM | 2, _SUBSYSTEM | 4
+_NESTED = 0x8000
+_KIND = 0x3FFF
+_ENOENT, _EEXIST = 2, 17
+_NFGEN_SIZE = 4
+_TABLE, _NAME, _ELEMENTS = 1, 2, 3
+_LIST_ELEMENT, _KEY, _VALUE = 1, 1, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One of a named set of a table; `key` as the kernel has it, each part padded to a multiple of four bytes."""
+
+    family: int
+    table: str
+    set: str
+    key: bytes
+
+
+def look_up_table(name: str, family: int = INET) -> Request:
+    """Answered with the table; ENOENT when it is not there."""
+    return Request(_GET_TABLE, _nfgen(family, 0) + _attribute(_TABLE, _text(name)), ack=False)
+
+
+def look_up_chain(table: str, name: str) -> Request:
+    return Request(
+        _GET_CHAIN, _nfgen(INET, 0) + _attribute(_TABLE, _text(table)) + _attribute(3, _text(name)), ack=False
+    )
+
+
+def remove_table(name: str, family: int = INET) -> Sequence[Request]:
+    body = _nfgen(family, 0) + _attribute(_TABLE, _text(name))
+    return _batch([Request(_DELETE_TABLE, body, 0, frozenset({_ENOENT}))])
+
+
+def add_elements(elements: Iterable[Element]) -> Sequence[Request]:
+    """Those that are there already stay."""
+    return _batch([Request(_NEW_ELEMENT, _body(each), CREATE, frozenset({_EEXIST})) for each in elements])
+
+
+def delete_element(element: Element) -> Sequence[Request]:
+    """No error when it is gone. One alone, since the kernel would refuse all others with it."""
+    return _batch([Request(_DELETE_ELEMENT, _body(element), 0, frozenset({_ENOENT}))])
+
+
+def list_elements(family: int, table: str, name: str) -> Request:
+    """To be dumped, and read by `read_keys`."""
+    body = _nfgen(family, 0) + _attribute(_TABLE, _text(table)) + _attribute(_NAME, _text(name))
+    return Request(_GET_ELEMENT, body, DUMP, ack=False)
+
+
+def read_keys(body: bytes) -> Iterator[bytes]:
+    """The keys of the elements in one message of the answer."""
+    for elements in _find(body[_NFGEN_SIZE:], _ELEMENTS):
+        for element in _find(elements, _LIST_ELEMENT):
+            for key in _find(element, _KEY):
+                yield from _find(key, _VALUE)
+
+
+def _find(attributes: bytes, wanted: int) -> Iterator[bytes]:
+    at = 0
+    while at + 4 <= len(attributes):
+        length, kind = struct.unpack_from("=HH", attributes, at)
+        if kind & _KIND == wanted:
+            yield attributes[at + 4 : at + length]
+        at += max(length + 3 & ~3, 4)
+
+
+def _body(element: Element) -> bytes:
+    key = _nested(_KEY, _attribute(_VALUE, element.key))
+    table, name = _attribute(_TABLE, _text(element.table)), _attribute(_NAME, _text(element.set))
+    return _nfgen(element.family, 0) + table + name + _nested(_ELEMENTS, _nested(_LIST_ELEMENT, key))
+
+
+def _batch(requests: Sequence[Request]) -> Sequence[Request]:
+    frame = _nfgen(0, socket.htons(10))
+    return Request(_BATCH_BEGIN, frame, ack=False), *requests, Request(_BATCH_END, frame, ack=False)
+
+
+def _nfgen(family: int, resource: int) -> bytes:
+    return struct.pack("=BBH", family, 0, resource)
+
+
+def _attribute(kind: int, payload: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(payload), kind) + payload + bytes(-len(payload) % 4)
+
+
+def _nested(kind: int, payload: bytes) -> bytes:
+    return _attribute(_NESTED | kind, payload)
+
+
+def _text(value: str) -> bytes:
+    return value.encode() + b"\0"

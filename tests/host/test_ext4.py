@@ -1,0 +1,116 @@
+"""Filesystems in files: made, checked, mounted once and grown, whoever else works on the file."""
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import BadRequest, NotServed, Unavailable
+from hawker.host import ext4
+from hawker.host.block import loops
+from hawker.host.mount import unmount
+from hawker.host.sparse import allocated_bytes
+from hawker.host.superblock import read_superblock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root]
+MIB = 1 << 20
+
+
+def _mark_as_faulty(file: Path) -> None:
+    """As the kernel does when it finds an error."""
+    command = ["debugfs", "-w", "-R", "set_super_value state 2", str(file)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _blank(file: Path) -> None:
+    file.write_bytes(bytes(64 * MIB))
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> Path:
+    file = tmp_path / "disk"
+    file.touch()
+    os.truncate(file, 64 * MIB)
+    await ext4.make_filesystem(file)
+    return file
+
+
+@pytest.fixture
+def targets(tmp_path: Path) -> Iterator[list[Path]]:
+    made = [tmp_path / name for name in ("one", "two")]
+    for target in made:
+        target.mkdir()
+    yield made
+    for target in made:
+        unmount(target)
+
+
+async def test_a_filesystem_is_made_quickly_and_takes_next_to_nothing(file: Path) -> None:
+    found = read_superblock(file)
+    assert found is not None and found.whole and found.bytes == 64 * MIB
+    assert allocated_bytes(file) < 2 * MIB
+
+
+async def test_a_file_that_is_mounted_twice_has_one_device(file: Path, targets: list[Path]) -> None:
+    for target in targets:
+        ext4.mount_filesystem(file, target)
+    (targets[0] / "file").write_text("once")
+    assert (targets[1] / "file").read_text() == "once"
+    assert len(loops(file.parent)) == 1 and ext4.device_of(file) is not None
+    for target in targets:
+        unmount(target)
+    assert ext4.device_of(file) is None
+
+
+async def test_what_cannot_be_mended_is_damaged(file: Path, targets: list[Path]) -> None:
+    _blank(file)
+    with pytest.raises(BadRequest, match="damaged"):
+        await ext4.check_filesystem(file)
+    with pytest.raises(BadRequest, match="damaged"):
+        ext4.mount_filesystem(file, targets[0])
+    assert loops(file.parent) == []
+
+
+async def test_a_check_mends_what_was_marked_as_faulty(file: Path) -> None:
+    _mark_as_faulty(file)
+    before = read_superblock(file)
+    assert before is not None and not before.whole
+    await ext4.check_filesystem(file)
+    after = read_superblock(file)
+    assert after is not None and after.whole
+
+
+async def test_one_that_an_earlier_daemon_s_child_works_on_is_left_to_it(file: Path) -> None:
+    with file.open("r+b") as child:
+        fcntl.flock(child, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="still being checked"):
+            await ext4.check_filesystem(file)
+    await ext4.check_filesystem(file)
+
+
+async def test_an_unmounted_one_grows_to_its_file_and_keeps_what_is_in_it(file: Path, targets: list[Path]) -> None:
+    ext4.mount_filesystem(file, targets[0])
+    (targets[0] / "file").write_text("kept")
+    unmount(targets[0])
+    os.truncate(file, 256 * MIB)
+    await ext4.grow_unmounted(file)
+    ext4.mount_filesystem(file, targets[0])
+    assert (targets[0] / "file").read_text() == "kept"
+    assert os.statvfs(targets[0]).f_blocks * 4096 > 200 * MIB
+
+
+async def test_a_mounted_one_grows_where_this_process_may_do_that(file: Path, targets: list[Path]) -> None:
+    ext4.mount_filesystem(file, targets[0])
+    os.truncate(file, 256 * MIB)
+    assert ext4.grow_mounted(file, targets[0]) == ext4.may_grow_mounted()
+    grown = os.statvfs(targets[0]).f_blocks * os.statvfs(targets[0]).f_frsize > 200 * MIB
+    assert grown == ext4.may_grow_mounted()
+
+
+async def test_without_the_tool_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ext4, "_find", lambda tool: None)
+    with pytest.raises(NotServed, match="apt-get install e2fsprogs"):
+        await ext4.make_filesystem(tmp_path / "disk")
