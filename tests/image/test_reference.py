@@ -47,6 +47,8 @@ _D = Digest("sha256:" + "ab" * 32)
         ("hawker/hello", HelloReference()),
         ("hawker/hello:latest", HelloReference()),
         ("docker.io/hawker/hello", RegistryReference("docker.io", "hawker/hello", "latest")),
+        (f"/hawker/hello:latest@{_D}", DigestReference(_D)),
+        (f"//images/web:v1@{_D}", DigestReference(_D)),
     ],
 )
 def test_reference_is_read_as_docker_would(text: str, wanted: Reference) -> None:

@@ -253,6 +253,10 @@ class ImageCache:
         if self._shelf.image(digest):
             self._shelf.touch(digest, self._clock.now())
 
+    def raw_config(self, digest: Digest) -> bytes:
+        """The config of an image that is here, as its makers wrote it. Raises `Unavailable` when it is not."""
+        return self._contents.raw_config(self._contents.manifest(digest))
+
     def block_path(self, digest: Digest) -> Path:
         """The block image. Raises `NotFound`."""
         found = self._blocks.find(digest)

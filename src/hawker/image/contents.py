@@ -29,7 +29,10 @@ class Contents:
         return found
 
     def config(self, manifest: Manifest) -> ReadConfig:
-        return read_config(self._blobs.read(manifest.config.digest))
+        return read_config(self.raw_config(manifest))
+
+    def raw_config(self, manifest: Manifest) -> bytes:
+        return self._blobs.read(manifest.config.digest)
 
     def check_config(self, manifest: Manifest, platform: Platform) -> None:
         """Before the layers are fetched for nothing. Raises `BadImage`."""

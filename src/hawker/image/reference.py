@@ -103,7 +103,14 @@ def parse(text: str) -> Reference:
             return DigestReference(parse_digest(text))
     if text in (HELLO, f"{HELLO}:{DEFAULT_TAG}"):
         return HelloReference()
-    return _parse_registry(text)
+    return _without_registry(text) or _parse_registry(text)
+
+
+def _without_registry(text: str) -> DigestReference | None:
+    """flyctl clones a machine by its `image_ref`, written REGISTRY/REPOSITORY:TAG@DIGEST. The registry of an image that
+    came from none is empty, and its digest is all that leads to it."""
+    digest = text.rpartition("@")[2]
+    return DigestReference(Digest(digest)) if text.startswith("/") and is_digest(digest) else None
 
 
 def _parse_layout(text: str, rest: str) -> LayoutReference:
