@@ -21,7 +21,7 @@ FLAGS = (
     "-std=c11 -D_GNU_SOURCE -Os -static -s -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables"
     " -Wl,--gc-sections -Wall -Wextra -Werror"
 ).split()
-ONE_FILE_PROGRAMS = ("hello",)  # every other source in guest/ is the pilot's
+ONE_FILE_PROGRAMS = ("hello", "keeper")  # every other source in guest/ is the pilot's
 
 
 class GuestBuildHook(BuildHookInterface[Any]):
@@ -32,7 +32,7 @@ class GuestBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         target = guest_target()
         build_guest(Path(self.root), target)
-        build_data["artifacts"] += ["src/hawker/_guest/pilot", "src/hawker/_guest/hello"]
+        build_data["artifacts"] += [f"src/hawker/_guest/{name}" for name in ("pilot", *ONE_FILE_PROGRAMS)]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-linux_{target}"
 

@@ -14,6 +14,7 @@
 
 #include "account.h"
 #include "files.h"
+#include "mark.h"
 
 static const char default_path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -69,10 +70,18 @@ static int enter_directory(const char *cwd, bool contained, struct failure *why)
     return chdir(cwd) < 0 ? fail(why, errno, "cwd", cwd) : 0;
 }
 
+static int enter_root(const struct command *command, struct failure *why) {
+    if (!command->root[0]) return 0;
+    mark_self(command->mark);
+    if (chroot(command->root) < 0 || chdir("/") < 0) return fail(why, errno, "root filesystem of container", command->name);
+    return files_write(&command->files, why);
+}
+
 static int prepare(const struct command *command, const int stdio[3], bool contained, struct account *account,
                    struct failure *why) {
     setsid();
     umask(022);
+    if (enter_root(command, why) < 0) return -1;
     if (account_find(account, command->user, why) < 0) return -1;
     if (take_stdio(stdio, account, command->tty) < 0) return fail(why, errno, "terminal of", command->argv[0]);
     if (contained) forget_oom_protection();

@@ -4,5 +4,6 @@
 #define CONTAIN_H
 
 void contain(const char *hostname);
+void mount_missing(void);
 
 #endif

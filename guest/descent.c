@@ -10,9 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KNOWN_MAX = 4096 };
+#include "mark.h"
 
-/* The name is in parentheses and may hold any character, so what follows is found from the last one. */
+enum { KNOWN_MAX = 4096, PASSES = 3, KERNEL_THREAD = 0x00200000 /* PF_KTHREAD, of linux/sched.h */ };
+
+/* The name is in parentheses and may hold any character, so what follows is found from the last one. Threads of the
+ * kernel, which a machine with a kernel of its own can see, are nobody's. */
 static bool read_ancestry(struct ancestry *about, const char *pid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
@@ -22,15 +25,18 @@ static bool read_ancestry(struct ancestry *about, const char *pid) {
     if (got <= 0) return false;
     text[got] = 0;
     char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
+    unsigned flags;
     unsigned long user, system;
     unsigned long long start;
     long resident;
-    int parent;
+    int parent, session;
+    char state;
     if (!open_at || !close_at || close_at < open_at) return false;
-    if (sscanf(close_at + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %llu %*u %ld",
-               &parent, &user, &system, &start, &resident) != 5)
+    if (sscanf(close_at + 1, " %c %d %*d %d %*d %*d %u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d %llu %*u %ld",
+               &state, &parent, &session, &flags, &user, &system, &start, &resident) != 8 || flags & KERNEL_THREAD)
         return false;
-    *about = (struct ancestry){.pid = atoi(pid), .parent = parent, .user_ticks = user, .system_ticks = system,
+    *about = (struct ancestry){.pid = atoi(pid), .parent = parent, .session = session, .zombie = state == 'Z',
+                               .user_ticks = user, .system_ticks = system,
                                .start_ticks = start, .resident_pages = resident > 0 ? (uint64_t)resident : 0};
     snprintf(about->name, sizeof about->name, "%.*s", (int)(close_at - open_at - 1), open_at + 1);
     return true;
@@ -75,4 +81,20 @@ void kill_descendants(void) {
     }
     size_t count = descendants(found, KNOWN_MAX);
     for (size_t i = 0; i < count; i++) kill(found[i].pid, SIGKILL);
+}
+
+/* Whoever forks meanwhile is met by the next pass. */
+void kill_relatives(pid_t session, unsigned mark) {
+    static struct ancestry found[KNOWN_MAX];
+    size_t killed = 1;
+    for (int pass = 0; pass < PASSES && killed > 0; pass++) {
+        size_t count = descendants(found, KNOWN_MAX);
+        killed = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool related = found[i].session == session || (mark && mark_of(found[i].pid) == mark);
+            if (found[i].zombie || !related) continue;
+            kill(found[i].pid, SIGKILL);
+            killed++;
+        }
+    }
 }

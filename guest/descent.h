@@ -2,6 +2,7 @@
 #ifndef DESCENT_H
 #define DESCENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -9,6 +10,8 @@
 struct ancestry {
     pid_t pid;
     pid_t parent;
+    pid_t session;
+    bool zombie;
     uint64_t user_ticks;
     uint64_t system_ticks;
     uint64_t start_ticks; /* since the host's boot */
@@ -18,5 +21,8 @@ struct ancestry {
 
 size_t descendants(struct ancestry *found, size_t most);
 void kill_descendants(void);
+
+/* Descendants in the session, or with that mark (0: none): what one process started. */
+void kill_relatives(pid_t session, unsigned mark);
 
 #endif

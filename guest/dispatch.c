@@ -7,6 +7,7 @@
 #include "listing.h"
 #include "machine.h"
 #include "session.h"
+#include "upkeep.h"
 
 static void answer_spec(struct peer *peer, const char *instance) {
     char why[160];
@@ -90,6 +91,58 @@ static bool for_session(struct session *session, enum frame type, struct cursor 
     }
 }
 
+/* --- one process of the machine: version 2 ------------------------------------------------------------------- */
+
+static void watch(struct peer *peer, uint32_t channel) {
+    struct process *process;
+    for (size_t i = 0; (process = machine_process(i)); i++) peer_send_state(peer, channel, process);
+    peer_send(peer, FRAME_WATCHING, channel, "", 0);
+    peer_watch(peer, channel);
+}
+
+/* A run that is begun is told to those who watch before it is executed; the answer comes in any case. */
+static bool take_run(struct peer *peer, uint32_t channel, struct process *process, struct cursor *payload) {
+    uint32_t number = (uint32_t)take_number(payload, 4);
+    if (payload->failed) return false;
+    const char *why = machine_run(process, number);
+    if (why)
+        peer_refuse(peer, channel, why);
+    else
+        peer_send_state(peer, channel, process);
+    return true;
+}
+
+static bool take_end(struct peer *peer, uint32_t channel, struct process *process, struct cursor *payload) {
+    int signal = (int)take_number(payload, 1);
+    uint32_t timeout_ms = (uint32_t)take_number(payload, 4);
+    if (payload->failed || signal < 1 || signal >= NSIG) return false;
+    process_stop(process, signal, timeout_ms);
+    peer_send_state(peer, channel, process);
+    return true;
+}
+
+static bool take_conclude(struct peer *peer, uint32_t channel, const struct process *process) {
+    const char *why = machine_conclude(process);
+    if (why) peer_refuse(peer, channel, why);
+    return true;
+}
+
+static bool for_process(struct peer *peer, enum frame type, uint32_t channel, struct cursor *payload) {
+    if (!peer_speaks(peer, 2) || channel == 0) return false;
+    if (type == FRAME_WATCH) {
+        watch(peer, channel);
+        return true;
+    }
+    struct process *process = machine_process((size_t)take_number(payload, 1));
+    if (payload->failed) return false;
+    if (!process) {
+        peer_refuse(peer, channel, "no such process");
+        return true;
+    }
+    if (type == FRAME_RUN) return take_run(peer, channel, process, payload);
+    return type == FRAME_END ? take_end(peer, channel, process, payload) : take_conclude(peer, channel, process);
+}
+
 bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct cursor *payload) {
     struct session *session = channel ? session_find(peer, channel) : NULL;
     switch (type) {
@@ -104,6 +157,18 @@ bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct curso
     case FRAME_LIST:
         list_processes(peer, channel);
         return true;
+    case FRAME_WATCH:
+    case FRAME_RUN:
+    case FRAME_END:
+    case FRAME_CONCLUDE:
+        return for_process(peer, type, channel, payload);
+    case FRAME_CLOCK:
+    case FRAME_FREEZE:
+    case FRAME_THAW:
+    case FRAME_GROW:
+    case FRAME_MEMORY:
+    case FRAME_USAGE:
+        return peer_speaks(peer, 3) && channel != 0 && upkeep_take(peer, type, channel, payload);
     case FRAME_STDIN:
     case FRAME_STDIN_END:
     case FRAME_CREDIT:

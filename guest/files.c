@@ -64,8 +64,8 @@ static int write_one(const struct file *file) {
     return result;
 }
 
-int files_write(const struct spec *spec, struct failure *why) {
-    for (size_t i = 0; i < spec->file_count; i++)
-        if (write_one(&spec->files[i]) < 0) return fail(why, errno, "write", spec->files[i].path);
+int files_write(const struct files *files, struct failure *why) {
+    for (size_t i = 0; i < files->count; i++)
+        if (write_one(&files->list[i]) < 0) return fail(why, errno, "write", files->list[i].path);
     return 0;
 }

@@ -26,6 +26,7 @@ static struct client {
     size_t length;
 } clients[CLIENTS_MAX];
 static struct pollfd fds[CLIENTS_MAX + 1];
+static unsigned long requests;
 
 static const char *value(const char *name) {
     const char *found = getenv(name);
@@ -109,6 +110,12 @@ static int burn(char *body, size_t size, long megabytes) {
     return snprintf(body, size, taken ? "burnt %ld MB\n" : "no %ld MB to burn\n", megabytes);
 }
 
+static int metrics(char *body, size_t size) {
+    return snprintf(body, size,
+                    "# HELP hello_requests_total Requests that came.\n# TYPE hello_requests_total counter\n"
+                    "hello_requests_total %lu\n", requests);
+}
+
 /* The body for a request line, or -1 when there is nothing at that path. */
 static int answer(char *body, size_t size, const char *method, const char *path, int *exit_code) {
     if (strcmp(method, "POST") == 0 && strncmp(path, "/exit/", 6) == 0) {
@@ -118,6 +125,7 @@ static int answer(char *body, size_t size, const char *method, const char *path,
     if (strcmp(method, "GET") != 0) return -1;
     if (strcmp(path, "/") == 0) return greeting(body, size);
     if (strcmp(path, "/health") == 0) return snprintf(body, size, "ok\n");
+    if (strcmp(path, "/metrics") == 0) return metrics(body, size);
     if (strcmp(path, "/env") == 0) return environment(body, size);
     if (strncmp(path, "/burn/", 6) == 0) return burn(body, size, atol(path + 6));
     return -1;
@@ -128,6 +136,7 @@ static void reply(int fd, char *request) {
     char method[8] = "", path[256] = "";
     int exit_code = -1;
     int parts = sscanf(request, "%7s %255s", method, path);
+    requests++;
     int length = parts == 2 ? answer(body, sizeof body, method, path, &exit_code) : -1;
     int status = length < 0 ? 404 : 200;
     if (length < 0) length = snprintf(body, sizeof body, "not found\n");

@@ -7,10 +7,12 @@
 
 #include "descent.h"
 #include "loop.h"
+#include "machine.h"
+#include "mark.h"
 #include "peer.h"
 #include "sockets.h"
 
-enum { LISTED_MAX = 512, TEXT_MAX = 256 };
+enum { LISTED_MAX = 512, TEXT_MAX = 256, GENERATIONS_MAX = 64 };
 
 static size_t read_text(pid_t pid, const char *name, char *text) {
     char path[64];
@@ -45,7 +47,30 @@ static uint64_t boot_ns(void) {
     return unix_ns() - (uint64_t)since.tv_sec * 1000000000u - (uint64_t)since.tv_nsec;
 }
 
-static void send_process(struct peer *peer, uint32_t channel, const struct ancestry *about) {
+static const char *process_name(pid_t pid) {
+    const struct process *process;
+    for (size_t i = 0; (process = machine_process(i)); i++)
+        if (process_goes_on(process) && process->child.pid == pid) return process->command->name;
+    return NULL;
+}
+
+/* By its mark, else by the process that it descends from. */
+static const char *container_of(const struct ancestry *all, size_t count, const struct ancestry *about) {
+    unsigned mark = mark_of(about->pid);
+    const struct process *marked = mark ? machine_process(mark - 1) : NULL;
+    if (marked) return marked->command->name;
+    for (int generation = 0; generation < GENERATIONS_MAX; generation++) {
+        const char *name = process_name(about->pid);
+        if (name) return name;
+        size_t parent = 0;
+        while (parent < count && all[parent].pid != about->parent) parent++;
+        if (parent == count) break;
+        about = &all[parent];
+    }
+    return "";
+}
+
+static void send_process(struct peer *peer, uint32_t channel, const struct ancestry *about, const char *container) {
     struct buffer payload = {.max = 8192};
     char command[TEXT_MAX], directory[TEXT_MAX];
     uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
@@ -58,6 +83,7 @@ static void send_process(struct peer *peer, uint32_t channel, const struct ances
     put_string(&payload, command);
     put_string(&payload, directory);
     sockets_put(&payload, about->pid);
+    put_string(&payload, container);
     peer_send(peer, FRAME_PROCESS, channel, buffer_head(&payload), payload.used);
     buffer_free(&payload);
 }
@@ -66,6 +92,6 @@ void list_processes(struct peer *peer, uint32_t channel) {
     static struct ancestry found[LISTED_MAX];
     size_t count = descendants(found, LISTED_MAX);
     sockets_read();
-    for (size_t i = 0; i < count; i++) send_process(peer, channel, &found[i]);
+    for (size_t i = 0; i < count; i++) send_process(peer, channel, &found[i], container_of(found, count, &found[i]));
     peer_send(peer, FRAME_LIST_END, channel, "", 0);
 }

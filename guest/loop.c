@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <time.h>
 
-enum { MAX_WATCHES = 768 }; /* more than all peers, processes and sessions together */
+#include "stages.h"
+
+enum { MAX_WATCHES = 768 }; /* more than all ports, peers, processes, errands and sessions together */
 
 static struct pollfd fds[MAX_WATCHES];
 static struct {
@@ -44,7 +46,9 @@ static int patience(void) {
 }
 
 void loop_turn(void) {
+    stage_pause();
     int ready = poll(fds, (nfds_t)count, patience());
+    stage_go_on();
     for (int i = 0; ready > 0 && i < count; i++)
         if (fds[i].revents) watches[i].ready(watches[i].owner, fds[i].fd, fds[i].revents);
     count = 0;

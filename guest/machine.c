@@ -1,26 +1,23 @@
 #include "machine.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "contain.h"
 #include "files.h"
 #include "loop.h"
+#include "memory.h"
+#include "outfit.h"
 #include "output.h"
 #include "peer.h"
-#include "spawn.h"
+#include "power.h"
+#include "stages.h"
 
 enum { REST_TIMEOUT_MS = 2000 }; /* for the other processes, when one has ended by itself */
 
-static struct process {
-    struct child child;
-    bool running;
-} processes[PROCESSES_MAX];
-
+static struct process processes[PROCESSES_MAX];
 static struct spec spec;
 static enum state state = AWAITING;
 static struct ending ending;
@@ -31,17 +28,20 @@ enum state machine_state(void) { return state; }
 const struct spec *machine_spec(void) { return &spec; }
 const struct ending *machine_ending(void) { return &ending; }
 bool machine_ready(void) { return state == RUNNING; }
+struct process *machine_process(size_t index) { return index < spec.command_count ? &processes[index] : NULL; }
 
 static size_t running(void) {
     size_t count = 0;
-    for (size_t i = 0; i < spec.command_count; i++) count += processes[i].running;
+    for (size_t i = 0; i < spec.command_count; i++) count += process_goes_on(&processes[i]);
     return count;
 }
 
 void machine_signal(int signal) {
     for (size_t i = 0; i < spec.command_count; i++)
-        if (processes[i].running) kill(processes[i].child.pid, signal);
+        if (process_goes_on(&processes[i])) kill(processes[i].child.pid, signal);
 }
+
+/* --- to the end ----------------------------------------------------------------------------------------------- */
 
 static void begin_stop(int signal, uint32_t timeout_ms) {
     state = STOPPING;
@@ -49,18 +49,11 @@ static void begin_stop(int signal, uint32_t timeout_ms) {
     kill_at = now_ms() + timeout_ms;
 }
 
-/* The first end is the machine's; the others are only recorded. */
-static void note_end(const struct ending *end) {
+/* The first end is the machine's. */
+static void end_machine(const struct ending *end) {
     if (!have_ending) ending = *end;
     have_ending = true;
-    journal_process_exit(end);
     if (state != STOPPING) begin_stop(SIGTERM, REST_TIMEOUT_MS);
-}
-
-static void note_failure(size_t index, const struct failure *why) {
-    struct ending end = {.code = why->code, .process = (uint8_t)index, .at_ns = unix_ns()};
-    snprintf(end.reason, sizeof end.reason, "%s", why->text);
-    note_end(&end);
 }
 
 static void look_for_ready(void) {
@@ -68,70 +61,142 @@ static void look_for_ready(void) {
         if (processes[i].child.status_fd >= 0) return;
     if (state != STARTING) return;
     state = RUNNING;
+    stage_reached(EXECUTED_ALL);
+    if (power_is_ours()) stages_record();
     journal_ready();
     peers_tell_ready();
 }
 
-static void status_ready(void *owner, int fd, short events) {
-    struct process *process = owner;
+/* Runs may follow one another for years: when their records fill the journal, only the latest are kept. */
+static void shorten_journal(void) {
+    if (!journal_is_long()) return;
+    journal_begin_anew();
+    for (size_t i = 0; i < spec.command_count; i++) {
+        const struct run *run = &processes[i].run;
+        if (run->ended_once && run->state != ENDED) journal_run_ended(run);
+        if (run->number) journal_run_began(run);
+        if (run->state == ENDED) journal_run_ended(run);
+    }
+    journal_end_anew();
+}
+
+static void note_end(struct process *process, struct ending *end) {
+    if (power_is_ours() || (spec.told && spec.contained)) end->oom = memory_is_to_blame(end->code, end->signal);
+    process_end(process, end);
+    if (spec.told) {
+        journal_run_ended(&process->run);
+        shorten_journal();
+    } else
+        journal_process_exit(end);
+    if (!spec.told || state == STOPPING)
+        end_machine(end);
+    else
+        process_kill_rest(process);
+    peers_tell_state(process);
+    look_for_ready();
+}
+
+static void note_failure(struct process *process, const struct failure *why) {
+    struct ending end = {.code = why->code, .process = process->run.process, .at_ns = unix_ns()};
+    snprintf(end.reason, sizeof end.reason, "%s", why->text);
+    note_end(process, &end);
+}
+
+/* What it needs could not be had, or its own files not be written: it ends, whatever its processes do. */
+static void fail_machine(const struct failure *why) {
+    struct ending end = {.code = why->code, .at_ns = unix_ns()};
+    snprintf(end.reason, sizeof end.reason, "%s", why->text);
+    journal_process_exit(&end);
+    end_machine(&end);
+}
+
+/* --- runs ----------------------------------------------------------------------------------------------------- */
+
+void machine_executed(struct process *process) {
     struct failure why;
-    (void)events;
-    if (fd != process->child.status_fd) return;
-    int status = child_status(&process->child, &why);
+    int status = process_executed(process, &why);
     if (status == 0) return;
     if (status < 0) {
-        process->running = false; /* its exit status is ours, and said already */
-        note_failure((size_t)(process - processes), &why);
-    } else
-        look_for_ready();
-}
-
-/* One chunk from one stream of a process to the ring; false when nothing is there now. */
-static bool record_output(struct process *process, int stream) {
-    static uint8_t chunk[OUTPUT_CHUNK];
-    int *fd = &process->child.out[stream];
-    if (*fd < 0) return false;
-    ssize_t got = read(*fd, chunk, sizeof chunk);
-    if (got > 0) output_add((uint8_t)(stream + 1), (uint8_t)(process - processes), chunk, (size_t)got);
-    if (got == 0) close_fd(fd);
-    return got > 0;
-}
-
-static void output_ready(void *owner, int fd, short events) {
-    struct process *process = owner;
-    for (int stream = 0; stream < 2; stream++) {
-        if (fd != process->child.out[stream]) continue;
-        if (!record_output(process, stream) && (events & (POLLHUP | POLLERR))) close_fd(&process->child.out[stream]);
+        note_failure(process, &why); /* its exit status is ours, and said already */
+        return;
     }
+    peers_tell_state(process);
+    look_for_ready();
 }
 
-static bool start_process(size_t index, struct failure *why) {
-    struct process *process = &processes[index];
-    if (spawn(&process->child, &spec.commands[index], STDIN_NULL, &spec, why) < 0) return false;
-    process->running = true;
-    return true;
+static void start_process(struct process *process) {
+    struct failure why = {0};
+    int result = process_begin(process, &spec, &why);
+    if (spec.told || process->command->held) journal_run_began(&process->run);
+    peers_tell_state(process);
+    if (result < 0) note_failure(process, &why);
+}
+
+const char *machine_run(struct process *process, uint32_t number) {
+    if (number <= process->run.number) return NULL;
+    if (state != RUNNING) return "the machine is not running";
+    if (process_goes_on(process)) return "the run before goes on";
+    if (number > process->run.number + 1) return "the run before was never begun";
+    start_process(process);
+    return NULL;
+}
+
+static int prepare(struct failure *why) {
+    if (outfit_put_on(&spec, why) < 0) return -1;
+    if (!spec.contained) return 0;
+    contain(spec.hostname);
+    stage_pause();
+    int result = files_write(&spec.files, why);
+    stage_go_on();
+    return result;
 }
 
 void machine_accept(const struct spec *accepted) {
     struct failure why = {0};
     spec = *accepted;
-    for (size_t i = 0; i < PROCESSES_MAX; i++)
-        processes[i] = (struct process){.child = {.pid = -1, .status_fd = -1, .in = -1, .out = {-1, -1}}};
+    stage_reached(SPEC_TAKEN);
+    for (size_t i = 0; i < spec.command_count; i++) process_init(&processes[i], &spec.commands[i], i);
     journal_accepted(spec.instance);
+    if (spec.told) journal_expect_runs();
     output_set_limit(spec.output_limit);
     state = STARTING;
-    if (spec.contained) {
-        contain(spec.hostname);
-        if (files_write(&spec, &why) < 0) {
-            note_failure(0, &why);
-            return;
-        }
+    if (prepare(&why) < 0) {
+        fail_machine(&why);
+        return;
     }
-    for (size_t i = 0; i < spec.command_count; i++)
-        if (!start_process(i, &why)) {
-            note_failure(i, &why);
-            return;
-        }
+    for (size_t i = 0; i < spec.command_count && state == STARTING; i++)
+        if (!spec.commands[i].held) start_process(&processes[i]);
+    look_for_ready();
+}
+
+bool machine_reaped(pid_t pid, int status) {
+    for (size_t i = 0; i < spec.command_count; i++) {
+        struct process *process = &processes[i];
+        if (!process_goes_on(process) || process->child.pid != pid) continue;
+        if (process->child.status_fd >= 0) machine_executed(process);
+        if (!process_goes_on(process)) return true;
+        uint32_t signal = WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0;
+        struct ending end = {.signal = signal, .process = (uint8_t)i, .at_ns = unix_ns()};
+        end.code = signal ? 128 + signal : (uint32_t)WEXITSTATUS(status);
+        note_end(process, &end);
+        return true;
+    }
+    return false;
+}
+
+/* --- told ----------------------------------------------------------------------------------------------------- */
+
+/* A machine that rests is stopped: it ended as the last of its processes did. */
+static void take_last_ending(int signal) {
+    ending = (struct ending){.code = 128 + (uint32_t)signal, .signal = (uint32_t)signal, .at_ns = unix_ns()};
+    uint64_t latest = 0;
+    for (size_t i = 0; i < spec.command_count; i++) {
+        const struct run *run = &processes[i].run;
+        if (!run->ended_once || run->ending.at_ns < latest) continue;
+        ending = run->ending;
+        latest = ending.at_ns;
+    }
+    have_ending = true;
 }
 
 void machine_stop(int signal, uint32_t timeout_ms) {
@@ -140,33 +205,26 @@ void machine_stop(int signal, uint32_t timeout_ms) {
         strcpy(ending.reason, "stopped before it started");
         have_ending = true;
         state = STOPPING;
-    } else if (state != EXITED)
+    } else if (state != EXITED) {
+        if (!have_ending && running() == 0) take_last_ending(signal ? signal : spec.stop_signal);
         begin_stop(signal ? signal : spec.stop_signal, signal ? timeout_ms : spec.stop_timeout_ms);
+    }
 }
 
-bool machine_reaped(pid_t pid, int status) {
-    for (size_t i = 0; i < spec.command_count; i++) {
-        struct process *process = &processes[i];
-        if (!process->running || process->child.pid != pid) continue;
-        if (process->child.status_fd >= 0) status_ready(process, process->child.status_fd, POLLIN);
-        if (!process->running) return true;
-        process->running = false;
-        uint32_t signal = WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0;
-        struct ending end = {.signal = signal, .process = (uint8_t)i, .at_ns = unix_ns()};
-        end.code = signal ? 128 + signal : (uint32_t)WEXITSTATUS(status);
-        note_end(&end);
-        return true;
-    }
-    return false;
+const char *machine_conclude(const struct process *process) {
+    if (state == STOPPING || state == EXITED) return NULL;
+    if (process->run.state != ENDED) return "the process has not ended";
+    end_machine(&process->run.ending);
+    return NULL;
 }
+
+/* --- the loop ------------------------------------------------------------------------------------------------- */
 
 void machine_watch(void) {
     if (kill_at >= 0) loop_wake_at(kill_at);
     for (size_t i = 0; i < spec.command_count; i++) {
-        struct process *process = &processes[i];
-        loop_watch(process->child.status_fd, POLLIN, status_ready, process);
-        for (int stream = 0; stream < 2; stream++)
-            loop_watch(process->child.out[stream], POLLIN, output_ready, process);
+        process_tick(&processes[i]);
+        process_watch(&processes[i]);
     }
 }
 
@@ -176,9 +234,7 @@ bool machine_over(void) {
 }
 
 void machine_drain(void) {
-    for (size_t i = 0; i < spec.command_count; i++)
-        for (int stream = 0; stream < 2; stream++)
-            for (int most = 0; most < 64 && record_output(&processes[i], stream); most++) {}
+    for (size_t i = 0; i < spec.command_count; i++) process_drain(&processes[i]);
 }
 
 void machine_finish(void) {

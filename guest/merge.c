@@ -31,11 +31,17 @@ static bool merge_env(struct command *command, char **under) {
     return true;
 }
 
-/* The request is a command and u8 flags: 1 when its user counts, 2 when its cwd does. */
-bool merge_request(struct command *command, struct cursor *request, const struct command *under) {
+/* The request is a command and u8 flags: 1 when its user counts, 2 when its cwd does, 4 when a u8 follows: the process
+ * that it is laid over. */
+bool merge_request(struct command *command, struct cursor *request, const struct spec *spec) {
     bool good = command_parse(command, request);
     uint64_t given = take_number(request, 1);
-    if (!good || request->failed || !command->env) return false;
+    size_t process = given & 4 ? (size_t)take_number(request, 1) : 0;
+    if (!good || request->failed || !command->env || process >= spec->command_count) return false;
+    const struct command *under = &spec->commands[process];
+    command->name = under->name;
+    command->root = under->root;
+    command->mark = under->mark;
     if (!(given & 1)) command->user = under->user;
     if (!(given & 2)) command->cwd = under->cwd;
     return merge_env(command, under->env);

@@ -1,39 +1,39 @@
 #include "output.h"
 
-#include <sys/stat.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "loop.h"
 #include "wire.h"
 
 enum { HEADER = 28, DEFAULT_LIMIT = 4 << 20, LEAST_LIMIT = 4 * OUTPUT_CHUNK };
 
-static int segments[2] = {-1, -1};
+static struct place segments[2] = {{.fd = -1}, {.fd = -1}};
 static int current;
-static size_t filled;
 static size_t limit = DEFAULT_LIMIT;
 static uint64_t position;
 
-void output_open(int first, int second) {
-    segments[0] = first;
-    segments[1] = second;
+void output_open(const struct place places[2]) {
+    for (int i = 0; i < 2; i++) segments[i] = places[i];
 }
 
 void output_set_limit(uint32_t bytes) {
     if (bytes) limit = bytes < LEAST_LIMIT ? LEAST_LIMIT : bytes;
+    if (segments[0].window && limit > segments[0].size) limit = segments[0].size;
 }
 
+void output_write(void) { place_write(&segments[current]); }
+
+/* The one that was full gives its window to the next. */
 static void make_room(size_t length) {
-    if (filled + length <= limit) return;
+    if (segments[current].end + length <= limit) return;
+    output_write();
     current = !current;
-    filled = 0;
-    (void)!ftruncate(segments[current], 0);
+    place_empty(&segments[current]);
 }
 
 /* crc u32 over what follows it, length u32, position u64, unix ns u64, stream u8, process u8, zero u16, bytes. */
 void output_add(uint8_t stream, uint8_t process, const void *bytes, size_t length) {
-    if (segments[0] < 0 || segments[1] < 0) return;
+    if (segments[0].fd < 0 || segments[1].fd < 0) return;
     uint8_t header[HEADER] = {0};
     make_room(HEADER + length);
     store_number(header + 4, length, 4);
@@ -43,11 +43,5 @@ void output_add(uint8_t stream, uint8_t process, const void *bytes, size_t lengt
     header[25] = process;
     store_number(header, crc32_of(crc32_of(0, header + 4, HEADER - 4), bytes, length), 4);
     struct iovec parts[2] = {{header, HEADER}, {(void *)(uintptr_t)bytes, length}};
-    ssize_t written = writev(segments[current], parts, 2);
-    if (written == (ssize_t)(HEADER + length)) {
-        filled += (size_t)written;
-        position++;
-    } else if (written > 0) {
-        (void)!ftruncate(segments[current], (off_t)filled); /* a torn record would hide those after it */
-    }
+    if (place_add(&segments[current], parts, 2)) position++;
 }

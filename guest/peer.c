@@ -9,18 +9,24 @@
 #include <unistd.h>
 
 #include "dispatch.h"
+#include "errand.h"
+#include "hold.h"
 #include "loop.h"
 #include "machine.h"
+#include "port.h"
 #include "session.h"
 #include "spawn.h"
 
 enum { QUEUE_MAX = 1 << 20, BULK_MAX = 256 << 10 };
 
 struct peer {
-    int fd;
+    int fd;            /* of its own; -1: it is on a port, or was */
+    struct port *port; /* NULL: on none */
     bool greeted;
     bool mute; /* it reads no more, but what it said before that still counts */
     bool dropped;
+    unsigned version; /* the highest that both speak */
+    uint32_t watch;   /* channel; 0: none */
     struct buffer in;
     struct buffer out;
     struct buffer spec;
@@ -32,16 +38,25 @@ static int listener = -1;
 struct buffer *peer_spec(struct peer *peer) { return &peer->spec; }
 bool peer_has_room(const struct peer *peer) { return peer->out.used < BULK_MAX; }
 void peer_drop(struct peer *peer) { peer->dropped = true; }
+void peer_watch(struct peer *peer, uint32_t channel) { peer->watch = channel; }
+bool peer_speaks(const struct peer *peer, unsigned version) { return peer->version >= version; }
 
 /* --- out ------------------------------------------------------------------------------------------------------ */
 
+/* How much of what is queued was taken; 0: no more for now. */
+static size_t put(struct peer *peer) {
+    if (peer->port) return port_write(peer->port, buffer_head(&peer->out), peer->out.used);
+    ssize_t written = -1;
+    do written = write(peer->fd, buffer_head(&peer->out), peer->out.used);
+    while (written < 0 && errno == EINTR);
+    if (written < 0 && errno != EAGAIN) peer->mute = true;
+    return written < 0 ? 0 : (size_t)written;
+}
+
 static void flush(struct peer *peer) {
-    while (peer->out.used && !peer->mute) {
-        ssize_t written = write(peer->fd, buffer_head(&peer->out), peer->out.used);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0 && errno != EAGAIN) peer->mute = true;
-        if (written <= 0) break;
-        buffer_consume(&peer->out, (size_t)written);
+    for (size_t taken = 1; taken > 0 && peer->out.used && !peer->mute;) {
+        taken = put(peer);
+        buffer_consume(&peer->out, taken);
     }
     if (peer->mute) buffer_consume(&peer->out, peer->out.used);
 }
@@ -72,10 +87,16 @@ void peer_send_credit(struct peer *peer, uint32_t channel, uint32_t bytes) {
     if (bytes) peer_send(peer, FRAME_CREDIT, channel, payload, sizeof payload);
 }
 
-void peer_refuse(struct peer *peer, uint32_t channel, const char *why) {
+static void send_text(struct peer *peer, enum frame type, uint32_t channel, const char *text) {
     struct buffer payload = {.max = 1024};
-    put_string(&payload, why);
-    send_buffer(peer, FRAME_REFUSED, channel, &payload);
+    put_string(&payload, text);
+    send_buffer(peer, type, channel, &payload);
+}
+
+void peer_refuse(struct peer *peer, uint32_t channel, const char *why) { send_text(peer, FRAME_REFUSED, channel, why); }
+
+void peer_send_done(struct peer *peer, uint32_t channel, const struct failure *why) {
+    send_text(peer, FRAME_DONE, channel, why ? why->text : "");
 }
 
 static void send_hello(struct peer *peer) {
@@ -92,6 +113,17 @@ void peers_tell_ready(void) {
         if (peers[i]) peer_send(peers[i], FRAME_READY, 0, "", 0);
 }
 
+void peer_send_state(struct peer *peer, uint32_t channel, const struct process *process) {
+    struct buffer payload = {.max = 1024};
+    process_put_state(&payload, process);
+    send_buffer(peer, FRAME_STATE, channel, &payload);
+}
+
+void peers_tell_state(const struct process *process) {
+    for (int i = 0; i < PEERS_MAX; i++)
+        if (peers[i] && peers[i]->watch) peer_send_state(peers[i], peers[i]->watch, process);
+}
+
 void peers_tell_exit(void) {
     for (int i = 0; i < PEERS_MAX; i++)
         if (peers[i]) peer_send_ending(peers[i], 0, machine_ending());
@@ -101,6 +133,7 @@ void peers_tell_exit(void) {
 
 static bool greet(struct peer *peer, enum frame type, struct cursor *payload) {
     uint64_t magic = take_number(payload, 4), version = take_number(payload, 2);
+    peer->version = version < PROTOCOL_VERSION ? (unsigned)version : PROTOCOL_VERSION;
     peer->greeted = type == FRAME_HELLO && !payload->failed && magic == PROTOCOL_MAGIC && version >= 1;
     return peer->greeted;
 }
@@ -128,35 +161,48 @@ static void take_frames(struct peer *peer) {
     peer_drop(peer);
 }
 
+void peer_take(struct peer *peer, const uint8_t *bytes, size_t length) {
+    if (peer->dropped) return;
+    if (buffer_add(&peer->in, bytes, length))
+        take_frames(peer);
+    else
+        peer_drop(peer);
+}
+
+/* What is queued goes out at the next tick: what it tells of is written down by then. */
 static void peer_ready(void *owner, int fd, short events) {
     static uint8_t bytes[FRAME_MAX];
     struct peer *peer = owner;
-    if (fd != peer->fd || peer->dropped) return;
-    if (events & POLLOUT) flush(peer);
-    if (!(events & (POLLIN | POLLHUP | POLLERR))) return;
+    if (fd != peer->fd || peer->dropped || !(events & (POLLIN | POLLHUP | POLLERR))) return;
     ssize_t got = read(fd, bytes, sizeof bytes);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0 || !buffer_add(&peer->in, bytes, (size_t)got))
-        peer_drop(peer);
+    if (got > 0)
+        peer_take(peer, bytes, (size_t)got);
     else
-        take_frames(peer);
+        peer_drop(peer);
 }
 
 /* --- coming and going ----------------------------------------------------------------------------------------- */
 
-void peers_add(int fd) {
+static struct peer *add(int fd, struct port *port) {
     for (int i = 0; i < PEERS_MAX; i++) {
         if (peers[i]) continue;
         struct peer *peer = calloc(1, sizeof *peer);
         if (!peer) break;
-        *peer = (struct peer){.fd = fd, .in = {.max = 2 * (FRAME_MAX + 4)}, .out = {.max = QUEUE_MAX}, .spec = {.max = SPEC_MAX}};
-        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        *peer = (struct peer){.fd = fd, .port = port, .in = {.max = 2 * (FRAME_MAX + 4)}, .out = {.max = QUEUE_MAX}, .spec = {.max = SPEC_MAX}};
         peers[i] = peer;
         send_hello(peer);
-        return;
+        return peer;
     }
-    close(fd);
+    return NULL;
 }
+
+void peers_add(int fd) {
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    if (!add(fd, NULL)) close(fd);
+}
+
+struct peer *peers_add_port(struct port *port) { return add(-1, port); }
 
 static void accept_ready(void *owner, int fd, short events) {
     (void)owner, (void)events;
@@ -178,20 +224,32 @@ void peers_watch(void) {
         if (peers[i]) loop_watch(peers[i]->fd, (short)(POLLIN | (peers[i]->out.used ? POLLOUT : 0)), peer_ready, peers[i]);
 }
 
+static void forget(int index) {
+    struct peer *peer = peers[index];
+    sessions_lost(peer);
+    errands_lost(peer);
+    holds_lost(peer);
+    if (peer->port) port_leave(peer->port);
+    close_fd(&peer->fd);
+    buffer_free(&peer->in);
+    buffer_free(&peer->out);
+    buffer_free(&peer->spec);
+    free(peer);
+    peers[index] = NULL;
+}
+
 void peers_tick(void) {
     for (int i = 0; i < PEERS_MAX; i++) {
-        struct peer *peer = peers[i];
-        if (!peer) continue;
-        flush(peer);
-        if (!peer->dropped) continue;
-        sessions_lost(peer);
-        close_fd(&peer->fd);
-        buffer_free(&peer->in);
-        buffer_free(&peer->out);
-        buffer_free(&peer->spec);
-        free(peer);
-        peers[i] = NULL;
+        if (peers[i]) flush(peers[i]);
+        if (peers[i] && peers[i]->dropped) forget(i);
     }
+}
+
+/* At once: however many connections follow one another in what a port brings, none is without room for these. */
+void peer_lose_port(struct peer *peer) {
+    peer->port = NULL;
+    for (int i = 0; i < PEERS_MAX; i++)
+        if (peers[i] == peer) forget(i);
 }
 
 void peers_flush(int64_t deadline_ms) {
@@ -199,9 +257,11 @@ void peers_flush(int64_t deadline_ms) {
         struct peer *peer = peers[i];
         for (; peer; flush(peer)) {
             flush(peer);
+            if (peer->port) (void)port_write(peer->port, NULL, 0);
             int64_t left = deadline_ms - now_ms();
-            struct pollfd wait = {.fd = peer->fd, .events = POLLOUT};
-            if (!peer->out.used || peer->mute || left <= 0 || poll(&wait, 1, (int)left) <= 0) break;
+            bool waits = peer->out.used || (peer->port && port_waits(peer->port));
+            struct pollfd wait = {.fd = peer->port ? port_fd(peer->port) : peer->fd, .events = POLLOUT};
+            if (!waits || peer->mute || left <= 0 || poll(&wait, 1, (int)left) <= 0 || wait.revents & POLLHUP) break;
         }
     }
 }

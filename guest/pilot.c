@@ -1,11 +1,12 @@
 /* Process 1 of every machine: waits for a run spec, runs it, records how it ended. See PROTOCOL.md.
  *
- *   pilot --listen FD | --stream FD  [--journal FD] [--output FD --output FD]
+ *   pilot --listen FD | --stream FD | --port FD  [--journal FD] [--output FD --output FD]
  *
- * Descriptors are inherited. Nothing here waits for a peer: nobody may be connected for days. */
+ * Descriptors are inherited. Without options it is the first program of a kernel of its own. Nothing here waits for a peer: nobody may be connected for days. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "boot.h"
 #include "descent.h"
+#include "errand.h"
+#include "hold.h"
 #include "journal.h"
 #include "loop.h"
 #include "machine.h"
+#include "mounts.h"
 #include "output.h"
 #include "peer.h"
+#include "port.h"
+#include "power.h"
 #include "session.h"
 
 enum { USAGE = 125, REAP_MS = 2000, FLUSH_MS = 200, CLOEXEC_RANGE = 4 };
@@ -37,7 +44,7 @@ static void close_others(const int *kept, size_t count) {
     }
 }
 
-static int listen_fd = -1, stream_fd = -1, journal_fd = -1, output_fds[2] = {-1, -1};
+static int listen_fd = -1, stream_fd = -1, serial_fd = -1, journal_fd = -1, output_fds[2] = {-1, -1};
 
 static void take_options(int argc, char **argv) {
     int outputs = 0;
@@ -45,23 +52,38 @@ static void take_options(int argc, char **argv) {
         int fd = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--listen") == 0) listen_fd = fd;
         if (strcmp(argv[i], "--stream") == 0) stream_fd = fd;
+        if (strcmp(argv[i], "--port") == 0) serial_fd = fd;
         if (strcmp(argv[i], "--journal") == 0) journal_fd = fd;
         if (strcmp(argv[i], "--output") == 0 && outputs < 2) output_fds[outputs++] = fd;
     }
-    if (listen_fd < 3 && stream_fd < 3) {
-        fputs("usage: pilot --listen FD | --stream FD [--journal FD] [--output FD --output FD]\n", stderr);
+    if (listen_fd < 3 && stream_fd < 3 && serial_fd < 3) {
+        fputs("usage: pilot --listen FD | --stream FD | --port FD [--journal FD] [--output FD --output FD]\n", stderr);
         exit(USAGE);
     }
-    const int kept[] = {listen_fd, stream_fd, journal_fd, output_fds[0], output_fds[1]};
+    const int kept[] = {listen_fd, stream_fd, serial_fd, journal_fd, output_fds[0], output_fds[1]};
     close_others(kept, sizeof kept / sizeof *kept);
 }
 
-static void begin(void) {
-    journal_open(journal_fd);
-    output_open(output_fds[0], output_fds[1]);
+/* Where to write to, and then the ways in: who reads of a start may ask the socket for our process id. */
+static void begin_as_process(void) {
+    struct place journal, segments[2];
+    place_on_file(&journal, journal_fd);
+    for (int i = 0; i < 2; i++) place_on_file(&segments[i], output_fds[i]);
+    journal_open(&journal);
+    output_open(segments);
     if (listen_fd >= 3) peers_listen(listen_fd);
-    journal_started(); /* after listening: who reads this may ask the socket for our process id */
+    journal_started();
     if (stream_fd >= 3) peers_add(stream_fd);
+    if (serial_fd >= 3) ports_add(serial_fd);
+}
+
+static void begin_as_init(void) {
+    struct place journal, segments[2];
+    boot(&journal, segments);
+    journal_open(&journal);
+    output_open(segments);
+    journal_started();
+    boot_streams();
 }
 
 /* No descriptor of ours reaches the workload, and it cannot take one from /proc/1/fd. */
@@ -86,7 +108,7 @@ static void open_signals(void) {
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGPWR); /* how some engines ask a machine to shut down */
     signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals < 0) exit(USAGE);
+    if (signals < 0) power_end(USAGE);
 }
 
 static void reap(void) {
@@ -121,25 +143,39 @@ static void end_everything(void) {
 }
 
 _Noreturn static void end(void) {
+    holds_end();
     end_everything();
     machine_drain();
+    output_write();
     machine_finish();
     sessions_finish();
     peers_tell_exit();
     peers_flush(now_ms() + FLUSH_MS);
-    exit((int)machine_ending()->code);
+    if (power_is_ours()) mounts_release();
+    power_end((int)machine_ending()->code);
 }
 
+/* The kernel passes on what it does not know of its command line, so any word may be there. */
+static bool is_init(int argc, char **argv) { return getpid() == 1 && (argc < 2 || strncmp(argv[1], "--", 2) != 0); }
+
 int main(int argc, char **argv) {
-    take_options(argc, argv);
+    bool init = is_init(argc, argv);
+    if (!init) take_options(argc, argv);
+    if (init) begin_as_init();
     guard();
     open_signals();
-    begin();
+    if (!init) begin_as_process();
     for (;;) {
         sessions_tick();
+        output_write(); /* before anyone is told of what came after it */
+        ports_tick();
         peers_tick();
         if (machine_over()) end();
+        boot_watch();
+        ports_watch();
         peers_watch();
+        errands_watch();
+        holds_watch();
         machine_watch();
         sessions_watch();
         loop_watch(signals, POLLIN, signal_ready, NULL);

@@ -22,6 +22,7 @@ struct session {
     struct peer *peer; /* NULL once nobody listens */
     uint32_t channel;
     struct child child;
+    unsigned mark; /* of the container that it is to run in; 0: none */
     bool running;
     bool reported;
     bool input_ended;
@@ -53,6 +54,7 @@ static struct session *start(const struct command *command, struct failure *why)
         return NULL;
     }
     session->running = true;
+    session->mark = command->mark;
     session->kill_at = -1;
     session->credit = OUT_WINDOW;
     session->input.max = IN_WINDOW;
@@ -65,7 +67,7 @@ static struct session *start(const struct command *command, struct failure *why)
 bool session_open(struct peer *peer, uint32_t channel, struct cursor *request) {
     struct failure why = {.code = CANNOT_RUN};
     struct command command;
-    bool good = merge_request(&command, request, &machine_spec()->commands[0]);
+    bool good = merge_request(&command, request, machine_spec());
     if (good && session_count == SESSIONS_MAX) {
         fail_with(&why, CANNOT_RUN, "exec", command.argv[0], ": too many sessions");
         refuse(peer, channel, &why);
@@ -237,6 +239,11 @@ void sessions_tick(void) {
         if (!session->running && session->peer && !session->reported) finish(session);
     }
     sweep();
+}
+
+void sessions_kill(unsigned mark) {
+    for (struct session *session = sessions; mark && session; session = session->next)
+        if (session->running && session->mark == mark) kill(session->child.pid, SIGKILL);
 }
 
 void sessions_watch(void) {

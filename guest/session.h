@@ -25,6 +25,7 @@ void session_hang_up(struct session *session);
 
 void sessions_lost(const struct peer *peer);
 bool sessions_reaped(pid_t pid, int status);
+void sessions_kill(unsigned mark); /* of a container: also those that have not taken its mark yet */
 void sessions_watch(void);
 void sessions_tick(void);
 void sessions_finish(void); /* all are dead: say so */

@@ -1,0 +1,30 @@
+/* One process of the machine through its runs: begun, executed or not, ended. What an end means for the machine is
+ * machine.c's to say. */
+#ifndef PROCESS_H
+#define PROCESS_H
+
+#include <sys/types.h>
+
+#include "journal.h"
+#include "spawn.h"
+
+struct process {
+    const struct command *command;
+    struct run run;
+    struct child child;
+    int64_t kill_at; /* when its stop's time is up; -1: it is not being stopped */
+};
+
+void process_init(struct process *process, const struct command *command, size_t index);
+bool process_goes_on(const struct process *process);
+int process_begin(struct process *process, const struct spec *spec, struct failure *why); /* the next run */
+int process_executed(struct process *process, struct failure *why);                        /* as `child_status` */
+void process_end(struct process *process, const struct ending *ending);
+void process_stop(struct process *process, int signal, uint32_t timeout_ms);
+void process_tick(struct process *process); /* SIGKILL when its time is up */
+void process_kill_rest(const struct process *process); /* what its run started, and itself */
+void process_watch(struct process *process);
+void process_drain(struct process *process);
+void process_put_state(struct buffer *payload, const struct process *process);
+
+#endif
