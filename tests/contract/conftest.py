@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.drivers import RIGS, MakeRig, Rig
 
-DEADLINE_S = 60.0
+DEADLINE_S, BOOTS = 60.0, 15
 
 
 @pytest.fixture(params=RIGS)
@@ -16,7 +16,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
     make: MakeRig = request.param
     async with make(tmp_path) as made:
         try:
-            with anyio.fail_after(DEADLINE_S):
+            with anyio.fail_after(DEADLINE_S + BOOTS * made.boot_s):
                 yield made
         finally:
             await made.destroy_all()

@@ -17,11 +17,14 @@ from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import Driver, FileSpec, InstanceSpec, Limits, Part, ProcessSpec
+from hawker.runtime.driver import Driver, Part
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
+from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec, RootDisk
+from tests.microvm import lack_of_qemu, qemu_driver, root_disks
 from tests.rootfs import host_programs
+from tests.vmm import node
 
 CLOCK = SystemClock()
 
@@ -34,7 +37,8 @@ class MakeRootfs(Protocol):
 class Rig:
     """A host with a driver. `renew` gives the driver of a new daemon on that host. `kill_pilot` ends process 1 of a
     machine from outside; `lose_directory` and `lose_cgroup` take something from a running one. `real` runs programs: a
-    shell and coreutils are there."""
+    shell and coreutils are there. Where a boot takes its time, `boot_s`, what is tried often elsewhere is tried less.
+    """
 
     driver: Driver
     renew: Callable[[], Driver]
@@ -43,6 +47,8 @@ class Rig:
     lose_cgroup: Callable[[MachineId], None] | None = None
     real: bool = True
     make_rootfs: MakeRootfs | None = None
+    root_disk: Callable[[MachineId], RootDisk] | None = None
+    boot_s: float = 0.0
     made: list[MachineId] = field(default_factory=list)
 
     async def spec(
@@ -65,7 +71,9 @@ class Rig:
             processes=tuple(ProcessSpec(argv=argv, env=env or {}, user=user, tty=tty) for argv in argvs),
             files=files,
             limits=Limits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
+            max_memory_mib=256,
             rootfs=None if self.make_rootfs is None else await self.make_rootfs(machine_id),
+            root_disk=None if self.root_disk is None else self.root_disk(machine_id),
         )
 
     async def started(self, *commands: str | tuple[str, ...], tty: bool = False) -> InstanceSpec:
@@ -155,8 +163,63 @@ async def fake_rig(place: Path) -> AsyncIterator[Rig]:
     )
 
 
+@asynccontextmanager
+async def api_rig(name: str, place: Path) -> AsyncIterator[Rig]:
+    """A VMM that is driven by its API: the real one where it boots a kernel, else its stand-in, see tests/vmm."""
+    node_id = new_node_id(CLOCK)
+
+    def renew() -> Driver:
+        return node.driver(name, node_id, place)
+
+    async def kill(machine_id: MachineId) -> None:
+        node.kill_vmm(place, machine_id)
+
+    v1 = bool(find_hierarchies(mounts()).v1)
+    yield Rig(
+        driver=renew(),
+        renew=renew,
+        kill_pilot=kill,
+        lose_directory=lambda machine_id: shutil.rmtree(place / "machines" / machine_id / "run"),
+        lose_cgroup=partial(take_out_of_groups, node_id) if v1 else None,
+        root_disk=node.root_disks(name, place),
+    )
+
+
+@asynccontextmanager
+async def qemu_rig(place: Path) -> AsyncIterator[Rig]:
+    """Guests with kernels of their own, emulated: a boot takes seconds."""
+    lack = lack_of_qemu()
+    if lack:
+        pytest.skip(lack)
+    node_id = new_node_id(CLOCK)
+
+    def renew() -> Driver:
+        return qemu_driver(node_id, place)
+
+    async def kill(machine_id: MachineId) -> None:
+        node.kill_vmm(place, machine_id)
+
+    driver = renew()
+    await driver.check()
+    v1 = bool(find_hierarchies(mounts()).v1)
+    yield Rig(
+        driver=driver,
+        renew=renew,
+        kill_pilot=kill,
+        lose_directory=lambda machine_id: shutil.rmtree(place / "machines" / machine_id / "run"),
+        lose_cgroup=partial(take_out_of_groups, node_id) if v1 else None,
+        root_disk=root_disks(place),
+        boot_s=4.0,
+    )
+
+
 RIGS = [
     pytest.param(process_rig, id="process"),
     pytest.param(container_rig, id="container", marks=pytest.mark.root),
     pytest.param(fake_rig, id="fake"),
+    pytest.param(qemu_rig, id="qemu", marks=pytest.mark.root),
+    *(
+        pytest.param(partial(api_rig, name), id=f"{name}-stand-in" if node.lack(name) else name, marks=pytest.mark.root)
+        for name in ("firecracker", "cloud-hypervisor")
+    ),
 ]

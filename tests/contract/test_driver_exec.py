@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from hawker.errors import BadRequest, WrongState
-from hawker.runtime.driver import ExecSession, ExecSpec, InstanceSpec, Phase
+from hawker.runtime.driver import ExecSession, ExecSpec, Phase
+from hawker.runtime.spec import InstanceSpec
 from tests.contract.drivers import Rig
 from tests.waiting import eventually
 
@@ -209,7 +210,7 @@ async def test_output_without_end_keeps_the_last_of_it(real: Rig) -> None:
 async def test_a_workload_with_a_terminal_writes_to_the_output(real: Rig) -> None:
     spec = await real.started("test -t 1 && echo a terminal", tty=True)
     await real.driver.wait(spec.machine_id)
-    assert [chunk.data for chunk in real.driver.output(spec.machine_id)] == [b"a terminal\r\n"]
+    assert b"".join(chunk.data for chunk in real.driver.output(spec.machine_id)) == b"a terminal\r\n"
 
 
 async def test_no_descriptor_of_the_pilot_s_is_in_the_workload(real: Rig) -> None:

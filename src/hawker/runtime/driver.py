@@ -18,51 +18,7 @@ from typing import Protocol
 import msgspec
 
 from hawker.ids import InstanceId, MachineId
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel enforces. `cpus` is whole cpus; `cpu_weight` is the relative share, 1 to 10000 (cgroup v2)."""
-
-    cpus: int
-    cpu_weight: int
-    memory_mib: int
-    pids: int
-
-
-class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a machine. `argv` is complete; `user` is "", "name", "uid", "name:group" or "uid:gid", looked up
-    inside the machine; `cwd` is absolute; `tty` gives it a terminal as stdin, stdout and stderr."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    user: str = ""
-    cwd: str = "/"
-    tty: bool = False
-
-
-class FileSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that the pilot writes inside the machine before the first process starts; parents are made."""
-
-    path: str
-    content: bytes
-    mode: int = 0o644
-
-
-class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a driver needs to run one instance. Stored with the machine; complete, so that a new daemon can finish
-    the start that an old one began. Paths are on the host."""
-
-    machine_id: MachineId
-    instance_id: InstanceId
-    hostname: str
-    processes: tuple[ProcessSpec, ...]
-    files: tuple[FileSpec, ...] = ()
-    limits: Limits
-    rootfs: str | None = None  # a mounted root filesystem; None for drivers without one
-    netns: str | None = None  # a bound network namespace file; None: the host's network
-    output_bytes: int = 8 << 20  # how much of its output is kept, at the least half of it
-    stop_signal: str = "SIGINT"
-    stop_timeout_s: float = 5.0
+from hawker.runtime.spec import InstanceSpec
 
 
 class Part(StrEnum):
@@ -78,7 +34,12 @@ class Phase(Enum):
     ABSENT = "absent"  # nothing of it on the host
     PREPARED = "prepared"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     EXITED = "exited"
+
+
+ALIVE = frozenset({Phase.RUNNING, Phase.SUSPENDED})
+"""There is an instance, and it has not ended."""
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +52,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     exited_at: float
     process: int = 0
     reason: str = ""  # set when the workload never started: "exec: no such file or directory: /nope"
+    fault: str = ""  # set when not the workload ended it: "kernel panic: ...", "the VMM was ended by SIGSEGV"
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,12 +65,45 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
+class Run(StrEnum):
+    """Where one process of a machine is."""
+
+    HELD = "held"  # it never ran
+    STARTING = "starting"  # begun, and not yet known whether it can be executed
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a machine, by its place in the spec. `run` counts its runs from 1 and is 0 before the first; `pid`
+    is the machine's own number; `last_exit` is how the latest run that has ended did so: this one or the one before."""
+
+    name: str = ""
+    state: Run = Run.HELD
+    run: int = 0
+    pid: int | None = None
+    started_at: float | None = None
+    last_exit: Exit | None = None
+
+    @property
+    def exit(self) -> Exit | None:
+        """How run number `run` ended; None while it goes on, and before the first."""
+        return self.last_exit if self.state is Run.EXITED else None
+
+
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Use so far: cpu in seconds since the start, memory in bytes now, processes now."""
 
     cpu_s: float
     memory_bytes: int
     pids: int
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kernel enforces, and how much of it the instance could still use; caches count as usable."""
+
+    limit_mib: int
+    available_mib: int
 
 
 class ListenSocket(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,10 +123,12 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     rss_bytes: int
     sockets: tuple[ListenSocket, ...] = ()
+    container: str = ""  # the container's name, where it can be told
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A command to run beside the workload. An empty `argv` is refused. Unset user, cwd and env follow process 0."""
+    """A command to run beside the workload. An empty `argv` is refused. It runs in the root filesystem of process
+    number `process`, whether that runs or not; unset user, cwd and env follow it too."""
 
     argv: tuple[str, ...]
     env: dict[str, str] = {}
@@ -140,6 +137,7 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     tty: bool = False
     rows: int = 24
     cols: int = 80
+    process: int = 0
 
 
 class ExecSession(Protocol):
@@ -156,14 +154,30 @@ class ExecSession(Protocol):
     async def close(self) -> None: ...
 
 
+class Suspension(StrEnum):
+    """How a technology suspends a machine."""
+
+    FREEZE = "freeze"  # its processes are held still and stay in memory; gone after a reboot of the host
+    SNAPSHOT = "snapshot"  # its memory is written to a file, and it holds none; there after a reboot of the host
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the technology can do; the API refuses what it cannot."""
+    """What the technology can do; the API refuses what it cannot. `driver` is its name for such a refusal. `lacks_swap`
+    is why machines cannot have swap here, "" where they can; `kernel`: each machine has a kernel of its own."""
 
     rootfs: bool
     network: bool
     limits: bool
-    suspend: bool = False
+    suspend: Suspension | None = None
+    kernel: bool = False
+    lacks_swap: str = "its machines have no limits"
+    driver: str = "fake"
+    containers: bool = False  # processes with root filesystems of their own
+    mounts: bool = False  # directories of the host are seen inside
+    disks: bool = False  # with a kernel of its own: root filesystem and volumes are block files; see `guest_volumes`
+    gpus: bool = False
+    overhead_mib: int = 0  # of memory, what each machine needs at the most beside what its limits give it
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +216,58 @@ class Driver(Protocol):
     async def stop(self, machine_id: MachineId, signal: str, timeout_s: float) -> Exit:
         """Signal the workload, wait up to `timeout_s`, then SIGKILL everything."""
 
-    async def signal(self, machine_id: MachineId, signal: int) -> None: ...
+    async def suspend(self, machine_id: MachineId) -> None:
+        """Hold a running instance still until `resume`, `stop` or `destroy`, whoever watches; no call ever waits for
+        it. It is SUSPENDED when this returns, and goes on when this raises. No change when it is suspended. Raises
+        `WrongState` when it has ended, `NotFound` when there is none, `NotServed` without the feature. With
+        `Suspension.SNAPSHOT` no process of it is left; `inspect` has no pid."""
+
+    async def resume(self, machine_id: MachineId) -> None:
+        """Let it go on where it was held. No change when it runs; raises as `suspend`. Raises `SnapshotLost` when its
+        snapshot cannot be used: the instance has then ended, with an exit whose `fault` says why."""
+
+    async def signal(self, machine_id: MachineId, signal: int) -> None:
+        """This and what follows raise `WrongState` for a suspended instance: it could not answer."""
 
     async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession: ...
+
+    async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
+        """All of the spec, in its order, as they are or, once the instance has exited, as they ended. Raises
+        `NotFound` when there is no instance."""
+
+    async def await_process_change(
+        self, machine_id: MachineId, seen: tuple[ProcessState, ...]
+    ) -> tuple[ProcessState, ...]:
+        """Return the states once they differ from `seen`: at once when they do already, or when the instance does not
+        run. No change is missed between two calls, though several may come as one."""
+
+    async def start_process(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
+        """Begin run number `run` of a process: 1 for the first, else one more than the run that ended. A run that was
+        begun before is not begun again, so a call may be repeated. Returns with it executed, or exited; when it could
+        not be executed that exit has its `reason`, and ends the instance only if any end does. Raises `WrongState`
+        when the run before goes on, or was never begun, or the instance does not run."""
+
+    async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
+        """Signal a process, wait up to `timeout_s`, then SIGKILL it and what it started. What does not run is left as
+        it is. Returns once it has ended."""
+
+    async def conclude(self, machine_id: MachineId, index: int) -> Exit:
+        """End the instance: the other processes get SIGTERM and, two seconds later, SIGKILL. Its exit is the last one
+        of that process. Raises `WrongState` while that process runs or when it never did. What has ended stays so."""
 
     async def inspect(self, machine_id: MachineId) -> Inspection: ...
 
     async def stats(self, machine_id: MachineId) -> Stats: ...
+
+    async def memory(self, machine_id: MachineId) -> Memory:
+        """Also of a suspended instance. Raises `NotServed` without limits, `WrongState` when it has ended."""
+
+    async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
+        """Another limit, for as long as this instance lives, also through `mend`. Raises `WrongState` and changes
+        nothing when more is in use; no process is ended for it."""
+
+    async def reclaim_memory(self, machine_id: MachineId, amount_mib: int) -> int:
+        """Have the instance give back so much of what it only caches; how much it was, in MiB."""
 
     async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
         """What runs inside, at most 512 of them; drivers without a view of the inside may answer with less."""
@@ -223,7 +282,10 @@ class Driver(Protocol):
         """Every machine of which anything of this driver's is on the host; for the reconciler, as what follows."""
 
     async def running(self) -> frozenset[MachineId]:
-        """Every machine with a pilot that can be found by its directory."""
+        """Every machine with a pilot that can be found by its directory, suspended or not."""
+
+    async def suspended(self) -> frozenset[MachineId]:
+        """Those of them that are suspended."""
 
     async def loose(self) -> frozenset[MachineId]:
         """Every machine with a pilot whose directory is gone: nobody can talk to it."""
