@@ -4,8 +4,8 @@ import os
 
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime import proc
-from hawker.runtime.driver import FileSpec, InstanceSpec, Limits, ProcessSpec
 from hawker.runtime.process import MARK
+from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec
 
 MACHINE = MachineId("0123456789abcd")
 

@@ -13,10 +13,12 @@ from hawker.clock import SystemClock
 from hawker.errors import BadRequest, CannotStart, Unavailable, WrongState
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
-from hawker.host.network import NetworkPlan, NodeNetwork
+from hawker.host.network import NodeNetwork
+from hawker.host.network_plan import NetworkPlan
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.container import ContainerDriver, container_driver
-from hawker.runtime.driver import Exit, InstanceSpec, Limits, Phase, ProcessSpec
+from hawker.runtime.driver import Exit, Phase
+from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from tests.rootfs import host_programs
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]

@@ -10,9 +10,10 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Driver, ExecSpec, InstanceSpec, Limits, Phase, ProcessSpec
+from hawker.runtime.driver import Driver, ExecSpec, Phase
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost, Fault
+from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 
 pytestmark = pytest.mark.anyio
 

@@ -2,13 +2,15 @@
 
 import signal
 
+import msgspec
 import pytest
 
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import FileSpec, InstanceSpec, Limits, Phase, ProcessSpec
+from hawker.runtime.driver import Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance, contents
+from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, ProcessSpec
 
 MACHINE = MachineId("0123456789abcd")
 
@@ -85,3 +87,67 @@ def test_ending_what_does_not_run_is_no_change(host: FakeHost) -> None:
 
 def test_files_are_known_by_path() -> None:
     assert contents(_spec()) == {"/a": b"words"}
+
+
+# --- processes
+
+
+def _told(*commands: str, held: bool = False) -> InstanceSpec:
+    processes = tuple(ProcessSpec(argv=("sh", "-c", text), env={}, held=held) for text in commands)
+    return msgspec.structs.replace(_spec(), processes=processes, ends=Ends.TOLD)
+
+
+def test_one_process_is_ended_from_outside(host: FakeHost) -> None:
+    instance = host.place(_told("sleep infinity", "sleep infinity"))
+    host.launch(instance)
+    host.end_process(MACHINE, 1, 137, signal=9, oom_killed=True)
+    states = [process.told() for process in instance.processes]
+    assert states[0].exit is None and states[1].exit is not None
+    assert (states[1].exit.oom_killed, states[1].exit.process) == (True, 1)
+    assert instance.phase is Phase.RUNNING
+
+
+def test_one_process_ended_from_outside_ends_a_machine_that_ends_with_the_first(host: FakeHost) -> None:
+    both = msgspec.structs.replace(_told("sleep infinity", "sleep infinity"), ends=Ends.FIRST)
+    instance = host.place(both)
+    host.launch(instance)
+    host.end_process(MACHINE, 1, 5)
+    assert instance.exit is not None and (instance.exit.exit_code, instance.exit.process) == (5, 1)
+    assert instance.processes[0].last_exit is not None and instance.processes[0].last_exit.signal == 9
+
+
+def test_runs_end_in_the_order_of_the_clock() -> None:
+    clock = ManualClock()
+    host = FakeHost(clock)
+    instance = host.place(_told("sleep 3; exit 3", "sleep 1; exit 1", "sleep infinity"))
+    host.launch(instance)
+    began = clock.now()
+    clock.advance(10.0)
+    host.look(MACHINE)
+    ends = [process.last_exit for process in instance.processes]
+    assert [(end.exit_code, end.exited_at - began) if end else None for end in ends] == [(3, 3.0), (1, 1.0), None]
+
+
+def test_a_held_process_runs_when_it_is_begun(host: FakeHost) -> None:
+    instance = host.place(_told("echo up; sleep infinity", held=True))
+    host.launch(instance)
+    assert instance.chunks == []
+    host.begin(instance, 0)
+    assert [(chunk.process, chunk.data) for chunk in instance.chunks] == [(0, b"up\n")]
+
+
+def test_a_machine_that_rests_is_stopped_as_it_ended_last(host: FakeHost) -> None:
+    instance = host.place(_told("exit 3"))
+    host.launch(instance)
+    host.look(MACHINE)
+    instance.stopping = True
+    host.deliver(instance, 15)
+    assert instance.exit is not None and instance.exit.exit_code == 3
+
+
+def test_a_machine_where_nothing_ever_ran_is_stopped_by_the_signal(host: FakeHost) -> None:
+    instance = host.place(_told("exit 3", held=True))
+    host.launch(instance)
+    instance.stopping = True
+    host.deliver(instance, 15)
+    assert instance.exit is not None and instance.exit.exit_code == 143

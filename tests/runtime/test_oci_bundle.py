@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.containers import container_root
 from hawker.runtime.oci_bundle import PILOT_PATH, Placement, cpu_shares, oci_config
+from hawker.runtime.spec import InstanceSpec, Limits, MountSpec, ProcessSpec
 
 PLACEMENT = Placement(
     pilot=Path("/opt/pilot"),
@@ -92,3 +93,47 @@ def test_seccomp_refuses_mounts_keys_and_new_user_namespaces() -> None:
     assert by_flag["names"] == ["clone", "unshare"]
     assert by_flag["args"][0]["valueTwo"] == 0x10000000
     assert not refused & {"clone", "execve", "ptrace", "openat"}
+
+
+# --- containers
+
+
+def _with_containers() -> dict[str, Any]:
+    data = MountSpec(source="/data/shared", target="/var/lib/data", read_only=True)
+    web = ProcessSpec(argv=("/bin/web",), env={}, name="web", root="/roots/web", mounts=(data,))
+    db = ProcessSpec(argv=("/bin/db",), env={}, name="db", root="/roots/db")
+    return _config(msgspec.structs.replace(SPEC, processes=(web, SPEC.processes[0], db)))
+
+
+def test_each_container_s_root_is_seen_where_the_pilot_is_told() -> None:
+    mounts = {mount["destination"]: mount for mount in _with_containers()["mounts"]}
+    for name in ("web", "db"):
+        root = container_root(name)
+        assert (mounts[root]["type"], mounts[root]["source"]) == ("bind", f"/roots/{name}")
+        assert mounts[f"{root}/proc"]["type"] == "proc"
+        assert (mounts[f"{root}/dev"]["source"], mounts[f"{root}/dev"]["options"][0]) == ("/data/root/dev", "rbind")
+
+
+def test_the_kernel_s_views_are_as_shut_in_a_container_as_in_its_machine() -> None:
+    config = _with_containers()
+    linux, plain = config["linux"], _config()["linux"]
+    for kind in ("maskedPaths", "readonlyPaths"):
+        for root in ("", container_root("web"), container_root("db")):
+            assert {root + path for path in plain[kind]} <= set(linux[kind])
+        assert len(linux[kind]) == 3 * len(plain[kind])
+    mounts = {mount["destination"]: mount["options"] for mount in config["mounts"]}
+    for place in ("/proc", "/sys", "/sys/fs/cgroup"):
+        assert mounts[container_root("web") + place] == mounts[place]
+
+
+def test_a_container_s_mounts_are_in_its_root_and_come_after_it() -> None:
+    places = [mount["destination"] for mount in _with_containers()["mounts"]]
+    root = container_root("web")
+    assert places.index(root) < places.index(f"{root}/proc") < places.index(f"{root}/var/lib/data")
+    [data] = [mount for mount in _with_containers()["mounts"] if mount["source"] == "/data/shared"]
+    assert "ro" in data["options"] and "nodev" in data["options"]
+
+
+def test_what_is_no_container_changes_nothing() -> None:
+    plain = _config(msgspec.structs.replace(SPEC, processes=SPEC.processes * 3))
+    assert plain == _config()

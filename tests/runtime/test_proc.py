@@ -45,3 +45,13 @@ def test_a_program_is_found_by_the_whole_of_its_name(tmp_path: Path) -> None:
         wait_for(lambda: proc.named("sleepy-one") == [process.pid])
         assert proc.named("sleepy") == []
         process.kill()
+
+
+def test_a_file_is_found_open_whatever_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with file.open("w"):
+        file = file.rename(tmp_path / "renamed")
+        assert proc.has_open(os.getpid(), file)
+        assert not proc.has_open(os.getppid(), file)
+    assert not proc.has_open(os.getpid(), file)
+    assert not proc.has_open(os.getpid(), tmp_path / "missing")

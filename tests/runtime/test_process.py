@@ -10,9 +10,10 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import NotServed
-from hawker.runtime.driver import FileSpec, Phase
+from hawker.runtime.driver import Phase
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.process import process_driver
+from hawker.runtime.spec import FileSpec
 from tests.runtime.plain import MACHINE, marked, spec
 from tests.waiting import eventually
 

@@ -11,45 +11,69 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import msgspec
 
 from hawker import guest
 from hawker.clock import Clock
-from hawker.errors import BadRequest, CannotStart, WrongState
-from hawker.host import netns
+from hawker.errors import BadRequest, CannotStart, NotServed, Unavailable, WrongState
+from hawker.host import freezer, memory, netns
 from hawker.host.cgroup import Cgroups, Layout, find_hierarchies
 from hawker.host.mount import mounts
+from hawker.host.swap import lack_of_swap
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import proc
 from hawker.runtime.crun import Bundle, Crun
-from hawker.runtime.driver import Exit, Features, InstanceSpec, Part, Stats
+from hawker.runtime.driver import Exit, Features, Memory, Part, Stats, Suspension
 from hawker.runtime.oci_bundle import OPEN_FILES, Placement, cgroup_bounds, oci_config
+from hawker.runtime.pilot.channel import Channel
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.launch import PILOT_OPTIONS
 from hawker.runtime.pilot.lifeline import end
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.unix import UnixSocket
+from hawker.runtime.roots import lay_root
+from hawker.runtime.spec import InstanceSpec, Limits
 
+SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
+
+_HALTED_EVERY_S = 0.005
 _PASSES = 3
+_MIB = 1 << 20
 _CGROUP_NAMESPACE = Path("/proc/self/ns/cgroup")
 
 
-def container_driver(node_id: NodeId, machines: Path, crun_state: Path, clock: Clock) -> "ContainerDriver":
-    """`crun_state` is a directory of this node's own."""
+def container_driver(
+    node_id: NodeId, machines: Path, crun_state: Path, clock: Clock, *, suspends: bool = True
+) -> "ContainerDriver":
+    """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
-    return ContainerDriver(Containers(Crun(crun_state, cgroups), cgroups), machines, clock)
+    return ContainerDriver(Containers(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock)
 
 
 class Containers:
     """Keeps `Technology` with crun. Remembers nothing."""
 
     name = "container"
-    features = Features(rootfs=True, network=True, limits=True)
     contained = True
 
-    def __init__(self, crun: Crun, cgroups: Cgroups) -> None:
+    def __init__(self, crun: Crun, cgroups: Cgroups, clock: Clock, *, suspends: bool = True) -> None:
         self._crun = crun
         self._cgroups = cgroups
+        self._clock = clock
+        self.channel: Channel = UnixSocket()
+        freezes = suspends and cgroups.has("freezer")
+        self.features = Features(
+            rootfs=True,
+            network=True,
+            limits=True,
+            mounts=True,
+            containers=True,
+            suspend=Suspension.FREEZE if freezes else None,
+            lacks_swap=lack_of_swap(cgroups),
+            driver=self.name,
+        )
 
     async def check(self) -> None:
         if os.geteuid() != 0:
@@ -64,7 +88,9 @@ class Containers:
 
     async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
         _refuse_incomplete(spec)
-        Bundle(run.path).config.write_bytes(oci_config(spec, self._placement(spec.machine_id)))
+        processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
+        laid = msgspec.structs.replace(spec, processes=processes)
+        Bundle(run.path).config.write_bytes(oci_config(laid, self._placement(spec.machine_id)))
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
         if self._crun.knows(spec.machine_id):
@@ -81,13 +107,57 @@ class Containers:
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
         await anyio.to_thread.run_sync(self._crun.forget, machine_id)
 
-    def complete(self, run: RunDir, exit: Exit) -> Exit:
+    async def suspend(self, run: RunDir) -> None:
+        if self.features.suspend is None:
+            raise NotServed("suspending is switched off on this node, or its kernel has no freezer")
+        try:
+            with anyio.fail_after(SUSPEND_TIMEOUT_S):
+                while not freezer.freeze(self._cgroups.group("freezer", run.machine_id)):
+                    await self._clock.sleep(_HALTED_EVERY_S)
+        except TimeoutError as error:
+            self.thaw(run.machine_id)
+            text = f"machine {run.machine_id} did not come to a halt in {SUSPEND_TIMEOUT_S:g} s, and goes on"
+            raise Unavailable(text) from error
+        except BaseException:
+            self.thaw(run.machine_id)
+            raise
+
+    async def resume(self, run: RunDir) -> None:
+        self.thaw(run.machine_id)
+
+    def is_suspended(self, run: RunDir) -> bool:
+        return self._cgroups.has("freezer") and freezer.is_frozen(self._cgroups.group("freezer", run.machine_id))
+
+    def thaw(self, machine_id: MachineId) -> None:
+        """Also where machines are not suspended any more: one may be from before."""
+        if self._cgroups.has("freezer"):
+            freezer.thaw(self._cgroups.group("freezer", machine_id))
+
+    async def memory(self, run: RunDir) -> Memory:
+        use = memory.read_use(self._cgroups.group("memory", run.machine_id))
+        return Memory(limit_mib=use.limit // _MIB, available_mib=use.available // _MIB)
+
+    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+        group = self._cgroups.group("memory", run.machine_id)
+        await anyio.to_thread.run_sync(memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
+
+    async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int:
+        group = self._cgroups.group("memory", run.machine_id)
+        return await anyio.to_thread.run_sync(memory.reclaim, group, amount_mib * _MIB) // _MIB
+
+    def complete(self, run: RunDir, recorded: Exit | None, lost: Exit) -> Exit:
         """The memory limit is to blame when it killed anything and the end was not a clean or an asked-for one."""
-        spec = run.spec()
+        exit = recorded or lost
         failed = exit.exit_code != 0 and exit.signal in (0, signal.SIGKILL)
-        if spec is None or not failed or self._cgroups.oom_kills(spec.machine_id) == 0:
+        if not failed or self._cgroups.oom_kills(run.machine_id) == 0:
             return exit
         return msgspec.structs.replace(exit, oom_killed=True)
+
+    def failed_to_boot(self, run: RunDir) -> bool:
+        return False
+
+    def last_words(self, run: RunDir) -> str:
+        return ""
 
     def lost(self, machine_id: MachineId) -> frozenset[Part]:
         found = [] if self._crun.knows(machine_id) else [Part.RUNTIME_STATE]

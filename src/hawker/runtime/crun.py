@@ -53,7 +53,7 @@ class Crun:
     def __init__(self, root: Path, cgroups: Cgroups) -> None:
         self._root = root
         self._cgroups = cgroups
-        self._hidden = _UNIFIED if cgroups.layout is Layout.HYBRID else None  # crun 1.8 refuses a hybrid layout
+        self.hidden = _UNIFIED if cgroups.layout is Layout.HYBRID else None  # crun 1.8 refuses a hybrid layout
 
     def find_program(self) -> str:
         """Raises `CannotStart`."""
@@ -65,18 +65,23 @@ class Crun:
     async def run(self, machine_id: MachineId, bundle: Bundle, fds: Sequence[int]) -> int:
         """Start the container, detached, with `fds` as 3, 4, ...; the pid of its process 1 on the host. Not idempotent:
         call `forget` first. Raises `Unavailable` with crun's reason, once what crun half made is gone again."""
-        argv = [self.find_program(), "--root", str(self._root), "--log", str(bundle.log), "--log-format", "json", "run"]
-        argv += ["--detach", "--preserve-fds", str(len(fds)), "--pid-file", str(bundle.pid)]
-        argv += ["--bundle", str(bundle.directory), machine_id]
+        argv = self.run_argv(machine_id, bundle, len(fds))
         with anyio.CancelScope(shield=True):
-            pid = await anyio.to_thread.run_sync(lambda: spawn(argv, fds=fds, hidden=self._hidden))
+            pid = await anyio.to_thread.run_sync(lambda: spawn(argv, fds=fds, hidden=self.hidden))
             inside("creating")
             with anyio.fail_after(_RUN_TIMEOUT_S):
                 status = await reap(pid)
         if status != 0:
             await anyio.to_thread.run_sync(self.forget, machine_id)
-            raise Unavailable(f"crun cannot start machine {machine_id}: {_reason(bundle.log, status)}")
+            raise Unavailable(f"crun cannot start machine {machine_id}: {last_words(bundle.log) or f'status {status}'}")
         return int(bundle.pid.read_text())
+
+    def run_argv(self, machine_id: MachineId, bundle: Bundle, fds: int) -> list[str]:
+        """The command that starts a container, detached, with so many descriptors from 3 on. It is not to see what is
+        mounted at `hidden`. Raises `CannotStart`."""
+        argv = [self.find_program(), "--root", str(self._root), "--log", str(bundle.log), "--log-format", "json", "run"]
+        argv += ["--detach", "--preserve-fds", str(fds), "--pid-file", str(bundle.pid)]
+        return [*argv, "--bundle", str(bundle.directory), machine_id]
 
     def forget(self, machine_id: MachineId) -> None:
         """End every process of the container and remove what crun keeps of it. No error when there is nothing."""
@@ -93,10 +98,10 @@ class Crun:
         return sorted({*map(MachineId, known), *self._cgroups.list()})
 
 
-def _reason(log: Path, status: int) -> str:
-    """The last line that crun logged."""
+def last_words(log: Path) -> str:
+    """The last line that crun logged; empty when there is none."""
     try:
         lines = log.read_bytes().splitlines()
         return msgspec.json.decode(lines[-1], type=_LogLine).msg
     except (OSError, IndexError, msgspec.DecodeError):
-        return f"status {status}"
+        return ""

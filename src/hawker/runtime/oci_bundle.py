@@ -7,6 +7,7 @@ limit by a score: it is the smallest process there, so never the one taken, and 
 use.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import msgspec
 
 from hawker.host.gather import Bounds
-from hawker.runtime.driver import InstanceSpec, Limits
+from hawker.runtime.containers import container_root
 from hawker.runtime.seccomp import seccomp_profile
+from hawker.runtime.spec import InstanceSpec, Limits, MountSpec
 
 PILOT_PATH = "/.hawker/pilot"
 """Where the pilot is seen inside a machine."""
@@ -50,6 +52,7 @@ _MASKED = [
     "/sys/firmware",
 ]
 _READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
+_QUIET = ["nosuid", "noexec", "nodev"]
 _PERIOD_US = 100_000
 _MIB = 1 << 20
 OPEN_FILES = 65_536
@@ -76,13 +79,13 @@ def oci_config(spec: InstanceSpec, placement: Placement) -> bytes:
         "hostname": spec.hostname,
         "root": {"path": spec.rootfs, "readonly": False},
         "process": _process(placement),
-        "mounts": _mounts(placement.pilot),
+        "mounts": [*_mounts(placement.pilot), *_containers(spec), *map(_volume, spec.mounts)],
         "linux": {
             "cgroupsPath": placement.cgroup,
             "resources": _resources(spec.limits),
             "namespaces": _namespaces(spec.netns, placement.cgroup_namespace),
-            "maskedPaths": _MASKED,
-            "readonlyPaths": _READ_ONLY,
+            "maskedPaths": _everywhere(_MASKED, spec),
+            "readonlyPaths": _everywhere(_READ_ONLY, spec),
             "seccomp": seccomp_profile(),
         },
     }
@@ -104,17 +107,50 @@ def _process(placement: Placement) -> dict[str, Any]:
 
 
 def _mounts(pilot: Path) -> list[dict[str, Any]]:
-    quiet = ["nosuid", "noexec", "nodev"]
+    quiet = _QUIET
     return [
         _mount("/proc", "proc", quiet),
         _mount("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
         _mount("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
         _mount("/dev/shm", "tmpfs", [*quiet, "mode=1777", "size=65536k"]),
         _mount("/dev/mqueue", "mqueue", quiet),
-        _mount("/sys", "sysfs", [*quiet, "ro"]),
-        _mount("/sys/fs/cgroup", "cgroup", [*quiet, "relatime", "ro"]),
+        *_kernel_view(""),
         _mount(PILOT_PATH, "bind", ["bind", "ro", "nosuid", "nodev"], source=str(pilot)),
     ]
+
+
+def _kernel_view(root: str) -> list[dict[str, Any]]:
+    return [
+        _mount(f"{root}/sys", "sysfs", [*_QUIET, "ro"]),
+        _mount(f"{root}/sys/fs/cgroup", "cgroup", [*_QUIET, "relatime", "ro"]),
+    ]
+
+
+def _containers(spec: InstanceSpec) -> Iterator[dict[str, Any]]:
+    """Each with a view of the kernel of its own, and with the machine's devices: terminals are the pilot's to open, and
+    must be found in every container's /dev/pts."""
+    for process in spec.processes:
+        if process.root is None:
+            continue
+        root = container_root(process.name)
+        yield _mount(root, "bind", ["bind", "private"], source=process.root)
+        yield _mount(f"{root}/proc", "proc", _QUIET)
+        yield _mount(f"{root}/dev", "bind", ["rbind", "private"], source=f"{spec.rootfs}/dev")
+        yield from _kernel_view(root)
+        for mount in process.mounts:
+            yield _volume(msgspec.structs.replace(mount, target=root + mount.target))
+
+
+def _everywhere(paths: list[str], spec: InstanceSpec) -> list[str]:
+    """In the machine's root and in every container's: what is hidden in one view of the kernel must be in all."""
+    roots = [container_root(process.name) for process in spec.processes if process.root is not None]
+    return [root + path for root in ("", *roots) for path in paths]
+
+
+def _volume(mount: MountSpec) -> dict[str, Any]:
+    """After all others, so that none of the platform's is hidden by it without being seen. Its own mounts stay its."""
+    access = "ro" if mount.read_only else "rw"
+    return _mount(mount.target, "bind", ["bind", "private", access, "nodev"], source=mount.source)
 
 
 def _mount(destination: str, kind: str, options: list[str], *, source: str | None = None) -> dict[str, Any]:
@@ -128,11 +164,12 @@ def _namespaces(netns: str | None, cgroup_namespace: bool) -> list[dict[str, str
 
 
 def _resources(limits: Limits) -> dict[str, Any]:
-    """Swap equal to memory means no swap. Devices: none but the usual harmless ones, which the runtime allows."""
+    """What the runtime calls swap is memory and swap together. Devices: none but the usual harmless ones, which the
+    runtime allows."""
     memory = limits.memory_mib * _MIB
     return {
         "cpu": {"period": _PERIOD_US, "quota": limits.cpus * _PERIOD_US, "shares": cpu_shares(limits.cpu_weight)},
-        "memory": {"limit": memory, "swap": memory},
+        "memory": {"limit": memory, "swap": memory + limits.swap_mib * _MIB},
         "pids": {"limit": limits.pids},
         "devices": [{"allow": False, "access": "rwm"}],
     }
@@ -145,6 +182,7 @@ def cgroup_bounds(limits: Limits) -> Bounds:
         cpu_quota_us=limits.cpus * _PERIOD_US,
         cpu_shares=cpu_shares(limits.cpu_weight),
         memory_bytes=limits.memory_mib * _MIB,
+        swapped_bytes=(limits.memory_mib + limits.swap_mib) * _MIB,
         pids=limits.pids,
     )
 

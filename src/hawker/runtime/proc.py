@@ -50,10 +50,10 @@ def carries(pid: int, mark: bytes) -> bool:
         return False
 
 
-def named(name: str) -> list[int]:
-    """Processes of a program, by the name that the kernel knows it by."""
-    line = f"{name}\n".encode()
-    return [pid for pid in _pids() if _comm(pid) == line]
+def named(*names: str) -> list[int]:
+    """Processes of some programs, by the names that the kernel knows them by."""
+    lines = {f"{name}\n".encode() for name in names}
+    return [pid for pid in _pids() if _comm(pid) in lines]
 
 
 def _comm(pid: int) -> bytes:
@@ -68,6 +68,18 @@ def _comm(pid: int) -> bytes:
         return b""
     finally:
         os.close(fd)
+
+
+def has_open(pid: int, file: Path) -> bool:
+    """Whether one of its descriptors is that file, whatever its name is there."""
+    directory = _PROC / str(pid) / "fd"
+    with suppress(OSError):
+        wanted = file.stat()
+        for fd in os.listdir(directory):
+            with suppress(OSError):
+                if os.path.samestat(os.stat(directory / fd), wanted):
+                    return True
+    return False
 
 
 def marked(mark: bytes) -> list[int]:

@@ -14,14 +14,17 @@ import anyio
 
 from hawker import guest
 from hawker.clock import Clock
-from hawker.errors import Unavailable
+from hawker.errors import NotServed, Unavailable
 from hawker.host.spawn import spawn
 from hawker.ids import MachineId
 from hawker.runtime import proc
-from hawker.runtime.driver import Exit, Features, InstanceSpec, Part, Stats
+from hawker.runtime.driver import Exit, Features, Memory, Part, Stats
+from hawker.runtime.pilot.channel import Channel
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.launch import PILOT_OPTIONS
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.unix import UnixSocket
+from hawker.runtime.spec import InstanceSpec, Limits
 
 MARK = "HAWKER_INSTANCE"
 _KILL_TIMEOUT_S = 10.0
@@ -36,10 +39,11 @@ class ProcessTechnology:
     """Keeps `Technology`. Remembers its children for one reason only: to bury them."""
 
     name = "process"
-    features = Features(rootfs=False, network=False, limits=False)
+    features = Features(rootfs=False, network=False, limits=False, driver="process")
     contained = False
 
     def __init__(self) -> None:
+        self.channel: Channel = UnixSocket()
         self._children: set[int] = set()
 
     async def check(self) -> None:
@@ -88,8 +92,35 @@ class ProcessTechnology:
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
         pass
 
-    def complete(self, run: RunDir, exit: Exit) -> Exit:
-        return exit
+    async def suspend(self, run: RunDir) -> None:
+        raise NotServed("the process driver cannot suspend: its machines are plain processes of the host")
+
+    async def resume(self, run: RunDir) -> None:
+        """Such a machine is never suspended."""
+
+    def is_suspended(self, run: RunDir) -> bool:
+        return False
+
+    def thaw(self, machine_id: MachineId) -> None:
+        """Such a machine is never frozen."""
+
+    async def memory(self, run: RunDir) -> Memory:
+        raise NotServed("the process driver has no limits: its machines have the host's memory")
+
+    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+        await self.memory(run)
+
+    async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int:
+        return (await self.memory(run)).available_mib
+
+    def complete(self, run: RunDir, recorded: Exit | None, lost: Exit) -> Exit:
+        return recorded or lost
+
+    def failed_to_boot(self, run: RunDir) -> bool:
+        return False
+
+    def last_words(self, run: RunDir) -> str:
+        return ""
 
     def lost(self, machine_id: MachineId) -> frozenset[Part]:
         return frozenset()

@@ -8,11 +8,12 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.ids import InstanceId
 from hawker.runtime.pilot import conversation, frames
-from hawker.runtime.pilot.connection import connect, pilot_pid
+from hawker.runtime.pilot.connection import Inbox
 from hawker.runtime.pilot.conversation import Answer
 from hawker.runtime.pilot.frames import Kind
 from hawker.runtime.pilot.rundir import RunDir
-from tests.runtime.pilot.liar import DEADLINE_S, HELLO, pilot
+from hawker.runtime.pilot.unix import connect, pilot_pid
+from tests.runtime.pilot.liar import DEADLINE_S, HELLO, hello, pilot
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +28,8 @@ def run(tmp_path: Path) -> RunDir:
 async def test_hello_tells_what_runs(run: RunDir) -> None:
     with pilot(run, HELLO), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
-            hello = await connection.hello()
-    assert (hello.instance_id, hello.version) == ("instance", 1)
+            said = await connection.hello()
+    assert (said.instance_id, said.version) == ("instance", 1)
 
 
 async def test_frames_that_only_a_newer_pilot_knows_are_passed_over(run: RunDir) -> None:
@@ -61,3 +62,42 @@ async def test_whoever_is_no_pilot_is_unavailable(run: RunDir, answer: bytes) ->
         async with connect(run) as connection:
             with pytest.raises(Unavailable):
                 await connection.hello()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(frames.encode(Kind.STATE, 77), id="for nobody"),
+        pytest.param(b"\x05\0\0\0\xfa\0\0\0\0", id="of an unknown type"),
+        pytest.param(frames.encode(Kind.READY), id="that nobody takes"),
+    ],
+)
+async def test_a_flood_of_frames_is_cut_off(run: RunDir, frame: bytes) -> None:
+    with pilot(run, HELLO, frame * 5000, hold=True), anyio.fail_after(DEADLINE_S):
+        async with connect(run) as connection:
+            inbox = Inbox()
+            connection.open_channel(inbox)
+            with pytest.raises(Unavailable, match="broke the protocol"):
+                await inbox.take()
+
+
+async def test_a_trickle_of_large_frames_is_held_only_to_a_bound(run: RunDir) -> None:
+    large = frames.encode(Kind.STDOUT, 0, bytes(frames.PAYLOAD_MAX))
+    with pilot(run, HELLO, large * 20, hold=True), anyio.fail_after(DEADLINE_S):
+        async with connect(run) as connection:
+            inbox = Inbox()
+            connection.open_channel(inbox)
+            with pytest.raises(Unavailable, match="credit"):
+                await inbox.take()
+
+
+@pytest.mark.parametrize("version", [0, 3, 65535])
+async def test_the_lower_of_two_versions_is_spoken(run: RunDir, version: int) -> None:
+    with pilot(run, hello(version)), anyio.fail_after(DEADLINE_S):
+        async with connect(run) as connection:
+            if version == 0:
+                with pytest.raises(Unavailable, match="speaks version 0"):
+                    await connection.hello()
+            else:
+                await connection.hello()
+                assert connection.version == frames.VERSION

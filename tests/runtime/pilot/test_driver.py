@@ -10,13 +10,22 @@ import anyio
 import pytest
 
 from hawker.clock import ManualClock, SystemClock
+from hawker.errors import SnapshotLost, Unavailable, WrongState
 from hawker.runtime.driver import Phase
+from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.driver import PilotDriver
+from hawker.runtime.pilot.frames import FrameParser, Kind
 from hawker.runtime.process import ProcessTechnology, process_driver
+from tests.runtime.pilot.guests import Guest, Program
+from tests.runtime.pilot.liar import HELLO
 from tests.runtime.plain import MACHINE, marked, spec
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+GREET = f"""import socket, time
+c = socket.socket(fileno=3).accept()[0]
+c.recv({len(messages.hello())}, socket.MSG_WAITALL)
+"""
 
 
 @pytest.fixture
@@ -99,3 +108,92 @@ async def test_a_pilot_that_lost_its_files_is_ended_before_the_next_is_begun(
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     await driver.start(second)
     assert marked(first) == [] and marked(second) != []
+
+
+# --- a machine with a kernel of its own
+
+
+STAY = "; time.sleep(1000)"
+SILENCE = "no word from the guest within 2 s; its kernel's last words: Loading"
+END, NOISE = HELLO + frames.encode(Kind.EXIT), frames.encode(Kind.LIST_END)
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        pytest.param("import time" + STAY, SILENCE, id="silence"),
+        pytest.param(GREET + f"c.sendall({HELLO!r})" + STAY, SILENCE, id="never ready"),
+        pytest.param(GREET + "c.sendall(bytes(100))" + STAY, "broke off", id="corruption"),
+        pytest.param(GREET + "c.close()" + STAY, "broke off", id="hanging up"),
+        pytest.param(GREET + f"c.sendall({END!r})" + STAY, "broke off", id="an end that is none"),
+        pytest.param(GREET + f"c.sendall({HELLO!r}); c.send({NOISE!r} * 2000)" + STAY, "broke off", id="a flood"),
+    ],
+)
+async def test_a_guest_that_does_not_start_has_an_exit_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, fault: str
+) -> None:
+    monkeypatch.setattr("hawker.runtime.pilot.driver.BOOT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("hawker.runtime.pilot.driver._LAST_WORDS_S", 0.2)
+    driver = PilotDriver(Program(program), tmp_path, SystemClock())
+    with anyio.fail_after(30):
+        seen = await driver.start(spec("unused"))
+        assert seen.phase is Phase.EXITED and seen.exit is not None and fault in seen.exit.fault
+        assert await driver.running() == frozenset()
+        assert await driver.start(spec("unused")) == seen  # and it is not launched again
+        await driver.destroy(MACHINE)
+
+
+async def test_a_vmm_that_was_killed_before_its_guest_was_there_may_be_launched_again(tmp_path: Path) -> None:
+    driver = PilotDriver(Program("import os; os.kill(os.getpid(), 9)"), tmp_path, SystemClock())
+    with anyio.fail_after(30):
+        with pytest.raises(Unavailable, match="before its guest was there"):
+            await driver.start(spec("unused"))
+        assert (await driver.inspect(MACHINE)).phase is Phase.PREPARED
+        later = PilotDriver(Guest(), tmp_path, SystemClock())
+        assert (await later.start(spec("sleep 1000"))).phase is Phase.RUNNING
+        await later.destroy(MACHINE)
+
+
+async def test_a_guest_is_told_its_spec_once_it_is_there(tmp_path: Path) -> None:
+    """Its clock is set by it: what waited in a socket would be late."""
+    program = GREET + f"c.sendall({HELLO!r}); time.sleep(0.3); said = c.recv(1 << 16); open(5, 'wb').write(said)"
+    heard = tmp_path / "machines" / MACHINE / "run" / "output.0"
+    driver = PilotDriver(Program(program), tmp_path / "machines", SystemClock())
+    with anyio.fail_after(30):
+        with pytest.raises(Unavailable):
+            await driver.start(spec("unused"))
+        (part,) = FrameParser().feed(heard.read_bytes())
+        assert part.kind == Kind.SPEC
+        await driver.destroy(MACHINE)
+
+
+async def test_a_guest_goes_on_where_it_was_held(tmp_path: Path) -> None:
+    driver = PilotDriver(Guest(), tmp_path, SystemClock())
+    with anyio.fail_after(30):
+        await driver.start(spec("sleep 1000"))
+        await driver.suspend(MACHINE)
+        with pytest.raises(WrongState, match="suspended"):
+            await driver.start(spec("sleep 1000"))
+        for call in (driver.processes(MACHINE), driver.signal(MACHINE, 15), driver.process_states(MACHINE)):
+            with pytest.raises(WrongState, match="suspended"):
+                await call
+        with pytest.raises(WrongState, match="still has a running instance"):
+            await driver.prepare(spec("sleep 1000", instance="another"))
+        await driver.resume(MACHINE)
+        assert await driver.suspended() == frozenset() and await driver.running() == {MACHINE}
+        await driver.destroy(MACHINE)
+
+
+async def test_a_snapshot_that_cannot_be_used_is_the_end(tmp_path: Path) -> None:
+    driver = PilotDriver(Guest(whole=False), tmp_path, SystemClock())
+    with anyio.fail_after(30):
+        await driver.start(spec("sleep 1000"))
+        await driver.suspend(MACHINE)
+        with pytest.raises(SnapshotLost, match="torn"):
+            await driver.resume(MACHINE)
+        seen = await driver.inspect(MACHINE)
+        assert seen.phase is Phase.EXITED and seen.exit is not None and "torn" in seen.exit.fault
+        assert await driver.suspended() == await driver.running() == frozenset()
+        with pytest.raises(WrongState):
+            await driver.resume(MACHINE)
+        await driver.destroy(MACHINE)

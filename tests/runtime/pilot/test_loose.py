@@ -1,14 +1,23 @@
 """Pilots whose directory was taken away: found by the journal that they hold open, ended, and nobody else with them."""
 
+import os
 import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
 
+from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId
-from hawker.runtime.pilot.loose import end_loose, loose_pilots
+from hawker.runtime.pilot.ledger import ledger_file
+from hawker.runtime.pilot.loose import end_loose, holder_of, loose_pilots
+from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.proc import named
 from tests.contract.drivers import Rig, process_rig
+from tests.runtime.plain import spec
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_stray")]
@@ -50,3 +59,38 @@ async def test_a_launch_after_it_leaves_one_instance(tmp_path: Path) -> None:
         assert loose_pilots(machines) == {}
         assert (await rig.driver.inspect(lost.machine_id)).instance_id == again.instance_id
         await rig.destroy_all()
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[tuple[RunDir, int]]:
+    """A process that goes by a keeper's name, with the journal as its descriptor 3, as a keeper has it."""
+    run = RunDir(tmp_path / "machines" / "0123456789abcd" / "run")
+    run.path.mkdir(parents=True)
+    program = shutil.copy("/bin/sleep", tmp_path / "keeper")
+    with ledger_file(run, spec("unused")) as ledger:
+        pid = spawn((str(program), "1000"), fds=(ledger,), session=True)
+    yield run, pid
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+async def test_a_keeper_is_found_by_the_journal_that_it_holds(keeper: tuple[RunDir, int], tmp_path: Path) -> None:
+    run, pid = keeper
+    await eventually(lambda: pid in named("keeper"))
+    assert await holder_of(run) == pid
+    assert await holder_of(RunDir(tmp_path / "machines" / "another" / "run")) is None
+    assert loose_pilots(tmp_path / "machines") == {}
+
+
+async def test_a_keeper_without_its_directory_is_loose_and_can_be_ended(
+    keeper: tuple[RunDir, int], tmp_path: Path
+) -> None:
+    run, pid = keeper
+    await eventually(lambda: pid in named("keeper"))
+    shutil.rmtree(run.path)
+    assert loose_pilots(tmp_path / "machines") == {run.machine_id: [pid]}
+    with anyio.fail_after(DEADLINE_S):
+        await end_loose(tmp_path / "machines", run.machine_id)
+        assert await reap(pid) == -signal.SIGKILL

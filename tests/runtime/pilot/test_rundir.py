@@ -54,3 +54,13 @@ def test_removing_twice_is_no_error(run: RunDir) -> None:
     run.remove()
     run.remove()
     assert not run.exists()
+
+
+def test_what_is_in_a_snapshot_lives_without_a_process(run: RunDir) -> None:
+    assert not run.lives()
+    run.snapshot.touch()
+    assert run.lives() and run.saved() and not run.alive()
+
+
+def test_a_machine_is_known_by_its_directory() -> None:
+    assert RunDir(Path("/srv/machines/0123456789abcd/run")).machine_id == "0123456789abcd"

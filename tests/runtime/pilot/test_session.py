@@ -8,11 +8,12 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.runtime.driver import ExecSpec
 from hawker.runtime.pilot import frames
-from hawker.runtime.pilot.connection import connect
 from hawker.runtime.pilot.frames import Kind
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.session import PilotSession
+from hawker.runtime.pilot.unix import connect
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, pilot
+from tests.runtime.pilot.records import ending
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +59,23 @@ async def test_the_end_that_was_said_before_the_connection_broke_is_heard(run: R
         session = PilotSession(connect(run), ExecSpec(argv=("true",)))
         assert [piece async for piece in session.output()] == [(1, b"last words")]
         assert (await session.wait()).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (frames.encode(Kind.STDOUT, 1), "means nothing"),
+        (frames.encode(Kind.STATE, 1, bytes(19)), "means nothing"),
+        (frames.encode(Kind.CREDIT, 1, frames.number(1, 4)), "credit for more input"),
+        (frames.encode(Kind.CREDIT, 1, frames.number(0, 4)), "credit for more input"),
+        (frames.encode(Kind.CREDIT, 1, frames.number(2**32 - 1, 4)), "credit for more input"),
+        (frames.encode(Kind.EXIT, 1, ending(2**32 - 1)), "an end with code"),
+        (frames.encode(Kind.REFUSED, 1, b"\1"), "ends too soon"),
+    ],
+)
+async def test_a_pilot_that_talks_nonsense_is_cut_off(run: RunDir, frame: bytes, why: str) -> None:
+    with pilot(run, HELLO, frame * 2000, hold=True), anyio.fail_after(DEADLINE_S):
+        session = PilotSession(connect(run), ExecSpec(argv=("true",)))
+        with pytest.raises(Unavailable, match=why):
+            await session.wait()
+        await session.close()

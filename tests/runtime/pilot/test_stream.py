@@ -19,7 +19,7 @@ class Listener:
     def data(self, data: bytes) -> None:
         self.heard += data
 
-    def end(self) -> None:
+    def end(self, why: str) -> None:
         self.ends += 1
 
 

@@ -4,8 +4,6 @@ It needs no task: what arrives is parsed in the event loop's callback and given 
 receiver holds is bounded; a pilot that sends more is cut off.
 """
 
-import socket
-import struct
 from collections import deque
 from typing import Protocol, Self
 
@@ -14,10 +12,9 @@ import anyio
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.frames import Frame, FrameParser, Malformed
-from hawker.runtime.pilot.launch import short_path
-from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.stream import ByteStream
+from hawker.runtime.pilot.stream import OpenStream
 
+PATIENCE = 1024  # frames that say nothing new, before a pilot is cut off
 _HELD_MAX = 1024  # frames; more than any answer has
 _HELD_BYTES_MAX = 2 * frames.OUT_WINDOW
 
@@ -67,14 +64,16 @@ class Inbox:
 
 
 class Connection:
-    """Use `async with connect(run)`."""
+    """Use `async with channel.connect(run)`."""
 
-    def __init__(self, endpoint: socket.socket) -> None:
+    def __init__(self, open_stream: OpenStream) -> None:
         self._parser = FrameParser()
         self._machine = Inbox()
         self._receivers: dict[int, Receiver] = {0: self._machine}
         self._lost: str | None = None
-        self._stream = ByteStream(endpoint, self._arrived, lambda: self._lose("the machine's pilot has gone"))
+        self._passed_over = 0
+        self.version = frames.OLDEST_VERSION  # that both speak, once `hello` has been heard
+        self._stream = open_stream(self._arrived, self._lose)
         self.send(messages.hello())
 
     async def __aenter__(self) -> Self:
@@ -104,48 +103,31 @@ class Connection:
     async def hello(self) -> messages.Hello:
         """The pilot's first frame. Call it once, before any other `take`."""
         try:
-            return messages.read_hello(await self.take())
+            hello = messages.read_hello(await self.take())
         except Malformed as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
+        self.version = min(hello.version, frames.VERSION)
+        return hello
 
     def _arrived(self, data: bytes) -> None:
         try:
             for frame in self._parser.feed(data):
                 receiver = self._receivers.get(frame.channel)
-                if receiver is not None:
+                if receiver is not None and frame.kind in frames.KINDS:
                     receiver.receive(frame)
+                else:
+                    self._pass_over()
         except Malformed as broken:
             self._lose(f"the pilot broke the protocol: {broken}")
             self._stream.abort()
+
+    def _pass_over(self) -> None:
+        """What a newer pilot may say, and who asked has stopped listening; but not for ever."""
+        self._passed_over += 1
+        if self._passed_over > PATIENCE:
+            raise Malformed("it says too much that nobody asked for")
 
     def _lose(self, why: str) -> None:
         self._lost = self._lost or why
         for receiver in self._receivers.values():
             receiver.lose(self._lost)
-
-
-def connect(run: RunDir) -> Connection:
-    """Raises `Unavailable` when no pilot listens. One that has not yet come up will find the connection waiting."""
-    return Connection(_endpoint(run))
-
-
-def pilot_pid(run: RunDir) -> int | None:
-    """The process id, as this host has it, of whoever listens: the pilot, once it has said hello to anyone."""
-    try:
-        with _endpoint(run) as endpoint:
-            pid, _, _ = struct.unpack("3i", endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    except Unavailable:
-        return None
-    return int(pid)
-
-
-def _endpoint(run: RunDir) -> socket.socket:
-    endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    endpoint.setblocking(False)
-    try:
-        with short_path(run.socket) as path:
-            endpoint.connect(path)
-    except OSError as error:
-        endpoint.close()
-        raise Unavailable(f"the machine's pilot does not answer: {error.strerror}") from error
-    return endpoint

@@ -6,8 +6,11 @@ from hawker.errors import Conflict, Unavailable
 from hawker.ids import InstanceId
 from hawker.runtime.driver import ProcessInfo
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.connection import Connection, Inbox
-from hawker.runtime.pilot.frames import Kind, Malformed, Reader
+from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
+from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+
+_PROCESSES_MAX = 512  # a pilot lists no more
+_PROCESSES_BYTES_MAX = 4 << 20
 
 
 class Answer(Enum):
@@ -23,7 +26,7 @@ def send_spec(pilot: Connection, encoded: bytes) -> None:
 async def started(pilot: Connection, instance_id: InstanceId) -> Answer:
     """After `send_spec`: whether the workload was executed, or has ended already. Raises `Conflict` when the pilot
     runs something else."""
-    while True:
+    for _ in range(PATIENCE):
         try:
             frame = await pilot.take()
         except Unavailable:
@@ -34,9 +37,10 @@ async def started(pilot: Connection, instance_id: InstanceId) -> Answer:
             case Kind.EXIT:
                 return Answer.ENDED
             case Kind.REFUSED:
-                raise Conflict(f"instance {instance_id}: {Reader(frame.payload).string()}")
+                raise Conflict(f"instance {instance_id}: {read_refusal(frame)}")
             case _:
                 pass
+    return Answer.ENDED
 
 
 def request_stop(pilot: Connection, signal: int, timeout_s: float) -> None:
@@ -52,9 +56,21 @@ async def list_processes(pilot: Connection) -> tuple[ProcessInfo, ...]:
     channel = pilot.open_channel(inbox)
     pilot.send(frames.encode(Kind.LIST, channel))
     found: list[ProcessInfo] = []
+    size = 0
     while (frame := await inbox.take()).kind == Kind.PROCESS:
+        size += len(frame.payload)
+        if len(found) == _PROCESSES_MAX or size > _PROCESSES_BYTES_MAX:
+            raise Unavailable("the machine runs more processes than can be listed")
         try:
             found.append(messages.read_process(frame.payload))
         except Malformed as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
     return tuple(found)
+
+
+def read_refusal(frame: Frame) -> str:
+    """Why, for people. Raises `Unavailable` for what says nothing."""
+    try:
+        return Reader(frame.payload).words()
+    except Malformed as broken:
+        raise Unavailable(f"the pilot broke the protocol: {broken}") from broken

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 MAGIC = 0x504B5748
-VERSION = 1
+VERSION = 3
 OLDEST_VERSION = 1  # of a pilot that may still run: machines outlive the hawker that started them
 FRAME_MAX = 65536
 PAYLOAD_MAX = FRAME_MAX - 5
 OUT_WINDOW = 256 << 10  # bytes of a session's output that the pilot may have sent and we not yet consumed
+WORDS_MAX = 1024  # characters of what the other side has to say for people
 IN_WINDOW = 64 << 10  # bytes of input that we may have sent and the command not yet read
 
 _HEAD = struct.Struct("<IBI")
@@ -31,6 +32,16 @@ class Kind(IntEnum):
     CREDIT = 9
     CLOSE = 10
     LIST = 11
+    WATCH = 12  # from here to CONCLUDE: to a pilot of version 2
+    RUN = 13
+    END = 14
+    CONCLUDE = 15
+    CLOCK = 16  # from here to USAGE: to a pilot of version 3 with a kernel of its own
+    FREEZE = 17
+    THAW = 18
+    GROW = 19
+    MEMORY = 20
+    USAGE = 21
     READY = 33
     REFUSED = 34
     EXIT = 35
@@ -38,6 +49,14 @@ class Kind(IntEnum):
     STDERR = 37
     PROCESS = 38
     LIST_END = 39
+    STATE = 40
+    WATCHING = 41
+    DONE = 42
+    MEMORY_IS = 43
+    USAGE_IS = 44
+
+
+KINDS = frozenset(map(int, Kind))
 
 
 class Malformed(ValueError):
@@ -102,11 +121,21 @@ class Reader:
             raise Malformed("a string without its end")
         return text.decode("utf-8", "backslashreplace")
 
+    def words(self) -> str:
+        """A string that is shown to people, who may have a terminal: short, on one line, and nothing in it obeyed."""
+        text = self.string()[:WORDS_MAX]
+        return text if text.isprintable() else "".join(map(_shown, text))
+
     def strings(self) -> tuple[str, ...]:
         count = self.number(4)
         if count > len(self._data):
             raise Malformed("a list longer than its payload")
         return tuple(self.string() for _ in range(count))
+
+    @property
+    def more(self) -> bool:
+        """Whether fields follow: a newer version has some that an older one has not."""
+        return self._at < len(self._data)
 
     def _take(self, length: int) -> bytes:
         end = self._at + length
@@ -117,8 +146,22 @@ class Reader:
         return taken
 
 
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
 def number(value: int, width: int) -> bytes:
     return value.to_bytes(width, "little")
+
+
+def nanoseconds(unix_s: float) -> bytes:
+    """As the protocol has points in time."""
+    return number(round(unix_s * 1e9), 8)
+
+
+def milliseconds(seconds: float) -> bytes:
+    """Seven weeks at most, which is as good as for ever."""
+    return number(min(max(round(seconds * 1000), 0), 2**32 - 1), 4)
 
 
 def blob(data: bytes) -> bytes:

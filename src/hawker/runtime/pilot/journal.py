@@ -2,12 +2,14 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from pathlib import Path
 
-from hawker.runtime.driver import Exit
+import msgspec
+
+from hawker.runtime.driver import Exit, ProcessState, Run
 from hawker.runtime.pilot.frames import Malformed, Reader
 from hawker.runtime.pilot.messages import read_ending
 
@@ -21,11 +23,30 @@ class _Record(IntEnum):
     READY = 3
     PROCESS_EXIT = 4
     FINAL_EXIT = 5
+    RUN_BEGAN = 6
+    RUN_ENDED = 7
+    STAGES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """How far a guest was on its way up, in seconds since its kernel began, by the guest's own clock. `own_s` is
+    the pilot's own share, without waiting and without the kernel's work on modules, disks, mounts and network."""
+
+    pilot_s: float
+    devices_s: float
+    streams_s: float
+    spec_s: float
+    root_s: float
+    network_s: float
+    executed_s: float
+    own_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What the journal tells. Times are Unix seconds."""
+    """What the journal tells. Times are Unix seconds. `exits` and `runs` are by the number of the process: how it ended
+    in a machine that ends with the first; where it is in one that ends when it is told to."""
 
     started_at: float | None = None
     pilot_pid: int | None = None  # as the pilot sees itself: 1 in a pid namespace of its own
@@ -33,6 +54,9 @@ class Story:
     ready_at: float | None = None
     first_exit: Exit | None = None
     final_exit: Exit | None = None
+    exits: Mapping[int, Exit] = field(default_factory=dict)
+    runs: Mapping[int, ProcessState] = field(default_factory=dict)
+    stages: Stages | None = None  # only of a machine with a kernel of its own
 
 
 def read_journal(path: Path) -> Story:
@@ -70,15 +94,41 @@ def _continued(story: Story, kind: int, reader: Reader) -> Story:
             return replace(story, started_at=_seconds(reader), pilot_pid=reader.number(4))
         case _Record.ACCEPTED:
             reader.number(8)
-            return replace(story, instance_id=reader.string())
+            return replace(story, instance_id=reader.words())
         case _Record.READY:
             return replace(story, ready_at=_seconds(reader))
         case _Record.PROCESS_EXIT:
-            return replace(story, first_exit=story.first_exit or read_ending(reader))
+            exit = read_ending(reader)
+            return replace(story, first_exit=story.first_exit or exit, exits={**story.exits, exit.process: exit})
         case _Record.FINAL_EXIT:
             return replace(story, final_exit=read_ending(reader))
+        case _Record.RUN_BEGAN:
+            return _began(story, reader)
+        case _Record.RUN_ENDED:
+            return _ended(story, reader)
+        case _Record.STAGES:
+            return replace(story, stages=Stages(*(_seconds(reader) for _ in fields(Stages))))
         case _:
             return story  # a newer pilot knows more
+
+
+def _began(story: Story, reader: Reader) -> Story:
+    """Runs come in order; one that is not later is what a cut-short rewrite left behind."""
+    at, process, run, pid = _seconds(reader), reader.number(1), reader.number(4), reader.number(4)
+    before = story.runs.get(process, ProcessState())
+    if run <= before.run:
+        return story
+    began = ProcessState(state=Run.RUNNING, run=run, pid=pid or None, started_at=at, last_exit=before.last_exit)
+    return replace(story, runs={**story.runs, process: began})
+
+
+def _ended(story: Story, reader: Reader) -> Story:
+    run, exit = reader.number(4), read_ending(reader)
+    before = story.runs.get(exit.process, ProcessState())
+    if run < before.run:
+        return story
+    ended = msgspec.structs.replace(before, state=Run.EXITED, run=run, pid=None, last_exit=exit)
+    return replace(story, runs={**story.runs, exit.process: ended})
 
 
 def _seconds(reader: Reader) -> float:

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hawker.errors import BadRequest
-from hawker.runtime.driver import ExecSpec, Exit, InstanceSpec, ListenSocket, ProcessInfo, ProcessSpec
+from hawker.runtime.containers import container_root
+from hawker.runtime.driver import ExecSpec, Exit, ListenSocket, ProcessInfo, ProcessState, Run
 from hawker.runtime.pilot import frames
 from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+from hawker.runtime.pilot.outfit import outfit
+from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
 
 SPEC_MAX = 4 << 20
+_STATES = {0: Run.HELD, 1: Run.STARTING, 2: Run.RUNNING, 3: Run.EXITED}
+_EXIT_CODE_MAX, _SIGNAL_MAX = 255, 64
 _SPEC_PART = frames.PAYLOAD_MAX - 1
 
 
@@ -41,28 +46,31 @@ def read_hello(frame: Frame) -> Hello:
     if version < frames.OLDEST_VERSION:
         raise Malformed(f"a pilot that speaks version {version}; spoken here from {frames.OLDEST_VERSION} on")
     try:
-        return Hello(version=version, state=PilotState(state), instance_id=reader.string())
+        return Hello(version=version, state=PilotState(state), instance_id=reader.words())
     except ValueError as unknown:
         raise Malformed(f"a pilot in state {state}") from unknown
 
 
-def run_spec(spec: InstanceSpec, *, contained: bool) -> bytes:
-    """The whole run spec; `spec_frames` cuts it to frames. Raises `BadRequest` when it is too large to send."""
+def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
+    """The whole run spec; `spec_frames` cuts it to frames. `now` is for a guest's clock, in Unix seconds. Raises
+    `BadRequest` when it is too large to send.
+
+    It says no more than version 1 has unless it must, so that a pilot of that version knows its own spec again."""
+    more, third = _has_more(spec), outfit(spec, now)
+    flags = (1 if contained else 0) | (2 if more else 0) | (4 if third else 0)
     encoded = b"".join(
         (
             frames.string(spec.instance_id),
             frames.string(spec.hostname),
-            frames.number(1 if contained else 0, 1),
+            frames.number(flags, 1),
             frames.number(signal_number(spec.stop_signal), 1),
-            _milliseconds(spec.stop_timeout_s),
+            frames.milliseconds(spec.stop_timeout_s),
             frames.number(spec.output_bytes // 2, 4),
-            frames.number(len(spec.files), 4),
-            *(
-                frames.string(file.path) + frames.number(file.mode, 4) + frames.blob(file.content)
-                for file in spec.files
-            ),
+            _files(spec.files),
             frames.number(len(spec.processes), 4),
             *(_process(process) for process in spec.processes),
+            _more(spec) if more else b"",
+            third,
         )
     )
     if len(encoded) > SPEC_MAX:
@@ -70,16 +78,33 @@ def run_spec(spec: InstanceSpec, *, contained: bool) -> bytes:
     return encoded
 
 
+def _files(files: tuple[FileSpec, ...]) -> bytes:
+    each = (frames.string(file.path) + frames.number(file.mode, 4) + frames.blob(file.content) for file in files)
+    return frames.number(len(files), 4) + b"".join(each)
+
+
+def _has_more(spec: InstanceSpec) -> bool:
+    return spec.ends is not Ends.FIRST or any(
+        process.name or process.root is not None or process.held for process in spec.processes
+    )
+
+
+def _more(spec: InstanceSpec) -> bytes:
+    told = frames.number(1 if spec.ends is Ends.TOLD else 0, 1)
+    return told + b"".join(
+        frames.string(process.name)
+        + frames.string("" if process.root is None else container_root(process.name))
+        + frames.number(1 if process.held else 0, 1)
+        + _files(process.files)
+        for process in spec.processes
+    )
+
+
 def spec_frames(encoded: bytes) -> Iterator[bytes]:
     for at in range(0, len(encoded), _SPEC_PART):
         part = encoded[at : at + _SPEC_PART]
         last = at + _SPEC_PART >= len(encoded)
         yield frames.encode(Kind.SPEC, 0, (b"\1" if last else b"\0") + part)
-
-
-def _milliseconds(seconds: float) -> bytes:
-    """Seven weeks at most, which is as good as for ever."""
-    return frames.number(min(max(round(seconds * 1000), 0), 2**32 - 1), 4)
 
 
 def _process(process: ProcessSpec) -> bytes:
@@ -105,20 +130,53 @@ def _command(
 def exec_request(channel: int, spec: ExecSpec) -> bytes:
     if not spec.argv:
         raise BadRequest("a command is needed")
-    given = (1 if spec.user is not None else 0) | (2 if spec.cwd is not None else 0)
+    given = (1 if spec.user is not None else 0) | (2 if spec.cwd is not None else 0) | (4 if spec.process else 0)
+    beside = frames.number(spec.process, 1) if spec.process else b""
     payload = _command(spec.argv, spec.env, spec.user or "", spec.cwd or "", spec.tty, spec.rows, spec.cols)
-    if len(payload) >= frames.PAYLOAD_MAX:
+    if len(payload) + 1 + len(beside) > frames.PAYLOAD_MAX:
         raise BadRequest(f"the command and its environment are too long; at most {frames.PAYLOAD_MAX} bytes")
-    return frames.encode(Kind.EXEC, channel, payload + frames.number(given, 1))
+    return frames.encode(Kind.EXEC, channel, payload + frames.number(given, 1) + beside)
 
 
 def stop_request(signal: int, timeout_s: float) -> bytes:
-    return frames.encode(Kind.STOP, 0, frames.number(signal, 1) + _milliseconds(timeout_s))
+    return frames.encode(Kind.STOP, 0, frames.number(signal, 1) + frames.milliseconds(timeout_s))
+
+
+def run_request(channel: int, process: int, run: int) -> bytes:
+    return frames.encode(Kind.RUN, channel, frames.number(process, 1) + frames.number(run, 4))
+
+
+def end_request(channel: int, process: int, signal: int, timeout_s: float) -> bytes:
+    payload = frames.number(process, 1) + frames.number(signal, 1) + frames.milliseconds(timeout_s)
+    return frames.encode(Kind.END, channel, payload)
+
+
+def conclude_request(channel: int, process: int) -> bytes:
+    return frames.encode(Kind.CONCLUDE, channel, frames.number(process, 1))
 
 
 def read_ending(reader: Reader) -> Exit:
+    """Raises `Malformed`, also for what cannot be."""
     at, code, signal, process = reader.number(8), reader.number(4), reader.number(4), reader.number(1)
-    return Exit(exit_code=code, signal=signal, process=process, exited_at=at / 1e9, reason=reader.string())
+    if code > _EXIT_CODE_MAX or signal > _SIGNAL_MAX:
+        raise Malformed(f"an end with code {code} and signal {signal}")
+    reason = reader.words()
+    oom_killed = reader.more and reader.number(1) == 1  # not said before version 2
+    return Exit(
+        exit_code=code, signal=signal, oom_killed=oom_killed, process=process, exited_at=at / 1e9, reason=reason
+    )
+
+
+def read_state(payload: bytes) -> tuple[int, ProcessState]:
+    """A process's number and its state, without the name."""
+    reader = Reader(payload)
+    process, code, run, pid, began = (reader.number(width) for width in (1, 1, 4, 4, 8))
+    state = _STATES.get(code)
+    if state is None:
+        raise Malformed(f"a process in state {code}")
+    last_exit = read_ending(reader) if reader.number(1) else None
+    started_at = began / 1e9 if run else None
+    return process, ProcessState(state=state, run=run, pid=pid or None, started_at=started_at, last_exit=last_exit)
 
 
 def read_process(payload: bytes) -> ProcessInfo:
@@ -132,6 +190,7 @@ def read_process(payload: bytes) -> ProcessInfo:
         command=reader.string(),
         cwd=reader.string(),
         sockets=tuple(_socket(line) for line in reader.strings()),
+        container=reader.string() if reader.more else "",
     )
 
 

@@ -4,20 +4,35 @@ The pilot writes meanwhile, and may empty the older segment under us: what was r
 """
 
 import itertools
+import os
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.runtime.driver import OutputChunk
 
 ANSWER_MAX = 4 << 20  # bytes in one answer
-_SEGMENT_MAX = 64 << 20  # far above any limit we set; what is past it is not ours
+SEGMENT_MAX = 64 << 20  # far above any limit we set; what is past it is not ours
+SEGMENT_DEFAULT = 4 << 20
+_POSITION_MAX = (1 << 63) - 1  # what others can store
 _TRIES = 3
 _HEAD = struct.Struct("<IIQQBBxx")
 
 
-def read_output(segments: tuple[Path, Path], *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Where one is: bytes of a file. `consecutive`: it is never emptied but written over, so what does not follow the
+    record before it is left from earlier."""
+
+    path: Path
+    offset: int = 0
+    length: int = SEGMENT_MAX
+    consecutive: bool = False
+
+
+def read_output(segments: tuple[Segment, Segment], *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
     """Chunks past position `after`, oldest first, up to `ANSWER_MAX` bytes; with `tail`, only the last lines."""
     chunks: list[OutputChunk] = []
     for _ in range(_TRIES):
@@ -27,29 +42,36 @@ def read_output(segments: tuple[Path, Path], *, after: int = -1, tail: int | Non
     return _first_bytes(chunks) if tail is None else _last_lines(chunks, tail)
 
 
-def _read_both(segments: tuple[Path, Path], after: int) -> list[OutputChunk]:
-    parts = sorted(
-        (list(scan(_read(path), after)) for path in segments), key=lambda part: part[0].position if part else -1
+def _read_both(segments: tuple[Segment, Segment], after: int) -> list[OutputChunk]:
+    older, newer = sorted(
+        (list(scan(_read(each), after, consecutive=each.consecutive)) for each in segments),
+        key=lambda part: part[0].position if part else -1,
     )
-    return parts[0] + parts[1]
+    last = older[-1].position if older else -1
+    return older + [chunk for chunk in newer if chunk.position > last]
 
 
-def _read(path: Path) -> bytes:
+def _read(segment: Segment) -> bytes:
+    """Up to where the file has a hole: nothing was ever written from there on."""
     try:
-        with path.open("rb") as file:
-            return file.read(_SEGMENT_MAX)
-    except FileNotFoundError:
+        with segment.path.open("rb", buffering=0) as file:
+            hole = os.lseek(file.fileno(), segment.offset, os.SEEK_HOLE)
+            file.seek(segment.offset)
+            return file.read(min(segment.length, hole - segment.offset))
+    except OSError:  # not there, or shorter
         return b""
 
 
-def scan(data: bytes, after: int) -> Iterator[OutputChunk]:
-    """The records of one segment, until its end or the first that is torn."""
+def scan(data: bytes, after: int, *, consecutive: bool = False) -> Iterator[OutputChunk]:
+    """The records of one segment, until its end or the first that is torn, or does not follow the one before."""
     at, view = 0, memoryview(data)
+    expected: int | None = None
     while at + _HEAD.size <= len(data):
         crc, length, position, unix_ns, stream, process = _HEAD.unpack_from(data, at)
         end = at + _HEAD.size + length
-        if end > len(data):
+        if end > len(data) or position > _POSITION_MAX or (consecutive and expected not in (None, position)):
             return
+        expected = position + 1
         if position > after:
             if zlib.crc32(view[at + 4 : end]) != crc:
                 return

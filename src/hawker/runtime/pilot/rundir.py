@@ -4,17 +4,18 @@ The lock on the journal is the truth about life: the pilot holds it from before 
 whoever started it, so no daemon is ever fooled by a stale file or a process id used again.
 """
 
-import contextlib
 import fcntl
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from hawker.runtime.driver import Exit, InstanceSpec
+from hawker.host.removal import remove_tree
+from hawker.ids import MachineId
+from hawker.runtime.driver import Exit
+from hawker.runtime.spec import InstanceSpec
 
 _T = TypeVar("_T")
 
@@ -34,6 +35,31 @@ class RunDir:
     @property
     def outputs(self) -> tuple[Path, Path]:
         return self.path / "output.0", self.path / "output.1"
+
+    @property
+    def vmm(self) -> Path:
+        """The one directory that the machine's VMM can write to, with its sockets and snapshots."""
+        return self.path / "vmm"
+
+    @property
+    def vsock(self) -> Path:
+        """A socket that the VMM makes."""
+        return self.vmm / "vsock.sock"
+
+    @property
+    def ports(self) -> Path:
+        """The directory of the virtio serial ports: of each its socket and its lock."""
+        return self.path / "ports"
+
+    @property
+    def snapshot(self) -> Path:
+        """What the host knows of the machine's snapshot. While it is there the machine is suspended, with or without a
+        process: its driver makes it when the snapshot is whole, and removes it before the guest goes on."""
+        return self.path / "snapshot"
+
+    @property
+    def machine_id(self) -> MachineId:
+        return MachineId(self.path.parent.name)
 
     @property
     def _spec(self) -> Path:
@@ -64,6 +90,14 @@ class RunDir:
             os.close(fd)
         return False
 
+    def saved(self) -> bool:
+        """Whether the machine is suspended and its memory in a snapshot."""
+        return self.snapshot.exists()
+
+    def lives(self) -> bool:
+        """Whether the instance has not ended: somebody runs it, or it is in a snapshot."""
+        return self.alive() or self.saved()
+
     def spec(self) -> InstanceSpec | None:
         return _read(self._spec, InstanceSpec)
 
@@ -85,8 +119,7 @@ class RunDir:
         _write(self._pid, pid)
 
     def remove(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.path)
+        remove_tree(self.path)
 
 
 def _write(path: Path, value: object) -> None:

@@ -8,7 +8,7 @@ import anyio
 from hawker.errors import Unavailable
 from hawker.runtime.driver import ExecSpec, Exit
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.connection import Connection
+from hawker.runtime.pilot.connection import PATIENCE, Connection
 from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
 
 _INPUT_PART = 16 << 10
@@ -26,6 +26,7 @@ class PilotSession:
         self._lost: str | None = None
         self._change = anyio.Event()
         self._readers = 0
+        self._idle_frames = 0
         self._channel = connection.open_channel(self)
         connection.send(messages.exec_request(self._channel, spec))
 
@@ -80,17 +81,17 @@ class PilotSession:
     def receive(self, frame: Frame) -> None:
         reader = Reader(frame.payload)
         match frame.kind:
-            case Kind.STDOUT | Kind.STDERR:
+            case Kind.STDOUT | Kind.STDERR if frame.payload:
                 self._hold(1 if frame.kind == Kind.STDOUT else 2, frame.payload)
             case Kind.CREDIT:
-                self._credit += reader.number(4)
+                self._take_credit(reader.number(4))
             case Kind.EXIT:
                 self._exit = messages.read_ending(reader)
                 self._connection.close()
             case Kind.REFUSED:
-                self._lost = reader.string()
+                self._lost = reader.words()
             case _:
-                pass
+                self._bear()
         self._wake()
 
     def lose(self, why: str) -> None:
@@ -118,8 +119,17 @@ class PilotSession:
         self._held_bytes += len(data)
         if self._held_bytes > frames.OUT_WINDOW:
             raise Malformed("more output than the credit given")
-        if data:
-            self._held.append((stream, data))
+        self._held.append((stream, data))
+
+    def _take_credit(self, given: int) -> None:
+        if not 0 < given <= frames.IN_WINDOW - self._credit:
+            raise Malformed("credit for more input than there was")
+        self._credit += given
+
+    def _bear(self) -> None:
+        self._idle_frames += 1
+        if self._idle_frames > PATIENCE:
+            raise Malformed("it says too much that means nothing")
 
     def _send(self, kind: Kind, payload: bytes = b"") -> None:
         if not self._over:

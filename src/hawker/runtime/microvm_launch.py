@@ -1,0 +1,152 @@
+"""From a plan to a VMM that runs: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses."""
+
+import stat
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from hawker.clock import Clock
+from hawker.errors import BadRequest, CannotStart, SnapshotLost, Unavailable, WrongState
+from hawker.host import netns
+from hawker.host.users import user_of
+from hawker.host.vfio import described, vfio_nodes
+from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
+from hawker.runtime.microvm_end import last_words
+from hawker.runtime.microvm_plan import Files, Plan, bounds, devices, make_plan
+from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.vmm.contract import Cell, Grant, Jail, Restored, Vmm
+
+_LOOK_EVERY_S = 0.02
+_LAST_WORDS_S = 2.0  # for a VMM to end that has hung up
+
+
+class Launcher:
+    """Remembers nothing. `overhead_mib` is what a VMM may need beside its guest's memory."""
+
+    def __init__(self, vmm: Vmm, jail: Jail, kernel: GuestKernel, clock: Clock, overhead_mib: int) -> None:
+        self._vmm = vmm
+        self._jail = jail
+        self._kernel = kernel
+        self._clock = clock
+        self._overhead_mib = overhead_mib
+
+    async def plan(self, spec: InstanceSpec, run: RunDir, fds: int) -> Plan:
+        """Raises `BadRequest`, `NotServed`, `WrongState` and, without a kernel, `Unavailable`."""
+        try:
+            found = await anyio.to_thread.run_sync(self._kernel.lend, self._vmm.kernel_format, run.path)
+        except (CannotStart, OSError) as error:
+            raise Unavailable(f"machine {spec.machine_id} has no kernel to boot: {error}") from error
+        made = make_plan(spec, self._vmm, self._jail.inside, _files(found, run), fds)
+        _refuse_incomplete(spec)
+        return made
+
+    async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
+        """A first boot, from the kernel on; the keeper's pid."""
+        plan = await self.plan(spec, run, len(fds))
+        await anyio.to_thread.run_sync(write_plan, run, plan)
+        return await self.run(spec, run, plan, fds)
+
+    async def run(
+        self, spec: InstanceSpec, run: RunDir, plan: Plan, fds: tuple[int, ...], restored: Restored | None = None
+    ) -> int:
+        """Nothing of it is left when this raises: `Unavailable`, or `SnapshotLost`, with the VMM's own words."""
+        cell = Cell(
+            machine_id=spec.machine_id,
+            uid=user_of(spec.machine_id),
+            argv=self._vmm.argv(plan.vm, restored),
+            grants=(*plan.grants(), *map(_about, spec.gpus)),
+            devices=(*devices(spec, self._vmm), *vfio_nodes(spec.gpus)),
+            netns=spec.netns,
+            bounds=bounds(spec.limits, self._overhead_mib),
+            fds=fds,
+        )
+        await anyio.to_thread.run_sync(_clear_sockets, run)
+        try:
+            pid = await self._jail.launch(cell, run)
+            await self._boot(plan, run, restored)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._jail.kill(spec.machine_id, run, None)
+                await self._jail.clear(spec.machine_id, run)
+            raise
+        return pid
+
+    async def _boot(self, plan: Plan, run: RunDir, restored: Restored | None) -> None:
+        """The lock on the journal is ours too as yet: only the keeper can say that the VMM has ended."""
+        failure: Unavailable | SnapshotLost | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._cancel_at_the_end, run, tasks.cancel_scope)
+            try:
+                await self._vmm.boot(plan.vm, run, restored)
+                tasks.cancel_scope.cancel()
+                return
+            except (Unavailable, SnapshotLost) as error:
+                failure = error
+                tasks.cancel_scope.deadline = anyio.current_time() + _LAST_WORDS_S
+        raise self._refusal(run, restored, failure) from failure
+
+    def _refusal(
+        self, run: RunDir, restored: Restored | None, failure: Unavailable | SnapshotLost | None
+    ) -> Unavailable | SnapshotLost:
+        """A VMM that was killed says nothing about its snapshot."""
+        end = self._jail.ended(run)
+        said = str(failure) if failure is not None else f"{self._vmm.name} ended"
+        text = said if end is None else f"{said}: {last_words(end.console)}"
+        killed = end is not None and end.status < 0
+        torn = restored is not None and not killed and (failure is None or isinstance(failure, SnapshotLost))
+        return SnapshotLost(text) if torn else Unavailable(f"machine {run.machine_id} cannot be run: {text}")
+
+    async def _cancel_at_the_end(self, run: RunDir, scope: anyio.CancelScope) -> None:
+        while self._jail.ended(run) is None:
+            await self._clock.sleep(_LOOK_EVERY_S)
+        scope.cancel()
+
+
+def plan_path(run: RunDir) -> Path:
+    return run.path / "plan"
+
+
+def write_plan(run: RunDir, plan: Plan) -> None:
+    draft = plan_path(run).with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(plan))
+    draft.replace(plan_path(run))
+
+
+def read_plan(run: RunDir) -> Plan:
+    """Of a machine that was launched. Raises `WrongState`."""
+    try:
+        return msgspec.json.decode(plan_path(run).read_bytes(), type=Plan)
+    except (OSError, msgspec.DecodeError) as error:
+        raise WrongState(f"the plan of machine {run.machine_id} cannot be read: restart it") from error
+
+
+def _clear_sockets(run: RunDir) -> None:
+    """An earlier VMM's: some cannot listen where there is one."""
+    for path in run.vmm.iterdir():
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()
+
+
+def _files(found: BootFiles, run: RunDir) -> Files:
+    return Files(kernel=found.kernel, initramfs=found.initramfs, ledger=run.journal, directory=run.vmm)
+
+
+def _refuse_incomplete(spec: InstanceSpec) -> None:
+    """What a jail would refuse with less clear words."""
+    assert spec.root_disk is not None, "planned without one"
+    for file in (spec.root_disk.image, spec.root_disk.layer, *(volume.file for volume in spec.volumes)):
+        if not Path(file).is_file():
+            raise WrongState(f"a disk of machine {spec.machine_id} is not there: {file}")
+    if spec.link is not None and spec.netns is None:
+        raise BadRequest(f"machine {spec.machine_id} has a link, and no network to be in")
+    if spec.netns is not None and not netns.exists(Path(spec.netns)):
+        raise WrongState(f"the network of machine {spec.machine_id} is not there: {spec.netns}")
+
+
+def _about(address: str) -> Grant:
+    """What the host says about a device, at the path that its VMM is told."""
+    path = described(address)
+    return Grant(path.resolve(), str(path))

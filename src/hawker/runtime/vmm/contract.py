@@ -1,0 +1,167 @@
+"""What a microVM is to any virtual machine monitor (VMM), and the two contracts that `runtime/microvm.py` joins.
+
+A `Vmm` turns a `Vm` into a command line and, where the VMM has one, into requests to its API. A `Jail` runs that
+command as a user of its own, with nothing of the host but what it is granted. Neither knows the other, machines or
+flows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hawker.host.gather import Bounds
+from hawker.ids import MachineId
+from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.spec import DiskLimits, Link
+
+NO_LIMITS = DiskLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A block file, by its path in the jail. `name` is its serial number, where the VMM can give it one."""
+
+    name: str
+    path: str
+    read_only: bool
+    limits: DiskLimits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """Everything that one boot needs. Paths are as the VMM sees them in its jail. `drives` are in the order that the
+    kernel's command line names them in. `directory` is the VMM's own, the only place that it can write to; its sockets
+    and snapshots are there, and the host has it as `RunDir.vmm`."""
+
+    machine_id: MachineId
+    cpus: int
+    memory_mib: int
+    max_memory_mib: int
+    kernel: str
+    initramfs: str
+    command_line: str
+    drives: tuple[Drive, ...]
+    directory: str
+    link: Link | None = None
+    gpus: tuple[str, ...] = ()
+    fds: int = 0  # how many descriptors from 3 on it inherits, as `Vmm.channel` makes them
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The snapshot in `directory` that a `Vm` goes on from. `program` is what wrote it, as `Vmm.version` named it."""
+
+    directory: str
+    program: str
+
+
+class Vmm(Protocol):
+    """One monitor. Remembers nothing: each call finds its way from the arguments and the sockets in `run.vmm`."""
+
+    name: str  # "qemu", "firecracker", "cloud-hypervisor"
+    program: str  # what it is called on the PATH
+    accelerates: bool  # with KVM; else it emulates
+    kernel_format: str  # "bzImage" or "vmlinux"
+    power_off: str  # what ends it: "reboot" or "poweroff"
+    snapshots: bool
+    gpus: bool
+    overhead_mib: int  # beside the guest's memory, at the most
+
+    def channel(self) -> Channel:
+        """How its machines' pilots are reached."""
+
+    def console(self) -> str:
+        """The kernel's arguments for its console and whatever else is this VMM's own: "console=ttyS0 reboot=t"."""
+
+    async def check(self) -> None:
+        """Raises `CannotStart` with what to do."""
+
+    async def version(self) -> str: ...
+
+    def argv(self, vm: Vm, restored: Restored | None) -> tuple[str, ...]:
+        """The command, a path first. Pure."""
+
+    async def boot(self, vm: Vm, run: RunDir, restored: Restored | None) -> None:
+        """After the process runs: say what the command line does not, and let the guest go; one that is restored stays
+        held still until `proceed`. Raises `Unavailable` when the VMM ends or refuses; `SnapshotLost` when it does not
+        take the snapshot."""
+
+    async def save(self, vm: Vm, run: RunDir, directory: str) -> None:
+        """Hold the guest still and write its memory and devices to a directory. It stays still; on an error it goes on
+        and nothing is left there."""
+
+    async def proceed(self, run: RunDir) -> None:
+        """Let a guest that is held still go on; no error when it does."""
+
+    async def end(self, run: RunDir) -> None:
+        """Have the VMM end itself, as after `save`. No error when it has."""
+
+    async def inflate(self, run: RunDir, guest_mib: int) -> None:
+        """Let the guest have so much of its memory, by the balloon."""
+
+    async def enlarge(self, run: RunDir, drive: str, size_bytes: int) -> None:
+        """Tell the guest that a drive's file has grown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A file, directory or block device of the host that the jail shows at `target`. `Jail.launch` gives its user what
+    is writable, and lets it read the rest. Nothing in `RunDir.vmm` is granted, but that directory itself."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One machine's jail. `devices` are paths such as /dev/kvm, readable and writable by `uid`. `bounds` limit VMM and
+    guest together. `fds` become 3, 4, ... of the command."""
+
+    machine_id: MachineId
+    uid: int
+    argv: tuple[str, ...]
+    grants: tuple[Grant, ...]
+    devices: tuple[str, ...]
+    netns: str | None
+    bounds: Bounds
+    fds: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VmmEnd:
+    """How a VMM ended, as its keeper saw it, and the last of what the guest's kernel said on its console."""
+
+    status: int  # an exit status, or minus a signal
+    at: float
+    console: bytes
+
+
+class Jail(Protocol):
+    """Runs VMMs. Every call is idempotent. All processes of a machine are in its control group, its keeper excepted:
+    the keeper is the parent of the VMM on the host; it holds the lock on the journal, keeps a bounded ring of the
+    console, and writes down how the VMM ended, whether a daemon is there or not."""
+
+    name: str
+
+    async def check(self) -> None: ...
+
+    def inside(self, source: Path, name: str) -> str:
+        """The path in a jail at which a granted file called `name` is best shown."""
+
+    async def launch(self, cell: Cell, run: RunDir) -> int:
+        """Start keeper and VMM; the keeper's pid. The first of `cell.fds` holds the journal's lock: keeper and
+        VMM both inherit it. Raises `Unavailable` with the reason."""
+
+    async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
+        """SIGKILL everything and return when nobody is left; nobody there is no error."""
+
+    async def clear(self, machine_id: MachineId, run: RunDir) -> None: ...
+
+    def ended(self, run: RunDir) -> VmmEnd | None:
+        """None while it runs, and when the keeper was ended before it could say."""
+
+    def console(self, run: RunDir) -> bytes:
+        """The last 64 KiB at most, also while it runs."""

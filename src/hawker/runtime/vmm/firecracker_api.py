@@ -1,0 +1,189 @@
+"""What is said to Firecracker's API, as values: the part of its published document that a machine needs. Pure.
+
+Names are those of src/firecracker/swagger/firecracker.yaml of Firecracker 1.16.1. A field that is not said keeps the
+default that the document gives it.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hawker.runtime.spec import DiskLimits
+from hawker.runtime.vmm.contract import Drive, Vm
+from hawker.runtime.vmm.vmm_api import Request
+
+SNAPSHOT_FILES = _STATE, _MEMORY = "state", "memory"
+
+_CID = 3  # of the guest; each VMM has a vsock of its own
+_INTERFACE = "eth0"
+_REFILL_MS = 1000
+_STATISTICS_S = 60  # what is read of the balloon is as it is now; the guest is asked for the rest so often
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What has no value is not said."""
+
+
+class BootSource(_Body, frozen=True, kw_only=True):
+    kernel_image_path: str
+    initrd_path: str
+    boot_args: str
+
+
+class MachineConfiguration(_Body, frozen=True, kw_only=True):
+    vcpu_count: int
+    mem_size_mib: int
+
+
+class TokenBucket(_Body, frozen=True, kw_only=True):
+    size: int
+    refill_time: int  # ms
+
+
+class RateLimiter(_Body, frozen=True, kw_only=True):
+    bandwidth: TokenBucket | None = None
+    ops: TokenBucket | None = None
+
+
+class DriveBody(_Body, frozen=True, kw_only=True):
+    """ "Writeback": what the guest has flushed is on the host's disk, where the default loses it."""
+
+    drive_id: str
+    path_on_host: str
+    is_root_device: bool
+    is_read_only: bool
+    cache_type: str
+    rate_limiter: RateLimiter | None = None
+
+
+class NetworkInterface(_Body, frozen=True, kw_only=True):
+    iface_id: str
+    host_dev_name: str
+    guest_mac: str
+
+
+class Vsock(_Body, frozen=True, kw_only=True):
+    guest_cid: int
+    uds_path: str
+
+
+class Balloon(_Body, frozen=True, kw_only=True):
+    amount_mib: int
+    deflate_on_oom: bool
+    stats_polling_interval_s: int
+    free_page_reporting: bool
+
+
+class EntropyDevice(_Body, frozen=True, kw_only=True):
+    """Without a limit."""
+
+
+class InstanceActionInfo(_Body, frozen=True, kw_only=True):
+    action_type: str
+
+
+class VmState(_Body, frozen=True, kw_only=True):
+    state: str
+
+
+class SnapshotCreateParams(_Body, frozen=True, kw_only=True):
+    snapshot_path: str
+    mem_file_path: str
+
+
+class MemoryBackend(_Body, frozen=True, kw_only=True):
+    backend_type: str
+    backend_path: str
+
+
+class SnapshotLoadParams(_Body, frozen=True, kw_only=True):
+    snapshot_path: str
+    mem_backend: MemoryBackend
+
+
+class BalloonUpdate(_Body, frozen=True, kw_only=True):
+    amount_mib: int
+
+
+class PartialDrive(_Body, frozen=True, kw_only=True):
+    drive_id: str
+    path_on_host: str
+
+
+VERSION = Request("GET", "/version")
+STATISTICS = Request("GET", "/balloon/statistics")
+MACHINE = Request("GET", "/machine-config")
+CONFIGURATION = Request("GET", "/vm/config")
+START = Request("PUT", "/actions", InstanceActionInfo(action_type="InstanceStart"))
+PAUSE = Request("PATCH", "/vm", VmState(state="Paused"))
+RESUME = Request("PATCH", "/vm", VmState(state="Resumed"))
+
+
+def configure(vm: Vm, vsock: str) -> Iterator[Request]:
+    """Everything before the start, in an order that the document allows: drives are vda, vdb, ... as they come."""
+    boot = BootSource(kernel_image_path=vm.kernel, initrd_path=vm.initramfs, boot_args=vm.command_line)
+    yield Request("PUT", "/boot-source", boot)
+    yield Request("PUT", "/machine-config", MachineConfiguration(vcpu_count=vm.cpus, mem_size_mib=vm.max_memory_mib))
+    for drive in vm.drives:
+        yield _drive(drive)
+    if vm.link is not None:
+        interface = NetworkInterface(iface_id=_INTERFACE, host_dev_name=vm.link.tap, guest_mac=vm.link.mac)
+        yield Request("PUT", f"/network-interfaces/{_INTERFACE}", interface)
+    yield Request("PUT", "/vsock", Vsock(guest_cid=_CID, uds_path=vsock))
+    balloon = Balloon(
+        amount_mib=vm.max_memory_mib - vm.memory_mib,
+        deflate_on_oom=False,
+        stats_polling_interval_s=_STATISTICS_S,
+        free_page_reporting=True,
+    )
+    yield Request("PUT", "/balloon", balloon)
+    yield Request("PUT", "/entropy", EntropyDevice())
+
+
+def create_snapshot(directory: str) -> Request:
+    files = SnapshotCreateParams(snapshot_path=f"{directory}/{_STATE}", mem_file_path=f"{directory}/{_MEMORY}")
+    return Request("PUT", "/snapshot/create", files)
+
+
+def load_snapshot(directory: str) -> Request:
+    memory = MemoryBackend(backend_type="File", backend_path=f"{directory}/{_MEMORY}")
+    return Request(
+        "PUT", "/snapshot/load", SnapshotLoadParams(snapshot_path=f"{directory}/{_STATE}", mem_backend=memory)
+    )
+
+
+def inflate(amount_mib: int) -> Request:
+    return Request("PATCH", "/balloon", BalloonUpdate(amount_mib=amount_mib))
+
+
+def look_again(drive: str, path: str) -> Request:
+    """Have it see that the file of a drive has another size."""
+    drive_id = id_of(drive)
+    return Request("PATCH", f"/drives/{drive_id}", PartialDrive(drive_id=drive_id, path_on_host=path))
+
+
+def id_of(drive: str) -> str:
+    """Ids are of letters, digits and underscores; a drive's name has none of the last."""
+    return drive.replace("-", "_")
+
+
+def _drive(drive: Drive) -> Request:
+    body = DriveBody(
+        drive_id=id_of(drive.name),
+        path_on_host=drive.path,
+        is_root_device=False,
+        is_read_only=drive.read_only,
+        cache_type="Writeback",
+        rate_limiter=_limiter(drive.limits),
+    )
+    return Request("PUT", f"/drives/{body.drive_id}", body)
+
+
+def _limiter(limits: DiskLimits) -> RateLimiter | None:
+    if limits == DiskLimits():
+        return None
+    return RateLimiter(bandwidth=_bucket(limits.bytes_per_s), ops=_bucket(limits.operations_per_s))
+
+
+def _bucket(per_s: int) -> TokenBucket | None:
+    return TokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None

@@ -1,0 +1,152 @@
+"""Which files a machine gets, and a real boot of them: a real kernel unpacks our archive, loads our order of modules,
+and starts the pilot, which answers on a serial port."""
+
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hawker.clock import ManualClock
+from hawker.errors import CannotStart
+from hawker.runtime.kernel.guest_kernel import GuestKernel
+from hawker.runtime.kernel.modules import Selection
+from hawker.runtime.kernel.shelf import Shelf
+from tests.kernel import boot_files, emulation, own_kernels
+from tests.runtime.kernel.crafted import vmlinux
+from tests.runtime.kernel.test_cpio import read
+from tests.runtime.kernel.test_shelf import SELECTION, put
+
+_BOOTS_WITHIN_S = 60
+_NONCE = b"\xfe\x01ABCDEFGH"
+_HELLO = b"\x01\0\0\0\0HWKP\x03\0"
+
+
+@pytest.fixture
+def pilot(tmp_path: Path) -> Path:
+    (tmp_path / "pilot").write_bytes(b"\x7fELF pilot")
+    return tmp_path / "pilot"
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Path:
+    return tmp_path / "kernels"
+
+
+def packed(kernels: Path) -> list[str]:
+    return sorted(path.name for path in (kernels / "initramfs").iterdir())
+
+
+def test_without_a_kernel_it_says_what_to_do(kernels: Path, pilot: Path) -> None:
+    with pytest.raises(CannotStart, match="run `hawker kernel import`"):
+        GuestKernel(kernels, None, pilot, ManualClock()).files("bzImage")
+    assert not kernels.exists()
+
+
+def test_an_import_counts_from_the_next_start_on(kernels: Path, pilot: Path) -> None:
+    guest, shelf = GuestKernel(kernels, None, pilot, ManualClock()), Shelf(kernels)
+    put(shelf, "6.1.0")
+    assert guest.files("bzImage").release == "6.1.0"
+    put(shelf, "6.2.0")
+    assert guest.files("vmlinux").release == "6.2.0" and guest.files("vmlinux").kernel.name == "vmlinux"
+    shelf.choose("6.1.0")
+    assert guest.files("bzImage").release == "6.1.0"
+
+
+def test_kernels_with_the_same_modules_share_an_initramfs(kernels: Path, pilot: Path) -> None:
+    guest, shelf = GuestKernel(kernels, None, pilot, ManualClock()), Shelf(kernels)
+    names = set()
+    for release in ("6.1.0", "6.2.0"):
+        put(shelf, release)
+        names.add(guest.files("bzImage").initramfs)
+    [initramfs] = names
+    assert [name for name, _, _ in read(initramfs.read_bytes())][-1] == "modules/erofs.ko"
+
+
+def test_an_initramfs_goes_when_neither_pilot_nor_kernel_needs_it(kernels: Path, pilot: Path) -> None:
+    guest, shelf = GuestKernel(kernels, None, pilot, ManualClock()), Shelf(kernels)
+    put(shelf, "6.1.0")
+    first = guest.files("bzImage").initramfs
+    put(shelf, "6.2.0", Selection(modules=SELECTION.modules[:1], lacks=()))
+    second = guest.files("bzImage").initramfs
+    assert packed(kernels) == sorted([first.name, second.name])
+    pilot.write_bytes(b"\x7fELF another")
+    third = guest.files("bzImage").initramfs
+    assert packed(kernels) == [third.name] and third.name not in (first.name, second.name)
+
+
+def test_a_kernel_that_is_named_comes_before_all_others(kernels: Path, pilot: Path, tmp_path: Path) -> None:
+    put(Shelf(kernels), "6.2.0")
+    (tmp_path / "vmlinux").write_bytes(vmlinux("6.1.0"))
+    found = GuestKernel(kernels, tmp_path / "vmlinux", pilot, ManualClock()).files("vmlinux")
+    assert (found.release, found.kernel.read_bytes()) == ("6.1.0", vmlinux("6.1.0"))
+    assert [each.release for each in Shelf(kernels).list()] == ["6.2.0"]
+
+
+def test_what_was_lent_stays_when_the_kernel_goes(kernels: Path, pilot: Path, tmp_path: Path) -> None:
+    guest, shelf, run = GuestKernel(kernels, None, pilot, ManualClock()), Shelf(kernels), tmp_path / "run"
+    run.mkdir()
+    put(shelf, "6.1.0")
+    lent, again = guest.lend("vmlinux", run), guest.lend("vmlinux", run)
+    assert lent == again and lent.kernel.samefile(guest.files("vmlinux").kernel)
+    initramfs = lent.initramfs.read_bytes()
+    shelf.remove("6.1.0")
+    shutil.rmtree(kernels)
+    assert (lent.kernel.read_bytes(), lent.initramfs.read_bytes()) == (vmlinux("6.1.0"), initramfs)
+
+
+def test_what_is_lent_to_another_disk_is_a_copy(
+    kernels: Path, pilot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    put(Shelf(kernels), "6.1.0")
+    lent = GuestKernel(kernels, None, pilot, ManualClock()).lend("vmlinux", tmp_path)
+    assert lent.kernel.read_bytes() == vmlinux("6.1.0") and lent.kernel.stat().st_nlink == 1
+
+
+def test_a_real_kernel_starts_the_pilot_from_it(tmp_path: Path) -> None:
+    qemu = shutil.which("qemu-system-x86_64")
+    if qemu is None:
+        pytest.skip("qemu-system-x86_64 is not installed")
+    files = boot_files("bzImage")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "port"))
+        listener.listen()
+        command = [qemu, *_machine(tmp_path), "-kernel", str(files.kernel), "-initrd", str(files.initramfs)]
+        line = f"console=ttyS0 quiet panic=-1 reboot=t hawker.disks=ledger {emulation()}"
+        with subprocess.Popen([*command, "-append", line]) as vm:
+            try:
+                listener.settimeout(_BOOTS_WITHIN_S)
+                with listener.accept()[0] as port:
+                    port.settimeout(_BOOTS_WITHIN_S)
+                    port.sendall(_NONCE)
+                    said = b""
+                    while _HELLO not in said and (piece := port.recv(4096)):
+                        said += piece
+            finally:
+                vm.kill()
+    assert said.startswith(_NONCE) and _HELLO in said, (tmp_path / "console").read_text(errors="replace")[-2000:]
+
+
+def _machine(directory: Path) -> list[str]:
+    """With the disk and the port that the pilot looks for, which it finds by modules only."""
+    (directory / "ledger").write_bytes(bytes(1 << 20))
+    return [
+        *("-M", "microvm,acpi=on,rtc=on,isa-serial=on,pic=off", "-accel", "tcg,tb-size=64", "-cpu", "max", "-m", "192"),
+        *("-nodefaults", "-no-user-config", "-nographic", "-no-reboot", "-serial", f"file:{directory}/console"),
+        *("-blockdev", f"driver=raw,node-name=ledger,file.driver=file,file.filename={directory}/ledger"),
+        *("-device", "virtio-blk-device,drive=ledger,serial=ledger"),
+        *("-device", "virtio-serial-device,id=ports,max_ports=2", "-chardev", f"socket,id=port,path={directory}/port"),
+        *("-device", "virtserialport,bus=ports.0,nr=1,chardev=port,name=hawker.0"),
+    ]
+
+
+def test_a_copy_for_one_test_is_its_own(tmp_path: Path) -> None:
+    """Of `tests/kernel.py`: what others share is not touched."""
+    shared = boot_files("bzImage").kernel
+    Shelf(own_kernels(tmp_path / "own")).remove(shared.parent.name.split("+")[0])
+    assert shared.exists() and Shelf(tmp_path / "own").list() == []

@@ -1,0 +1,143 @@
+"""Packages made by `dpkg-deb` itself, and by hand where it would not make one so hostile."""
+
+import io
+import lzma
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import CannotStart
+from hawker.runtime.kernel import package as packages
+from hawker.runtime.kernel.package import unpack_kernel
+from tests.runtime.kernel.crafted import RELEASE, module, vmlinux
+
+pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed: this is no Debian")
+
+_CONTROL = "Package: linux-image-test\nVersion: 1\nArchitecture: all\nMaintainer: Nobody\nDescription: a test\n"
+
+
+def plain(name: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    return info, content
+
+
+def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info, b""
+
+
+def deb(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    """By hand: an ar archive of three (deb(5))."""
+    parts = {
+        "debian-binary": b"2.0\n",
+        "control.tar.xz": _packed(plain("./control", _CONTROL.encode())),
+        "data.tar.xz": _packed(*members),
+    }
+    with path.open("wb") as file:
+        file.write(b"!<arch>\n")
+        for name, data in parts.items():
+            file.write(f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode() + data)
+            file.write(b"\n" * (len(data) % 2))
+    return path
+
+
+def _packed(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        for info, content in members:
+            archive.addfile(info, io.BytesIO(content))
+    return lzma.compress(raw.getvalue())
+
+
+def kernel_members(modules: str = "lib/modules") -> list[tuple[tarfile.TarInfo, bytes]]:
+    return [
+        plain(f"./boot/vmlinuz-{RELEASE}", vmlinux()),
+        plain(f"./boot/config-{RELEASE}", b"CONFIG_PVH=y"),
+        plain(f"./{modules}/{RELEASE}/modules.builtin", b"kernel/fs/ext4.ko\n"),
+        plain(f"./{modules}/{RELEASE}/kernel/fs/erofs.ko.xz", lzma.compress(module())),
+        plain(f"./{modules}/{RELEASE}/build/Makefile", b"all:"),
+    ]
+
+
+def unpacked(package: Path, into: Path) -> list[str]:
+    into.mkdir(exist_ok=True)
+    unpack_kernel(package, into)
+    return sorted(str(path.relative_to(into)) for path in into.rglob("*") if not path.is_dir())
+
+
+@pytest.mark.parametrize("modules", ["lib/modules", "usr/lib/modules"])
+def test_the_image_and_its_modules_are_taken_and_nothing_else(tmp_path: Path, modules: str) -> None:
+    package = deb(tmp_path / "x.deb", *kernel_members(modules))
+    assert unpacked(package, tmp_path / "out") == [
+        f"modules/{RELEASE}/kernel/fs/erofs.ko.xz",
+        f"modules/{RELEASE}/modules.builtin",
+        f"vmlinuz-{RELEASE}",
+    ]
+    assert (tmp_path / f"out/vmlinuz-{RELEASE}").read_bytes() == vmlinux()
+
+
+def test_a_package_that_dpkg_made(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN/control").write_text(_CONTROL)
+    (root / "boot").mkdir()
+    (root / f"boot/vmlinuz-{RELEASE}").write_bytes(vmlinux())
+    subprocess.run(["dpkg-deb", "--build", str(root), str(tmp_path / "x.deb")], check=True, capture_output=True)
+    assert unpacked(tmp_path / "x.deb", tmp_path / "out") == [f"vmlinuz-{RELEASE}"]
+
+
+def test_nothing_is_written_outside(tmp_path: Path) -> None:
+    hostile = (
+        plain("../../vmlinuz-1.2.3", b"x"),
+        plain("./boot/../../../vmlinuz-1.2.3", b"x"),
+        plain("/boot/../etc/vmlinuz-1.2.3", b"x"),
+        plain("./lib/modules/../../../../x.ko", b"x"),
+        plain(f"./lib/modules/{RELEASE}/../../../../x.ko", b"x"),
+        plain("./lib/modules/.hidden/x.ko", b"x"),
+        plain("./boot/vmlinuz-..", b"x"),
+        plain("./etc/passwd", b"x"),
+        special(f"./boot/vmlinuz-{RELEASE}", tarfile.SYMTYPE, "/etc/passwd"),
+        special(f"./lib/modules/{RELEASE}", tarfile.SYMTYPE, str(tmp_path / "victim")),
+        special(f"./lib/modules/{RELEASE}/a.ko", tarfile.LNKTYPE, "/etc/passwd"),
+        special(f"./lib/modules/{RELEASE}/b.ko", tarfile.CHRTYPE),
+        special(f"./lib/modules/{RELEASE}/c.ko", tarfile.FIFOTYPE),
+    )
+    (tmp_path / "victim").mkdir()
+    before = set(tmp_path.rglob("*"))
+    assert unpacked(deb(tmp_path / "x.deb", *hostile), tmp_path / "out") == []
+    assert set(tmp_path.rglob("*")) == before | {tmp_path / "x.deb", tmp_path / "out"}
+
+
+def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    members = (plain(f"./lib/modules/{RELEASE}/k.ko", b"x"), plain(f"./lib/modules/{RELEASE}/k.ko/x.ko", b"x"))
+    with pytest.raises(OSError, match=r"k\.ko"):
+        unpacked(deb(tmp_path / "x.deb", *members), tmp_path / "out")
+
+
+def test_what_is_no_package_is_refused_in_the_words_of_dpkg(tmp_path: Path) -> None:
+    (tmp_path / "x.deb").write_bytes(b"no package")
+    with pytest.raises(CannotStart, match=r"^x\.deb cannot be used: dpkg-deb: error"):
+        unpacked(tmp_path / "x.deb", tmp_path / "out")
+    deb(tmp_path / "x.deb", *kernel_members())
+    (tmp_path / "x.deb").write_bytes((tmp_path / "x.deb").read_bytes()[:-60])
+    with pytest.raises(CannotStart, match=r"^x\.deb cannot be used"):
+        unpacked(tmp_path / "x.deb", tmp_path / "out")
+
+
+def test_a_package_larger_than_any_kernel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = deb(tmp_path / "x.deb", *kernel_members())
+    for name in ("_MOST_MEMBERS", "_MOST_BYTES"):
+        with monkeypatch.context() as patch, pytest.raises(CannotStart, match="more in it than a kernel"):
+            patch.setattr(packages, name, 2)
+            unpacked(package, tmp_path / "out")
+
+
+def test_without_dpkg_it_says_what_else_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotStart, match=r"dpkg-deb is missing.* --image"):
+        unpack_kernel(tmp_path / "x.deb", tmp_path)

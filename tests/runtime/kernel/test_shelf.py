@@ -1,0 +1,157 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import NotFound
+from hawker.runtime.kernel.image import KernelImage, read_image
+from hawker.runtime.kernel.modules import Module, Selection
+from hawker.runtime.kernel.shelf import Kernel, Shelf
+from tests.runtime.kernel.crafted import bzimage, vmlinux
+
+SELECTION = Selection(modules=(Module("virtio", b"one"), Module("erofs", b"two")), lacks=("virtio_rng",))
+
+
+def kernel(release: str) -> KernelImage:
+    return read_image(bzimage(release, payload=vmlinux(release)))
+
+
+def put(shelf: Shelf, release: str, selection: Selection = SELECTION, now: float = 1.0) -> Kernel:
+    return shelf.put(kernel(release), selection, "a test", now)
+
+
+def releases(shelf: Shelf) -> list[str]:
+    return [each.release for each in shelf.list()]
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "kernels")
+
+
+def test_what_was_put_is_read_back(shelf: Shelf) -> None:
+    put(shelf, "6.1.0")
+    [found] = shelf.list()
+    assert (found.release, found.record.origin, found.record.imported_at) == ("6.1.0", "a test", 1.0)
+    assert found.file("bzImage").read_bytes() == kernel("6.1.0").boot
+    assert found.file("vmlinux").read_bytes() == vmlinux("6.1.0") and found.record.pvh
+    assert found.modules() == SELECTION.modules and found.record.lacks == ("virtio_rng",)
+    files = [path for path in found.directory.rglob("*") if path.is_file()]
+    assert found.size() == sum(path.stat().st_size for path in files)
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
+
+
+def test_an_image_that_is_both_is_kept_once(shelf: Shelf) -> None:
+    found = shelf.put(read_image(vmlinux("6.1.0")), SELECTION, "a test", 1.0)
+    assert found.file("vmlinux") == found.file("bzImage") and found.file("vmlinux").read_bytes() == vmlinux("6.1.0")
+
+
+def test_the_same_again_is_no_change(shelf: Shelf) -> None:
+    first = put(shelf, "6.1.0")
+    before = first.file("bzImage").stat()
+    assert put(shelf, "6.1.0").directory == first.directory
+    assert first.file("bzImage").stat() == before and releases(shelf) == ["6.1.0"]
+
+
+def test_another_of_the_same_release_takes_its_place(shelf: Shelf, tmp_path: Path) -> None:
+    put(shelf, "6.1.0")
+    second = put(shelf, "6.1.0", Selection(modules=(), lacks=()), now=2.0)
+    assert [each.directory for each in shelf.list()] == [second.directory]
+    assert os.listdir(tmp_path / "kernels") == [second.directory.name]
+
+
+def test_the_newest_release_is_the_current_one_as_people_count(shelf: Shelf) -> None:
+    assert shelf.current() is None and shelf.list() == []
+    for release in ("6.9.12-amd64", "6.10.2-amd64", "6.10-rc1", "5.99.0", "6.10.2-1-amd64"):
+        put(shelf, release)
+    assert releases(shelf)[-2:] == ["6.9.12-amd64", "5.99.0"] and releases(shelf)[0].startswith("6.10.2")
+    current = shelf.current()
+    assert current is not None and current.release == releases(shelf)[0]
+
+
+def test_a_chosen_one_is_the_current_one_until_it_is_removed(shelf: Shelf) -> None:
+    put(shelf, "6.1.0")
+    put(shelf, "6.2.0")
+    shelf.choose("6.1.0")
+    assert (shelf.chosen(), getattr(shelf.current(), "release", None)) == ("6.1.0", "6.1.0")
+    shelf.remove("6.1.0")
+    assert (shelf.chosen(), getattr(shelf.current(), "release", None)) == (None, "6.2.0")
+    shelf.choose("6.2.0")
+    shelf.choose(None)
+    shelf.choose(None)
+    assert shelf.chosen() is None
+
+
+def test_one_that_is_not_there(shelf: Shelf) -> None:
+    with pytest.raises(NotFound, match=r"no kernel 6\.1\.0 here; there is: none"):
+        shelf.remove("6.1.0")
+    put(shelf, "6.2.0")
+    for change in (shelf.choose, shelf.remove):
+        with pytest.raises(NotFound, match=r"there is: 6\.2\.0"):
+            change("6.1.0")
+    assert releases(shelf) == ["6.2.0"]
+
+
+def test_a_damaged_record_costs_its_own_kernel_only(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+    damaged = put(shelf, "6.3.0").directory
+    put(shelf, "6.2.0")
+    (damaged / "record.json").write_text("{")
+    assert releases(shelf) == ["6.2.0"] and "kernel cannot be read" in caplog.text
+    put(shelf, "6.3.0")
+    assert releases(shelf) == ["6.3.0", "6.2.0"]
+
+
+def test_a_damaged_kernel_is_mended_by_importing_it_again(shelf: Shelf) -> None:
+    found = put(shelf, "6.1.0", now=1.0)
+    found.file("vmlinux").write_bytes(b"short")
+    assert put(shelf, "6.1.0", now=2.0).record.imported_at == 2.0
+    assert found.file("vmlinux").read_bytes() == vmlinux("6.1.0")
+    (found.directory / "modules/erofs.ko").unlink()
+    assert put(shelf, "6.1.0").modules() == SELECTION.modules
+
+
+_PUT = """
+import os, sys, pathlib
+from hawker.runtime.kernel import draft, shelf
+from tests.runtime.kernel.test_shelf import put
+calls = 0
+def dying(real):
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == int(sys.argv[2]):
+            os.kill(os.getpid(), 9)
+        return real(*arguments, **options)
+    return call
+os.fsync, os.rename, os.mkdir = dying(os.fsync), dying(os.rename), dying(os.mkdir)
+put(shelf.Shelf(pathlib.Path(sys.argv[1])), "6.1.0", now=float(calls))
+print("whole")
+"""
+
+
+def test_an_import_that_is_killed_anywhere_is_whole_or_not_there(tmp_path: Path) -> None:
+    """Killed at every directory that is made, every sync and every rename, in turn."""
+    said = b""
+    for moment in range(1, 40):
+        directory = tmp_path / str(moment)
+        command = [sys.executable, "-c", _PUT, str(directory), str(moment)]
+        said = subprocess.run(command, check=False, capture_output=True).stdout
+        shelf = Shelf(directory)
+        assert all(each.modules() == SELECTION.modules for each in shelf.list())
+        put(shelf, "6.1.0")
+        assert releases(shelf) == ["6.1.0"] and len(os.listdir(directory)) == 1, f"killed at {moment}"
+        if said:
+            break
+    assert said == b"whole\n" and moment > 8
+
+
+def test_a_removal_that_is_cut_short_leaves_no_kernel(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(shelf, "6.1.0")
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    shelf.remove("6.1.0")
+    assert releases(shelf) == []
+    monkeypatch.undo()
+    put(shelf, "6.1.0")
+    assert releases(shelf) == ["6.1.0"]

@@ -1,0 +1,52 @@
+"""What the microVM driver does beyond `Driver`: volumes that only their guest may touch."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import NotFound
+from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.runtime.spec import VolumeDisk
+from tests.runtime.guests import guests
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root]
+MIB = 1 << 20
+
+
+def volume(place: Path, mib: int) -> VolumeDisk:
+    file = place / "volume"
+    with file.open("wb") as made:
+        made.truncate(mib * MIB)
+    subprocess.run(["mkfs.ext4", "-q", file], check=True)
+    return VolumeDisk(name="data", file=str(file), target="/data")
+
+
+def content(disk: VolumeDisk) -> bytes:
+    return Path(disk.file).read_bytes()
+
+
+async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: Path) -> None:
+    async with guests(tmp_path) as there:
+        disk = volume(tmp_path, 16)
+        spec = there.spec(
+            "i=0; while :; do i=$((i+1)); echo $i > /data/file; echo wrote $i; sleep 0.1; done", volumes=(disk,)
+        )
+        await there.driver.start(spec)
+        assert isinstance(there.driver, GuestVolumes)
+        await there.hears(spec, "wrote 2\n")
+        before = await there.driver.volume_usage(spec.machine_id, "data")
+
+        os.truncate(disk.file, 64 * MIB)
+        await there.driver.grow_volume(spec.machine_id, "data", 64 * MIB)
+        after = await there.driver.volume_usage(spec.machine_id, "data")
+        assert after.block_size * after.blocks > 3 * before.block_size * before.blocks
+
+        async with there.driver.freeze_volume(spec.machine_id, "data", 30):
+            held = content(disk)
+            assert content(disk) == held
+        said = len(there.said(spec))
+        await there.hears(spec, "wrote", since=said)
+        with pytest.raises(NotFound, match="no volume other"):
+            await there.driver.volume_usage(spec.machine_id, "other")

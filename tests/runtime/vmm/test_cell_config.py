@@ -1,0 +1,112 @@
+"""Facts about the container that a VMM is put into, as the runtime is told; what it is worth is in tests/escape."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hawker.host.gather import Bounds
+from hawker.ids import MachineId
+from hawker.runtime.vmm.cell_config import Device, Surroundings, cell_config
+from hawker.runtime.vmm.contract import Cell, Grant
+
+BOUNDS = Bounds(
+    cpu_period_us=100_000, cpu_quota_us=200_000, cpu_shares=77, memory_bytes=1 << 30, swapped_bytes=1 << 30, pids=99
+)
+TUN = Device("/dev/net/tun", "c", 10, 200)
+
+
+def _config(
+    *, netns: str | None = None, devices: tuple[str, ...] = (), cgroups: bool = True, nodes: tuple[Device, ...] = ()
+) -> dict[str, Any]:
+    cell = Cell(
+        machine_id=MachineId("0123456789abcd"),
+        uid=4321,
+        argv=("/usr/bin/vmm", "--quick"),
+        grants=(),
+        devices=devices,
+        netns=netns,
+        bounds=BOUNDS,
+    )
+    around = Surroundings(
+        root="/srv/root",
+        files=(Grant(Path("/boot/k"), "/cell/kernel"), Grant(Path("/srv/vmm"), "/cell/vmm", writable=True)),
+        devices=nodes,
+        cgroup="/hawker-ab12/0123456789abcd",
+        cgroup_namespace=cgroups,
+    )
+    return json.loads(cell_config(cell, around))  # type: ignore[no-any-return]
+
+
+def test_it_is_a_user_without_any_capability() -> None:
+    process = _config()["process"]
+    assert (process["args"], process["env"], process["cwd"]) == (["/usr/bin/vmm", "--quick"], [], "/")
+    assert process["user"] == {"uid": 4321, "gid": 4321, "umask": 0o077}
+    assert process["noNewPrivileges"] is True
+    assert set(process["capabilities"]) == {"bounding", "effective", "inheritable", "permitted", "ambient"}
+    assert all(granted == [] for granted in process["capabilities"].values())
+    assert process["oomScoreAdj"] == 0
+
+
+def test_its_root_is_read_only_and_holds_what_is_shown() -> None:
+    config = _config()
+    assert config["root"] == {"path": "/srv/root", "readonly": True}
+    mounts = {mount["destination"]: mount for mount in config["mounts"]}
+    assert set(mounts) == {"/dev", "/cell/kernel", "/cell/vmm"}
+    assert mounts["/cell/kernel"]["source"] == "/boot/k"
+    assert {"ro", "nosuid", "nodev"} < set(mounts["/cell/kernel"]["options"])
+    assert {"rw", "nosuid", "nodev", "noexec"} < set(mounts["/cell/vmm"]["options"])
+
+
+def test_there_is_neither_proc_nor_sys() -> None:
+    assert {mount["type"] for mount in _config()["mounts"]} == {"tmpfs", "bind"}
+
+
+@pytest.mark.parametrize("cgroups", [True, False])
+def test_its_namespaces_are_its_own(cgroups: bool) -> None:
+    kinds = [namespace["type"] for namespace in _config(cgroups=cgroups)["linux"]["namespaces"]]
+    assert sorted(kinds) == sorted(["mount", "pid", "ipc", "uts", "network", *(["cgroup"] if cgroups else [])])
+
+
+def test_its_network_is_the_machine_s_or_none_but_never_the_host_s() -> None:
+    [joined] = [each for each in _config(netns="/run/n")["linux"]["namespaces"] if each["type"] == "network"]
+    [empty] = [each for each in _config()["linux"]["namespaces"] if each["type"] == "network"]
+    assert joined == {"type": "network", "path": "/run/n"}
+    assert empty == {"type": "network"}
+
+
+def test_no_device_is_usable_but_those_granted() -> None:
+    linux = _config(nodes=(TUN, Device("/dev/data", "b", 7, 3, writable=False)))["linux"]
+    assert linux["resources"]["devices"] == [
+        {"allow": False, "access": "rwm"},
+        {"allow": True, "type": "c", "major": 10, "minor": 200, "access": "rw"},
+        {"allow": True, "type": "b", "major": 7, "minor": 3, "access": "r"},
+    ]
+    own = {"uid": 4321, "gid": 4321}
+    assert linux["devices"] == [
+        {"path": "/dev/net/tun", "type": "c", "major": 10, "minor": 200, "fileMode": 0o600, **own},
+        {"path": "/dev/data", "type": "b", "major": 7, "minor": 3, "fileMode": 0o400, **own},
+    ]
+
+
+def test_vmm_and_guest_are_limited_together() -> None:
+    linux = _config()["linux"]
+    assert linux["cgroupsPath"] == "/hawker-ab12/0123456789abcd"
+    resources = linux["resources"]
+    assert resources["cpu"] == {"period": 100_000, "quota": 200_000, "shares": 77}
+    assert resources["memory"] == {"limit": 1 << 30, "swap": 1 << 30}
+    assert resources["pids"] == {"limit": 99}
+
+
+def _limit(config: dict[str, Any], kind: str) -> int:
+    [limit] = [each for each in config["process"]["rlimits"] if each["type"] == kind]
+    assert limit["soft"] == limit["hard"]
+    return int(limit["hard"])
+
+
+def test_it_leaves_no_core_and_pins_memory_only_for_whole_devices() -> None:
+    assert _limit(_config(), "RLIMIT_CORE") == 0
+    assert _limit(_config(), "RLIMIT_NOFILE") == 4096
+    assert _limit(_config(), "RLIMIT_MEMLOCK") == 64 << 10
+    assert _limit(_config(devices=("/dev/vfio/vfio", "/dev/vfio/17")), "RLIMIT_MEMLOCK") == BOUNDS.memory_bytes
