@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
+from hawker.api.bodies import AssignIpRequest, ExecRequest
+from hawker.api.bounds import Signal
 from hawker.api.route import AnyRoute, Page
 
 _PLAIN: dict[Any, Any] = {
@@ -17,6 +19,9 @@ _PLAIN: dict[Any, Any] = {
     bytes: b"\0\xff",
     datetime: datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC),
     NoneType: None,
+    Signal: "SIGTERM",
+    AssignIpRequest: AssignIpRequest(type="v6"),
+    ExecRequest: ExecRequest(command=("true",)),
 }
 
 

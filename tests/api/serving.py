@@ -11,6 +11,7 @@ import anyio
 from hawker.api.client import Client
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Channel, Handlers
+from hawker.api.limiter import Limiter
 from hawker.api.listener import listening
 from hawker.api.observer import Observer
 from hawker.api.route import AnyRoute, Call, Socket, Stream, Unary, Upload
@@ -123,9 +124,12 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    handlers: Handlers, routes: Iterable[AnyRoute] = ROUTES, observer: Observer | None = None
+    handlers: Handlers,
+    routes: Iterable[AnyRoute] = ROUTES,
+    observer: Observer | None = None,
+    limiter: Limiter | None = None,
 ) -> AsyncIterator[Served]:
-    server = Server(handlers, authenticate, SystemClock(), routes=routes, observer=observer)
+    server = Server(handlers, authenticate, SystemClock(), routes=routes, observer=observer, limiter=limiter)
     headers = {"Authorization": f"Bearer {TOKEN.reveal()}"}
     async with (
         listening(server, "127.0.0.1", 0) as url,

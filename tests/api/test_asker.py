@@ -1,7 +1,7 @@
 """What the small client asks, and what it makes of a node that is away, slow, foreign or broken."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -11,6 +11,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from hawker.api.asker import Asker
 from hawker.api.bodies import StopRequest
 from hawker.api.listener import bind, url_of
+from hawker.api.route import AnyRoute
 from hawker.api.routes import (
     LIST_APPS,
     LIST_MACHINES,
@@ -21,7 +22,8 @@ from hawker.api.routes import (
     ListMachinesQuery,
     MachineParams,
 )
-from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unauthorized, Unavailable
+from hawker.clock import ManualClock
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, RateLimited, Unauthorized, Unavailable
 from hawker.log import Secret
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
@@ -165,3 +167,24 @@ async def test_nothing_can_be_slipped_into_the_request() -> None:
             with pytest.raises(BadRequest, match="line break"):
                 await asker.call(STOP_MACHINE, params=PARAMS, nonce=nonce)
     assert heard == []
+
+
+class _Turns:
+    """Refuses so many calls before it lets one pass."""
+
+    def __init__(self, refusals: int) -> None:
+        self.left = refusals
+
+    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+        if self.left:
+            self.left -= 1
+            raise RateLimited("rate limit exceeded")
+
+
+async def test_a_call_that_comes_too_often_is_made_again_and_done_once() -> None:
+    fake, clock = Fake(), ManualClock()
+    began = clock.monotonic()
+    async with served(fake.handlers(ROUTES), limiter=_Turns(3)) as node:
+        asker = Asker(node.url, TOKEN, clock)
+        assert await asker.call(STOP_MACHINE, params=PARAMS) == sample(STOP_MACHINE.response)
+    assert len(fake.calls) == 1 and clock.monotonic() > began

@@ -32,6 +32,7 @@ def test_what_is_no_json_is_a_bad_request(data: bytes) -> None:
     ("data", "complaint"),
     [
         (b"[]", "Expected `object`, got `array`"),
+        (b'{"config":{},"none":1e99999}', "[...]: number out of range"),
         (b"{}", "Object missing required field `config`"),
         (b'{"config":{"guest":{"cpus":"1"}}}', "config.guest.cpus: expected `int | null`, got `str`"),
         (b'{"config":{"image":7}}', "config.image: expected `str | null`, got `int`"),

@@ -57,11 +57,10 @@ def test_another_method_is_told_from_another_path() -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/v1/apps/a/machines/b/suspend"),
-        ("GET", "/v1/apps/a/volumes"),
-        ("DELETE", "/v1/apps/a/volumes/vol_1/snapshots/x"),
+        ("POST", "/v1/apps/a/certificates/custom"),
+        ("GET", "/v1/apps/a/certificates"),
+        ("DELETE", "/v1/apps/a/certificates/a.example/acme"),
         ("POST", "/v1/tokens/oidc"),
-        ("GET", "/v1/orgs/personal/volumes"),
     ],
 )
 def test_what_is_not_served_is_found_with_any_method(method: str, path: str) -> None:

@@ -85,7 +85,8 @@ async def test_a_token_is_asked_about_what_the_path_names(route: AnyRoute, node:
 
 def test_only_these_calls_ask_the_grant_themselves() -> None:
     own = {route.name for route in ROUTES if route.auth and not route.guarded}
-    assert own == {"list_apps", "create_app", "list_org_machines", "machine_history", "current_tokens", "revoke_token"}
+    lists = {"list_apps", "list_org_machines", "list_org_volumes"}
+    assert own == lists | {"create_app", "machine_history", "current_tokens", "revoke_token"} | {"list_placements"}
 
 
 def test_what_runs_a_program_or_makes_a_token_needs_control() -> None:
@@ -157,8 +158,8 @@ async def test_no_room_says_where_and_how_much(node: Served, fake: Fake) -> None
         ("GET", "/v1/apps//machines", 404, "there is no such path"),
         ("PUT", "/v1/apps", 405, "this path takes GET, POST"),
         ("HEAD", "/v1/apps", 405, ""),
-        ("GET", f"{MACHINES}/m/suspend", 501, "suspending a machine is not served by this node yet"),
-        ("POST", "/v1/apps/a/volumes", 501, "storage on volumes is not served by this node yet"),
+        ("GET", f"{MACHINES}/m/suspend", 405, "this path takes POST"),
+        ("POST", "/v1/apps/a/certificates/acme", 501, "serving certificates is not served by this node yet"),
         ("GET", "/hawker/v1/apps/a/machines/m/terminal", 400, "a conversation over a WebSocket"),
         ("GET", "/v1/apps?limit=many", 400, "limit"),
         ("GET", f"{MACHINES}?state=nope", 400, "nope"),

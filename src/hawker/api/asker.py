@@ -13,7 +13,9 @@ from anyio.abc import ByteStream
 
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
 from hawker.api.outgoing import Outgoing, RouteCodecs
+from hawker.api.patience import patiently
 from hawker.api.route import B, P, Q, R, Unary
+from hawker.clock import Clock, SystemClock
 from hawker.errors import BadRequest
 from hawker.log import Secret
 
@@ -23,11 +25,12 @@ _MEANT_FOR_NOBODY = frozenset("\r\n\0")
 
 
 class Asker:
-    """The part of `Caller` that has one question and one answer."""
+    """The part of `Caller` that has one question and one answer. Waits when the node says that calls come too often."""
 
-    def __init__(self, url: str, token: Secret | None = None) -> None:
+    def __init__(self, url: str, token: Secret | None = None, clock: Clock | None = None) -> None:
         self._url = url.rstrip("/")
         self._token = token
+        self._clock = clock or SystemClock()
 
     async def call(
         self,
@@ -42,13 +45,18 @@ class Asker:
     ) -> R:
         codecs = RouteCodecs(route)
         outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
-        answer = await self._exchange(outgoing, timeout_s or route.timeout_s)
-        if answer.status >= 300:
-            raise refusal(answer.status, answer.body)
+        answer = await patiently(lambda: self._answer(outgoing, timeout_s or route.timeout_s), self._clock)
         try:
             return codecs.answer.decode(answer.body, answer.headers)
         except msgspec.DecodeError as error:
             raise not_understood(self._url, error) from error
+
+    async def _answer(self, outgoing: Outgoing, timeout_s: float) -> "_Answer":
+        """Of a call that succeeded; raises the error of one that did not."""
+        answer = await self._exchange(outgoing, timeout_s)
+        if answer.status >= 300:
+            raise refusal(answer.status, answer.body)
+        return answer
 
     async def _exchange(self, outgoing: Outgoing, timeout_s: float) -> "_Answer":
         """Says in the family's words what went wrong below the call."""

@@ -44,19 +44,26 @@ class BodyCodec(Generic[B]):
         return b"" if body is None else encode_json(body)
 
     def _tolerantly(self, data: bytes) -> B:
-        try:
-            return self._decoder.decode(data)
-        except msgspec.ValidationError as error:
-            raise Unprocessable(_located(error)) from error
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not JSON: {error}") from error
+        return _read(self._decoder, data)
 
     def _strictly(self, data: bytes) -> B:
         body = self._tolerantly(data or b"{}")
-        unknown = _surplus(msgspec.json.decode(data or b"{}"), msgspec.to_builtins(body), "")
+        unknown = _surplus(_read(_ANYTHING, data or b"{}"), msgspec.to_builtins(body), "")
         if unknown is not None:
             raise Unprocessable(f"{unknown} is not a known field")
         return body
+
+
+def _read(decoder: msgspec.json.Decoder[B], data: bytes) -> B:
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise Unprocessable(_located(error)) from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+
+
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 def answer_type(route: AnyRoute) -> Any:

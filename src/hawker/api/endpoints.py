@@ -14,6 +14,7 @@ from hawker.api.edge import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, finish
+from hawker.api.limiter import Limiter
 from hawker.api.reply import LINES, Reply
 from hawker.api.request import CallReader, Incoming, body_chunks
 from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of
@@ -27,19 +28,25 @@ UPLOAD_CHUNK_DEADLINE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Whether a caller needs a token, and for which call of which path it must be good; None asks no more of it."""
+    """Whether a caller needs a token, and for which call of which path it must be good; without a route no more is
+    asked of it."""
 
     auth: bool
     route: AnyRoute | None = None
 
     def check(self, grant: Grant, params: Mapping[str, str]) -> None:
         """Raises `Forbidden`."""
-        if self.route is not None:
+        if self.route is not None and self.auth and self.route.guarded:
             grant.check(attempt_of(self.route, params))
+
+    def spend(self, limiter: Limiter, params: Mapping[str, str]) -> None:
+        """Raises `RateLimited`."""
+        if self.route is not None:
+            limiter.spend(self.route, params)
 
 
 def guard_of(route: AnyRoute) -> Guard:
-    return Guard(route.auth, route if route.auth and route.guarded else None)
+    return Guard(route.auth, route)
 
 
 class Endpoint(Protocol):

@@ -1,10 +1,8 @@
 """The OpenAPI document, made from the route table: nothing in it is written by hand. Pure."""
 
-import inspect
 from collections.abc import Iterable
 from http import HTTPStatus
 from types import NoneType
-from typing import Any, get_args
 
 import msgspec
 
@@ -25,9 +23,9 @@ from hawker.api.document import (
     TagInfo,
 )
 from hawker.api.route import AnyRoute, NoQuery, Socket, Stream, Tag, Upload, declared_errors
+from hawker.api.schemas import Schemas
 from hawker.errors import HawkerError, LeaseHeld
 
-_REFERENCE = "#/components/schemas/{name}"
 _NONCE = Parameter(
     name="fly-machine-lease-nonce",
     place="header",
@@ -46,7 +44,7 @@ _KEY = Parameter(
 
 def openapi(routes: Iterable[AnyRoute], version: str) -> Document:
     routes = tuple(routes)
-    schemas = _Schemas(routes)
+    schemas = Schemas(routes)
     paths: dict[str, dict[str, Operation]] = {}
     for route in routes:
         operation = _operation(route, schemas)
@@ -66,43 +64,7 @@ def openapi(routes: Iterable[AnyRoute], version: str) -> Document:
     )
 
 
-class _Schemas:
-    """JSON Schemas of every type in the table, by type."""
-
-    def __init__(self, routes: tuple[AnyRoute, ...]) -> None:
-        self._types: list[Any] = list(_types(routes))
-        found, self.all = msgspec.json.schema_components(self._types, ref_template=_REFERENCE)
-        self._found = list(found)
-
-    def of(self, kind: Any) -> JsonSchema:
-        return self._found[self._types.index(kind)]
-
-    def fields(self, kind: type[msgspec.Struct]) -> tuple[dict[str, JsonSchema], frozenset[str]]:
-        """A struct's fields, and which of them are required. Its own schema stays out of the document."""
-        _, components = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-        own: JsonSchema = components[kind.__name__]
-        return own["properties"], frozenset(own.get("required", ()))
-
-
-def _types(routes: tuple[AnyRoute, ...]) -> Iterable[Any]:
-    yield from (Problem, Failed)
-    for route in routes:
-        if route.body is not NoneType:
-            yield route.body
-        if route.response is not NoneType:
-            yield answer_type(route)
-        if isinstance(route, Socket):
-            yield route.up
-        yield from _enums(route.query)
-
-
-def _enums(kind: type[msgspec.Struct]) -> Iterable[Any]:
-    """What a query's fields refer to has to be in the document, the query itself does not."""
-    for field in msgspec.structs.fields(kind):
-        yield from (arg for arg in get_args(field.type) if inspect.isclass(arg) and hasattr(arg, "__members__"))
-
-
-def _operation(route: AnyRoute, schemas: _Schemas) -> Operation:
+def _operation(route: AnyRoute, schemas: Schemas) -> Operation:
     return Operation(
         operation_id=route.name,
         tags=(route.tag.value,),
@@ -116,7 +78,7 @@ def _operation(route: AnyRoute, schemas: _Schemas) -> Operation:
     )
 
 
-def _parameters(route: AnyRoute, schemas: _Schemas) -> Iterable[Parameter]:
+def _parameters(route: AnyRoute, schemas: Schemas) -> Iterable[Parameter]:
     for name in route.params.__struct_fields__:
         yield Parameter(name=name, place="path", required=True, schema={"type": "string"})
     fields, required = schemas.fields(route.query)
@@ -134,7 +96,7 @@ def _parameters(route: AnyRoute, schemas: _Schemas) -> Iterable[Parameter]:
         yield _KEY
 
 
-def _request_body(route: AnyRoute, schemas: _Schemas) -> Body | None:
+def _request_body(route: AnyRoute, schemas: Schemas) -> Body | None:
     if isinstance(route, Upload):
         content = {"application/octet-stream": MediaType(schema={})}
         return Body(required=True, content=content, description="raw bytes of any length")
@@ -143,7 +105,7 @@ def _request_body(route: AnyRoute, schemas: _Schemas) -> Body | None:
     return Body(required=not route.body_optional, content=_json(schemas.of(route.body)))
 
 
-def _success(route: AnyRoute, schemas: _Schemas) -> dict[str, Response]:
+def _success(route: AnyRoute, schemas: Schemas) -> dict[str, Response]:
     if isinstance(route, Socket):
         return {"101": Response(description="The conversation begins.")}
     if route.response is NoneType:
@@ -156,7 +118,7 @@ def _success(route: AnyRoute, schemas: _Schemas) -> dict[str, Response]:
     return {str(route.status): Response(description=HTTPStatus(route.status).phrase, content=content)}
 
 
-def _failures(route: AnyRoute, schemas: _Schemas) -> dict[str, Response]:
+def _failures(route: AnyRoute, schemas: Schemas) -> dict[str, Response]:
     by_status: dict[int, list[type[HawkerError]]] = {}
     for kind in declared_errors(route):
         by_status.setdefault(kind.status, []).append(kind)
@@ -178,7 +140,7 @@ def _own_text(kind: type) -> str:
     return " ".join((kind.__dict__.get("__doc__") or "").split())
 
 
-def _conversation(route: AnyRoute, schemas: _Schemas) -> Conversation | None:
+def _conversation(route: AnyRoute, schemas: Schemas) -> Conversation | None:
     if not isinstance(route, Socket):
         return None
     return Conversation(

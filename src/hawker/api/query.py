@@ -1,7 +1,8 @@
 """Query strings to and from typed structs. A field's type says how it is written:
 
 a bool in any way that people write yes and no, `Seconds` as a number or a Go duration, a tuple repeated or separated by
-commas, a dict of strings as `name.key=value`. Parameters that the struct does not have are ignored.
+commas, a dict of strings as `name.key=value`. Parameters that the struct does not have are ignored, and so is one that
+is empty, unless empty says something: a text that may be absent is absent when it is empty.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,6 @@ from hawker.api.route import Q
 from hawker.config.duration import parse_seconds
 from hawker.errors import BadRequest
 
-Seconds: TypeAlias = Annotated[float, msgspec.Meta(description="a number of seconds, or a Go duration such as 1m30s")]
 Pairs: TypeAlias = list[tuple[str, str]]
 
 _YES = frozenset({"", "1", "t", "true", "y", "yes", "on"})
@@ -28,6 +28,7 @@ class QueryCodec(Generic[Q]):
         cores = {name: _core(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
         self._maps = {f"{name}.": name for name, core in cores.items() if get_origin(core) is dict}
         self._fields = {name: core for name, core in cores.items() if get_origin(core) is not dict}
+        self._absent = {field.name for field in msgspec.structs.fields(kind) if field.default is None}
 
     def decode(self, pairs: Iterable[tuple[str, str]]) -> Q:
         """Raises `BadRequest` naming the parameter."""
@@ -59,6 +60,10 @@ class QueryCodec(Generic[Q]):
             sofar += [item.strip() for item in text.split(",") if item.strip()]
         elif core is bool:
             found[name] = _flag(name, text)
+        elif not text and (core is not str or name in self._absent):
+            return
+        elif core is not str and text.lower() == "null":
+            raise BadRequest(f"query parameter {name}: leave it out instead of {text!r}")
         elif core is float:
             found[name] = _seconds(name, text)
         else:

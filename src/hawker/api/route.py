@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from hawker.api.grant import Grant
-from hawker.errors import BadRequest, Forbidden, HawkerError, TooLarge, Unauthorized, Unprocessable
+from hawker.api.rate import Rate
+from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
 from hawker.permission import Action, Attempt
 
 USUAL_TIMEOUT_S = 30.0
@@ -42,6 +43,7 @@ class Tag(Enum):
     MACHINES = "Machines"
     LEASES = "Leases"
     METADATA = "Metadata"
+    VOLUMES = "Volumes"
     SECRETS = "Secrets"
     TOKENS = "Tokens"
     PLATFORM = "Platform"
@@ -71,8 +73,9 @@ class Route(Generic[P, Q, B, R]):
     """One call. `errors` are those beyond what `declared_errors` adds. With `body_optional` an absent body is the
     request's defaults; with `strict` unknown fields of the body are refused; `keyed` calls take an
     Idempotency-Key. `timeout_s` is how long a client waits. `action` is what a token must allow, by the method unless
-    told; unless `guarded`, the handler asks the caller's grant itself. With another `media` than JSON, `R` is `str`,
-    and that text is the answer as it stands."""
+    told; unless `guarded`, the handler asks the caller's grant itself. `rate` is how often the call may be made, the
+    usual unless told for calls of the Machines API. With another `media` than JSON, `R` is `str`, and that text is the
+    answer as it stands."""
 
     name: str
     method: str
@@ -88,6 +91,7 @@ class Route(Generic[P, Q, B, R]):
     auth: bool = True
     action: Action | None = None
     guarded: bool = True
+    rate: Rate | None = None
     body_optional: bool = False
     strict: bool = False
     keyed: bool = False
@@ -120,6 +124,7 @@ class Socket(Route[P, Q, B, R], Generic[P, Q, B, R, U]):
 
 AnyRoute: TypeAlias = Route[Any, Any, Any, Any]
 
+_SUBJECTS = ("org_slug", "app_name", "machine_id", "volume_id")
 _BY_METHOD = {"GET": Action.READ, "DELETE": Action.DELETE}
 
 
@@ -129,6 +134,21 @@ def attempt_of(route: AnyRoute, params: Mapping[str, str]) -> Attempt:
     return Attempt(action, app=params.get("app_name"), machine=params.get("machine_id"))
 
 
+def rate_of(route: AnyRoute) -> Rate:
+    """Calls of our own, which are not below /v1, are not counted unless their row says so."""
+    if route.rate is not None:
+        return route.rate
+    return Rate.USUAL if route.path.startswith("/v1/") else Rate.NONE
+
+
+def subject_of(route: AnyRoute, params: Mapping[str, str]) -> tuple[str, ...] | None:
+    """What the calls of this route are counted for: the machine or volume that the path names, with its app, else the
+    app or the org. None for a call that names none of them: there is nothing to count it for."""
+    if rate_of(route) is Rate.APP_DELETION:
+        return ()
+    return tuple(params[name] for name in _SUBJECTS if name in params) or None
+
+
 def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
     """Every error that a client of this call should expect: the row's own, and those of what the row takes."""
     found: list[type[HawkerError]] = [BadRequest]
@@ -136,6 +156,8 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
         found += [Unauthorized, Forbidden]
     if route.body is not NoneType:
         found += [TooLarge, Unprocessable]
+    if rate_of(route) is not Rate.NONE and set(route.params.__struct_fields__) & set(_SUBJECTS):
+        found.append(RateLimited)
     return tuple(dict.fromkeys([*found, *route.errors]))
 
 

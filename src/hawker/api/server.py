@@ -18,6 +18,7 @@ from hawker.api.edge import typed_errors
 from hawker.api.endpoints import Endpoint, Fixed, Guard, Refusal, Setup, endpoint_of
 from hawker.api.grant import Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers
+from hawker.api.limiter import Limiter, Unlimited
 from hawker.api.observer import Observer, Silent
 from hawker.api.openapi import openapi
 from hawker.api.reply import JSON, Reply
@@ -53,6 +54,7 @@ class Server:
         version: str = PROGRAM_VERSION,
         max_body_bytes: int = MAX_BODY_BYTES,
         observer: Observer | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         routes = tuple(routes)
         missing = handlers.missing(routes)
@@ -60,6 +62,7 @@ class Server:
         self._authenticate = authenticate
         self._clock = clock
         self._observer = observer or Silent()
+        self._limiter = limiter or Unlimited()
         self._running = Running()
         self._http: Dispatch[Endpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
@@ -143,10 +146,11 @@ class Server:
             self._note("SOCKET", path, status, started, request_id)
 
     async def _granted(self, guard: Guard, request: Incoming) -> Grant:
-        if not guard.auth:
-            return _NOBODY
-        grant = await self._authenticate(request.header(b"authorization"), request.source)
+        grant: Grant = _NOBODY
+        if guard.auth:
+            grant = await self._authenticate(request.header(b"authorization"), request.source)
         guard.check(grant, request.params)
+        guard.spend(self._limiter, request.params)
         return grant
 
     def _note(self, method: str, path: str, status: int, started: float, request_id: str) -> None:

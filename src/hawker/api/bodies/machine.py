@@ -7,6 +7,7 @@ import msgspec
 
 from hawker.api.bodies.body import Answer, Request
 from hawker.api.bodies.event import MachineEvent
+from hawker.api.bounds import Signal, SignalName, StopTimeout
 from hawker.config import MachineConfig
 from hawker.machine import State
 
@@ -26,6 +27,13 @@ class CheckStatus(Answer, frozen=True, kw_only=True):
     status: str
     output: str
     updated_at: datetime
+
+
+class ContainerStatus(Answer, frozen=True, kw_only=True):
+    """`state` is pending, starting, running or exited; stopped or suspended while the machine is."""
+
+    name: str
+    state: str
 
 
 class LeaseInfo(Answer, frozen=True, kw_only=True):
@@ -54,6 +62,7 @@ class Machine(Answer, frozen=True, kw_only=True):
     config: MachineConfig | None = None
     events: tuple[MachineEvent, ...] = ()
     checks: tuple[CheckStatus, ...] = ()
+    containers: tuple[ContainerStatus, ...] = ()
     cordoned: bool = False
     nonce: str | None = None
     lease: LeaseInfo | None = None
@@ -95,18 +104,26 @@ class StartAnswer(Answer, frozen=True, kw_only=True):
     new_host: str
 
 
+class SuspendAnswer(Answer, frozen=True, kw_only=True):
+    """`kind` is how the node suspends: with `freeze`, the machine stays in the node's memory, and is lost with it; with
+    `snapshot`, its memory is on the node's disk, also after a reboot."""
+
+    ok: bool
+    kind: str
+
+
 class StopRequest(Request, frozen=True, kw_only=True):
     """`timeout` is a Go duration, or integer nanoseconds. `id` repeats the machine's id and means nothing."""
 
     id: str | None = None
-    signal: str | None = None
-    timeout: str | int | None = None
+    signal: SignalName | None = None
+    timeout: StopTimeout | None = None
 
 
 class SignalRequest(Request, frozen=True, kw_only=True):
     """A name with or without SIG, or a number."""
 
-    signal: str | int
+    signal: Signal
 
 
 class WaitState(StrEnum):

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+import msgspec
+
 from hawker.api.bodies.body import Answer
 
 
@@ -11,25 +13,36 @@ class Health(Answer, frozen=True, kw_only=True):
 
 
 class Amounts(Answer, frozen=True, kw_only=True):
-    """Of what a node sells."""
+    """Of what a node sells; `gpus` by kind."""
 
     shared_cpus: int
     performance_cpus: int
     memory_mb: int
     disk_mb: int
+    gpus: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class HostCapacity(Answer, frozen=True, kw_only=True):
-    """`shared_cpu_ratio` is how many shared cpus are sold per cpu."""
+    """`shared_cpu_ratio` is how many shared cpus are sold per cpu; `gpus` counts whole devices by kind."""
 
     cpus: int
     memory_mb: int
     disk_mb: int
     shared_cpu_ratio: float
+    gpus: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class DriverInfo(Answer, frozen=True, kw_only=True):
+    """Whether the node could run machines in this way, as far as it looked, and why."""
+
+    name: str
+    usable: bool
+    reason: str
+    chosen: bool
 
 
 class NodeInfo(Answer, frozen=True, kw_only=True):
-    """`machines` counts them by state."""
+    """`machines` counts them by state; `drivers` has the best first."""
 
     id: str
     region: str
@@ -39,6 +52,7 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
     capacity: HostCapacity
     used: Amounts
     machines: dict[str, int]
+    drivers: tuple[DriverInfo, ...] = ()
 
 
 class Region(Answer, frozen=True, kw_only=True):
@@ -49,21 +63,27 @@ class Region(Answer, frozen=True, kw_only=True):
     gateway_available: bool
     requires_paid_plan: bool
     deprecated: bool
+    mpg_available: bool = False
+    geo_region: str = ""
 
 
-class RegionList(Answer, frozen=True, kw_only=True, rename={"regions": "Regions", "nearest": "Nearest"}):
-    """Capital keys, as the live API sends them."""
+class RegionList(Answer, frozen=True, kw_only=True):
+    """In both spellings: the document's and the live API's."""
 
     regions: tuple[Region, ...]
     nearest: str
+    Regions: tuple[Region, ...]
+    Nearest: str
 
 
 class LogChunk(Answer, frozen=True, kw_only=True):
     """A piece of a machine's output. `position` orders pieces and resumes (`after`); `stream` is 1 for stdout or the
-    terminal and 2 for stderr; `process` the index of the process; `data` base64, because output may be any bytes."""
+    terminal and 2 for stderr; `process` the index of the process, `container` its name if it is one; `data` base64,
+    because output may be any bytes."""
 
     position: int
     at: datetime
     stream: int
     process: int
+    container: str = ""
     data: bytes

@@ -1,10 +1,28 @@
 """Bodies about processes inside a machine: commands to run beside the workload, and what is running."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from hawker.api.bodies.body import Answer, Request
+from hawker.api.bounds import SHELL_WORDS
+
+_NO_COMMAND = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
 
 
 class ExecRequest(Request, frozen=True, kw_only=True):
-    """`command` is the argument list; `cmd` the older single string, split as a shell would. `timeout` in seconds."""
+    """`command` is the argument list; `cmd` the older single string, split as a shell would. `container` names where to
+    run it, the first one by default; `machine` is for machines without containers. `timeout` in seconds."""
+
+    rules: ClassVar[Mapping[str, Any]] = {
+        "anyOf": [
+            {"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1}}},
+            {
+                "required": ["cmd"],
+                "properties": {"cmd": {"type": "string", "pattern": SHELL_WORDS}, "command": _NO_COMMAND},
+                "allOf": [{"properties": {"cmd": {"pattern": r"[^\s]"}}}],
+            },
+        ]
+    }
 
     command: tuple[str, ...] | None = None
     cmd: str | None = None
@@ -29,7 +47,8 @@ class ListenSocket(Answer, frozen=True, kw_only=True):
 
 
 class ProcessStat(Answer, frozen=True, kw_only=True):
-    """`stime` and `rtime` are seconds of processor time and since the start; `cpu` percent, `rss` bytes."""
+    """`stime` and `rtime` are seconds of processor time and since the start; `cpu` percent, `rss` bytes; `container`
+    the name of the container that it is in, where that can be told."""
 
     pid: int
     stime: int
@@ -39,3 +58,4 @@ class ProcessStat(Answer, frozen=True, kw_only=True):
     cpu: int
     rss: int
     listen_sockets: tuple[ListenSocket, ...]
+    container: str = ""

@@ -12,7 +12,8 @@ from hawker.api.bodies.body import Answer, Request
 
 
 class TerminalRequest(Request, frozen=True, kw_only=True):
-    """What to run. Unset `user` and `cwd` follow the machine's first process. `rows` and `cols` matter with a `tty`."""
+    """What to run, in which `container`: the first one by default. Unset `user` and `cwd` follow the machine's process
+    there. `rows` and `cols` matter with a `tty`."""
 
     command: tuple[str, ...]
     tty: bool = False
@@ -21,6 +22,7 @@ class TerminalRequest(Request, frozen=True, kw_only=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
     cwd: str | None = None
+    container: str | None = None
 
 
 class Input(Request, frozen=True, kw_only=True, tag_field="type", tag="input"):

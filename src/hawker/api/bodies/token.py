@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from hawker.api.bodies.body import Answer, Request
+from hawker.api.bounds import GoDuration
 
 
 class TokenInfo(Answer, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ class AuthorizeAnswer(Answer, frozen=True, kw_only=True):
 class DeployTokenRequest(Request, frozen=True, kw_only=True):
     """`expiry` is a Go duration; without it the token does not expire."""
 
-    expiry: str | None = None
+    expiry: GoDuration | None = None
 
 
 class DeployToken(Answer, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from types import NoneType
 import msgspec
 
 from hawker.api.bodies import App, AppList, CreateAppRequest
+from hawker.api.bounds import AppsLimit
+from hawker.api.rate import Rate
 from hawker.api.route import NoParams, NoQuery, Tag, Unary
 from hawker.errors import Conflict, NameTaken, NotFound, WrongState
 
@@ -18,7 +20,7 @@ class ListAppsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     org_slug: str | None = None
     app_role: str | None = None
-    limit: int | None = None
+    limit: AppsLimit | None = None
     cursor: str | None = None
 
 
@@ -29,7 +31,7 @@ class CreateAppQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteAppQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`force` destroys the app's machines with it."""
+    """`force` destroys the app's machines with it, and lets go of its volumes."""
 
     force: bool = False
 
@@ -84,9 +86,10 @@ DELETE_APP = Unary(
     body=NoneType,
     response=NoneType,
     tag=Tag.APPS,
-    summary="Delete an app that has no machines left",
+    summary="Delete an app that has no machines and volumes left",
     status=202,
     errors=(NotFound, Conflict, WrongState),
+    rate=Rate.APP_DELETION,
 )
 
 APP_ROUTES = (LIST_APPS, CREATE_APP, GET_APP, DELETE_APP)

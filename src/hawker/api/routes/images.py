@@ -1,6 +1,7 @@
 """Calls about the images that the node holds."""
 
 from types import NoneType
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +14,7 @@ class ImportQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`reference` names the image; `format` is oci-archive, docker-archive or auto."""
 
     reference: str | None = None
-    format: str = "auto"
+    format: Literal["oci-archive", "docker-archive", "auto"] = "auto"
 
 
 LIST_IMAGES = Unary(

@@ -1,7 +1,7 @@
 """Calls into a running machine: commands, processes, output."""
 
 from types import NoneType
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -23,15 +23,15 @@ from hawker.permission import Action
 class ProcessesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`sort_by` a field of the answer; `order` asc or desc."""
 
-    sort_by: str | None = None
-    order: str | None = None
+    sort_by: Literal["pid", "stime", "rtime", "command", "directory", "cpu", "rss"] | None = None
+    order: Literal["asc", "desc"] | None = None
 
 
 class LogsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`after` a position, then at most the last `tail` lines; `follow` goes on with what comes."""
 
     follow: bool = False
-    tail: int | None = None
+    tail: Annotated[int, msgspec.Meta(ge=0)] | None = None
     after: int | None = None
 
 

@@ -5,7 +5,7 @@ from types import NoneType
 import msgspec
 
 from hawker.api.bodies import LeaseAnswer, LeaseReleased, LeaseRequest
-from hawker.api.query import Seconds
+from hawker.api.bounds import Seconds
 from hawker.api.route import NoQuery, Tag, Unary
 from hawker.api.routes.machines import MachineParams
 from hawker.errors import LeaseHeld, NotFound

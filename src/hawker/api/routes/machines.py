@@ -5,6 +5,8 @@ from types import NoneType
 import msgspec
 
 from hawker.api.bodies import CreateMachineRequest, Machine, MachineEvent, MachineVersion, Ok, UpdateMachineRequest
+from hawker.api.bounds import EventsLimit, PageLimit
+from hawker.api.rate import Rate
 from hawker.api.route import NoQuery, Page, Tag, Unary
 from hawker.api.routes.apps import AppParams
 from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, Unavailable, WrongState
@@ -27,7 +29,7 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool = False
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     include_leases: bool = False
-    limit: int | None = None
+    limit: PageLimit | None = None
     cursor: str | None = None
 
 
@@ -48,7 +50,7 @@ class DeleteMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
 class ListEventsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`limit` is at most 50."""
 
-    limit: int = 20
+    limit: EventsLimit = 20
 
 
 LIST_MACHINES = Unary(
@@ -92,6 +94,7 @@ GET_MACHINE = Unary(
     tag=Tag.MACHINES,
     summary="Show a machine",
     errors=(NotFound,),
+    rate=Rate.LOOK,
 )
 
 UPDATE_MACHINE = Unary(

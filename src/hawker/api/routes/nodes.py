@@ -43,6 +43,19 @@ METRICS = Unary(
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 
+MACHINE_METRICS = Unary(
+    name="machine_metrics",
+    method="GET",
+    path="/metrics/machines",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=str,
+    tag=Tag.NODE,
+    summary="What the machines measure of themselves, for Prometheus, with labels that say whose it is",
+    media="text/plain; version=0.0.4; charset=utf-8",
+)
+
 LIST_REGIONS = Unary(
     name="list_regions",
     method="GET",
@@ -60,5 +73,6 @@ NODE_ROUTES = (
     HEALTH,
     NODE_INFO,
     METRICS,
+    MACHINE_METRICS,
     LIST_REGIONS,
 )

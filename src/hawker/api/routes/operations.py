@@ -4,19 +4,20 @@ from types import NoneType
 
 import msgspec
 
-from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, WaitAnswer, WaitState
-from hawker.api.query import Seconds
+from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, SuspendAnswer, WaitAnswer, WaitState
+from hawker.api.bounds import LONGEST_WAIT_S, SignalName, StopSeconds, WaitSeconds
+from hawker.api.rate import Rate
 from hawker.api.route import NoQuery, Tag, Unary
 from hawker.api.routes.machines import MachineParams
-from hawker.errors import Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, WrongState
+from hawker.errors import Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, NotServed, WrongState
 from hawker.permission import Action
 
 
 class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
     """How to end the running instance; `force_stop` skips the signal."""
 
-    timeout: Seconds | None = None
-    signal: str | None = None
+    timeout: StopSeconds | None = None
+    signal: SignalName | None = None
     force_stop: bool = False
 
 
@@ -25,7 +26,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
     only at what happened after that event. `timeout` is 1 to 60 seconds."""
 
     state: tuple[WaitState, ...] = ()
-    timeout: Seconds = 60.0
+    timeout: WaitSeconds = LONGEST_WAIT_S
     version: str | None = None
     instance_id: str | None = None
     from_event_id: str | None = None
@@ -57,6 +58,19 @@ STOP_MACHINE = Unary(
     summary="Stop a machine",
     errors=(NotFound, Conflict, LeaseHeld, WrongState),
     body_optional=True,
+)
+
+SUSPEND_MACHINE = Unary(
+    name="suspend_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/suspend",
+    params=MachineParams,
+    query=NoQuery,
+    body=NoneType,
+    response=SuspendAnswer,
+    tag=Tag.MACHINES,
+    summary="Hold a machine still until it is started",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NotServed),
 )
 
 RESTART_MACHINE = Unary(
@@ -99,6 +113,7 @@ WAIT_MACHINE = Unary(
     summary="Wait until a machine is in a state",
     errors=(NotFound, DeadlineExceeded, Conflict),
     timeout_s=75.0,
+    rate=Rate.LOOK,
 )
 
 CORDON_MACHINE = Unary(
@@ -130,6 +145,7 @@ UNCORDON_MACHINE = Unary(
 OPERATION_ROUTES = (
     START_MACHINE,
     STOP_MACHINE,
+    SUSPEND_MACHINE,
     RESTART_MACHINE,
     SIGNAL_MACHINE,
     WAIT_MACHINE,

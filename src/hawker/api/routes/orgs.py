@@ -6,6 +6,7 @@ from types import NoneType
 import msgspec
 
 from hawker.api.bodies import OrgMachines
+from hawker.api.bounds import PageLimit
 from hawker.api.route import Tag, Unary
 from hawker.machine import State
 
@@ -24,7 +25,7 @@ class OrgMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool = False
     updated_after: datetime | None = None
     cursor: str | None = None
-    limit: int | None = None
+    limit: PageLimit | None = None
 
 
 LIST_ORG_MACHINES = Unary(

@@ -5,6 +5,7 @@ from types import NoneType
 import msgspec
 
 from hawker.api.bodies import Run, RunList, RunState
+from hawker.api.bounds import RunsLimit
 from hawker.api.route import NoParams, NoQuery, Tag, Unary
 from hawker.errors import NotFound, WrongState
 
@@ -14,12 +15,12 @@ class RunParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListRunsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """By resource (a machine's id), by flow, by state; newest first."""
+    """By resource (a machine's or a volume's id), by flow, by state; newest first."""
 
     resource_id: str | None = None
     flow: str | None = None
     state: tuple[RunState, ...] = ()
-    limit: int = 50
+    limit: RunsLimit = 50
     cursor: str | None = None
 
 
