@@ -1,11 +1,13 @@
 import pytest
 
+from hawker.app import network_id
 from hawker.clock import ManualClock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.store.memory import MemoryStore
-from hawker.worker.apps import Apps, network_id
+from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
 from hawker.worker.table import MachineTable
+from hawker.worker.volumes.table import VolumeTable
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +20,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def apps(store: MemoryStore) -> Apps:
-    return Apps(store, ManualClock())
+    return Apps(store, ManualClock(), VolumeTable(ManualClock()))
 
 
 def test_a_network_has_the_same_number_on_every_host() -> None:

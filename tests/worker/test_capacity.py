@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from hawker.gpu import Gpu
 from hawker.host.cgroup import Layout
 from hawker.host.facts import Facts, disk_of
 from hawker.settings import Settings
@@ -20,6 +21,12 @@ def test_settings_say_what_is_sold(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, cpus=2, memory_mib=100, disk_mib=7, shared_cpu_ratio=3.0)
     room = Room(settings, FACTS)()
     assert (room.cpus, room.memory_mib, room.disk_mib, room.shared_ratio) == (2, 100, 7, 3.0)
+
+
+def test_gpus_are_those_that_the_settings_name(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, gpu_devices=("a10=0000:65:00.0",))
+    assert Room(settings, FACTS)().gpus == (Gpu(kind="a10", address="0000:65:00.0"),)
+    assert Room(Settings(data_dir=tmp_path), FACTS)().gpus == ()
 
 
 @pytest.mark.parametrize("disk_mib", [None, 1000])

@@ -83,6 +83,16 @@ async def test_a_flow_that_ends_the_instance_keeps_deciding(stall: Stall, state:
     assert event.detail is not None and event.detail.requested_stop
 
 
+@pytest.mark.parametrize("state", [State.SUSPENDING, State.SUSPENDED])
+async def test_what_was_suspended_stays_off_whatever_its_policy(stall: Stall, state: State) -> None:
+    record = machine(state=state, config=config_of(restart={"policy": "always"}, auto_destroy=True))
+    followup = await stall.exit(await stall.put(record), 137)
+    assert followup is not None and followup.rest and followup.restart_after_s is None and not followup.destroy
+    assert followup.record.state is State.STOPPED and followup.record.holds == Resources()
+    (event, *_) = stall.table.events(stall.store, record.id, 1)
+    assert event.detail is not None and event.detail.error == "it was suspended: the next start is a cold one"
+
+
 async def test_the_event_tells_an_oom_kill_and_its_signal(stall: Stall) -> None:
     record = await stall.put(machine())
     await stall.exit(record, 137, signal=9, oom_killed=True)

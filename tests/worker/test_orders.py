@@ -6,6 +6,7 @@ from hawker.ids import OrderId
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.sim.life import APP, Worker, config_of
+from hawker.worker.images import Images
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.records import MachineRecord
 from tests.worker.machines import IMAGE
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.anyio
 def _record(worker: Worker, **order: object) -> MachineRecord:
     app = worker.parts.apps.get(worker.store, APP)
     request = CreateMachineRequest(config=config_of(), **order)  # type: ignore[arg-type]
-    return new_record(worker.parts, app, request, IMAGE, caller="ann", key=OrderId("key"))
+    return new_record(worker.parts, app, request, Images(IMAGE), caller="ann", key=OrderId("key"))
 
 
 async def test_an_order_becomes_a_record(worker: Worker) -> None:

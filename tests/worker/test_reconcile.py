@@ -2,8 +2,8 @@ import pytest
 
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
-from hawker.runtime.driver import InstanceSpec, Limits, ProcessSpec
 from hawker.runtime.fake_host import Fault
+from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.reconcile import Finding, Kind

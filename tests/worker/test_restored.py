@@ -77,6 +77,17 @@ class Case:
     async def restart(self, worker: Worker) -> None:
         await worker.restart(self.machine_id)
 
+    async def is_suspended(self, worker: Worker) -> None:
+        await self.runs(worker)
+        await worker.suspend(self.machine_id)
+        await worker.reaches(self.machine_id, State.SUSPENDED)
+
+    async def start_and_suspend(self, worker: Worker) -> None:
+        await worker.start(self.machine_id)
+        await worker.reaches(self.machine_id, State.STARTED)
+        await worker.suspend(self.machine_id)
+        await worker.reaches(self.machine_id, State.SUSPENDED)
+
     async def stop(self, worker: Worker) -> None:
         await worker.stop(self.machine_id)
 
@@ -104,6 +115,30 @@ async def test_what_runs_is_taken_up_as_it_is(stall: Stall, after: str) -> None:
         check_store(worker.store)
         stall.host.end(record.id, 0)
         await worker.reaches(case.machine_id, State.STOPPED)
+
+
+@pytest.mark.parametrize("before", ["runs", "is_off"])
+async def test_what_was_suspended_since_is_taken_up_suspended(stall: Stall, before: str) -> None:
+    case = Case()
+    await set_back(stall, getattr(case, before), case.start_and_suspend)
+    async with stall.open() as worker:
+        record = worker.record(case.machine_id)
+        assert record.state is State.SUSPENDED and stall.host.suspended() == {record.id}
+        await stall.clock.sleep(200)
+        assert await worker.reconciler.find() == []
+        check_at_rest(stall)
+        await worker.start(case.machine_id)
+        await worker.reaches(case.machine_id, State.STARTED)
+
+
+async def test_what_was_resumed_since_is_taken_up_started(stall: Stall) -> None:
+    case = Case()
+    await set_back(stall, case.is_suspended, case.start)
+    async with stall.open() as worker:
+        assert worker.record(case.machine_id).state is State.STARTED
+        await stall.clock.sleep(200)
+        assert stall.host.suspended() == frozenset() and await worker.reconciler.find() == []
+        check_at_rest(stall)
 
 
 async def test_what_was_off_and_runs_now_is_taken_up(stall: Stall) -> None:

@@ -1,3 +1,5 @@
+import msgspec
+
 from hawker.ids import AppName, EventId
 from hawker.runtime.driver import Exit
 from hawker.sim.life import config_of
@@ -26,6 +28,13 @@ def test_an_exit_without_a_signal_says_minus_one() -> None:
     assert (shown.request.exit_event.guest_exit_code, shown.request.exit_event.signal) == (3, -1)
 
 
+def test_only_an_exit_has_a_request_and_both_fields_of_it_are_sent() -> None:
+    failed = views.event(_event(Detail(error="why", version="V1")))
+    assert (failed.request, failed.error, failed.version) == (None, "why", "V1")
+    first = views.event(_event(Detail(exit=Exit(exit_code=0, exited_at=NOW))))
+    assert set(msgspec.to_builtins(first.request)) == {"exit_event", "restart_count"}
+
+
 def test_an_event_without_a_detail_has_no_request() -> None:
     assert views.event(_event(None)).request is None
 
@@ -52,5 +61,6 @@ def test_an_app_is_deployed_once_it_has_machines() -> None:
     record = AppRecord(
         id="1", number=7, name=AppName("shop"), org="acme", network="default", network_id=1, created_at=NOW
     )
-    assert (views.app(record, 0).status, views.app(record, 2).status) == ("pending", "deployed")
-    assert views.app(record, 2).machine_count == 2 and views.app(record, 0).created_at == int(NOW * 1000)
+    assert (views.app(record, 0, 1).status, views.app(record, 2, 0).status) == ("pending", "deployed")
+    shown = views.app(record, 2, 3)
+    assert (shown.machine_count, shown.volume_count, shown.created_at) == (2, 3, int(NOW * 1000))

@@ -40,6 +40,14 @@ def test_a_state_reached_before_the_event_does_not_count() -> None:
     assert reached(machine(last_event=EventId("E1")), wanted(("started",), None, "E1"), _none) is None
 
 
+def test_a_start_that_was_over_before_anyone_looked_counts_for_who_waited_by_then() -> None:
+    stopped, want = machine(state=State.STOPPED, last_event=EventId("E3")), wanted(("started",), None, None)
+    since = {"E1": [_event("E2", "started"), _event("E3", "stopped")], "E2": [_event("E3", "stopped")]}
+    assert reached(stopped, want, since.__getitem__, "E1") is State.STARTED
+    assert reached(stopped, want, since.__getitem__, "E2") is None
+    assert reached(stopped, want, since.__getitem__) is None
+
+
 def test_an_older_version_can_never_be_reached() -> None:
     with pytest.raises(Conflict, match="was replaced by V1"):
         reached(machine(), wanted(("started",), "V0", None), _none)
@@ -71,6 +79,24 @@ async def test_a_change_wakes_the_wait() -> None:
         tasks.start_soon(finish)
         state, _ = await wait(changes, record_of, wanted(("started",), None, None), 5, _none)
     assert state is State.STARTED
+
+
+async def test_a_machine_that_starts_and_ends_between_two_looks_was_started() -> None:
+    changes, records = Changes(), [machine(state=State.RESTARTING, last_event=EventId("E1"))]
+
+    def events_since(after: str) -> list[EventRecord]:
+        events = [_event("E2", "started"), _event("E3", "stopped")] if len(records) > 1 else []
+        return [event for event in events if event.id > after]
+
+    async with anyio.create_task_group() as tasks:
+
+        async def start_and_end() -> None:
+            records.append(machine(state=State.STOPPED, last_event=EventId("E3")))
+            changes.notify(records[-1].id)
+
+        tasks.start_soon(start_and_end)
+        state, record = await wait(changes, lambda: records[-1], wanted(("started",), None, None), 5, events_since)
+    assert (state, record.state) == (State.STARTED, State.STOPPED)
 
 
 async def test_the_deadline_names_the_wanted_and_the_current_state() -> None:

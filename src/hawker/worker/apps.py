@@ -1,21 +1,25 @@
 """Apps: their records and the few operations on them."""
 
-import hashlib
 from typing import Any
 
-from hawker.app import DEFAULT_ORG, app_name, network_name
+from hawker.app import DEFAULT_ORG, app_name, network_id, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
+from hawker.ids import AppName
 from hawker.store.contract import Bucket, Reader, Store, Tx
-from hawker.worker.records import APPS, BY_APP, SECRET_KEYS, SECRETS, AppRecord
+from hawker.worker.ips import release_all
+from hawker.worker.records import APPS, BY_APP, POLICIES, SECRET_KEYS, SECRETS, AppRecord
+from hawker.worker.volumes.records import GOING
+from hawker.worker.volumes.table import VolumeTable
 
 
 class Apps:
     """Apps of this node. A machine needs one; deleting one that has machines is the caller's business to prevent."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, volumes: VolumeTable) -> None:
         self._store = store
         self._clock = clock
+        self._volumes = volumes
 
     async def create(self, name: str, *, org: str | None, network: str | None, key: str | None) -> AppRecord:
         """Raises `NameTaken`; the same idempotency key and name return the first app."""
@@ -54,15 +58,28 @@ class Apps:
     def machine_count(self, reader: Reader, name: str) -> int:
         return reader.count(BY_APP, f"{name}/")
 
-    async def delete(self, name: str) -> None:
-        """Raises `WrongState` while the app has machines."""
+    def volume_count(self, reader: Reader, name: AppName) -> int:
+        return self._volumes.count(reader, name)
+
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """Raises `WrongState` while the app has machines, or volumes that are not to go: `force` lets go of those, and
+        they can be had back for a while."""
 
         def apply(tx: Tx) -> None:
             self.get(tx, name)
             count = self.machine_count(tx, name)
             if count:
                 raise WrongState(f"app '{name}' still has {count} machines: destroy them first, or use force=true")
+            volumes = [record for record in self._volumes.of_app(tx, AppName(name)) if record.state not in GOING]
+            if volumes and not force:
+                raise WrongState(
+                    f"app '{name}' still has {len(volumes)} volumes: destroy them first, or use force=true"
+                )
+            for volume in volumes:
+                self._volumes.let_go(tx, volume)
             tx.delete(APPS, name)
+            release_all(tx, name)
+            _forget(tx, POLICIES, name)
             _forget(tx, SECRETS, name)
             _forget(tx, SECRET_KEYS, name)
 
@@ -72,8 +89,3 @@ class Apps:
 def _forget(tx: Tx, bucket: Bucket[Any], app: str) -> None:
     for key, _ in list(tx.scan(bucket, f"{app}/")):
         tx.delete(bucket, key)
-
-
-def network_id(org: str, network: str) -> int:
-    """The 32 bits that a private network has in its addresses: the same on every host, for the same org and name."""
-    return int.from_bytes(hashlib.sha256(f"{org}/{network}".encode()).digest()[:4], "big")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts, disk_of
 from hawker.node import Capacity
 from hawker.settings import Settings
@@ -14,6 +15,7 @@ class Room:
     def __init__(self, settings: Settings, facts: Facts) -> None:
         self._settings = settings
         self._facts = facts
+        self._gpus = parse_gpus(settings.gpu_devices)
 
     def __call__(self) -> Capacity:
         """A disk with less left than the floor has no room at all, whatever the records say."""
@@ -24,6 +26,7 @@ class Room:
             memory_mib=memory_mib,
             disk_mib=self._disk_mib(settings.data_dir),
             shared_ratio=settings.shared_cpu_ratio,
+            gpus=self._gpus,
         )
 
     def _disk_mib(self, directory: Path) -> int:

@@ -9,7 +9,7 @@ from hawker.fsm.contract import Resource
 from hawker.fsm.runner import Runner
 from hawker.ids import InstanceId, MachineId, new_ulid
 from hawker.log import bind
-from hawker.runtime.driver import Exit, Phase
+from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.store.contract import Tx
 from hawker.worker.exits import Followup, record_exit
 from hawker.worker.lifecycle.deps import Deps, machine_resource
@@ -40,11 +40,11 @@ class Endings:
     async def is_over(self, machine_id: MachineId, instance_id: InstanceId) -> bool:
         """Whether the host has no running instance of that name."""
         seen = await self._deps.driver.recover(machine_id)
-        return seen.phase is not Phase.RUNNING or seen.instance_id != instance_id
+        return seen.phase not in ALIVE or seen.instance_id != instance_id
 
     async def _end_of(self, machine_id: MachineId, instance_id: InstanceId) -> Exit:
         seen = await self._deps.driver.recover(machine_id)
-        if seen.phase in (Phase.RUNNING, Phase.EXITED) and seen.instance_id == instance_id:
+        if seen.phase in ALIVE | {Phase.EXITED} and seen.instance_id == instance_id:
             try:
                 return await self._deps.driver.wait(machine_id)
             except NotFound:

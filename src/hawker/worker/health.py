@@ -119,4 +119,5 @@ def _probe(record: MachineRecord, check: Check) -> Probe:
         headers=check.headers,
         tls=check.protocol == "https",
         tls_verify=not check.tls_skip_verify,
+        tls_server_name=check.tls_server_name,
     )

@@ -31,6 +31,16 @@ from hawker.worker.records import (
 
 T = TypeVar("T")
 
+
+class _Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `request_json` of an event's row holds."""
+
+    exit_event: bodies.ExitEvent | None = None
+    restart_count: int = 0
+    error: str = ""
+    version: str = ""
+
+
 _SHOWN_ELSEWHERE = frozenset(
     {"id", "app", "name", "region", "state", "version", "config", "image", "created_at", "updated_at"}
 )
@@ -100,14 +110,18 @@ def _version(record: VersionRecord) -> VersionRow:
 
 
 def _event(record: EventRecord) -> EventRow:
-    request = views.event(record).request
+    shown = views.event(record)
+    detail = _Detail(error=shown.error, version=shown.version)
+    if shown.request is not None:
+        exit, count = shown.request.exit_event, shown.request.restart_count
+        detail = msgspec.structs.replace(detail, exit_event=exit, restart_count=count)
     return EventRow(
         id=record.id,
         at=bodies.instant(record.at),
         type=record.type,
         status=record.status,
         source=record.source,
-        request_json=None if request is None else _json(request),
+        request_json=None if record.detail is None else _json(detail),
     )
 
 
@@ -182,13 +196,17 @@ def _shown_version(row: VersionRow) -> bodies.HistoryVersion:
 
 
 def _shown_event(row: EventRow) -> bodies.MachineEvent:
+    detail = _Detail() if row.request_json is None else _decoded(row.request_json, _Detail)
+    exit, count = detail.exit_event, detail.restart_count
     return bodies.MachineEvent(
         id=row.id,
         type=row.type,
         status=row.status,
         source=row.source,
         timestamp=round(row.at.timestamp() * 1000),
-        request=None if row.request_json is None else _decoded(row.request_json, bodies.EventRequest),
+        request=None if exit is None else bodies.EventRequest(exit_event=exit, restart_count=count),
+        error=detail.error,
+        version=detail.version,
     )
 
 

@@ -3,15 +3,15 @@
 What is acknowledged is on disk when these return. Nothing here touches the host; flows do.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
 import msgspec
 
 from hawker.config import MachineConfig, stop_config
-from hawker.errors import AlreadyExists, Conflict, HawkerError, NoRoom, NotFound
+from hawker.errors import AlreadyExists, Conflict, HawkerError, NotFound, NotServed
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
@@ -21,20 +21,25 @@ from hawker.ids import AppName, InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
-from hawker.node import Capacity, Resources, shortfall
+from hawker.node import Capacity, Resources
 from hawker.store.contract import Reader, Tx
 from hawker.worker import leases
 from hawker.worker.addresses import free_ipv4
+from hawker.worker.admission import Admission, Granted
+from hawker.worker.gpus import claimed_by
+from hawker.worker.holding import at_rest
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.destroy import DESTROY
-from hawker.worker.lifecycle.environment import resources
 from hawker.worker.lifecycle.restart import RESTART
+from hawker.worker.lifecycle.resume import RESUME
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, Restart
+from hawker.worker.lifecycle.suspend import SUSPEND, Hold
 from hawker.worker.lifecycle.update import UPDATE
 from hawker.worker.records import APPS, BY_NAME, Lease, MachineRecord, Previous
 from hawker.worker.table import Happened
+from hawker.worker.volumes.attachment import attach, kept
 
 R = TypeVar("R")
 _log = bind("hawker.operations")
@@ -59,6 +64,7 @@ class Change:
     current_version: str | None
     skip_secrets: bool = False
     lease: Lease | None = None
+    container_images: Mapping[str, Resolved] = field(default_factory=dict)
 
 
 class Operations:
@@ -67,7 +73,7 @@ class Operations:
     def __init__(self, deps: Deps, runner: Runner[Deps], room: Callable[[], Capacity]) -> None:
         self._deps = deps
         self._runner = runner
-        self._room = room
+        self._admission = Admission(deps, room)
         self._ipv4_pool = IPv4Network(deps.settings.ipv4_pool)
 
     async def create(self, record: MachineRecord, *, launch: bool, skip_secrets: bool = False) -> MachineRecord:
@@ -83,10 +89,8 @@ class Operations:
                 raise NotFound("app not found")
             if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
                 raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
-            missing = shortfall(self._room(), self._deps.table.used(tx), record.holds)
-            if missing:
-                raise _no_room(missing, record.region)
-            placed = self._with_ipv4(tx, record)
+            placed = self._with_ipv4(tx, attach(tx, record, self._deps.clock.now()))
+            placed = self._admission.place(tx, placed)
             self._deps.table.insert(tx, placed)
             self._deps.secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
             run = self._launch(launch)
@@ -97,18 +101,23 @@ class Operations:
         return await self._commit(CREATE, apply)
 
     async def start(self, target: Target) -> State:
-        """Returns the state the machine was in."""
+        """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has."""
 
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
-            if judge(Operation.START, self._state(tx, record)) is Verdict.GO:
+            verdict = judge(Operation.START, self._state(tx, record))
+            if record.state is State.SUSPENDED:
+                self._begin(tx, record, RESUME, Happened("start", "starting", "user"), State.STARTING)
+            elif verdict is Verdict.GO:
                 run = self._launch(True)
+                granted = self._admission.admit(tx, record, record.config)
                 self._deps.table.change(
                     tx,
                     record,
                     Happened("start", "starting", "user"),
                     state=State.STARTING,
-                    holds=self._admit(tx, record, record.config),
+                    holds=granted.holds,
+                    gpus=granted.gpus,
                     restarts=0,
                     awaited=run.instance_id,
                 )
@@ -118,6 +127,29 @@ class Operations:
         before = await self._commit(START, apply)
         await self._overtake(before)
         return before.state
+
+    async def suspend(self, target: Target) -> str:
+        """How it is done. Raises `NotServed` where the driver cannot."""
+        driver = self._deps.driver
+        if driver.features.suspend is None:
+            what = f"suspending a machine is not served by this node's driver ({driver.name}) as it is set up"
+            raise NotServed(f"{what}: stop the machine instead")
+
+        def apply(tx: Tx) -> None:
+            record = self._claim(tx, target)
+            if claimed_by(record):
+                raise NotServed("suspending a machine with GPUs is not served: what they hold cannot be saved; stop it")
+            if judge(Operation.SUSPEND, record.state) is Verdict.GO:
+                self._begin(tx, record, SUSPEND, Happened("suspend", "suspending", "user"), State.SUSPENDING)
+
+        await self._commit(SUSPEND, apply)
+        return driver.features.suspend.value
+
+    def _begin(self, tx: Tx, record: MachineRecord, flow: Flow[Hold], event: Happened, state: State) -> None:
+        """With the instance that it has."""
+        assert record.running is not None, "a machine that runs, or is held still, has an instance"
+        self._deps.table.change(tx, record, event, state=state)
+        self._accept(tx, flow, record.id, Hold(instance_id=record.running.instance_id))
 
     async def stop(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
         def apply(tx: Tx) -> MachineRecord | None:
@@ -130,19 +162,21 @@ class Operations:
             self._accept(tx, STOP, record.id, _halt(record, signal, timeout_s))
             return record
 
-        await self._overtake(await self._commit(STOP, apply), START, RESTART, UPDATE)
+        await self._overtake(await self._commit(STOP, apply), START, SUSPEND, RESUME, RESTART, UPDATE)
 
     async def restart(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
             judge(Operation.RESTART, self._state(tx, record))
             run = self._relaunch(record, True, signal, timeout_s)
+            granted = self._admission.admit(tx, record, record.config)
             self._deps.table.change(
                 tx,
                 record,
                 Happened("restart", "restarting", "user"),
                 state=State.RESTARTING,
-                holds=self._admit(tx, record, record.config),
+                holds=_either(record.holds, granted.holds),
+                gpus=granted.gpus,
                 restarts=0,
                 awaited=run.instance_id,
             )
@@ -162,17 +196,23 @@ class Operations:
             judge(Operation.UPDATE, state)
             if change.current_version not in (None, record.version):
                 raise Conflict("machine update failed due to concurrent update")
+            config = kept(tx, record, change.config)
             run = self._relaunch(record, change.launch, None, None)
-            asked = self._admit(tx, record, change.config) if change.launch else Resources()
+            if change.launch:
+                granted = self._admission.admit(tx, record, change.config)
+            else:
+                granted = Granted(Resources(), claimed_by(record))
             updated = self._deps.table.change(
                 tx,
                 record,
                 Happened("update", "updating", "user"),
                 state=State.UPDATING,
                 version=self._deps.table.next_version(tx, record),
-                config=change.config,
+                config=config,
                 image=change.image,
-                holds=_either(record.holds, asked),
+                container_images=dict(change.container_images),
+                holds=_either(record.holds, granted.holds),
+                gpus=granted.gpus,
                 restarts=0,
                 awaited=run.instance_id,
                 lease=self._lease(record, target, change),
@@ -180,8 +220,9 @@ class Operations:
                     version=record.version,
                     config=record.config,
                     image=record.image,
+                    container_images=record.container_images,
                     state=state,
-                    holds=Resources() if state in OFF else record.holds,
+                    holds=at_rest(record) if state in OFF else record.holds,
                 ),
             )
             self._deps.table.add_version(tx, updated)
@@ -209,7 +250,8 @@ class Operations:
             self._accept(tx, DESTROY, record.id, Halt(signal="SIGKILL", timeout_s=0.0))
             return record
 
-        await self._overtake(await self._commit(DESTROY, apply), CREATE, START, STOP, RESTART, UPDATE)
+        overtaken = (CREATE, START, STOP, SUSPEND, RESUME, RESTART, UPDATE)
+        await self._overtake(await self._commit(DESTROY, apply), *overtaken)
 
     async def cordon(self, target: Target, cordoned: bool) -> None:
         def apply(tx: Tx) -> None:
@@ -243,18 +285,6 @@ class Operations:
             return record
         address = free_ipv4(tx, self._ipv4_pool, record.id)
         return msgspec.structs.replace(record, network=msgspec.structs.replace(record.network, ipv4=address))
-
-    def _admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Resources:
-        """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
-        asked = resources(config, self._deps.settings.machine_disk_mib)
-        missing = shortfall(self._room(), self._deps.table.used(tx).minus(record.holds), asked)
-        if missing:
-            what = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}[next(iter(missing))]
-            raise Conflict(
-                f"could not reserve resource for machine: insufficient {what} available to fulfill request on the "
-                "current host"
-            )
-        return asked
 
     async def _overtake(self, before: MachineRecord | None, *flows: Flow[Any]) -> None:
         """What was just accepted does not wait behind a run of these flows, and no start that was to come later is left
@@ -294,12 +324,3 @@ def _halt(record: MachineRecord, signal: str | None, timeout_s: float | None) ->
 def _either(first: Resources, second: Resources) -> Resources:
     """Room for the one as well as for the other."""
     return Resources(**{name: max(getattr(first, name), getattr(second, name)) for name in Resources.__struct_fields__})
-
-
-def _no_room(missing: dict[str, int], region: str) -> NoRoom:
-    lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
-    return NoRoom(
-        f"could not find a candidate host: no host in region '{region}' has room, short of {lacks}",
-        scope="region",
-        shortfall=missing,
-    )

@@ -2,14 +2,14 @@
 
 from hawker.api.bodies import CreateMachineRequest
 from hawker.app import machine_name
-from hawker.config import MachineConfig
 from hawker.errors import NoRoom
 from hawker.ids import MachineId, OrderId, Version, new_machine_id, new_ulid
-from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.region import accepts
 from hawker.worker import leases
-from hawker.worker.lifecycle.environment import resources
+from hawker.worker.images import Images
+from hawker.worker.lifecycle.room import room_for
 from hawker.worker.names import new_name
 from hawker.worker.parts import Parts
 from hawker.worker.records import AppRecord, MachineRecord, Network
@@ -20,8 +20,7 @@ LOOPBACK = "::1"
 
 def serves_region(own: str, wanted: str | None) -> None:
     """Raises `NoRoom` when no region of the list (contract 3.11) is this node's."""
-    names = [name.strip() for name in (wanted or "any").split(",")]
-    if not {own, "any", ""} & set(names):
+    if not accepts(wanted, own):
         raise NoRoom(
             f"could not find a candidate host: no host in region '{wanted}', the nearest is '{own}'",
             scope="region",
@@ -30,18 +29,12 @@ def serves_region(own: str, wanted: str | None) -> None:
         )
 
 
-async def resolve(parts: Parts, config: MachineConfig) -> Resolved:
-    """Ask what the reference means now. Raises `BadRequest` when there is no such image, `Unavailable` when its
-    registry does not answer and nothing is cached."""
-    return await parts.deps.images.resolve(config.image or "")
-
-
 def new_record(
-    parts: Parts, app: AppRecord, order: CreateMachineRequest, image: Resolved, *, caller: str, key: OrderId | None
+    parts: Parts, app: AppRecord, order: CreateMachineRequest, images: Images, *, caller: str, key: OrderId | None
 ) -> MachineRecord:
     """The record that an order becomes if it is filled; `key` is the client's name for the order. Raises
     `Unprocessable` for a bad name."""
-    clock, settings = parts.deps.clock, parts.deps.settings
+    clock = parts.deps.clock
     machine_id, now = new_machine_id(clock), clock.now()
     launch = not order.skip_launch
     return MachineRecord(
@@ -52,9 +45,10 @@ def new_record(
         state=State.CREATED,
         version=Version(new_ulid(clock)),
         config=order.config,
-        image=image,
+        image=images.shown,
+        container_images=images.of_containers,
         network=Network(private_ip=_private_ip(parts, app, machine_id), network_id=app.network_id),
-        holds=resources(order.config, settings.machine_disk_mib) if launch else Resources(),
+        holds=room_for(parts.deps, order.config) if launch else Resources(),
         cordoned=bool(order.skip_service_registration),
         lease=leases.new(clock, caller, "", float(order.lease_ttl)) if order.lease_ttl else None,
         order=key,

@@ -6,10 +6,12 @@ Records tolerate unknown fields, so that an older worker reads what a newer one 
 import msgspec
 
 from hawker.config import MachineConfig
+from hawker.gpu import Gpu
 from hawker.ids import AppName, EventId, InstanceId, MachineId, NodeId, OrderId, Version
 from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.policy import Direction, Transport
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Bucket
 
@@ -59,13 +61,23 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
 
 
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a container: its run number `run` is, or is about to be, the `count`-th automatic restart in a row."""
+
+    run: int
+    count: int
+
+
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest instance. `exit` is set once, when its exit is recorded; `started_at` stays None if it never ran."""
+    """The latest instance. `exit` is set once, when its exit is recorded; `started_at` stays None if it never ran.
+    `retries` has each container that was started again by itself, by its name."""
 
     instance_id: InstanceId
     pid: int | None = None
     started_at: float | None = None
     exit: Exit | None = None
+    retries: dict[str, Retry] = {}
+    memory_mib: int | None = None  # its limit, when that is no longer the config's
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,14 +86,17 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     config: MachineConfig
     image: Resolved
+    container_images: dict[str, Resolved] = {}
     state: State
     holds: Resources
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine. `holds` is what it takes of the node's capacity now: nothing unless it runs or is about to.
+    """One machine. `holds` is what it takes of the node's capacity now: nothing unless it runs or is about to. `gpus`
+    are its own for as long as it holds memory; until an update is done, those of both versions.
 
-    `awaited` is the instance that a run is to launch next: a launch of any other came too late and does nothing."""
+    `awaited` is the instance that a run is to launch next: a launch of any other came too late and does nothing.
+    `container_images` has one for each container, by its name; `image` is then only what the machine shows."""
 
     id: MachineId
     app: AppName
@@ -91,8 +106,10 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     config: MachineConfig
     image: Resolved
+    container_images: dict[str, Resolved] = {}
     network: Network
     holds: Resources = Resources()
+    gpus: tuple[Gpu, ...] = ()
     running: Running | None = None
     awaited: InstanceId | None = None
     restarts: int = 0  # automatic ones in a row
@@ -113,6 +130,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requested_stop: bool = False
     restarting: bool = False
     restart_count: int = 0
+    resumed: bool = False  # of a start: the instance is the one that was suspended
     error: str = ""
     version: str = ""
 
@@ -134,6 +152,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     config: MachineConfig
     image: Resolved
+    container_images: dict[str, Resolved] = {}
     created_at: float
 
 
@@ -171,6 +190,60 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     sealed: dict[str, bytes]
 
 
+class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An address of an app; `type` is an `ips.IpType`. `shared`: others have it, too. `network` and `org` say where a
+    private one is."""
+
+    id: str
+    ip: str
+    type: str
+    region: str
+    service_name: str
+    shared: bool
+    network: str = ""
+    org: str = ""
+    created_at: float
+
+
+class IpOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose an address is that is not shared."""
+
+    app: AppName
+
+
+class PortRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Without a port, every one of the protocol."""
+
+    protocol: Transport
+    port: int | None = None
+
+
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """What it allows; None is everything."""
+
+    direction: Direction
+    ports: tuple[PortRule, ...] | None = None
+
+
+class PolicySelector(msgspec.Struct, frozen=True, kw_only=True):
+    """Machines of an app: all, these, or those with all of these pairs of metadata."""
+
+    all: bool = False
+    machines: tuple[str, ...] = ()
+    metadata: dict[str, str] = {}
+
+
+class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One network policy of an app. Times are Unix seconds."""
+
+    id: str
+    name: str
+    selector: PolicySelector
+    rules: tuple[PolicyRule, ...]
+    created_at: float
+    updated_at: float
+
+
 class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
     """A pointer in an index: to a machine by name, by app or by order id."""
 
@@ -202,3 +275,6 @@ SECRETS = Bucket("secrets", SecretRecord)  # app/name
 SECRET_KEYS = Bucket("secret_keys", SecretKeyRecord)  # app/name
 SECRETS_VERSIONS = Bucket("secrets_versions", SecretsVersion)  # app
 PINNED = Bucket("machine_secrets", Pinned)  # machine id/version
+IPS = Bucket("ips", IpRecord)  # app/address
+IPS_TAKEN = Bucket("ips_taken", IpOwner)  # address; without those that are shared
+POLICIES = Bucket("network_policies", PolicyRecord)  # app/id

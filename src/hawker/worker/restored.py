@@ -13,11 +13,11 @@ from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.log import bind
 from hawker.machine import State
-from hawker.node import Resources
-from hawker.runtime.driver import Exit, Inspection, Phase
+from hawker.runtime.driver import ALIVE, Exit, Inspection, Phase
 from hawker.store.contract import Durability, Reader, Tx
+from hawker.worker.holding import at_rest
 from hawker.worker.lifecycle.deps import Deps, machine_resource
-from hawker.worker.lifecycle.environment import resources
+from hawker.worker.lifecycle.room import room_for
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.records import COPY, MACHINES, Detail, MachineRecord, Running
 from hawker.worker.table import Happened
@@ -54,6 +54,8 @@ def _taking_up(deps: Deps, known: MachineRecord, seen: Inspection) -> Callable[[
             adopt(tx, deps, record, seen)
         elif runs(record) and seen.phase is Phase.ABSENT:
             rest(tx, deps, record)
+        elif runs(record):
+            _hold(tx, deps, record, seen)
 
     return apply
 
@@ -65,22 +67,34 @@ def adopt(tx: Tx, deps: Deps, record: MachineRecord, seen: Inspection) -> Machin
     _log.warning("instance taken up", extra={"machine": record.id, "instance": seen.instance_id})
     if runs(record):
         record = _ended(tx, deps, record, _SINCE)
-    return deps.table.change(
+    adopted = deps.table.change(
         tx,
         record,
         Happened("start", "started"),
         state=State.STARTED,
         running=Running(instance_id=seen.instance_id, pid=seen.pid, started_at=seen.started_at),
-        holds=resources(record.config, deps.settings.machine_disk_mib),
+        holds=room_for(deps, record.config),
         previous=None,
         awaited=None,
     )
+    _hold(tx, deps, adopted, seen)
+    return adopted
+
+
+def _hold(tx: Tx, deps: Deps, record: MachineRecord, seen: Inspection) -> None:
+    """The instance that it knows was suspended, or resumed, after the backup was taken."""
+    if seen.phase is Phase.SUSPENDED and record.state is State.STARTED:
+        deps.table.change(tx, record, Happened("suspend", "suspended"), state=State.SUSPENDED)
+    elif seen.phase is Phase.RUNNING and record.state is State.SUSPENDED:
+        resumed = Happened("start", "started", detail=Detail(resumed=True))
+        deps.table.change(tx, record, resumed, state=State.STARTED)
 
 
 def rest(tx: Tx, deps: Deps, record: MachineRecord) -> MachineRecord:
     _log.warning("machine put to rest", extra={"machine": record.id, "reason": _NOT_HERE})
     ended = _ended(tx, deps, record, _NOT_HERE)
-    return deps.table.change(tx, ended, state=State.STOPPED, holds=Resources(), restarts=0, previous=None, awaited=None)
+    holds = at_rest(record)
+    return deps.table.change(tx, ended, state=State.STOPPED, holds=holds, restarts=0, previous=None, awaited=None)
 
 
 def _ended(tx: Tx, deps: Deps, record: MachineRecord, reason: str) -> MachineRecord:
@@ -97,7 +111,7 @@ def _is_newer(record: MachineRecord, seen: Inspection) -> bool:
     if seen.instance_id is None or seen.instance_id == record.awaited:
         return False
     known = record.running.instance_id if record.running is not None else ""
-    if seen.phase is Phase.RUNNING:
+    if seen.phase in ALIVE:
         return seen.instance_id != known
     return seen.phase is Phase.EXITED and seen.instance_id > known
 

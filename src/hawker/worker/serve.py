@@ -5,19 +5,30 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from hawker.fsm.runner import Runner
+from hawker.host.outward import Outward
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
 from hawker.worker.apps import Apps
 from hawker.worker.archivist import Archivist
 from hawker.worker.calendar import Calendar
+from hawker.worker.containers.tending import Tending
 from hawker.worker.health import Health
+from hawker.worker.ips import Ips
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
+from hawker.worker.policies import Policies
 from hawker.worker.probe import Prober
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NodeRecord
+from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
+from hawker.worker.volumes.farewell import Farewells
+from hawker.worker.volumes.growth import Growth
+from hawker.worker.volumes.keeper import Keeper
+from hawker.worker.volumes.operations import Volumes
+from hawker.worker.volumes.origins import Origins
+from hawker.worker.volumes.snapshots import Snapshots
 
 
 def join(
@@ -27,20 +38,30 @@ def join(
     *,
     room: Callable[[], Capacity],
     prober: Prober,
+    outward: Outward,
+    fetch: Fetch,
     metrics: Metrics,
 ) -> Parts:
     """Everything that handlers are given."""
-    changes = deps.table.changes
+    changes, volumes, snapshots = deps.table.changes, Volumes(deps, runner, room), Snapshots(deps, runner)
     return Parts(
         node=node,
         deps=deps,
         runner=runner,
         operations=Operations(deps, runner, room),
-        apps=Apps(deps.store, deps.clock),
+        apps=Apps(deps.store, deps.clock, deps.volumes),
+        volumes=volumes,
+        snapshots=snapshots,
+        origins=Origins(deps, runner, volumes, snapshots),
+        farewells=Farewells(deps, volumes),
         health=Health(deps.store, deps.clock, changes, prober),
+        tending=Tending(deps, changes, prober),
         changes=changes,
         room=room,
+        policies=Policies(deps.store, deps.clock),
+        ips=Ips(deps.store, deps.clock, deps.settings, node.region, outward),
         metrics=metrics,
+        scraper=Scraper(deps.store, node.id, fetch),
         started_at=deps.clock.now(),
     )
 
@@ -49,12 +70,21 @@ async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconcil
     """Take up what the last daemon left, before the first call is answered: exits that were missed are recorded before
     runs are resumed, or a run would take a machine for running that has ended. The reconciler comes last, since it
     mends what no run is at; without one nobody tidies up after a flow. All end with the task group."""
+    deps = parts.deps
+    if deps.copies is not None and deps.disks is not None:
+        await deps.copies.mend(await deps.disks.mounted())
     await tasks.start(supervisor.serve)
     await tasks.start(parts.runner.serve)
     await tasks.start(parts.health.serve)
+    await tasks.start(parts.tending.serve)
     await tasks.start(Calendar(parts).serve)
+    if deps.copies is not None:
+        keeper = Keeper(deps, parts.snapshots, parts.farewells)
+        tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
+    if deps.disks is not None:
+        tasks.start_soon(Growth(deps, parts.volumes).serve, deps.settings.reconcile_every_s)
     if reconciler is not None:
-        tasks.start_soon(reconciler.serve, parts.deps.settings.reconcile_every_s)
-    if parts.deps.archive is not None:
-        archivist = Archivist(parts.deps, parts.runner, parts.deps.archive)
-        tasks.start_soon(archivist.serve, parts.deps.settings.reconcile_every_s)
+        tasks.start_soon(reconciler.serve, deps.settings.reconcile_every_s)
+    if deps.archive is not None:
+        archivist = Archivist(deps, parts.runner, deps.archive)
+        tasks.start_soon(archivist.serve, deps.settings.reconcile_every_s)

@@ -1,6 +1,6 @@
 """The table of machines: every read, change and event of a machine record goes through here.
 
-Invariants: `USED` is the sum of what all records hold; the indexes agree with the records; events of a machine are in
+Invariants: `USED` has what all records hold; the indexes agree with the records; events of a machine are in
 order and bounded. All are kept by changing them in the transaction that changes the record.
 """
 
@@ -27,7 +27,6 @@ from hawker.worker.records import (
     EVENTS,
     MACHINES,
     PINNED,
-    USED,
     VERSIONS,
     ArchiveRecord,
     Detail,
@@ -36,6 +35,8 @@ from hawker.worker.records import (
     MachineRecord,
     VersionRecord,
 )
+from hawker.worker.used import hold, used
+from hawker.worker.volumes.attachment import detach
 
 EVENTS_KEPT = 256
 VERSIONS_KEPT = 64
@@ -97,7 +98,7 @@ class MachineTable:
         return (record for _, record in reader.scan(DESTROYED, after=after) if record.app == app)
 
     def used(self, reader: Reader) -> Resources:
-        return reader.get(USED, "all") or Resources()
+        return used(reader)
 
     def insert(self, tx: Tx, record: MachineRecord) -> None:
         key = MachineKey(id=record.id)
@@ -131,6 +132,7 @@ class MachineTable:
         if record.network.ipv4:
             tx.delete(BY_IPV4, record.network.ipv4)
         self._hold(tx, record.holds, Resources())
+        detach(tx, record, self._clock.now())
         gone = msgspec.structs.replace(
             record,
             holds=Resources(),
@@ -171,7 +173,11 @@ class MachineTable:
 
     def add_version(self, tx: Tx, record: MachineRecord) -> None:
         version = VersionRecord(
-            version=record.version, config=record.config, image=record.image, created_at=self._clock.now()
+            version=record.version,
+            config=record.config,
+            image=record.image,
+            container_images=record.container_images,
+            created_at=self._clock.now(),
         )
         tx.put(VERSIONS, f"{record.id}/{record.version}", version)
         if tx.count(VERSIONS, f"{record.id}/") > VERSIONS_KEPT:
@@ -201,8 +207,7 @@ class MachineTable:
         return {"last_event": event.id, "events": count}
 
     def _hold(self, tx: Tx, before: Resources, after: Resources) -> None:
-        if before != after:
-            tx.put(USED, "all", self.used(tx).minus(before).plus(after))
+        hold(tx, before, after)
 
     def _announce(self, tx: Tx, machine_id: MachineId) -> None:
         tx.on_commit(lambda: self.changes.notify(machine_id))

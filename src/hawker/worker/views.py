@@ -7,7 +7,7 @@ from hawker.worker.health import CheckResult
 from hawker.worker.records import AppRecord, Detail, EventRecord, Lease, MachineRecord, VersionRecord
 
 
-def app(record: AppRecord, machines: int) -> bodies.App:
+def app(record: AppRecord, machines: int, volumes: int) -> bodies.App:
     return bodies.App(
         id=record.id,
         internal_numeric_id=record.number,
@@ -15,7 +15,7 @@ def app(record: AppRecord, machines: int) -> bodies.App:
         network=record.network,
         status="deployed" if machines else "pending",
         machine_count=machines,
-        volume_count=0,
+        volume_count=volumes,
         organization=bodies.Organization(name=record.org, slug=record.org, internal_numeric_id=1),
         created_at=int(record.created_at * 1000),
     )
@@ -28,8 +28,10 @@ def machine(
     *,
     nonce: str | None = None,
     lease_at: float | None = None,
+    containers: tuple[tuple[str, str], ...] = (),
 ) -> bodies.Machine:
-    """`nonce` only for the answer of a create or update that took a lease; `lease_at` shows the lease held then."""
+    """`nonce` only for the answer of a create or update that took a lease; `lease_at` shows the lease held then;
+    `containers` are names and states."""
     image = record.image
     lease = leases.current(record, lease_at) if lease_at is not None else None
     return bodies.Machine(
@@ -49,6 +51,7 @@ def machine(
         config=with_guest(record.config),
         events=tuple(map(event, events)),
         checks=tuple(map(check, checks)),
+        containers=tuple(bodies.ContainerStatus(name=name, state=state) for name, state in containers),
         cordoned=record.cordoned,
         nonce=nonce,
         lease=None
@@ -58,23 +61,22 @@ def machine(
 
 
 def event(record: EventRecord) -> bodies.MachineEvent:
+    detail = record.detail or Detail()
     return bodies.MachineEvent(
         id=record.id,
         type=record.type,
         status=record.status,
         source=record.source,
         timestamp=int(record.at * 1000),
-        request=_request(record.detail) if record.detail else None,
+        request=_request(detail) if detail.exit else None,
+        resumed=detail.resumed,
+        error=detail.error,
+        version=detail.version,
     )
 
 
 def _request(detail: Detail) -> bodies.EventRequest:
-    return bodies.EventRequest(
-        exit_event=_exit_event(detail) if detail.exit else None,
-        restart_count=detail.restart_count,
-        error=detail.error,
-        version=detail.version,
-    )
+    return bodies.EventRequest(exit_event=_exit_event(detail), restart_count=detail.restart_count)
 
 
 def _exit_event(detail: Detail) -> bodies.ExitEvent:
@@ -90,6 +92,7 @@ def _exit_event(detail: Detail) -> bodies.ExitEvent:
         signal=exit.signal or -1,
         exited_at=bodies.instant(exit.exited_at),
         reason=exit.reason,
+        fault=exit.fault,
     )
 
 

@@ -32,11 +32,17 @@ def wanted(words: tuple[str, ...], version: str | None, from_event_id: str | Non
     return Wanted(states=frozenset(states), words=words, version=version, from_event_id=from_event_id)
 
 
-def reached(record: MachineRecord, wanted: Wanted, events_since: Callable[[str], list[EventRecord]]) -> State | None:
+def reached(
+    record: MachineRecord,
+    wanted: Wanted,
+    events_since: Callable[[str], list[EventRecord]],
+    begun: str | None = None,
+) -> State | None:
     """The state that answers the wait, or None to go on waiting.
 
     A state that was passed through since `from_event_id` counts, so that a machine that started and exited between two
-    calls is not missed. Raises `Conflict` when the wait can never be answered, `NotFound` when the machine is gone.
+    calls is not missed; so does a start since the last event when the wait `begun`. Raises `Conflict` when the wait can
+    never be answered, `NotFound` when the machine is gone.
     """
     if wanted.version is not None and wanted.version != record.version:
         if wanted.version > record.version:
@@ -49,9 +55,15 @@ def reached(record: MachineRecord, wanted: Wanted, events_since: Callable[[str],
         for event in events_since(wanted.from_event_id):
             if event.status in wanted.states and not _restarting(event):
                 return State(event.status)
+    elif begun is not None and State.STARTED in wanted.states and _started(events_since(begun)):
+        return State.STARTED
     if record.state is State.DESTROYED:
         raise NotFound("machine not found")
     return None
+
+
+def _started(events: list[EventRecord]) -> bool:
+    return any(event.status == State.STARTED for event in events)
 
 
 def _restarting(event: EventRecord) -> bool:
@@ -66,11 +78,12 @@ async def wait(
     timeout_s: float,
     events_since: Callable[[str], list[EventRecord]],
 ) -> tuple[State, MachineRecord]:
-    """Block until reached. Raises `DeadlineExceeded` with the text that clients match on."""
+    """Block until reached, be it for a moment. Raises `DeadlineExceeded` with the text that clients match on."""
+    begun = record_of().last_event
 
     def check() -> tuple[State, MachineRecord] | None:
         record = record_of()
-        state = reached(record, wanted, events_since)
+        state = reached(record, wanted, events_since, begun)
         return None if state is None else (state, record)
 
     with anyio.move_on_after(timeout_s):

@@ -55,7 +55,7 @@ async def test_a_machine_that_runs_has_a_history(worker: Worker) -> None:
     assert (run.flow, run.state, [step.name for step in run.steps]) == (
         "create",
         "done",
-        ["image", "rootfs", "network", "launch"],
+        ["image", "rootfs", "volume", "network", "launch"],
     )
 
 

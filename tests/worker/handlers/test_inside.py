@@ -182,3 +182,37 @@ async def test_a_terminal_needs_a_command_and_a_running_machine(worker: Worker) 
     async with worker.api.socket(MACHINE_TERMINAL, TerminalRequest(command=("sh",)), params=params(off)) as terminal:
         with pytest.raises(WrongState):
             await terminal.receive()
+
+
+# Machines of several containers.
+
+CONTAINERS = [
+    {"name": "web", "image": "hawker/hello", "exec": ["sh", "-c", "echo I am $ME; serve"], "env": {"ME": "web"}},
+    {"name": "db", "image": "hawker/hello", "exec": ["sh", "-c", "echo I am $ME; serve"], "env": {"ME": "db"}},
+]
+
+
+async def test_a_command_runs_in_the_container_that_is_named(worker: Worker) -> None:
+    machine_id = await worker.started(containers=CONTAINERS)
+    assert (await _exec(worker, machine_id, "sh", "-c", "echo $ME", container="db")).stdout == "db\n"
+    assert (await _exec(worker, machine_id, "sh", "-c", "echo $ME")).stdout == "web\n"
+    with pytest.raises(BadRequest, match="no container 'nope'"):
+        await _exec(worker, machine_id, "true", container="nope")
+
+
+async def test_output_and_processes_say_their_container(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started(containers=CONTAINERS)
+    await stall.clock.sleep(0.1)
+    assert [(chunk.container, chunk.data) for chunk in await _logs(worker, machine_id)] == [
+        ("web", b"I am web\n"),
+        ("db", b"I am db\n"),
+    ]
+    found = await worker.api.call(LIST_PROCESSES, params=params(machine_id), query=ProcessesQuery())
+    assert [process.container for process in found] == ["web", "db"]
+
+
+async def test_a_terminal_is_opened_in_the_container_that_is_named(worker: Worker) -> None:
+    machine_id = await worker.started(containers=CONTAINERS)
+    request = TerminalRequest(command=("sh", "-c", "echo $ME"), container="db")
+    async with worker.api.socket(MACHINE_TERMINAL, request, params=params(machine_id)) as channel:
+        assert await channel.receive() == Output(stream=1, data=b"db\n")

@@ -49,8 +49,8 @@ async def test_a_lease_can_be_taken_with_the_machine(worker: Worker) -> None:
 
 
 async def test_what_a_config_may_not_have_is_refused_before_anything_is_made(worker: Worker) -> None:
-    with pytest.raises(Unprocessable, match="services"):
-        await worker.create(services=[{"internal_port": 80, "protocol": "tcp"}])
+    with pytest.raises(Unprocessable, match="cache_drive"):
+        await worker.create(cache_drive={"size_mb": 64})
     with pytest.raises(BadRequest):
         await worker.create(image="oci:/no/such/directory")
     assert worker.machines() == []

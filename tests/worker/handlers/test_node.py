@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
+from hawker.api.local import LocalCaller
 from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
+from hawker.runtime.probe import Verdict
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM
+from hawker.worker.handlers import worker_handlers
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +22,21 @@ async def test_the_node_tells_what_it_has_and_what_is_used(worker: Worker) -> No
     assert node.machines == {"started": 1, "stopped": 1}
 
 
+async def test_the_node_tells_what_it_found_of_each_driver(worker: Worker) -> None:
+    found = (
+        Verdict(name="qemu", usable=True, reason="it emulates", by_itself=False),
+        Verdict(name="container", usable=True, reason="all is there", by_itself=True, chosen=True),
+    )
+    api = LocalCaller(worker_handlers(replace(worker.parts, drivers=found)), worker.parts.deps.clock, "ann")
+    told = (await api.call(NODE_INFO)).drivers
+    assert [(each.name, each.usable, each.reason, each.chosen) for each in told] == [
+        ("qemu", True, "it emulates", False),
+        ("container", True, "all is there", True),
+    ]
+
+
 async def test_health_and_regions(worker: Worker) -> None:
     assert (await worker.api.call(HEALTH)).status == "ok"
     regions = await worker.api.call(LIST_REGIONS)
     assert [region.code for region in regions.regions] == [regions.nearest] == ["local"]
+    assert (regions.Regions, regions.Nearest) == (regions.regions, regions.nearest)

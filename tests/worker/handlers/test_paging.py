@@ -2,9 +2,10 @@ from itertools import count
 
 import pytest
 
+from hawker.api.bounds import APPS_IN_PAGE
 from hawker.api.route import Page
 from hawker.errors import BadRequest
-from hawker.worker.handlers.paging import LARGEST, page_of
+from hawker.worker.handlers.paging import page_of
 
 LETTERS = tuple("abcde")
 
@@ -34,7 +35,7 @@ def test_no_more_is_read_than_the_page_and_one() -> None:
     assert page.items == ("000000000", "000000001") and next(endless) == "000000003"
 
 
-@pytest.mark.parametrize("limit", [0, -1, LARGEST + 1])
+@pytest.mark.parametrize("limit", [0, -1, APPS_IN_PAGE + 1])
 def test_a_limit_out_of_range_is_refused(limit: int) -> None:
     with pytest.raises(BadRequest, match="limit"):
         _page(limit)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from hawker.api.routes import ProcessesQuery
@@ -18,7 +20,7 @@ WEB = ProcessInfo(
 JOB = ProcessInfo(pid=3, started_at=NOW, command="job", cwd="/", cpu_s=0.0, rss_bytes=20)
 
 
-def _pids(**query: str) -> list[int]:
+def _pids(**query: Any) -> list[int]:
     return [stat.pid for stat in process_stats((WEB, JOB), ProcessesQuery(**query), NOW)]
 
 

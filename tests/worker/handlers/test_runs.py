@@ -1,11 +1,20 @@
 import pytest
 
-from hawker.api.bodies import RunList, RunState
-from hawker.api.routes import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, ListRunsQuery, RunParams
+from hawker.api.bodies import CreateVolumeRequest, RunList, RunState
+from hawker.api.routes import (
+    ABORT_RUN,
+    CREATE_VOLUME,
+    GET_RUN,
+    LIST_RUNS,
+    RETRY_RUN,
+    AppParams,
+    ListRunsQuery,
+    RunParams,
+)
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
+from hawker.sim.life import APP, Worker
 from hawker.sim.world import Stall
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +31,7 @@ async def test_the_runs_of_a_machine_tell_what_happened_to_it(worker: Worker) ->
     found = (await _list(worker, resource_id=machine_id)).runs
     assert [(run.flow, run.state) for run in found] == [("stop", RunState.DONE), ("create", RunState.DONE)]
     run = await worker.api.call(GET_RUN, params=RunParams(run_id=found[1].id))
-    assert [step.name for step in run.steps] == ["image", "rootfs", "network", "launch"]
+    assert [step.name for step in run.steps] == ["image", "rootfs", "volume", "network", "launch"]
     assert {(step.state, step.attempts) for step in run.steps} == {("done", 1)}
 
 
@@ -85,3 +94,10 @@ async def test_what_does_not_exist_and_a_bad_limit_are_refused(worker: Worker) -
     for limit in (0, 501):
         with pytest.raises(BadRequest, match="limit"):
             await _list(worker, limit=limit)
+
+
+async def test_the_runs_of_a_volume_are_found_by_its_id(worker: Worker) -> None:
+    body = CreateVolumeRequest(name="data", size_gb=1)
+    volume = await worker.api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+    answer = await worker.api.call(LIST_RUNS, query=ListRunsQuery(resource_id=volume.id))
+    assert [(run.flow, run.resource_kind) for run in answer.runs] == [("volume_create", "volume")]

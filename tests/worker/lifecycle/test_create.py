@@ -56,7 +56,7 @@ async def test_a_create_that_fails_leaves_a_history_and_nothing_else(worker: Wor
     assert worker.record(machine.id).state is State.DESTROYED
     assert worker.events(machine.id) == ["launch/created", "launch/launch_failed"]
     event = (await worker.get(machine.id)).events[0]
-    assert event.request is not None and "no space left" in event.request.error
+    assert event.request is None and "no space left" in event.error
     assert stall.host.machines() == [] and not stall.rootfs.directories and not stall.networks.plugged
     check_at_rest(stall)
 

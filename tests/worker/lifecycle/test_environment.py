@@ -5,7 +5,7 @@ import pytest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.node import Resources
-from hawker.runtime.driver import InstanceSpec
+from hawker.runtime.spec import InstanceSpec
 from hawker.sim.life import config_of
 from hawker.worker.lifecycle.environment import Surroundings, command, instance_spec, platform_env, resources
 from tests.worker.machines import machine
@@ -58,7 +58,7 @@ def test_several_processes_each_with_their_own() -> None:
 
 def test_the_platform_names_what_software_looks_for() -> None:
     record = machine(config=config_of(metadata={"fly_process_group": "web"}))
-    assert platform_env(record) == {
+    assert platform_env(record, "hawker/hello") == {
         "FLY_APP_NAME": "stall",
         "FLY_MACHINE_ID": record.id,
         "FLY_ALLOC_ID": record.id,
@@ -69,7 +69,7 @@ def test_the_platform_names_what_software_looks_for() -> None:
         "FLY_VM_MEMORY_MB": "256",
         "FLY_PROCESS_GROUP": "web",
     }
-    assert "FLY_PROCESS_GROUP" not in platform_env(machine())
+    assert "FLY_PROCESS_GROUP" not in platform_env(machine(), "")
 
 
 def test_fields_of_the_machine_can_be_had_under_other_names() -> None:

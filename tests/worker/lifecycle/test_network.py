@@ -1,11 +1,16 @@
+import json
+import subprocess
 from collections.abc import Sequence
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from hawker.host.network import NetworkPlan, NodeNetwork
-from hawker.ids import MachineId, NodeId
+from hawker.clock import SystemClock
+from hawker.host.network import NodeNetwork
+from hawker.host.network_plan import NetworkPlan
+from hawker.ids import MachineId, NodeId, new_node_id
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.records import Network
 
@@ -96,3 +101,43 @@ async def test_what_was_lost_is_asked_about_and_given_back_by_the_plan() -> None
     await networks.unlink("hw0badvffffffff")
     await networks.guard()
     assert host.asked == [(plan, 9), "hw0badvffffffff", "guard"]
+
+
+async def test_only_a_machine_with_a_kernel_of_its_own_is_told_its_link() -> None:
+    network = Network(private_ip=_private_ip(), ipv4="172.29.0.9", network_id=7)
+    assert HostNetworks(cast(NodeNetwork, Host())).link(MACHINE, network) is None
+    link = HostNetworks(cast(NodeNetwork, Host()), kernels=True).link(MACHINE, network)
+    assert link is not None and link.addresses == (f"{_private_ip()}/48", "172.29.0.9/32")
+    assert link.gateways == ("fdaa:0:7::1", "169.254.1.1")
+    lone = HostNetworks(cast(NodeNetwork, Host()), kernels=True).link(
+        MACHINE, Network(private_ip=_private_ip(), network_id=7)
+    )
+    assert lone is not None and (len(lone.addresses), len(lone.gateways)) == (1, 1)
+
+
+def _private_ip() -> str:
+    return HostNetworks(cast(NodeNetwork, Host())).private_ip(7, MACHINE)
+
+
+@pytest.mark.root
+async def test_a_link_inside_is_what_a_container_has(tmp_path: Path) -> None:
+    """Address by address: a machine cannot tell by its network how it is run."""
+    node = NodeNetwork(new_node_id(SystemClock()), tmp_path / "netns")
+    network = Network(private_ip=_private_ip(), ipv4="172.29.0.9", network_id=7)
+    link = HostNetworks(node, kernels=True).link(MACHINE, network)
+    assert link is not None
+    await node.boot()
+    try:
+        path = await HostNetworks(node).ensure(MACHINE, network)
+        shown = json.loads(_ip(path, "addr", "show", link.name))[0]
+        routes = [*json.loads(_ip(path, "-4", "route")), *json.loads(_ip(path, "-6", "route"))]
+    finally:
+        await node.remove_node()
+    given = {f"{each['local']}/{each['prefixlen']}" for each in shown["addr_info"] if each["scope"] != "link"}
+    assert (shown["address"], shown["mtu"], given) == (link.mac, link.mtu, set(link.addresses))
+    assert {each["gateway"] for each in routes if each["dst"] == "default"} == set(link.gateways)
+
+
+def _ip(netns: str, *arguments: str) -> str:
+    command = ["nsenter", f"--net={netns}", "ip", "-j", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout

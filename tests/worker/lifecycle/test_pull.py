@@ -43,8 +43,8 @@ async def test_a_bad_image_fails_every_machine_that_waits_for_it_and_says_why(
         with pytest.raises(NotFound):
             await worker.wait(machine.id, "started")
         event = (await worker.get(machine.id)).events[0]
-        assert event.status == "launch_failed" and event.request is not None
-        assert "is missing from the image" in event.request.error
+        assert event.status == "launch_failed" and event.request is None
+        assert "is missing from the image" in event.error
     assert len(worker.parts.runner.list(flow="pull")) == 1, "the family of the error says that a retry is no use"
 
 

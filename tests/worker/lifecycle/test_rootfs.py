@@ -83,6 +83,33 @@ async def test_a_stopped_machine_gives_its_layer_back(rootfs: HostRootfs, digest
     assert not _files(tmp_path, "new")
 
 
+async def test_a_kept_layer_outlives_instances_and_unmounting(rootfs: HostRootfs, digest: Digest) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept"))
+    (root / "new").write_text("mine")
+    assert (Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept")) / "new").read_text() == "mine"
+    await rootfs.unmount(MACHINE, kept="kept")
+    assert not is_mounted(root) and await rootfs.visible() == frozenset() and await rootfs.strays() == ()
+    assert (Path(await rootfs.mount(MACHINE, SECOND, digest, kept="kept")) / "new").read_text() == "mine"
+
+
+async def test_a_layer_of_another_name_is_fresh(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept-1"))
+    (root / "new").write_text("mine")
+    assert not (Path(await rootfs.mount(MACHINE, SECOND, digest, kept="kept-2")) / "new").exists()
+    await rootfs.unmount(MACHINE)
+    await rootfs.sweep()
+    assert not _files(tmp_path, "new") and list((tmp_path / "machines" / MACHINE / "layers").iterdir()) == []
+
+
+async def test_a_kept_layer_goes_with_its_machine(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept"))
+    (root / "new").write_text("mine")
+    await rootfs.unmount(MACHINE, kept="kept")
+    await rootfs.remove(MACHINE)
+    await rootfs.sweep()
+    assert not _files(tmp_path, "new") and await rootfs.list() == []
+
+
 async def test_a_removed_machine_leaves_no_directory(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
     await rootfs.mount(MACHINE, FIRST, digest)
     for _ in range(2):

@@ -6,7 +6,8 @@ import pytest
 from hawker.fsm.contract import WhenBusy
 from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
-from hawker.runtime.driver import InstanceSpec, Limits, Part, ProcessSpec
+from hawker.runtime.driver import Part
+from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.lifecycle.deps import machine_resource
@@ -51,6 +52,34 @@ async def test_a_part_of_an_instance_that_was_removed(worker: Worker, stall: Sta
     machine_id = await running(worker)
     stall.host.worn[machine_id] = {part}
     assert await worker.reconciler.find() == [Finding(kind, machine_id)]
+
+
+async def test_a_suspended_machine_that_somebody_thawed(worker: Worker, stall: Stall) -> None:
+    machine_id = await running(worker)
+    await worker.suspend(machine_id)
+    await worker.reaches(machine_id, State.SUSPENDED)
+    assert await worker.reconciler.find() == []
+    await worker.parts.deps.driver.resume(machine_id)
+    assert await worker.reconciler.find() == [Finding(Kind.NOT_HELD, machine_id)]
+
+
+async def test_a_started_machine_that_somebody_froze(worker: Worker, stall: Stall) -> None:
+    machine_id = await running(worker)
+    await worker.parts.deps.driver.suspend(machine_id)
+    assert await worker.reconciler.find() == [Finding(Kind.LEFT_HELD, machine_id)]
+
+
+async def test_a_suspended_machine_loses_as_a_running_one_does(worker: Worker, stall: Stall) -> None:
+    machine_id = await running(worker)
+    await worker.suspend(machine_id)
+    await worker.reaches(machine_id, State.SUSPENDED)
+    stall.rootfs.hidden.add(machine_id)
+    stall.host.worn[machine_id] = {Part.CGROUP}
+    assert set(await worker.reconciler.once()) == {
+        Finding(Kind.LOST_ROOTFS, machine_id),
+        Finding(Kind.LOST_CGROUP, machine_id),
+    }
+    assert await worker.reconciler.find() == []
 
 
 async def test_a_network_that_was_torn(worker: Worker, stall: Stall) -> None:

@@ -41,6 +41,8 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
         Kind.LOST_RUNTIME_STATE,
         Kind.LATE_HISTORIES,
         Kind.LOST_IMAGE,
+        Kind.FOREIGN_VOLUME,
+        Kind.LOST_VOLUME,
     }
 
 
@@ -57,7 +59,18 @@ async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(worke
     check_at_rest(stall)
 
 
-@pytest.mark.parametrize("kind", [Kind.LOST_ROOTFS, Kind.LOST_CGROUP, Kind.LOST_NETWORK])
+async def test_machines_are_held_still_and_let_go_as_their_records_say(worker: Worker, stall: Stall) -> None:
+    suspended, started = await running(worker), await running(worker)
+    await worker.suspend(suspended)
+    await worker.reaches(suspended, State.SUSPENDED)
+    await worker.parts.deps.driver.resume(suspended)
+    await worker.parts.deps.driver.suspend(started)
+    assert len(await worker.reconciler.once()) == 2
+    assert await worker.reconciler.find() == []
+    check_at_rest(stall)
+
+
+@pytest.mark.parametrize("kind", [Kind.LOST_ROOTFS, Kind.LOST_CGROUP, Kind.LOST_NETWORK, Kind.NOT_HELD, Kind.LEFT_HELD])
 async def test_nothing_is_given_back_to_a_machine_that_has_stopped_meanwhile(
     worker: Worker, stall: Stall, kind: Kind
 ) -> None:

@@ -6,16 +6,22 @@ from hawker.worker.handlers.doctor import DoctorHandlers
 from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
+from hawker.worker.handlers.ip_assignments import IpHandlers
 from hawker.worker.handlers.leases import LeaseHandlers
 from hawker.worker.handlers.machines import MachineHandlers
+from hawker.worker.handlers.memory import MemoryHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MetricsHandlers
+from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import NodeHandlers
 from hawker.worker.handlers.operations import OperationHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
+from hawker.worker.handlers.placements import PlacementHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
+from hawker.worker.handlers.snapshots import SnapshotHandlers
+from hawker.worker.handlers.volumes import VolumeHandlers
 from hawker.worker.parts import Parts
 
 
@@ -30,9 +36,15 @@ def worker_handlers(parts: Parts) -> Handlers:
     SecretKeyHandlers(parts).bind(handlers)
     SecretHandlers(parts).bind(handlers)
     OrgHandlers(parts).bind(handlers)
+    VolumeHandlers(parts).bind(handlers)
+    SnapshotHandlers(parts).bind(handlers)
     LeaseHandlers(parts).bind(handlers)
+    MemoryHandlers(parts).bind(handlers)
     MetadataHandlers(parts).bind(handlers)
+    IpHandlers(parts).bind(handlers)
+    PolicyHandlers(parts).bind(handlers)
     NodeHandlers(parts).bind(handlers)
+    PlacementHandlers(parts).bind(handlers)
     MetricsHandlers(parts).bind(handlers)
     RunHandlers(parts).bind(handlers)
     ImageHandlers(parts).bind(handlers)

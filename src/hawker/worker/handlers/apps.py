@@ -62,7 +62,7 @@ class AppHandlers:
         app = self._parts.apps.get(self._parts.deps.store, call.params.app_name)
         if call.query.force:
             await self._destroy_machines(app)
-        await self._parts.apps.delete(app.name)
+        await self._parts.apps.delete(app.name, force=call.query.force)
 
     async def _destroy_machines(self, app: AppRecord) -> None:
         parts = self._parts
@@ -77,4 +77,5 @@ class AppHandlers:
                 await parts.runner.wait(run[0].run_id, _DESTROY_TIMEOUT_S)
 
     def _view(self, record: AppRecord) -> App:
-        return views.app(record, self._parts.apps.machine_count(self._parts.deps.store, record.name))
+        apps, store = self._parts.apps, self._parts.deps.store
+        return views.app(record, apps.machine_count(store, record.name), apps.volume_count(store, record.name))

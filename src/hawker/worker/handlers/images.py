@@ -17,6 +17,7 @@ from hawker.image.credentials import Credentials
 from hawker.image.progress import PullProgress
 from hawker.log import Secret
 from hawker.worker.handlers.leaf import one_error
+from hawker.worker.images import Versioned, digests_of
 from hawker.worker.parts import Parts
 from hawker.worker.records import MACHINES
 
@@ -35,7 +36,8 @@ class ImageHandlers:
         handlers.upload(IMPORT_IMAGE, self.import_)
 
     async def list_(self, call: Call[NoParams, NoQuery, None]) -> ImageList:
-        users = Counter(record.image.digest for _, record in self._parts.deps.store.scan(MACHINES))
+        records = (record for _, record in self._parts.deps.store.scan(MACHINES))
+        users = Counter(digest for record in records for digest in digests_of(record))
         return ImageList(images=tuple(self._info(image, users[image.digest]) for image in self._images.list()))
 
     async def pull(self, call: Call[NoParams, NoQuery, PullRequest]) -> AsyncIterator[PullEvent]:
@@ -54,8 +56,8 @@ class ImageHandlers:
     def _in_use(self) -> frozenset[Digest]:
         """Whatever a machine runs from, will run from, or would fall back to."""
         records = [record for _, record in self._parts.deps.store.scan(MACHINES)]
-        current = {record.image.digest for record in records}
-        return frozenset(current | {record.previous.image.digest for record in records if record.previous})
+        versions: list[Versioned] = [*records, *(record.previous for record in records if record.previous)]
+        return frozenset(digest for version in versions for digest in digests_of(version))
 
     async def _pull_events(self, wanted: PullRequest) -> AsyncIterator[PullEvent]:
         send, receive = anyio.create_memory_object_stream[PullEvent](_QUEUED_EVENTS)

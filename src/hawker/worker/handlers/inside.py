@@ -39,6 +39,7 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.runtime.driver import ExecSession, ExecSpec, OutputChunk
 from hawker.worker.handlers.leaf import one_error
+from hawker.worker.handlers.places import names_of, place_of
 from hawker.worker.handlers.processes import process_stats
 from hawker.worker.handlers.target import find
 from hawker.worker.leases import check
@@ -64,7 +65,8 @@ class InsideHandlers:
         record = self._started(call.params)
         check(record, call.nonce, self._parts.deps.clock.now())
         timeout_s = min(float(call.body.timeout or _DEFAULT_TIMEOUT_S), _LONGEST_TIMEOUT_S)
-        session = await self._parts.deps.driver.exec(record.id, ExecSpec(argv=_argv(call.body)))
+        place = place_of(record, call.body.container, in_machine=bool(call.body.machine))
+        session = await self._parts.deps.driver.exec(record.id, ExecSpec(argv=_argv(call.body), process=place))
         try:
             with one_error(), anyio.fail_after(timeout_s):
                 return await _run(session, (call.body.stdin or "").encode())
@@ -98,6 +100,7 @@ class InsideHandlers:
             tty=wanted.tty,
             rows=wanted.rows,
             cols=wanted.cols,
+            process=place_of(record, wanted.container, in_machine=False),
         )
         session = await self._parts.deps.driver.exec(record.id, spec)
         try:
@@ -127,7 +130,7 @@ class InsideHandlers:
             instance = latest
             chunks = self._parts.deps.driver.output(machine_id, after=after, tail=tail)
             for chunk in chunks:
-                yield _chunk(chunk)
+                yield _chunk(chunk, names_of(record))
                 after = chunk.position
             tail = None
             if not chunks:
@@ -201,7 +204,12 @@ async def _show(session: ExecSession, channel: Channel[TerminalOutput, TerminalI
     )
 
 
-def _chunk(chunk: OutputChunk) -> LogChunk:
+def _chunk(chunk: OutputChunk, names: tuple[str, ...]) -> LogChunk:
     return LogChunk(
-        position=chunk.position, at=instant(chunk.at), stream=chunk.stream, process=chunk.process, data=chunk.data
+        position=chunk.position,
+        at=instant(chunk.at),
+        stream=chunk.stream,
+        process=chunk.process,
+        container=names[chunk.process] if chunk.process < len(names) else "",
+        data=chunk.data,
     )

@@ -32,10 +32,12 @@ from hawker.store.contract import Reader
 from hawker.worker import leases, views
 from hawker.worker.handlers.paging import after_of, page_of
 from hawker.worker.handlers.target import find, target_of
+from hawker.worker.images import resolve
 from hawker.worker.operations import Change
-from hawker.worker.orders import new_record, resolve, serves_region
+from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
 from hawker.worker.records import EventRecord, MachineRecord, VersionRecord
+from hawker.worker.volumes import attachment
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
@@ -64,8 +66,8 @@ class MachineHandlers:
             validate(body.config, parts.deps.driver.features)
             serves_region(parts.node.region, body.region)
             skip = self._check_secrets(app.name, body)
-            image = await resolve(parts, body.config)
-            record = new_record(parts, app, body, image, caller=call.caller, key=key)
+            images = await resolve(parts.deps.images, body.config)
+            record = new_record(parts, app, body, images, caller=call.caller, key=key)
             made = await parts.operations.create(record, launch=not body.skip_launch, skip_secrets=skip)
         return self._show(made, nonce=made.lease.nonce if made.lease and body.lease_ttl else None)
 
@@ -105,9 +107,11 @@ class MachineHandlers:
             raise Unprocessable("name and region of a machine cannot be changed")
         leases.check(current, call.nonce, parts.deps.clock.now())
         skip = self._check_secrets(current.app, body)
+        images = await resolve(parts.deps.images, body.config)
         change = Change(
             config=body.config,
-            image=await resolve(parts, body.config),
+            image=images.shown,
+            container_images=images.of_containers,
             launch=not body.skip_launch,
             current_version=body.current_version or None,
             skip_secrets=skip,
@@ -148,7 +152,12 @@ class MachineHandlers:
         for old in self._versions(record):
             if old.version == version:
                 return msgspec.structs.replace(
-                    record, version=old.version, config=old.config, image=old.image, state=State.REPLACED
+                    record,
+                    version=old.version,
+                    config=old.config,
+                    image=old.image,
+                    container_images=old.container_images,
+                    state=State.REPLACED,
                 )
         raise NotFound("machine not found")
 
@@ -161,8 +170,13 @@ class MachineHandlers:
         with_lease: bool = False,
     ) -> Machine:
         lease_at = self._parts.deps.clock.now() if with_lease else None
-        events = self._events(reader or self._parts.deps.store, record, _EVENTS_IN_MACHINE)
-        return views.machine(record, events, self._parts.health.of(record), nonce=nonce, lease_at=lease_at)
+        reader = reader or self._parts.deps.store
+        events = self._events(reader, record, _EVENTS_IN_MACHINE)
+        tending = self._parts.tending
+        checks = (*self._parts.health.of(record), *tending.checks(record))
+        containers = tending.containers(record)
+        whole = msgspec.structs.replace(record, config=attachment.shown(reader, record))
+        return views.machine(whole, events, checks, nonce=nonce, lease_at=lease_at, containers=containers)
 
     def _summary(self, record: MachineRecord, *, reader: Reader, with_lease: bool = False) -> Machine:
         lease_at = self._parts.deps.clock.now() if with_lease else None

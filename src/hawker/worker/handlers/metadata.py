@@ -18,7 +18,7 @@ from hawker.api.routes import (
 )
 from hawker.config import MachineConfig, validate_metadata
 from hawker.errors import NotFound, WrongState
-from hawker.ids import MachineId
+from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 from hawker.store.contract import Tx
 from hawker.worker.handlers.target import find
@@ -47,7 +47,7 @@ class MetadataHandlers:
 
     async def update(self, call: Call[MachineParams, NoQuery, UpdateMetadataRequest]) -> None:
         machine_id = find(self._parts, call.params).id
-        await self._merge(machine_id, call.body.metadata or {}, call.body.machine_version)
+        await self._merge(machine_id, call.body.metadata or {}, call.body.machine_version or None)
 
     async def set(self, call: Call[MetadataKeyParams, NoQuery, SetMetadataRequest]) -> None:
         await self._merge(find(self._parts, call.params).id, {call.params.key: call.body.value}, None)
@@ -59,7 +59,7 @@ class MetadataHandlers:
         """Null and "" remove a key; what is not named stays."""
         table = self._parts.deps.table
 
-        def apply(tx: Tx) -> None:
+        def apply(tx: Tx) -> AppName:
             record = table.get(tx, machine_id)
             if record.state in GONE:
                 raise NotFound("machine not found")
@@ -69,8 +69,10 @@ class MetadataHandlers:
             if previous is not None:  # an update that falls back must not lose what is acknowledged here
                 previous = msgspec.structs.replace(previous, config=_merged(previous.config, changes))
             table.change(tx, record, config=_merged(record.config, changes), previous=previous)
+            return record.app
 
-        await self._parts.deps.store.write(apply)
+        app = await self._parts.deps.store.write(apply)
+        await self._parts.deps.fences.renew_soon(app)
 
 
 def _merged(config: MachineConfig, changes: Mapping[str, str | None]) -> MachineConfig:

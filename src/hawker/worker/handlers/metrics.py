@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import METRICS
+from hawker.api.routes import MACHINE_METRICS, METRICS
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
@@ -37,6 +37,7 @@ class MetricsHandlers:
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(METRICS, self.metrics)
+        handlers.on(MACHINE_METRICS, self.machines)
 
     async def metrics(self, call: Call[NoParams, NoQuery, None]) -> str:
         """Thousands of lines take the text's library a tenth of a second: in a thread, so that the loop goes on."""
@@ -44,6 +45,9 @@ class MetricsHandlers:
         self._read_capacity()
         self._read_runs()
         return await to_thread.run_sync(self._metrics.exposition)
+
+    async def machines(self, call: Call[NoParams, NoQuery, None]) -> str:
+        return await self._parts.scraper.page()
 
     async def _read_machines(self) -> None:
         """In pages, between which the loop turns."""

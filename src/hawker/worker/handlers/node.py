@@ -3,10 +3,12 @@
 from collections import Counter
 from importlib.metadata import version
 
-from hawker.api.bodies import Amounts, Health, HostCapacity, NodeInfo, Region, RegionList, instant
+from hawker.api.bodies import Amounts, DriverInfo, Health, HostCapacity, NodeInfo, Region, RegionList, instant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
+from hawker.region import SPOTS
+from hawker.worker.gpus import counted, taken
 from hawker.worker.parts import Parts
 from hawker.worker.records import MACHINES
 
@@ -28,6 +30,7 @@ class NodeHandlers:
     async def info(self, call: Call[NoParams, NoQuery, None]) -> NodeInfo:
         parts = self._parts
         room, used = parts.room(), parts.deps.table.used(parts.deps.store)
+        given = taken(parts.deps.store)
         return NodeInfo(
             id=parts.node.id,
             region=parts.node.region,
@@ -35,26 +38,38 @@ class NodeHandlers:
             driver=parts.deps.driver.name,
             started_at=instant(parts.started_at),
             capacity=HostCapacity(
-                cpus=room.cpus, memory_mb=room.memory_mib, disk_mb=room.disk_mib, shared_cpu_ratio=room.shared_ratio
+                cpus=room.cpus,
+                memory_mb=room.memory_mib,
+                disk_mb=room.disk_mib,
+                shared_cpu_ratio=room.shared_ratio,
+                gpus=counted(room.gpus),
             ),
             used=Amounts(
                 shared_cpus=used.shared_cpus,
                 performance_cpus=used.performance_cpus,
                 memory_mb=used.memory_mib,
                 disk_mb=used.disk_mib,
+                gpus=counted(gpu for gpu in room.gpus if gpu.address in given),
+            ),
+            drivers=tuple(
+                DriverInfo(name=each.name, usable=each.usable, reason=each.reason, chosen=each.chosen)
+                for each in parts.drivers
             ),
             machines=dict(Counter(str(record.state) for _, record in parts.deps.store.scan(MACHINES))),
         )
 
     async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
+        """This node's own; one that is on no map is at 0, 0."""
         code = self._parts.node.region
+        spot = SPOTS.get(code)
         region = Region(
             code=code,
-            name=code,
-            latitude=0.0,
-            longitude=0.0,
+            name=spot.name if spot else code,
+            latitude=spot.latitude if spot else 0.0,
+            longitude=spot.longitude if spot else 0.0,
             gateway_available=True,
             requires_paid_plan=False,
             deprecated=False,
+            geo_region=spot.area.value if spot else "",
         )
-        return RegionList(regions=(region,), nearest=code)
+        return RegionList(regions=(region,), nearest=code, Regions=(region,), Nearest=code)

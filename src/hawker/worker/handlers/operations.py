@@ -2,7 +2,8 @@
 
 from contextlib import suppress
 
-from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, WaitAnswer
+from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, SuspendAnswer, WaitAnswer
+from hawker.api.bounds import LONGEST_WAIT_S, SHORTEST_WAIT_S
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.api.routes import (
@@ -11,6 +12,7 @@ from hawker.api.routes import (
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
+    SUSPEND_MACHINE,
     UNCORDON_MACHINE,
     WAIT_MACHINE,
     MachineParams,
@@ -18,17 +20,15 @@ from hawker.api.routes import (
     WaitQuery,
 )
 from hawker.config.duration import parse_seconds
-from hawker.config.signals import signal_name, signal_number
-from hawker.errors import BadRequest, NotFound, WrongState
+from hawker.config.signals import LONGEST_STOP_S, signal_name, signal_number
+from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.machine import Operation, State, judge
 from hawker.worker import waiting
 from hawker.worker.handlers.target import find, target_of
-from hawker.worker.lifecycle.stop import LONGEST_STOP_S
 from hawker.worker.parts import Parts
 from hawker.worker.records import EVENTS, EventRecord, MachineRecord
 
 _OK = Ok(ok=True)
-_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 
 
 class OperationHandlers:
@@ -38,6 +38,7 @@ class OperationHandlers:
     def bind(self, handlers: Handlers) -> None:
         handlers.on(START_MACHINE, self.start)
         handlers.on(STOP_MACHINE, self.stop)
+        handlers.on(SUSPEND_MACHINE, self.suspend)
         handlers.on(RESTART_MACHINE, self.restart)
         handlers.on(SIGNAL_MACHINE, self.signal)
         handlers.on(CORDON_MACHINE, self.cordon)
@@ -52,7 +53,7 @@ class OperationHandlers:
     async def stop(self, call: Call[MachineParams, NoQuery, StopRequest]) -> Ok:
         """Once more with SIGKILL ends a slow stop that is under way."""
         record, timeout = find(self._parts, call.params), call.body.timeout
-        signal = None if call.body.signal is None else _signal(call.body.signal)
+        signal = _signal(call.body.signal) if call.body.signal else None
         await self._parts.operations.stop(
             target_of(call.params, call.nonce),
             signal=signal,
@@ -62,6 +63,11 @@ class OperationHandlers:
             with suppress(NotFound, WrongState):  # it is over already
                 await self._parts.deps.driver.signal(record.id, signal_number(signal))
         return _OK
+
+    async def suspend(self, call: Call[MachineParams, NoQuery, None]) -> SuspendAnswer:
+        find(self._parts, call.params)
+        kind = await self._parts.operations.suspend(target_of(call.params, call.nonce))
+        return SuspendAnswer(ok=True, kind=kind)
 
     async def restart(self, call: Call[MachineParams, RestartQuery, None]) -> Ok:
         find(self._parts, call.params)
@@ -78,7 +84,10 @@ class OperationHandlers:
         record = find(self._parts, call.params)
         number = signal_number(_signal(call.body.signal))
         judge(Operation.SIGNAL, record.state)
-        await self._parts.deps.driver.signal(record.id, number)
+        try:
+            await self._parts.deps.driver.signal(record.id, number)
+        except Unavailable as error:  # its end is about to be recorded
+            raise WrongState(f"unable to signal machine: {error}") from error
         return _OK
 
     async def cordon(self, call: Call[MachineParams, NoQuery, None]) -> Ok:
@@ -93,7 +102,7 @@ class OperationHandlers:
 
     async def wait(self, call: Call[MachineParams, WaitQuery, None]) -> WaitAnswer:
         query, machine_id = call.query, find(self._parts, call.params).id
-        if not _SHORTEST_WAIT_S <= query.timeout <= _LONGEST_WAIT_S:
+        if not SHORTEST_WAIT_S <= query.timeout <= LONGEST_WAIT_S:
             raise BadRequest("invalid WaitMachineRequest.Timeout: value must be inside range [1s, 1m0s]")
         wanted = waiting.wanted(
             tuple(query.state) or ("started",), query.version or query.instance_id, query.from_event_id

@@ -4,20 +4,18 @@ from collections.abc import Iterator
 from heapq import merge
 
 from hawker.api.bodies import MachineOverview, OrgMachine, OrgMachines, instant
+from hawker.api.bounds import IN_PAGE
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
 from hawker.api.routes import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
 from hawker.config import with_guest
-from hawker.errors import BadRequest
 from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.store.contract import Reader
 from hawker.worker.handlers.paging import after_of, page_of
 from hawker.worker.parts import Parts
 from hawker.worker.records import DESTROYED, MACHINES, MachineRecord
-
-LARGEST_PAGE = 1000
 
 
 class OrgHandlers:
@@ -28,13 +26,11 @@ class OrgHandlers:
         handlers.on(LIST_ORG_MACHINES, self.machines)
 
     async def machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
-        query, limit = call.query, LARGEST_PAGE if call.query.limit is None else call.query.limit
-        if limit > LARGEST_PAGE:
-            raise BadRequest(f"limit must be between 1 and {LARGEST_PAGE}, not {limit}")
-        apps = self._apps(call.params.org_slug, call.grant)
+        query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
+        apps = readable_apps(self._parts, call.params.org_slug, call.grant)
         with self._parts.deps.store.snapshot() as reader:
             there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
-            page = page_of(there, lambda record: record.id, limit, query.cursor)
+            page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
         last = page.items[-1] if page.items else None
         return OrgMachines(
             machines=tuple(_shown(record, summary=query.summary) for record in page.items),
@@ -44,10 +40,11 @@ class OrgHandlers:
             error_regions=(),
         )
 
-    def _apps(self, org: str, grant: Grant) -> frozenset[AppName]:
-        """Those of the organization that the caller may read."""
-        named = (record.name for record in self._parts.apps.list(org) if record.org == org)
-        return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))
+
+def readable_apps(parts: Parts, org: str, grant: Grant) -> frozenset[AppName]:
+    """Those of the organization that the caller may read."""
+    named = (record.name for record in parts.apps.list(org) if record.org == org)
+    return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))
 
 
 def _beyond(reader: Reader, query: OrgMachinesQuery) -> Iterator[MachineRecord]:

@@ -32,5 +32,6 @@ def _stat(process: ProcessInfo, now: float) -> ProcessStat:
         directory=process.cwd,
         cpu=round(100 * process.cpu_s / ran_s) if ran_s else 0,
         rss=process.rss_bytes,
+        container=process.container,
         listen_sockets=tuple(ListenSocket(proto=socket.proto, address=socket.address) for socket in process.sockets),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hawker.api.bodies import Run, RunList, RunState, RunStep, RunSummary, instant
+from hawker.api.bounds import RUNS_IN_PAGE
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, ListRunsQuery, RunParams
@@ -12,10 +13,9 @@ from hawker.errors import BadRequest, NotFound
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import State
 from hawker.fsm.view import RunView, StepView
-from hawker.ids import RunId
+from hawker.ids import RunId, is_volume_id
 from hawker.worker.parts import Parts
 
-_LARGEST_LIMIT = 500
 _STATES = {
     State.QUEUED: RunState.QUEUED,
     State.DELAYED: RunState.QUEUED,
@@ -38,9 +38,9 @@ class RunHandlers:
 
     async def list(self, call: Call[NoParams, ListRunsQuery, None]) -> RunList:
         query = call.query
-        if not 1 <= query.limit <= _LARGEST_LIMIT:
-            raise BadRequest(f"limit must be between 1 and {_LARGEST_LIMIT}, not {query.limit}")
-        resource = Resource(kind="machine", id=query.resource_id) if query.resource_id else None
+        if not 1 <= query.limit <= RUNS_IN_PAGE:
+            raise BadRequest(f"limit must be between 1 and {RUNS_IN_PAGE}, not {query.limit}")
+        resource = _resource(query.resource_id) if query.resource_id else None
         shown = self._newest(resource, query)
         more = len(shown) > query.limit
         return RunList(runs=tuple(shown[: query.limit]), next_cursor=shown[query.limit - 1].id if more else None)
@@ -76,6 +76,11 @@ class RunHandlers:
         if view is None:
             raise NotFound(f"run {run_id} not found")
         return Run(**msgspec.structs.asdict(_summary(view)), steps=tuple(_steps(view, self._runner.history(run_id))))
+
+
+def _resource(resource_id: str) -> Resource:
+    """What has this id: they are told apart by how they look."""
+    return Resource(kind="volume" if is_volume_id(resource_id) else "machine", id=resource_id)
 
 
 def _summary(view: RunView) -> RunSummary:

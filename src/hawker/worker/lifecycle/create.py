@@ -5,6 +5,7 @@ from hawker.machine import GONE, State
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of, machine_in, machine_of
 from hawker.worker.lifecycle.start import LAUNCHING, PATIENT, Launch, have_image, runs
+from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.records import MACHINES, Detail
 from hawker.worker.table import Happened
 
@@ -26,10 +27,12 @@ async def undo_image(context: Context[Launch]) -> None:
     if runs(machine_of(context)):
         return
     await deps.driver.destroy(machine_id)
+    await unmount_volume(deps, machine_of(context))
     if deps.rootfs is not None:
         await deps.rootfs.remove(machine_id)
     if deps.networks is not None:
         await deps.networks.delete(machine_id)
+    await deps.fences.renew_soon(machine_of(context).app, without={machine_id})
 
 
 def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:
@@ -42,7 +45,15 @@ def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:
     deps.table.remove(tx, record, Happened("launch", "launch_failed", detail=detail))
 
 
-_TAKEN_BACK = ("undo.killed", "undo.cleared", "undo.detached", "undo.unrouted", "undo.unlinked", "undo.unbound")
+_TAKEN_BACK = (
+    "undo.killed",
+    "undo.cleared",
+    "undo.given_back",
+    "undo.detached",
+    "undo.unrouted",
+    "undo.unlinked",
+    "undo.unbound",
+)
 IMAGE = Step(
     "image",
     image,

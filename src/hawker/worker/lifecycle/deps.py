@@ -1,6 +1,6 @@
 """What the steps of every flow are given, and the two adapters to the host that they use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -8,28 +8,64 @@ import msgspec
 
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
+from hawker.config.effective_containers import TempDir
 from hawker.fsm.contract import Resource, StepContext
-from hawker.ids import Digest, InstanceId, MachineId
+from hawker.ids import Digest, InstanceId, MachineId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.runtime.driver import Driver
+from hawker.runtime.spec import Link
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
+from hawker.worker.fences import Fences
+from hawker.worker.lifecycle.gpus import Devices
 from hawker.worker.records import MachineRecord, Network
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.table import MachineTable
+from hawker.worker.volumes.copies import Copies
+from hawker.worker.volumes.disks import Disks
+from hawker.worker.volumes.keys import VolumeKeys
+from hawker.worker.volumes.table import VolumeTable
 
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
+
+
+class ContainerRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """The image that one container's root filesystem is made from, by the container's name."""
+
+    name: str
+    image: Digest
+
+
+class ContainerMounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a machine's containers have their roots and shared volumes, by name; `machine` is an empty directory that
+    is the root of the machine itself."""
+
+    machine: str
+    roots: dict[str, str]
+    volumes: dict[str, str]
 
 
 class Rootfs(Protocol):
     """A machine's root filesystem on the host: the image below, a writable layer of one instance above."""
 
-    async def mount(self, machine_id: MachineId, instance_id: InstanceId, image: Digest) -> str:
-        """The mounted path. Fresh for a new instance; unchanged for the same one."""
+    async def mount(
+        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+    ) -> str:
+        """The mounted path. Fresh for a new instance, unchanged for the same one; what was written is still there if
+        it is `kept` under this name."""
 
-    async def unmount(self, machine_id: MachineId) -> None:
-        """Give back the writable layer; no error when there is none."""
+    async def mount_containers(
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        roots: Sequence[ContainerRoot],
+        volumes: Sequence[TempDir],
+    ) -> ContainerMounts:
+        """The same for a machine with containers, and the volumes that they share."""
+
+    async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
+        """Give back every writable layer but the one of this name; no error when there is none."""
 
     async def remove(self, machine_id: MachineId) -> None:
         """Unmount and remove the machine's directory."""
@@ -63,6 +99,9 @@ class Networks(Protocol):
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         """The bound network namespace."""
+
+    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+        """How a machine with a kernel of its own is to set up what `ensure` made for it; None for all others."""
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         """The address that the machine has in the private network, on any host."""
@@ -101,7 +140,8 @@ class Networks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept."""
+    """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
+    `disks` and `copies` where there are no volumes, `gpus` where the node has none."""
 
     store: Store
     table: MachineTable
@@ -113,7 +153,13 @@ class Deps:
     clock: Clock
     secrets: Secrets
     secret_keys: SecretKeys
+    fences: Fences
+    volumes: VolumeTable
     archive: Archive | None = None
+    disks: Disks | None = None
+    copies: Copies | None = None
+    volume_keys: VolumeKeys | None = None
+    gpus: Devices | None = None
 
 
 Context: TypeAlias = StepContext[Deps, I]
@@ -121,6 +167,10 @@ Context: TypeAlias = StepContext[Deps, I]
 
 def machine_resource(machine_id: MachineId) -> Resource:
     return Resource(kind="machine", id=machine_id)
+
+
+def volume_resource(volume_id: VolumeId) -> Resource:
+    return Resource(kind="volume", id=volume_id)
 
 
 def machine_id_of(context: StepContext[Deps, msgspec.Struct]) -> MachineId:

@@ -2,8 +2,10 @@
 
 from hawker.fsm.contract import Done, Flow, Outcome, Step
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in
+from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
 from hawker.worker.lifecycle.stop import END, PATIENT, Halt
+from hawker.worker.lifecycle.volume_mount import unmount_volume
+from hawker.worker.records import MACHINES
 from hawker.worker.table import Happened
 
 
@@ -14,16 +16,19 @@ async def clear(context: Context[Halt]) -> Outcome:
 
 
 async def remove(context: Context[Halt]) -> Outcome:
-    """Unmount the root filesystem and remove the machine's directory."""
+    """Unmount the root filesystem and remove the machine's directory. Its volume is given back as it is."""
     deps, machine_id = context.deps, machine_id_of(context)
+    await unmount_volume(deps, deps.store.get(MACHINES, machine_id))
     if deps.rootfs is not None:
         await deps.rootfs.remove(machine_id)
     return Done()
 
 
 async def unplug(context: Context[Halt]) -> Outcome:
-    if context.deps.networks is not None:
-        await context.deps.networks.delete(machine_id_of(context))
+    deps, record = context.deps, machine_of(context)
+    if deps.networks is not None:
+        await deps.networks.delete(record.id)
+    await deps.fences.renew_soon(record.app, without={record.id})
     return Done()
 
 
@@ -42,7 +47,7 @@ DESTROY = Flow(
     steps=(
         END,
         Step("clear", clear, points=("killed", "cleared"), backoff=PATIENT),
-        Step("remove", remove, points=("detached",), backoff=PATIENT),
+        Step("remove", remove, points=("given_back", "detached"), backoff=PATIENT),
         Step("unplug", unplug, points=("unrouted", "unlinked", "unbound"), backoff=PATIENT),
         Step("forget", forget),
     ),

@@ -5,14 +5,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from hawker.config import MachineConfig, MachineProcess, file_contents, guest, stop_config
+from hawker.config import File, MachineConfig, MachineProcess, file_contents, guest, stop_config
 from hawker.config.dns import host_names, resolver_file
+from hawker.config.effective_containers import temp_dirs
 from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.node import Resources
-from hawker.runtime.driver import FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, MountSpec, ProcessSpec
 from hawker.worker.records import MachineRecord
+from hawker.worker.volumes.attachment import mount_of
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHARED_WEIGHT = 6  # a shared cpu is a sixteenth of a performance one when all want to run
@@ -22,7 +24,7 @@ _PERFORMANCE_WEIGHT = 100
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What the host gives an instance: its root filesystem, its network namespace, the settings of its limits, and the
-    secrets that its version was given, by name."""
+    secrets that its version was given, by name; where its volume is mounted; the configs of images that files show."""
 
     rootfs: str | None
     netns: str | None
@@ -30,6 +32,8 @@ class Surroundings:
     pids: int
     output_bytes: int
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    volume: str | None = None
+    image_configs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def resources(config: MachineConfig, disk_mib: int) -> Resources:
@@ -40,7 +44,7 @@ def resources(config: MachineConfig, disk_mib: int) -> Resources:
         shared_cpus=0 if performance else size.cpus,
         performance_cpus=size.cpus if performance else 0,
         memory_mib=size.memory_mb,
-        disk_mib=disk_mib,
+        disk_mib=disk_mib + sum(each.size_mib for each in temp_dirs(config) if each.storage == "disk"),
     )
 
 
@@ -54,20 +58,32 @@ def instance_spec(
         instance_id=instance_id,
         hostname=host_names(record.config.dns, record.id)[0],
         processes=_processes(record, image, around),
-        files=() if around.rootfs is None else _files(record, around),
-        limits=_limits(record.config, around.pids),
+        files=() if around.rootfs is None else files_of(record, record.config.files, around),
+        limits=limits(record.config, around.pids),
         rootfs=around.rootfs,
         netns=around.netns,
         output_bytes=around.output_bytes,
+        mounts=_mounts(record.config, around.volume),
         stop_signal=signal,
         stop_timeout_s=timeout_s,
     )
 
 
-def _limits(config: MachineConfig, pids: int) -> Limits:
+def _mounts(config: MachineConfig, volume: str | None) -> tuple[MountSpec, ...]:
+    mount = mount_of(config)
+    if mount is None or volume is None:
+        return ()
+    assert mount.path is not None, "a mount without a path is refused"
+    return (MountSpec(source=volume, target=mount.path),)
+
+
+def limits(config: MachineConfig, pids: int) -> Limits:
     size = guest(config)
     weight = _PERFORMANCE_WEIGHT if size.cpu_kind == "performance" else _SHARED_WEIGHT
-    return Limits(cpus=size.cpus, cpu_weight=weight * size.cpus, memory_mib=size.memory_mb, pids=pids)
+    swap_mib = (config.init.swap_size_mb if config.init is not None else None) or 0
+    return Limits(
+        cpus=size.cpus, cpu_weight=weight * size.cpus, memory_mib=size.memory_mb, pids=pids, swap_mib=swap_mib
+    )
 
 
 def _processes(record: MachineRecord, image: ImageConfig, around: Surroundings) -> tuple[ProcessSpec, ...]:
@@ -82,20 +98,37 @@ def _process(
     record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str]
 ) -> ProcessSpec:
     init = record.config.init
-    argv = command(
-        exec=process.exec or (init.exec if init else None),
-        entrypoint=process.entrypoint or (init.entrypoint if init else None),
-        cmd=process.cmd or (init.cmd if init else None),
-        image=image,
+    spec = process_spec(
+        record,
+        MachineProcess(
+            exec=process.exec or (init.exec if init else None),
+            entrypoint=process.entrypoint or (init.entrypoint if init else None),
+            cmd=process.cmd or (init.cmd if init else None),
+            env=process.env,
+            user=process.user,
+            secrets=process.secrets,
+            ignore_app_secrets=process.ignore_app_secrets,
+            env_from=process.env_from,
+        ),
+        image,
+        secrets,
+        record.config.image or "",
     )
+    return msgspec.structs.replace(spec, tty=bool(init and init.tty))
+
+
+def process_spec(
+    record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str], named: str
+) -> ProcessSpec:
+    """What runs from an image of that name. Raises `BadRequest` when neither config nor image names a command."""
+    argv = command(exec=process.exec, entrypoint=process.entrypoint, cmd=process.cmd, image=image)
     if not argv:
-        raise BadRequest(f"no command to run: neither the config nor the image {record.config.image} names one")
+        raise BadRequest(f"no command to run: neither the config nor the image {named} names one")
     return ProcessSpec(
         argv=argv,
-        env=_env(record, process, image, secrets),
+        env=_env(record, process, image, secrets, named),
         user=process.user or image.user,
         cwd=image.working_dir or "/",
-        tty=bool(init and init.tty),
     )
 
 
@@ -109,7 +142,7 @@ def command(
 
 
 def _env(
-    record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str]
+    record: MachineRecord, process: MachineProcess, image: ImageConfig, secrets: Mapping[str, str], named: str
 ) -> dict[str, str]:
     """A secret goes before a variable of the same name; what the platform sets before both."""
     return {
@@ -117,14 +150,14 @@ def _env(
         **dict(pair.partition("=")[::2] for pair in image.env),
         **(record.config.env or {}),
         **(process.env or {}),
-        **_own_fields(record, process),
+        **_own_fields(record, process, named),
         **({} if process.ignore_app_secrets else secrets),
         **{each.env_var: secrets[each.name or each.env_var] for each in process.secrets or () if each.env_var},
-        **platform_env(record),
+        **platform_env(record, named),
     }
 
 
-def _own_fields(record: MachineRecord, process: MachineProcess) -> dict[str, str]:
+def _own_fields(record: MachineRecord, process: MachineProcess, named: str) -> dict[str, str]:
     """Fields of the machine under the names that the config gives them."""
     fields = {
         "id": record.id,
@@ -132,13 +165,13 @@ def _own_fields(record: MachineRecord, process: MachineProcess) -> dict[str, str
         "app_name": record.app,
         "private_ip": record.network.private_ip,
         "region": record.region,
-        "image": record.config.image or "",
+        "image": named,
     }
     asked = process.env_from or ()
     return {each.env_var: fields[each.field_ref] for each in asked if each.env_var and each.field_ref}
 
 
-def platform_env(record: MachineRecord) -> dict[str, str]:
+def platform_env(record: MachineRecord, image: str) -> dict[str, str]:
     """The names that existing software looks for (contract 3.16)."""
     metadata = record.config.metadata or {}
     found = {
@@ -146,7 +179,7 @@ def platform_env(record: MachineRecord) -> dict[str, str]:
         "FLY_MACHINE_ID": record.id,
         "FLY_ALLOC_ID": record.id,
         "FLY_REGION": record.region,
-        "FLY_IMAGE_REF": record.config.image or "",
+        "FLY_IMAGE_REF": image,
         "FLY_MACHINE_VERSION": record.version,
         "FLY_PRIVATE_IP": record.network.private_ip,
         "FLY_VM_MEMORY_MB": str(guest(record.config).memory_mb),
@@ -155,7 +188,8 @@ def platform_env(record: MachineRecord) -> dict[str, str]:
     return found | ({"FLY_PROCESS_GROUP": group} if group else {})
 
 
-def _files(record: MachineRecord, around: Surroundings) -> tuple[FileSpec, ...]:
+def files_of(record: MachineRecord, own: tuple[File, ...] | None, around: Surroundings) -> tuple[FileSpec, ...]:
+    """What every root filesystem of the machine has, and its own."""
     names = host_names(record.config.dns, record.id)
     hosts = (
         "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
@@ -169,5 +203,5 @@ def _files(record: MachineRecord, around: Surroundings) -> tuple[FileSpec, ...]:
     )
     return platform + tuple(
         FileSpec(path=path, content=content, mode=mode)
-        for path, content, mode in file_contents(record.config, around.secrets)
+        for path, content, mode in file_contents(own, around.secrets, around.image_configs)
     )

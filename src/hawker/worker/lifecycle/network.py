@@ -3,23 +3,39 @@
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 
-from hawker.host.address import private_ip, veth_name
-from hawker.host.network import NetworkPlan, NodeNetwork
+from hawker.host.address import machine_mac, private_ip, veth_name
+from hawker.host.network import NodeNetwork
+from hawker.host.network_plan import NetworkPlan
+from hawker.host.plug import MACHINE_LINK, TAP, addresses, gateways
 from hawker.ids import MachineId
+from hawker.runtime.spec import Link
 from hawker.worker.records import Network
 
 
 class HostNetworks:
-    """Keeps `deps.Networks`."""
+    """Keeps `deps.Networks`. `kernels`: machines have kernels of their own, and `host` was made with `Tapped`."""
 
-    def __init__(self, host: NodeNetwork) -> None:
+    def __init__(self, host: NodeNetwork, *, kernels: bool = False) -> None:
         self._host = host
+        self._kernels = kernels
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         return str(private_ip(network_id, machine_id))
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         return str(await self._host.ensure(_plan(machine_id, network)))
+
+    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+        if not self._kernels:
+            return None
+        plan = _plan(machine_id, network)
+        return Link(
+            mac=machine_mac(machine_id),
+            addresses=tuple(map(str, addresses(plan))),
+            gateways=gateways(plan),
+            name=MACHINE_LINK,
+            tap=TAP,
+        )
 
     async def delete(self, machine_id: MachineId) -> None:
         await self._host.delete(machine_id)

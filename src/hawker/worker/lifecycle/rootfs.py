@@ -1,23 +1,39 @@
 """The root filesystems of a node's machines: image and host joined.
 
 `DIR/mounts/DIGEST` holds each image's block file, mounted once; `DIR/machines/ID/rootfs` a machine's overlay over it,
-whose writable layer is in `DIR/machines/ID/layers/INSTANCE`. Mounting takes well under a millisecond.
+whose writable layer is in `DIR/machines/ID/layers/INSTANCE`, or under another name if it is kept longer. Mounting takes
+well under a millisecond. Those of its containers are in `container_roots`.
 """
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import anyio.to_thread
 
+from hawker.config.effective_containers import TempDir
 from hawker.errors import WrongState
 from hawker.failpoint import inside
 from hawker.host.block import detach_loop, loops
-from hawker.host.mount import discard_overlay, empty_trash, fresh_overlay, is_mounted, mount_image, mounts, unmount
+from hawker.host.mount import (
+    discard_overlay,
+    empty_trash,
+    fresh_overlay,
+    is_mounted,
+    kept_overlay,
+    mount_image,
+    mounts,
+    shows_layer,
+    unmount,
+)
 from hawker.host.reveal import reveal_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
+from hawker.runtime.containers import container_root
+from hawker.worker.lifecycle.container_roots import ContainerRoots
+from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
 
 _HEX = re.compile("[0-9a-f]{64}")
 
@@ -31,7 +47,11 @@ class HostRootfs:
         self._trash = directory / "trash"
         self._images = images
 
-    async def mount(self, machine_id: MachineId, instance_id: InstanceId, image: Digest) -> str:
+    async def mount(
+        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+    ) -> str:
+        if kept is not None:
+            return await self._mount_kept(machine_id, kept, image)
         target, layer = self._machines / machine_id / "rootfs", self._layers(machine_id) / instance_id
         if not (layer.exists() and is_mounted(target)):
             await self.unmount(machine_id)
@@ -42,12 +62,42 @@ class HostRootfs:
             fresh_overlay(lower, layer, target, self._trash)
         return str(target)
 
-    async def unmount(self, machine_id: MachineId) -> None:
+    async def mount_containers(
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        roots: Sequence[ContainerRoot],
+        volumes: Sequence[TempDir],
+    ) -> ContainerMounts:
+        containers, layer = self._containers(machine_id), self._layers(machine_id) / instance_id
+        found = containers.find(layer, roots, volumes)
+        if found is not None:
+            return found
+        await self.unmount(machine_id)
+        return await containers.mount(layer, roots, volumes)
+
+    async def _mount_kept(self, machine_id: MachineId, kept: str, image: Digest) -> str:
+        """What is mounted already is left alone: an instance may have it."""
+        target, layer, lower = (
+            self._machines / machine_id / "rootfs",
+            self._layers(machine_id) / kept,
+            self._mounted(image),
+        )
+        if not shows_layer(target, lower, layer):
+            await self.unmount(machine_id, kept=kept)
+            layer.parent.mkdir(parents=True, exist_ok=True)
+            inside("imaged")
+            kept_overlay(lower, layer, target)
+        return str(target)
+
+    async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
         target = self._machines / machine_id / "rootfs"
+        self._containers(machine_id).unmount()
         unmount(target)
         if self._layers(machine_id).is_dir():
             for layer in self._layers(machine_id).iterdir():
-                discard_overlay(layer, target, self._trash)
+                if layer.name != kept:
+                    discard_overlay(layer, target, self._trash)
 
     async def remove(self, machine_id: MachineId) -> None:
         """The machine's whole directory, moved away to be emptied later."""
@@ -74,25 +124,31 @@ class HostRootfs:
 
     async def visible(self) -> frozenset[MachineId]:
         targets = await anyio.to_thread.run_sync(lambda: [each.target for each in mounts(self._machines)])
-        return frozenset(MachineId(each.parent.name) for each in targets if self._is_rootfs(each))
+        roots = {MachineId(each.parent.name) for each in targets if self._is_rootfs(each)}
+        contained = {MachineId(each.parent.parent.name) for each in targets if self._is_of_container(each)}
+        return frozenset(roots | {each for each in contained if not self._containers(each).lost()})
 
     async def reveal(self, machine_id: MachineId, pid: int) -> None:
         """In one go, so that no step of a run comes in between. What is shown must be the overlay that was mounted
         here: a process id may be another's by now."""
-        target = self._machines / machine_id / "rootfs"
-        reveal_root(pid, target)
-        if not any(str(self._layers(machine_id)) in each.options for each in mounts(target)):
-            unmount(target)
-            raise WrongState(f"process {pid} does not live in the root filesystem of machine {machine_id}")
+        of_containers = {each: container_root(each.name) for each in self._containers(machine_id).lost()}
+        lost = of_containers or {self._machines / machine_id / "rootfs": "/"}
+        for target, path in lost.items():
+            reveal_root(pid, target, path)
+            if not any(str(self._layers(machine_id)) in each.options for each in mounts(target)):
+                unmount(target)
+                raise WrongState(f"process {pid} does not live in the root filesystem of machine {machine_id}")
 
     async def strays(self) -> tuple[str, ...]:
         return await anyio.to_thread.run_sync(self._find_strays)
 
     def _find_strays(self) -> tuple[str, ...]:
-        """In a machine's directory only its root filesystem is mounted; of images only those that are on the shelf."""
+        """In a machine's directory only its root filesystem is mounted, or those of its containers and what they
+        share; of images only those that are on the shelf."""
         mounted = mounts()
         targets = {each.target for each in mounted}
-        found = {each for each in targets if each.is_relative_to(self._machines) and not self._is_rootfs(each)}
+        ours = {each for each in targets if self._is_rootfs(each) or self._is_of_container(each)}
+        found = {each for each in targets - ours if each.is_relative_to(self._machines)}
         found |= {each for each in targets if each.is_relative_to(self._mounts) and not self._is_image(each)}
         used = {each.source for each in mounted}
         loose = (device for device, _ in loops(self._images.root) if device not in used)
@@ -110,6 +166,9 @@ class HostRootfs:
     def _is_rootfs(self, target: Path) -> bool:
         return target.name == "rootfs" and target.parent.parent == self._machines
 
+    def _is_of_container(self, target: Path) -> bool:
+        return target.parent.name in ("containers", "volumes") and target.parent.parent.parent == self._machines
+
     def _is_image(self, target: Path) -> bool:
         whole = target.parent == self._mounts and _HEX.fullmatch(target.name)
         return bool(whole) and self._images.find(f"sha256:{target.name}") is not None
@@ -123,6 +182,9 @@ class HostRootfs:
 
     def _mount_point(self, image: Digest) -> Path:
         return self._mounts / image.removeprefix("sha256:")
+
+    def _containers(self, machine_id: MachineId) -> ContainerRoots:
+        return ContainerRoots(self._machines / machine_id, self._trash, self._mounted)
 
     def _layers(self, machine_id: MachineId) -> Path:
         return self._machines / machine_id / "layers"

@@ -3,20 +3,42 @@
 A launch that the machine no longer awaits, because it was stopped or begun anew meanwhile, leaves everything as it is.
 """
 
+import anyio
 import msgspec
 
+from hawker.config.effective_containers import temp_dirs
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.host.resolver import nameservers
 from hawker.ids import InstanceId
+from hawker.image.cache import ImageCache
+from hawker.image.config import ImageConfig
+from hawker.image.resolve import Resolved
 from hawker.machine import GONE, State
-from hawker.node import Resources
-from hawker.runtime.driver import Inspection, Phase
+from hawker.runtime.driver import ALIVE, Inspection, Phase
+from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of, machine_in, machine_of
-from hawker.worker.lifecycle.environment import Surroundings, instance_spec, resources
+from hawker.worker.gpus import kept_for
+from hawker.worker.holding import at_rest, kept_layer
+from hawker.worker.images import needed
+from hawker.worker.lifecycle.container_environment import containers_spec
+from hawker.worker.lifecycle.deps import (
+    ContainerMounts,
+    ContainerRoot,
+    Context,
+    Deps,
+    machine_id_of,
+    machine_in,
+    machine_of,
+)
+from hawker.worker.lifecycle.environment import Surroundings, instance_spec
+from hawker.worker.lifecycle.gpus import gpus_of, take_gpus
+from hawker.worker.lifecycle.guest_environment import Disks, with_kernel
 from hawker.worker.lifecycle.pull import PullInput, image_resource
+from hawker.worker.lifecycle.room import room_for
+from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
 from hawker.worker.records import MACHINES, Detail, MachineRecord, Running
 from hawker.worker.table import Happened
+from hawker.worker.volumes.attachment import volume_id_of
 
 LAUNCHABLE = frozenset({State.CREATED, State.STARTING, State.RESTARTING, State.UPDATING, State.REPLACING})
 
@@ -30,10 +52,16 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 async def have_image(context: Context[Launch]) -> None:
     """At once when it is cached, else through the shared `pull` run."""
-    wanted = machine_of(context).image
-    if context.deps.images.find(wanted.digest) is None:
-        await context.child("pull", image_resource(wanted.digest), PullInput(image=wanted))
-    context.deps.images.mark_used(wanted.digest)
+    wanted = needed(machine_of(context))
+    missing = [image for image in wanted if context.deps.images.find(image.digest) is None]
+    if len(missing) == 1:
+        await context.child("pull", image_resource(missing[0].digest), PullInput(image=missing[0]))
+    elif missing:
+        async with anyio.create_task_group() as tasks:
+            for image in missing:
+                tasks.start_soon(context.child, "pull", image_resource(image.digest), PullInput(image=image))
+    for image in wanted:
+        context.deps.images.mark_used(image.digest)
 
 
 async def rootfs(context: Context[Launch]) -> Outcome:
@@ -46,17 +74,40 @@ async def rootfs(context: Context[Launch]) -> Outcome:
     if deps.rootfs is None:
         return Done()
     if not context.input.launch:
-        await deps.rootfs.unmount(record.id)
+        await deps.rootfs.unmount(record.id, kept=kept_layer(record))
         return Done()
-    path = await deps.rootfs.mount(record.id, context.input.instance_id, record.image.digest)
-    return Done(result=path)
+    instance_id = context.input.instance_id
+    if not record.config.containers:
+        path = await deps.rootfs.mount(record.id, instance_id, record.image.digest, kept=kept_layer(record))
+        return Done(result=path)
+    roots = [ContainerRoot(name=name, image=image.digest) for name, image in record.container_images.items()]
+    return Done(result=await deps.rootfs.mount_containers(record.id, instance_id, roots, temp_dirs(record.config)))
 
 
 async def undo_rootfs(context: Context[Launch]) -> None:
     """Also what a later step made before a crash that lost its record."""
     await undo_launch(context)
     if context.deps.rootfs is not None and not _still_runs(context):
-        await context.deps.rootfs.unmount(machine_id_of(context))
+        record = context.deps.store.get(MACHINES, machine_id_of(context))
+        await context.deps.rootfs.unmount(machine_id_of(context), kept=kept_layer(record))
+
+
+async def volume(context: Context[Launch]) -> Outcome:
+    """Mount the machine's volume, if it has one; a machine that is to be off gives it back."""
+    record = _awaiting(context)
+    if record is None:
+        return Done()
+    if not context.input.launch:
+        await unmount_volume(context.deps, record)
+        return Done()
+    return await mount_volume(context, record)
+
+
+async def undo_volume(context: Context[Launch]) -> None:
+    """Also what a later step made before a crash that lost its record."""
+    await undo_launch(context)
+    if not _still_runs(context):
+        await unmount_volume(context.deps, context.deps.store.get(MACHINES, machine_id_of(context)))
 
 
 async def network(context: Context[Launch]) -> Outcome:
@@ -64,7 +115,9 @@ async def network(context: Context[Launch]) -> Outcome:
     deps, record = context.deps, _awaiting(context)
     if deps.networks is None or record is None:
         return Done()
-    return Done(result=await deps.networks.ensure(record.id, record.network))
+    netns = await deps.networks.ensure(record.id, record.network)
+    await deps.fences.renew_for(record.app)
+    return Done(result=netns)
 
 
 async def launch(context: Context[Launch]) -> Outcome:
@@ -74,13 +127,47 @@ async def launch(context: Context[Launch]) -> Outcome:
     deps, record = context.deps, _awaiting(context)
     if record is None:
         return await _give_way(context)
-    image = deps.images.find(record.image.digest)
-    assert image is not None, "an image in use is never removed"
-    spec = instance_spec(record, context.input.instance_id, image.config, _surroundings(context, record))
+    spec = msgspec.structs.replace(_spec(context, record), gpus=gpus_of(record))
+    await take_gpus(deps.gpus, deps.driver, record)
     await deps.driver.prepare(spec)
     context.reach("prepared")
     seen = await deps.driver.start(spec)
     return Done(result=seen.pid, commit=lambda tx: _started(tx, context, seen))
+
+
+def _spec(context: Context[Launch], record: MachineRecord) -> InstanceSpec:
+    instance_id, images = context.input.instance_id, context.deps.images
+    if not record.config.containers:
+        around = _surroundings(context, record, context.result("rootfs", str) if context.deps.rootfs else None)
+        spec = instance_spec(record, instance_id, _config_of(images, record.image), around)
+        return _with_kernel(context, record, spec, around) if context.deps.driver.features.disks else spec
+    mounted = context.result("rootfs", ContainerMounts)
+    configs = {name: _config_of(images, image) for name, image in record.container_images.items()}
+    return containers_spec(record, instance_id, configs, mounted, _surroundings(context, record, mounted.machine))
+
+
+def _with_kernel(
+    context: Context[Launch], record: MachineRecord, spec: InstanceSpec, around: Surroundings
+) -> InstanceSpec:
+    deps, image = context.deps, str(context.deps.images.block_path(record.image.digest))
+    assert around.rootfs is not None, "where machines have kernels of their own they have root filesystems"
+    disks = Disks(image=image, layer=around.rootfs, volume=around.volume)
+    link = deps.networks.link(record.id, record.network) if deps.networks is not None else None
+    return with_kernel(spec, record, disks, link, deps.settings)
+
+
+def _config_of(images: ImageCache, wanted: Resolved) -> ImageConfig:
+    image = images.find(wanted.digest)
+    assert image is not None, "an image in use is never removed"
+    return image.config
+
+
+def _shown_configs(images: ImageCache, record: MachineRecord) -> dict[str, bytes]:
+    """The configs of the images that the machine's files are to show, by the names that they use."""
+    config = record.config
+    by_name = {each.image: record.container_images[each.name or ""] for each in config.containers or () if each.image}
+    wanted = {file.image_config for file in config.files or () if file.image_config}
+    return {name: images.raw_config(by_name.get(name, record.image).digest) for name in wanted}
 
 
 async def undo_launch(context: Context[Launch]) -> None:
@@ -93,7 +180,7 @@ async def _give_way(context: Context[Launch]) -> Outcome:
     """Whoever overtook this launch goes on with the machine; it must hear of an instance that a try before a crash may
     have begun."""
     seen = await context.deps.driver.inspect(machine_id_of(context))
-    begun = seen.instance_id == context.input.instance_id and seen.phase in (Phase.RUNNING, Phase.EXITED)
+    begun = seen.instance_id == context.input.instance_id and seen.phase in ALIVE | {Phase.EXITED}
     return Done(commit=lambda tx: _started(tx, context, seen) if begun else _forget_previous(tx, context))
 
 
@@ -118,21 +205,23 @@ def _still_runs(context: Context[Launch]) -> bool:
     return record is not None and runs(record)
 
 
-def _surroundings(context: Context[Launch], record: MachineRecord) -> Surroundings:
+def _surroundings(context: Context[Launch], record: MachineRecord, rootfs: str | None) -> Surroundings:
     deps, settings = context.deps, context.deps.settings
     return Surroundings(
-        rootfs=context.result("rootfs", str) if context.deps.rootfs is not None else None,
+        rootfs=rootfs,
         netns=context.result("network", str) if context.deps.networks is not None else None,
         nameservers=settings.nameservers or nameservers(),
         pids=settings.machine_pids,
         output_bytes=settings.logs_mib << 20,
         secrets=deps.secrets.pinned(deps.store, record.id, record.version),
+        volume=context.result("volume", str) if volume_id_of(record.config) is not None else None,
+        image_configs=_shown_configs(deps.images, record),
     )
 
 
 def _started(tx: Tx, context: Context[Launch], seen: Inspection) -> None:
     table, record = context.deps.table, machine_in(tx, context)
-    executed = seen.phase is Phase.RUNNING or (seen.exit is not None and not seen.exit.reason)
+    executed = seen.started_at is not None and (seen.exit is None or not seen.exit.reason)
     running = Running(
         instance_id=context.input.instance_id, pid=seen.pid, started_at=seen.started_at if executed else None
     )
@@ -145,7 +234,8 @@ def _started(tx: Tx, context: Context[Launch], seen: Inspection) -> None:
         Happened("start", "started") if executed else None,
         state=State.STARTED if executed else State.STARTING,
         running=running,
-        holds=resources(record.config, context.deps.settings.machine_disk_mib),
+        holds=room_for(context.deps, record.config),
+        gpus=kept_for(record, record.config),
         previous=None,
         awaited=None,
     )
@@ -160,7 +250,7 @@ def _rest(tx: Tx, context: Context[Launch]) -> None:
         record,
         Happened("stop", "stopped"),
         state=State.STOPPED,
-        holds=Resources(),
+        holds=at_rest(record),
         previous=None,
         awaited=None,
     )
@@ -183,7 +273,7 @@ def mark_failed(tx: Tx, ended: EndedRun[Launch]) -> None:
         record,
         Happened("start", "failed", detail=detail),
         state=State.FAILED,
-        holds=Resources(),
+        holds=at_rest(record),
         previous=None,
         awaited=None,
     )
@@ -205,7 +295,15 @@ ROOTFS = Step(
     timeout_s=3600,
     points=("detached", "imaged", "layered", *_TAKEN_BACK, "undo.detached"),
 )
-NETWORK = Step("network", network, timeout_s=30, points=("bridged", "linked"))
+VOLUME = Step(
+    "volume",
+    volume,
+    undo=undo_volume,
+    undo_backoff=PATIENT,
+    timeout_s=3600,
+    points=("checked", "mounted", "attached", *_TAKEN_BACK, "undo.given_back"),
+)
+NETWORK = Step("network", network, timeout_s=30, points=("bridged", "linked", "bound"))
 LAUNCH = Step(
     "launch",
     launch,
@@ -215,6 +313,6 @@ LAUNCH = Step(
     backoff=Backoff(attempts=3),
     points=("killed", "cleared", "laid_out", "prepared", "creating", "spawned", *_TAKEN_BACK),
 )
-LAUNCHING = (ROOTFS, NETWORK, LAUNCH)
+LAUNCHING = (ROOTFS, VOLUME, NETWORK, LAUNCH)
 
 START = Flow(name="start", input=Launch, steps=LAUNCHING, on_end=mark_failed)

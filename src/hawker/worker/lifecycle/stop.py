@@ -1,22 +1,24 @@
 """Flow `stop`: end the instance, give back its writable layer, rest. Its steps also begin restart, update, destroy."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
 
-from hawker.errors import NotFound
+from hawker.config.signals import LONGEST_STOP_S
+from hawker.errors import NotFound, SnapshotLost, WrongState
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
 from hawker.machine import GONE, State
-from hawker.node import Resources
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
 from hawker.worker.exits import record_exit
+from hawker.worker.holding import at_rest, kept_layer
+from hawker.worker.lifecycle.container_stop import stop_containers
 from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
 from hawker.worker.lifecycle.start import Launch, runs
+from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.table import Happened
-
-LONGEST_STOP_S = 300.0
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,9 +49,22 @@ async def keep(context: Context[msgspec.Struct]) -> None:
     something to record."""
 
 
+async def undo_halt(context: Context[msgspec.Struct]) -> None:
+    """There is no way back from a signal that was sent. But what could not be ended is not left frozen, unless its
+    machine falls back to being suspended."""
+    record = context.deps.store.get(MACHINES, machine_id_of(context))
+    if record is None or not runs(record):
+        return
+    driver, back = context.deps.driver, record.previous is not None and record.previous.state is State.SUSPENDED
+    with suppress(NotFound, WrongState, SnapshotLost):
+        await (driver.suspend if back else driver.resume)(record.id)
+
+
 async def _stop_or_find_gone(context: Context[Halt | Restart], record: MachineRecord) -> Exit:
+    driver, how = context.deps.driver, context.input
+    await stop_containers(driver, record, how.signal, how.timeout_s)
     try:
-        return await context.deps.driver.stop(record.id, context.input.signal, context.input.timeout_s)
+        return await driver.stop(record.id, how.signal, how.timeout_s)
     except NotFound:
         return Exit(exit_code=137, signal=9, exited_at=context.clock.now(), reason="the instance was gone")
 
@@ -61,12 +76,15 @@ def _record(tx: Tx, context: Context[Halt | Restart], exit: Exit) -> None:
 
 
 async def release(context: Context[msgspec.Struct]) -> Outcome:
-    """Give back the writable layer: a stopped machine's root filesystem is not kept.
+    """Give back the volume, and the writable layer: a stopped machine's root filesystem is not kept.
 
     That of one which runs is not touched: when a `rest` comes that late, the machine was taken up again meanwhile."""
     record = context.deps.store.get(MACHINES, machine_id_of(context))
-    if context.deps.rootfs is not None and (record is None or not runs(record)):
-        await context.deps.rootfs.unmount(machine_id_of(context))
+    if record is not None and runs(record):
+        return Done()
+    if context.deps.rootfs is not None:
+        await context.deps.rootfs.unmount(machine_id_of(context), kept=kept_layer(record))
+    await unmount_volume(context.deps, record)
     return Done()
 
 
@@ -81,19 +99,27 @@ def _rest(tx: Tx, context: Context[msgspec.Struct]) -> None:
     table = context.deps.table
     told = table.events(tx, record.id, 1)[0].status == State.STOPPED  # by the exit
     event = None if told else Happened("stop", "stopped")
-    table.change(tx, record, event, state=State.STOPPED, holds=Resources(), restarts=0)
+    table.change(tx, record, event, state=State.STOPPED, holds=at_rest(record), restarts=0)
 
-
-HALT = Step("halt", halt, undo=keep, timeout_s=LONGEST_STOP_S + 30, durable=True, points=("asked",))
-"""Durable, because what follows takes from the host how the instance ended."""
 
 PATIENT = Backoff(attempts=100, cap_s=30.0)
 """Of what has no other way: a host that refuses for a while, its disk full say, delays it and does not make it fail.
 After half an hour the reconciler begins it anew."""
 
+HALT = Step(
+    "halt",
+    halt,
+    undo=undo_halt,
+    undo_backoff=PATIENT,
+    timeout_s=LONGEST_STOP_S + 30,
+    durable=True,
+    points=("asked",),
+)
+"""Durable, because what follows takes from the host how the instance ended."""
+
 END = replace(HALT, backoff=PATIENT)
 """As the first step of what ends a machine, rather than starts it again."""
 
-RELEASE = Step("release", release, points=("detached",), backoff=PATIENT)
+RELEASE = Step("release", release, points=("detached", "given_back"), backoff=PATIENT)
 
 STOP = Flow(name="stop", input=Halt, steps=(END, RELEASE, Step("rest", rest)))

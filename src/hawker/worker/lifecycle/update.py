@@ -5,8 +5,9 @@ back: a new version that does not start leaves the machine failed, with both ver
 """
 
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
-from hawker.machine import GONE, State
+from hawker.machine import GONE, OFF
 from hawker.store.contract import Tx
+from hawker.worker.gpus import kept_for
 from hawker.worker.lifecycle.deps import Context, Deps
 from hawker.worker.lifecycle.start import LAUNCHING, have_image, mark_failed, runs
 from hawker.worker.lifecycle.stop import HALT, Restart, keep
@@ -31,7 +32,7 @@ def fall_back(tx: Tx, ended: EndedRun[Restart]) -> None:
         deps.table.change(tx, record, previous=None)
         return
     old = record.previous
-    if old is None or (old.state is State.STARTED and not runs(record)):
+    if old is None or (old.state not in OFF and not runs(record)):
         mark_failed(tx, ended)
         return
     detail = Detail(error=ended.error or "cancelled", version=record.version)
@@ -43,7 +44,9 @@ def fall_back(tx: Tx, ended: EndedRun[Restart]) -> None:
         version=old.version,
         config=old.config,
         image=old.image,
+        container_images=old.container_images,
         holds=old.holds,
+        gpus=kept_for(record, old.config),
         previous=None,
         awaited=None,
     )

@@ -12,16 +12,17 @@ from anyio.lowlevel import checkpoint
 
 from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
-from hawker.ids import MachineId
+from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.archive import history_resource
-from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.deps import Deps, machine_resource, volume_resource
 from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
 from hawker.worker.reconcile.look import Look
 from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.records import ARCHIVED, DESTROYED
+from hawker.worker.volumes.records import GONE_VOLUMES
 
 _log = bind("hawker.reconcile")
 
@@ -97,7 +98,19 @@ class Reconciler:
             await sweep()
         async for machine_id in self._outlived():
             await deps.store.write(partial(self._forget, machine_id=machine_id))
+        await self._forget_volumes()
         await self._runner.prune(IMAGE, deps.settings.destroyed_kept_s)
+
+    async def _forget_volumes(self) -> None:
+        """Those whose file was removed long ago."""
+        store, oldest = self._deps.store, self._deps.clock.now() - self._deps.settings.destroyed_kept_s
+        for _, record in list(store.scan(GONE_VOLUMES)):
+            if record.updated_at < oldest:
+                await store.write(partial(self._forget_volume, volume_id=record.id))
+
+    def _forget_volume(self, tx: Tx, volume_id: VolumeId) -> None:
+        tx.delete(GONE_VOLUMES, volume_id)
+        self._runner.forget(tx, volume_resource(volume_id))
 
     async def _outlived(self) -> AsyncIterator[MachineId]:
         """Machines destroyed long ago; not before their history is in the archive, if there is to be one. In pages:

@@ -2,13 +2,14 @@
 from them again. A transaction cannot tear them apart, but a damaged or hand-edited file, or a bug, can.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, Protocol
 
 import anyio.lowlevel
 
-from hawker.ids import MachineId
+from hawker.ids import MachineId, VolumeId
 from hawker.node import Resources
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.worker.reconcile.findings import Finding, Kind
@@ -20,55 +21,67 @@ from hawker.worker.records import (
     DESTROYED,
     MACHINES,
     USED,
-    MachineKey,
     MachineRecord,
 )
 from hawker.worker.table import order_key
+from hawker.worker.volumes.records import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 
-_Index = dict[str, MachineId]
+_Index = Mapping[str, MachineId | VolumeId]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A key of an index that is wrong, and what it should be; None: it should not be there."""
 
-    bucket: Bucket[MachineKey]
+    bucket: Bucket[Any]
     key: str
-    wanted: MachineId | None
+    wanted: MachineId | VolumeId | None
 
 
-def sum_of(machines: Iterable[MachineRecord]) -> Resources:
+class Holder(Protocol):
+    """A record of a machine, or of a volume."""
+
+    @property
+    def holds(self) -> Resources: ...
+
+
+def volumes_of(reader: Reader) -> list[VolumeRecord]:
+    return [record for _, record in reader.scan(VOLUMES)]
+
+
+def sum_of(holders: Iterable[Holder]) -> Resources:
     """Added up by name: thousands of values in between would be made for nothing."""
     totals = dict.fromkeys(Resources.__struct_fields__, 0)
-    for record in machines:
+    for record in holders:
         for name in totals:
             totals[name] += getattr(record.holds, name)
     return Resources(**totals)
 
 
-def wrong_entries(reader: Reader, bucket: Bucket[MachineKey], wanted: _Index) -> Iterator[Entry]:
+def wrong_entries(reader: Reader, bucket: Bucket[Any], wanted: _Index) -> Iterator[Entry]:
     found = {key: pointer.id for key, pointer in reader.scan(bucket)}
     for key in sorted(found.keys() | wanted.keys()):
         if found.get(key) != wanted.get(key):
             yield Entry(bucket, key, wanted.get(key))
 
 
-def indexes(reader: Reader, machines: Collection[MachineRecord]) -> Iterator[tuple[Bucket[MachineKey], _Index]]:
+def indexes(reader: Reader, machines: Collection[MachineRecord]) -> Iterator[tuple[Bucket[Any], _Index]]:
     """Each index as the records would have it; orders outlive their machines for a while."""
     yield BY_APP, {f"{record.app}/{record.id}": record.id for record in machines}
     yield BY_NAME, {f"{record.app}/{record.name}": record.id for record in machines}
     yield BY_IPV4, {record.network.ipv4: record.id for record in machines if record.network.ipv4}
     ordered = chain(machines, (record for _, record in reader.scan(DESTROYED)))
     yield BY_ORDER, {order_key(record.app, record.order): record.id for record in ordered if record.order}
+    yield VOLUMES_BY_APP, {f"{record.app}/{record.id}": record.id for record in volumes_of(reader)}
 
 
 async def audit(reader: Reader, machines: Collection[MachineRecord]) -> list[Finding]:
     """One finding for the sum and one for each index; `machines` are all that `reader` has. Lets others run in between:
     `reader` must not change."""
     findings: list[Finding] = []
-    used, total = reader.get(USED, "all") or Resources(), sum_of(machines)
+    used, total = reader.get(USED, "all") or Resources(), sum_of([*machines, *volumes_of(reader)])
     if used != total:
-        detail = f"the books have {_amounts(used)}; the machines hold {_amounts(total)}"
+        detail = f"the books have {_amounts(used)}; the records hold {_amounts(total)}"
         findings.append(Finding(Kind.WRONG_SUM, "capacity", detail))
     for bucket, wanted in indexes(reader, machines):
         await anyio.lowlevel.checkpoint()
@@ -83,7 +96,7 @@ async def audit(reader: Reader, machines: Collection[MachineRecord]) -> list[Fin
 def set_right(tx: Tx) -> None:
     """Sum and indexes as the records have them. Changes nothing when they are."""
     machines = [record for _, record in tx.scan(MACHINES)]
-    total = sum_of(machines)
+    total = sum_of([*machines, *volumes_of(tx)])
     if (tx.get(USED, "all") or Resources()) != total:
         tx.put(USED, "all", total)
     for bucket, wanted in indexes(tx, machines):
@@ -91,7 +104,7 @@ def set_right(tx: Tx) -> None:
             if entry.wanted is None:
                 tx.delete(bucket, entry.key)
             else:
-                tx.put(bucket, entry.key, MachineKey(id=entry.wanted))
+                tx.put(bucket, entry.key, bucket.type(id=entry.wanted))
 
 
 def _amounts(held: Resources) -> str:

@@ -22,9 +22,20 @@ class Kind(StrEnum):
     LOST_ROOTFS = "lost rootfs"
     LOST_CGROUP = "lost control group"
     LOST_RUNTIME_STATE = "lost runtime state"
+    NOT_HELD = "suspended machine that runs"
+    LEFT_HELD = "started machine held still"
     LOST_NETWORK = "lost network"
     LOST_RULES = "lost packet rules"
+    LOST_POLICIES = "lost network policies"
     LOST_IMAGE = "lost image"
+    STRAY_VOLUME_MOUNT = "stray volume mount"
+    STRAY_VOLUME = "stray volume"
+    FOREIGN_VOLUME = "foreign volume"
+    WRONG_ATTACHMENT = "wrong attachment"
+    FORSAKEN_VOLUME = "forsaken volume"
+    VOLUME_LEFT_MOUNTED = "volume left mounted"
+    LOST_VOLUME_MOUNT = "lost volume mount"
+    LOST_VOLUME = "lost volume"
     WRONG_SUM = "wrong sum"
     WRONG_INDEX = "wrong index"
     LATE_HISTORIES = "late histories"
@@ -60,9 +71,20 @@ REPAIRS: Mapping[Kind, Repair] = {
     Kind.LOST_ROOTFS: Repair("mount it here again; the machine runs on"),
     Kind.LOST_CGROUP: Repair("make it again with the machine's limits and processes; the machine runs on"),
     Kind.LOST_RUNTIME_STATE: Repair("nothing needs it; the machine's next start makes it again", Mender.NOBODY),
+    Kind.NOT_HELD: Repair("hold it still"),
+    Kind.LEFT_HELD: Repair("let it go on"),
     Kind.LOST_NETWORK: Repair("bind and plug it in again; the machine runs on"),
     Kind.LOST_RULES: Repair("put them in place again"),
+    Kind.LOST_POLICIES: Repair("put what they say in force again"),
     Kind.LOST_IMAGE: Repair("pull it", Mender.OPERATOR),
+    Kind.STRAY_VOLUME_MOUNT: Repair("unmount it, or let go of its device; no file is touched"),
+    Kind.STRAY_VOLUME: Repair("remove its file: its record says that it is destroyed"),
+    Kind.FOREIGN_VOLUME: Repair("restore the store that made it, or move its directory away by hand", Mender.NOBODY),
+    Kind.WRONG_ATTACHMENT: Repair("believe the machine that is there"),
+    Kind.FORSAKEN_VOLUME: Repair("begin again what was under way at it"),
+    Kind.VOLUME_LEFT_MOUNTED: Repair("unmount it"),
+    Kind.LOST_VOLUME_MOUNT: Repair("mount it here again; the machine runs on"),
+    Kind.LOST_VOLUME: Repair("put its file back, or restore a snapshot and delete it", Mender.NOBODY),
     Kind.WRONG_SUM: Repair("add it up again"),
     Kind.WRONG_INDEX: Repair("write it again from the records"),
     Kind.LATE_HISTORIES: Repair("see why the archive does not take them; the node goes on trying", Mender.NOBODY),

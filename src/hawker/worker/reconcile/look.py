@@ -16,14 +16,17 @@ from hawker.fsm import journal
 from hawker.fsm.run import Run
 from hawker.ids import MachineId, first_ulid
 from hawker.log import bind
-from hawker.machine import OFF, SETTLED, State
-from hawker.runtime.driver import Inspection, Part, Phase
+from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.runtime.driver import ALIVE, Inspection, Part, Phase
 from hawker.store.contract import Reader
 from hawker.worker.histories import histories_waiting
+from hawker.worker.images import digests_of
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.start import runs
+from hawker.worker.policies import by_app as policies_by_app
 from hawker.worker.reconcile import books
 from hawker.worker.reconcile.findings import Finding, Kind
+from hawker.worker.reconcile.volumes import VolumeLook
 from hawker.worker.records import ARCHIVED, DESTROYED, MACHINES, NODE, MachineRecord
 
 _log = bind("hawker.reconcile")
@@ -78,6 +81,7 @@ class Look:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
+        self._volumes = VolumeLook(deps)
 
     async def findings(self) -> list[Finding]:
         listed = await self._list()
@@ -90,7 +94,9 @@ class Look:
             *_forsaken(read),
             *await self._instances(read),
             *await self._lost(read),
+            *await self._fences(read),
             *self._images(read),
+            *await self._volumes.findings(),
             *wrong,
             *self._late_histories(),
         ]
@@ -155,7 +161,7 @@ class Look:
                 found[machine_id] = f"it cannot be inspected: {error}"
                 continue
             if seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
-                how = "runs" if seen.phase is Phase.RUNNING else "ended"
+                how = "runs" if seen.phase in ALIVE else "ended"
                 found[machine_id] = f"it {how}; a store that was here before this one made it"
         return found
 
@@ -185,9 +191,9 @@ class Look:
         healthy = {
             each: record
             for each, record in read.machines.items()
-            if runs(record) and record.state is State.STARTED and each not in read.busy
+            if runs(record) and record.state in WITH_INSTANCE and each not in read.busy
         }
-        found = await self._rootfs(read, healthy) + await self._networks(healthy)
+        found = await self._rootfs(read, healthy) + await self._networks(healthy) + await self._held(healthy)
         for machine_id, parts in (await self._deps.driver.lost(healthy.keys())).items():
             found += [Finding(_PARTS[part][0], machine_id, _PARTS[part][1]) for part in sorted(parts)]
         return [each for each in found if self._still(read, each)]
@@ -204,6 +210,17 @@ class Look:
               for each in healthy if each not in mounted),
         ]  # fmt: skip
 
+    async def _held(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        """What is suspended is held still, and nothing else is."""
+        still = await self._deps.driver.suspended()
+        suspended = {each for each, record in healthy.items() if record.state is State.SUSPENDED}
+        return [
+            *(Finding(Kind.NOT_HELD, each, "the machine is suspended, and its instance runs")
+              for each in sorted(suspended - still)),
+            *(Finding(Kind.LEFT_HELD, each, "the machine is started, and its instance is held still")
+              for each in sorted(still & healthy.keys() - suspended)),
+        ]  # fmt: skip
+
     async def _networks(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
         networks = self._deps.networks
         if networks is None:
@@ -213,6 +230,15 @@ class Look:
         if not await networks.guarded():
             found.append(Finding(Kind.LOST_RULES, "host", "the node's packet rules are gone: networks are not apart"))
         return found
+
+    async def _fences(self, read: Books) -> list[Finding]:
+        """A machine that is being made or removed has its fence made or removed by its run."""
+        with self._deps.store.snapshot() as reader:
+            apps = policies_by_app(reader).keys()
+        moving = any(record.app in apps for each, record in read.machines.items() if each in read.busy)
+        if moving or await self._deps.fences.stand():
+            return []
+        return [Finding(Kind.LOST_POLICIES, "host", "the packet rules are not what the network policies say")]
 
     def _still(self, read: Books, finding: Finding) -> bool:
         record = read.machines.get(MachineId(finding.about))
@@ -226,7 +252,7 @@ class Look:
     def _images(self, read: Books) -> list[Finding]:
         """Whatever a machine is started from next."""
         settled = (each for each in read.machines.values() if each.id not in read.busy and each.state in SETTLED)
-        users = Counter(record.image.digest for record in settled)
+        users = Counter(digest for record in settled for digest in digests_of(record))
         missing = {digest: count for digest, count in users.items() if self._deps.images.find(digest) is None}
         noun = {1: "1 machine needs it"}
         return [
@@ -263,7 +289,7 @@ def _forsaken(read: Books) -> list[Finding]:
 
 
 def _lost_instance(record: MachineRecord, seen: Inspection) -> list[Finding]:
-    if seen.phase is Phase.RUNNING or record.running is None:
+    if seen.phase in ALIVE or record.running is None:
         return []
     what = "it has ended" if seen.phase is Phase.EXITED else "it is not on the host"
     detail = f"the record says that {record.running.instance_id} runs; {what}"
@@ -271,7 +297,7 @@ def _lost_instance(record: MachineRecord, seen: Inspection) -> list[Finding]:
 
 
 def _unrecorded(record: MachineRecord, seen: Inspection) -> list[Finding]:
-    if seen.phase is Phase.RUNNING:
+    if seen.phase in ALIVE:
         what = f"{seen.instance_id} runs; the record says that the machine is {record.state.value}"
         return [Finding(Kind.UNRECORDED_INSTANCE, record.id, what)]
     if seen.phase is Phase.ABSENT:

@@ -14,10 +14,11 @@ from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.ids import Digest, MachineId, RunId
 from hawker.log import bind
-from hawker.machine import OFF, SETTLED, State
-from hawker.runtime.driver import Inspection, Phase
+from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.store.contract import Tx
 from hawker.worker.endings import Endings
+from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.pull import PULL, PullInput, image_resource
@@ -27,6 +28,7 @@ from hawker.worker.lifecycle.stop import STOP, Halt
 from hawker.worker.reconcile import books
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.reconcile.look import has_run
+from hawker.worker.reconcile.volumes import VolumeRepairs
 from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.restored import adopt
 
@@ -40,6 +42,7 @@ class Repairs:
         self._deps = deps
         self._runner = runner
         self._endings = Endings(deps, runner)
+        self._volumes = VolumeRepairs(deps, runner)
 
     async def mend(self, finding: Finding) -> None:
         await self._of(finding)()
@@ -63,16 +66,29 @@ class Repairs:
                 return partial(self._adopt, machine_id)
             case Kind.LEFT_MOUNTED:
                 return partial(self._write, partial(self._unmount, machine_id=machine_id))
-            case Kind.LOST_ROOTFS | Kind.LOST_CGROUP | Kind.LOST_NETWORK:
+            case Kind.LOST_ROOTFS | Kind.LOST_CGROUP | Kind.LOST_NETWORK | Kind.NOT_HELD | Kind.LEFT_HELD:
                 return partial(self._give_back, finding.kind, machine_id)
             case Kind.LOST_RULES:
                 return self._guard
+            case Kind.LOST_POLICIES:
+                return self._deps.fences.renew
             case Kind.LOST_IMAGE:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
                 return partial(self._write, books.set_right)
             case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES:
                 return self._nothing
+            case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME:
+                return self._nothing
+            case (
+                Kind.STRAY_VOLUME
+                | Kind.STRAY_VOLUME_MOUNT
+                | Kind.WRONG_ATTACHMENT
+                | Kind.FORSAKEN_VOLUME
+                | Kind.VOLUME_LEFT_MOUNTED
+                | Kind.LOST_VOLUME_MOUNT
+            ):
+                return self._volumes.of(finding)
             case _:
                 assert_never(finding.kind)
 
@@ -136,7 +152,7 @@ class Repairs:
 
     async def _adopt(self, machine_id: MachineId) -> None:
         seen = await self._deps.driver.inspect(machine_id)
-        if seen.phase is Phase.RUNNING:
+        if seen.phase in ALIVE:
             await self._deps.store.write(partial(self._take_in, machine_id=machine_id, seen=seen))
 
     def _take_in(self, tx: Tx, machine_id: MachineId, seen: Inspection) -> None:
@@ -155,16 +171,33 @@ class Repairs:
     async def _give_back(self, kind: Kind, machine_id: MachineId) -> None:
         seen = await self._deps.driver.inspect(machine_id)
         record = self._deps.store.get(MACHINES, machine_id)
-        if seen.pid is None or record is None or not self._runs_quietly(record):
+        if record is None or not self._runs_quietly(record):
+            return
+        if kind is Kind.LEFT_HELD and record.state is State.STARTED:
+            return await self._deps.driver.resume(machine_id)
+        if kind is Kind.LOST_NETWORK and seen.phase is Phase.SUSPENDED and seen.pid is None:
+            return await self._plug_in_again(record)
+        if seen.pid is None:
             return
         if kind is Kind.LOST_CGROUP:
             await self._deps.driver.mend(machine_id)
+        elif kind is Kind.NOT_HELD and record.state is State.SUSPENDED:
+            await self._deps.driver.suspend(machine_id)
         elif kind is Kind.LOST_ROOTFS and self._deps.rootfs is not None:
             await self._deps.rootfs.reveal(machine_id, seen.pid)
         elif kind is Kind.LOST_NETWORK and self._deps.networks is not None:
             await self._deps.networks.reconnect(machine_id, record.network, seen.pid)
+            await self._deps.fences.renew_for(record.app)  # its bridge may be a new one
             if self._deps.store.get(MACHINES, machine_id) is None:  # destroyed meanwhile
                 await self._deps.networks.delete(machine_id)
+
+    async def _plug_in_again(self, record: MachineRecord) -> None:
+        """What no process holds any more: the network of a machine whose memory is in a file, after a reboot."""
+        if self._deps.networks is not None:
+            await self._deps.networks.ensure(record.id, record.network)
+            await self._deps.fences.renew_for(record.app)
+            if self._deps.store.get(MACHINES, record.id) is None:  # destroyed meanwhile
+                await self._deps.networks.delete(record.id)
 
     async def _guard(self) -> None:
         if self._deps.networks is not None:
@@ -172,11 +205,11 @@ class Repairs:
 
     def _pull(self, tx: Tx, digest: Digest) -> None:
         """The shared run, if it is not under way."""
-        users = (record for _, record in tx.scan(MACHINES) if record.image.digest == digest)
-        user = next(users, None)
-        if user is not None:
+        wanted = (image for _, record in tx.scan(MACHINES) for image in needed(record) if image.digest == digest)
+        image = next(wanted, None)
+        if image is not None:
             resource = image_resource(digest)
-            self._runner.accept(tx, PULL, resource, PullInput(image=user.image), when_busy=WhenBusy.QUEUE)
+            self._runner.accept(tx, PULL, resource, PullInput(image=image), when_busy=WhenBusy.QUEUE)
 
     def _runs_quietly(self, record: MachineRecord) -> bool:
-        return record.state is State.STARTED and runs(record) and not has_run(self._deps.store, record.id)
+        return record.state in WITH_INSTANCE and runs(record) and not has_run(self._deps.store, record.id)

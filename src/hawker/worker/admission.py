@@ -1,0 +1,74 @@
+"""Whether the node has room for a machine, and which of its devices are the machine's from now on. Asked inside the
+transaction that takes what is granted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from hawker.config import MachineConfig
+from hawker.errors import Conflict, HawkerError, NoRoom, NoRoomAtVolume
+from hawker.gpu import Gpu
+from hawker.node import Capacity, Resources, shortfall
+from hawker.store.contract import Reader
+from hawker.worker.gpus import claim
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.room import room_for
+from hawker.worker.records import MachineRecord
+from hawker.worker.volumes.attachment import volume_id_of
+
+_NAMES = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}
+_GPUS = "GPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a machine holds from now on; `gpus` beside those that it holds already."""
+
+    holds: Resources
+    gpus: tuple[Gpu, ...]
+
+
+class Admission:
+    """`room` answers what the node has."""
+
+    def __init__(self, deps: Deps, room: Callable[[], Capacity]) -> None:
+        self._deps = deps
+        self._room = room
+
+    def place(self, tx: Reader, record: MachineRecord) -> MachineRecord:
+        """A new machine with its devices; one that is not to be launched has none. Raises `NoRoom`."""
+        room = self._room()
+        missing = shortfall(room, self._deps.table.used(tx), record.holds)
+        gpus = claim(tx, room.gpus, record.config, record) if record.holds.memory_mib else ()
+        if isinstance(gpus, dict):
+            missing |= gpus
+        if missing or isinstance(gpus, dict):
+            raise _no_room(missing, record)
+        return msgspec.structs.replace(record, gpus=gpus)
+
+    def admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Granted:
+        """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
+        asked, room = room_for(self._deps, config), self._room()
+        missing = shortfall(room, self._deps.table.used(tx).minus(record.holds), asked)
+        gpus = claim(tx, room.gpus, config, record)
+        if missing or isinstance(gpus, dict):
+            what = _NAMES[next(iter(missing))] if missing else _GPUS
+            raise Conflict(
+                f"could not reserve resource for machine: insufficient {what} available to fulfill request on the "
+                "current host"
+            )
+        return Granted(asked, gpus)
+
+
+def _no_room(missing: dict[str, int], record: MachineRecord) -> HawkerError:
+    volume_id, region = volume_id_of(record.config), record.region
+    if volume_id is not None:
+        return NoRoomAtVolume(f"insufficient resources to create new machine with existing volume id '{volume_id}'")
+    lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
+    return NoRoom(
+        f"could not find a candidate host: no host in region '{region}' has room, short of {lacks}",
+        scope="region",
+        shortfall=missing,
+    )

@@ -1,0 +1,41 @@
+"""Answers about the memory of a running machine."""
+
+from hawker.api.bodies import MemoryAnswer, ReclaimAnswer, ReclaimRequest, SetMemoryRequest
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
+from hawker.api.routes import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY, MachineParams
+from hawker.errors import Unprocessable
+from hawker.runtime.driver import Memory
+from hawker.worker import leases
+from hawker.worker.handlers.target import find, target_of
+from hawker.worker.memory import MachineMemory
+from hawker.worker.parts import Parts
+
+
+class MemoryHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._memory = MachineMemory(parts.deps, parts.runner, parts.room)
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(GET_MEMORY, self.get)
+        handlers.on(SET_MEMORY, self.set)
+        handlers.on(RECLAIM_MEMORY, self.reclaim)
+
+    async def get(self, call: Call[MachineParams, NoQuery, None]) -> MemoryAnswer:
+        return _shown(await self._memory.read(find(self._parts, call.params)))
+
+    async def set(self, call: Call[MachineParams, NoQuery, SetMemoryRequest]) -> MemoryAnswer:
+        find(self._parts, call.params)
+        return _shown(await self._memory.set_limit(target_of(call.params, call.nonce), call.body.limit_mb))
+
+    async def reclaim(self, call: Call[MachineParams, NoQuery, ReclaimRequest]) -> ReclaimAnswer:
+        record = find(self._parts, call.params)
+        leases.check(record, call.nonce, self._parts.deps.clock.now())
+        if call.body.amount_mb < 0:
+            raise Unprocessable(f"amount_mb must not be negative, but is {call.body.amount_mb}")
+        return ReclaimAnswer(actual_mb=await self._memory.reclaim(record, call.body.amount_mb))
+
+
+def _shown(found: Memory) -> MemoryAnswer:
+    return MemoryAnswer(limit_mb=found.limit_mib, available_mb=found.available_mib)

@@ -1,0 +1,206 @@
+"""Answers about volumes."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hawker.api.bodies import (
+    CreateVolumeRequest,
+    ExtendVolumeAnswer,
+    ExtendVolumeRequest,
+    OrgVolumes,
+    UpdateVolumeRequest,
+    Volume,
+    instant,
+)
+from hawker.api.bounds import IN_PAGE
+from hawker.api.grant import Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery, Page
+from hawker.api.routes import (
+    CREATE_VOLUME,
+    DELETE_VOLUME,
+    EXTEND_VOLUME,
+    GET_VOLUME,
+    LIST_ORG_VOLUMES,
+    LIST_VOLUMES,
+    UNDELETE_VOLUME,
+    UPDATE_VOLUME,
+    AppParams,
+    ListVolumesQuery,
+    OrgParams,
+    OrgVolumesQuery,
+    VolumeParams,
+)
+from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
+from hawker.ids import AppName
+from hawker.permission import Action, Attempt
+from hawker.store.contract import Reader
+from hawker.worker.handlers.orgs import readable_apps
+from hawker.worker.handlers.paging import after_of, page_of
+from hawker.worker.orders import serves_region
+from hawker.worker.parts import Parts
+from hawker.worker.records import APPS
+from hawker.worker.volumes import views
+from hawker.worker.volumes.disks import Usage, disk_of
+from hawker.worker.volumes.orders import check_retention, new_volume
+from hawker.worker.volumes.origins import Origin, completed, origin_of
+from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeRecord
+
+SETTLE_S = 20.0
+"""How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""
+
+
+class VolumeHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._volumes = parts.volumes
+        self._zone = parts.node.id
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_VOLUMES, self.list_)
+        handlers.on(CREATE_VOLUME, self.create)
+        handlers.on(GET_VOLUME, self.get)
+        handlers.on(UPDATE_VOLUME, self.update)
+        handlers.on(DELETE_VOLUME, self.delete)
+        handlers.on(EXTEND_VOLUME, self.extend)
+        handlers.on(LIST_ORG_VOLUMES, self.of_org)
+        handlers.on(UNDELETE_VOLUME, self.undelete)
+
+    async def list_(self, call: Call[AppParams, ListVolumesQuery, None]) -> Page[Volume]:
+        parts, query = self._parts, call.query
+        app = parts.apps.get(parts.deps.store, call.params.app_name)
+        with parts.deps.store.snapshot() as reader:
+            there = parts.deps.volumes.of_app(reader, app.name, after_of(query.cursor))
+            page = page_of(there, lambda record: record.id, query.limit, query.cursor)
+        shown = [await self._show(record, summary=query.summary) for record in page.items]
+        return Page(tuple(shown), next_cursor=page.next_cursor)
+
+    async def create(self, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
+        parts, body = self._parts, call.body
+        app = parts.apps.get(parts.deps.store, call.params.app_name)
+        serves_region(parts.node.region, body.region)
+        origin = self._origin(body, app.org, call.grant)
+        if origin is not None:
+            body = completed(body, origin)
+        encrypted = await self._encrypted(body) if origin is None else origin.encrypted
+        max_gb = parts.deps.settings.max_volume_gb
+        record = new_volume(parts.deps.clock, app.name, parts.node.region, body, encrypted=encrypted, max_gb=max_gb)
+        if origin is None:
+            record = await self._volumes.create(self._with_key(record))
+        else:
+            record = await parts.origins.create(record, body, origin)
+        return await self.settled(app.name, record)
+
+    async def settled(self, app: AppName, record: VolumeRecord) -> Volume:
+        """A new volume, as soon as it is made. Raises `Fault` when it could not be."""
+        run = await self._volumes.settled(record.id, SETTLE_S)
+        if run is not None and run.error is not None:
+            raise Fault(f"volume {record.id} could not be made: {run.error}")
+        return await self._show(self._volumes.get(app, record.id))
+
+    async def get(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
+        return await self._show(self._find(call.params))
+
+    async def update(self, call: Call[VolumeParams, NoQuery, UpdateVolumeRequest]) -> Volume:
+        params, body = call.params, call.body
+        if body.snapshot_retention is not None:
+            try:
+                check_retention(body.snapshot_retention)
+            except Unprocessable as error:
+                raise BadRequest(str(error)) from error
+        updated = await self._volumes.update(
+            AppName(params.app_name),
+            params.volume_id,
+            retention=body.snapshot_retention,
+            auto_backup=body.auto_backup_enabled,
+        )
+        return await self._show(updated)
+
+    async def delete(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
+        params = call.params
+        return await self._show(await self._volumes.delete(AppName(params.app_name), params.volume_id))
+
+    async def undelete(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
+        params = call.params
+        return await self._show(await self._parts.farewells.undelete(AppName(params.app_name), params.volume_id))
+
+    async def extend(self, call: Call[VolumeParams, NoQuery, ExtendVolumeRequest]) -> ExtendVolumeAnswer:
+        """A restart is needed only where the host cannot grow what is in use; then that is said."""
+        app, size_gb = AppName(call.params.app_name), call.body.size_gb
+        record = await self._volumes.extend(app, call.params.volume_id, size_gb)
+        await self._volumes.settled(record.id, SETTLE_S)
+        extended = self._volumes.get(app, record.id)
+        return ExtendVolumeAnswer(volume=await self._show(extended), needs_restart=extended.behind)
+
+    async def of_org(self, call: Call[OrgParams, OrgVolumesQuery, None]) -> OrgVolumes:
+        query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
+        apps = readable_apps(self._parts, call.params.org_slug, call.grant)
+        with self._parts.deps.store.snapshot() as reader:
+            there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
+            page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
+        last = page.items[-1] if page.items else None
+        shown = [
+            views.org_volume(record, self._zone, await self._usage(record, summary=query.summary))
+            for record in page.items
+        ]
+        return OrgVolumes(
+            volumes=tuple(shown),
+            next_cursor=page.next_cursor or "",
+            last_volume_id="" if last is None else last.id,
+            last_updated_at=None if last is None else instant(last.updated_at),
+            error_regions=(),
+        )
+
+    def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> Origin | None:
+        """What it is to be made from: of the same organization, and nothing that the caller may not read."""
+        found = origin_of(body, self._parts.deps.store)
+        if found is None:
+            return None
+        app, origin = found
+        owner = self._parts.deps.store.get(APPS, app)
+        if owner is not None and owner.org != org:
+            raise NotFound(f"{origin.what} not found")
+        grant.check(Attempt(Action.READ, org=org, app=app))
+        return origin
+
+    def _find(self, params: VolumeParams) -> VolumeRecord:
+        return self._volumes.get(AppName(params.app_name), params.volume_id)
+
+    async def _encrypted(self, body: CreateVolumeRequest) -> bool:
+        """As asked for; by default where the host can."""
+        lacks = await self._volumes.disks.lacks_encryption()
+        if body.encrypted and lacks is not None:
+            raise Unprocessable(
+                f"encrypted: this host cannot encrypt volumes: {lacks}. Leave it out, or ask for encrypted=false, for "
+                "a volume that is not"
+            )
+        return lacks is None if body.encrypted is None else body.encrypted
+
+    def _with_key(self, record: VolumeRecord) -> VolumeRecord:
+        keys = self._parts.deps.volume_keys
+        return msgspec.structs.replace(record, key=keys.new(record.id)) if record.encrypted and keys else record
+
+    async def _show(self, record: VolumeRecord, *, summary: bool = False) -> Volume:
+        return views.volume(record, self._zone, await self._usage(record, summary=summary))
+
+    async def _usage(self, record: VolumeRecord, *, summary: bool) -> Usage | None:
+        disks = self._parts.deps.disks
+        return None if summary or disks is None else await disks.usage(disk_of(record))
+
+
+def _beyond(reader: Reader, query: OrgVolumesQuery) -> Iterator[VolumeRecord]:
+    """Every volume after the cursor, by id."""
+    after = after_of(query.cursor)
+    there = [record for _, record in reader.scan(VOLUMES, after=after)]
+    gone = [record for _, record in reader.scan(GONE_VOLUMES, after=after)] if query.include_deleted else []
+    yield from sorted([*there, *gone], key=lambda record: record.id)
+
+
+def _matches(record: VolumeRecord, query: OrgVolumesQuery) -> bool:
+    since = None if query.updated_after is None else query.updated_after.timestamp()
+    return (
+        (not query.state or record.state in query.state)
+        and (not query.region or record.region == query.region)
+        and (since is None or record.updated_at > since)
+    )

@@ -1,0 +1,78 @@
+"""Which images a machine is made from: its own, or one for each of its containers; and what their names mean now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from hawker.config import MachineConfig
+from hawker.config.effective_containers import container_image
+from hawker.fsm.verdict import leaf_of
+from hawker.ids import Digest
+from hawker.image.resolve import Resolved
+
+_AT_ONCE = 4  # registries are asked for so many images of one order at the same time
+
+
+class Resolver(Protocol):
+    """What knows the meaning of an image's name (`image.cache.ImageCache` is one)."""
+
+    async def resolve(self, reference: str) -> Resolved: ...
+
+
+class Versioned(Protocol):
+    """A machine's record, or an older version in it."""
+
+    @property
+    def image(self) -> Resolved: ...
+    @property
+    def container_images(self) -> Mapping[str, Resolved]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """`shown` is the machine's own, else its first container's; `of_containers` one for each, by its name."""
+
+    shown: Resolved
+    of_containers: dict[str, Resolved] = field(default_factory=dict)
+
+
+async def resolve(images: Resolver, config: MachineConfig) -> Images:
+    """All of them or none. Raises `BadRequest` when there is no such image, `Unavailable` when its registry does not
+    answer and nothing is cached."""
+    containers = config.containers or ()
+    names = [config.image, *(container_image(config, each) for each in containers)]
+    wanted = list(dict.fromkeys(name or "" for name in names if name or not containers))
+    found: dict[str, Resolved] = {}
+    for first in range(0, len(wanted), _AT_ONCE):
+        found |= await _resolve_all(images, wanted[first : first + _AT_ONCE])
+    shown = config.image or (container_image(config, containers[0]) if containers else "")
+    return Images(found[shown], {each.name or "": found[container_image(config, each)] for each in containers})
+
+
+async def _resolve_all(images: Resolver, names: Sequence[str]) -> dict[str, Resolved]:
+    if len(names) == 1:
+        return {names[0]: await images.resolve(names[0])}
+    found: dict[str, Resolved] = {}
+
+    async def ask(name: str) -> None:
+        found[name] = await images.resolve(name)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(ask, name)
+    except BaseExceptionGroup as group:
+        raise leaf_of(group.exceptions[0]) from group.__cause__
+    return found
+
+
+def needed(version: Versioned) -> tuple[Resolved, ...]:
+    """What its root filesystems are made from, each image once."""
+    images = version.container_images.values() if version.container_images else (version.image,)
+    return tuple({image.digest: image for image in images}.values())
+
+
+def digests_of(version: Versioned) -> frozenset[Digest]:
+    return frozenset(image.digest for image in needed(version))

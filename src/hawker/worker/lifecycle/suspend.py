@@ -1,0 +1,75 @@
+"""Flow `suspend`: the instance is held still, and keeps all that it has: memory, files, connections, room.
+
+Its processes are frozen, or its memory is written to a file and none are left, as its driver can.
+
+One that ends meanwhile is left to the supervisor; one that cannot be held still goes on.
+"""
+
+import msgspec
+
+from hawker.errors import NotFound, WrongState
+from hawker.fsm.contract import Done, EndedRun, Ending, Flow, Outcome, Step
+from hawker.ids import InstanceId
+from hawker.machine import State
+from hawker.store.contract import Reader, Tx
+from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of
+from hawker.worker.lifecycle.start import runs
+from hawker.worker.records import MACHINES, Detail, MachineRecord
+from hawker.worker.table import Happened
+
+_ENDED_FIRST = "the instance ended before it was suspended"
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """Which instance is meant; another one is none of the run's business."""
+
+    instance_id: InstanceId
+
+
+async def freeze(context: Context[Hold]) -> Outcome:
+    if find_meant(context.deps.store, context, State.SUSPENDING) is None:
+        return Done()
+    try:
+        await context.deps.driver.suspend(machine_id_of(context))
+    except (NotFound, WrongState):
+        return Done(commit=lambda tx: _go_on(tx, context, _ENDED_FIRST))
+    return Done(commit=lambda tx: _suspended(tx, context))
+
+
+def _suspended(tx: Tx, context: Context[Hold]) -> None:
+    record = find_meant(tx, context, State.SUSPENDING)
+    if record is not None:
+        context.deps.table.change(tx, record, Happened("suspend", "suspended"), state=State.SUSPENDED)
+
+
+def _go_on(tx: Tx, ended: Context[Hold] | EndedRun[Hold], why: str) -> None:
+    deps: Deps = ended.deps
+    record = find_meant(tx, ended, State.SUSPENDING)
+    if record is not None:
+        happened = Happened("suspend", "failed", detail=Detail(error=why))
+        deps.table.change(tx, record, happened, state=State.STARTED)
+
+
+def keep_running(tx: Tx, ended: EndedRun[Hold]) -> None:
+    """It could not be suspended, and its history says why."""
+    if ended.ending is not Ending.DONE:
+        _go_on(tx, ended, ended.error or "cancelled")
+
+
+def find_meant(reader: Reader, run: Context[Hold] | EndedRun[Hold], state: State) -> MachineRecord | None:
+    """The machine, if it still is in the state that the run was accepted with, and has that instance."""
+    record = reader.get(MACHINES, run.resource.id)
+    if record is None or record.state is not state or not runs(record):
+        return None
+    assert record.running is not None
+    return record if record.running.instance_id == run.input.instance_id else None
+
+
+LONGEST_S = 1800.0
+"""As long as a large memory takes to be written to a slow disk, or read from it."""
+
+FREEZE = Step("freeze", freeze, timeout_s=LONGEST_S, points=("frozen", "saved", "published"))
+"""Without an undo: a driver that fails lets the instance go on, whoever overtakes this ends it, and what is left over
+by an operator's abort is mended by the reconciler."""
+
+SUSPEND = Flow(name="suspend", input=Hold, steps=(FREEZE,), on_end=keep_running)

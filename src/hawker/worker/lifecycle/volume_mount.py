@@ -1,0 +1,53 @@
+"""The volume of a machine, as steps of the machine's flows: mounted on the host before a launch, given back once the
+instance is gone.
+"""
+
+import msgspec
+
+from hawker.errors import WrongState
+from hawker.failpoint import inside
+from hawker.fsm.contract import Abort, Done, Outcome, StepContext
+from hawker.ids import VolumeId
+from hawker.store.contract import Tx
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.records import MachineRecord
+from hawker.worker.volumes.attachment import attached_to, volume_id_of
+from hawker.worker.volumes.disks import disk_of
+from hawker.worker.volumes.records import IN_MAKING, MADE
+
+_LOOK_EVERY_S = 0.2
+
+
+async def mount_volume(context: StepContext[Deps, msgspec.Struct], record: MachineRecord) -> Outcome:
+    """Mount it; the path is the step's result. One that is still being made is waited for."""
+    deps, volume_id = context.deps, volume_id_of(record.config)
+    if volume_id is None:
+        return Done()
+    assert deps.disks is not None, "a mount is refused where there are no volumes"
+    while (volume := attached_to(deps.store, volume_id, record.id)) is not None and volume.state in IN_MAKING:
+        await context.clock.sleep(_LOOK_EVERY_S)
+    if volume is None or volume.state not in MADE:
+        what = "is not attached to the machine" if volume is None else f"is {volume.state}"
+        return Abort(WrongState(f"volume {volume_id} {what}"))
+    if volume.behind:  # also when it is mounted still, from before a restart
+        await deps.disks.unmount(volume_id)
+    path = await deps.disks.mount(disk_of(volume))
+    inside("attached")
+    grown = volume.behind and await deps.disks.grow(disk_of(volume))
+    return Done(result=path, commit=(lambda tx: _caught_up(tx, deps, volume_id)) if grown else None)
+
+
+def _caught_up(tx: Tx, deps: Deps, volume_id: VolumeId) -> None:
+    """What could not grow while it was in use did so with the mount."""
+    volume = deps.volumes.get(tx, volume_id)
+    if volume.made_gb == volume.size_gb:
+        deps.volumes.change(tx, volume, behind=False)
+
+
+async def unmount_volume(deps: Deps, record: MachineRecord | None) -> None:
+    """No error when there is none, or it is not mounted. Once another machine has it, it is none of ours."""
+    volume_id = None if record is None else volume_id_of(record.config)
+    if deps.disks is None or record is None or volume_id is None:
+        return
+    if attached_to(deps.store, volume_id, record.id) is not None:
+        await deps.disks.unmount(volume_id)

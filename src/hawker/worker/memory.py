@@ -1,0 +1,104 @@
+"""The memory of a machine that runs: what it has, another limit, and what it can give back at once.
+
+A higher limit takes room in the transaction that accepts the change. A lower one gives none back: the machine's next
+start needs what its config says.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from hawker.config import guest
+from hawker.config.rules import MIN_MEMORY_MIB
+from hawker.errors import Conflict, NotServed, Unprocessable, WrongState
+from hawker.failpoint import reach
+from hawker.fsm import journal
+from hawker.fsm.fault import error_of
+from hawker.fsm.run import State as RunState
+from hawker.fsm.runner import Runner
+from hawker.ids import MachineId, RunId
+from hawker.machine import WITH_INSTANCE, Operation, judge
+from hawker.node import Capacity, shortfall
+from hawker.runtime.driver import Memory
+from hawker.store.contract import Tx
+from hawker.worker import leases
+from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.memory import MEMORY, Limit
+from hawker.worker.lifecycle.room import overhead_mib
+from hawker.worker.operations import Target
+from hawker.worker.records import MachineRecord
+
+_ENDS_WITHIN_S = 30.0
+
+
+class MachineMemory:
+    """`room` answers what the node has."""
+
+    def __init__(self, deps: Deps, runner: Runner[Deps], room: Callable[[], Capacity]) -> None:
+        self._deps = deps
+        self._runner = runner
+        self._room = room
+
+    async def read(self, record: MachineRecord) -> Memory:
+        """Raises `NotServed` where machines have no limits, `WrongState` when this one has no instance."""
+        self._check_served()
+        if record.state not in WITH_INSTANCE:
+            raise WrongState(f"unable to read the memory of machine from current state: '{record.state}'")
+        return await self._deps.driver.memory(record.id)
+
+    async def reclaim(self, record: MachineRecord, amount_mib: int) -> int:
+        """How much it was in fact."""
+        await self.read(record)
+        return await self._deps.driver.reclaim_memory(record.id, amount_mib)
+
+    async def set_limit(self, target: Target, limit_mib: int) -> Memory:
+        """Raises `Conflict` when the host is full or another change is under way, `WrongState` when the machine uses
+        more than that."""
+        self._check_served()
+
+        def apply(tx: Tx) -> RunId:
+            record = self._deps.table.find(tx, target.app, target.machine_id)
+            leases.check(record, target.nonce, self._deps.clock.now())
+            judge(Operation.MEMORY, record.state)
+            if journal.active(tx, machine_resource(record.id)) is not None:
+                raise Conflict("another change of the machine is under way")
+            _check_bounds(record, limit_mib)
+            return self._accept(tx, record, limit_mib)
+
+        reach("memory.accept.before")
+        run_id = await self._deps.store.write(apply)
+        reach("memory.accept.after")
+        run = await self._runner.wait(run_id, _ENDS_WITHIN_S)
+        if run.state is not RunState.DONE:
+            raise error_of(run.fault) if run.fault is not None else Conflict("the change was overtaken")
+        return await self._deps.driver.memory(MachineId(target.machine_id))
+
+    def _accept(self, tx: Tx, record: MachineRecord, limit_mib: int) -> RunId:
+        assert record.running is not None, "a started machine has an instance"
+        held_mib, asked_mib = record.holds.memory_mib, self._with_overhead(record, limit_mib)
+        asked = msgspec.structs.replace(record.holds, memory_mib=asked_mib)
+        if asked_mib > held_mib and shortfall(self._room(), self._deps.table.used(tx).minus(record.holds), asked):
+            raise Conflict(
+                "could not reserve resource for machine: insufficient memory available to fulfill request on the "
+                "current host"
+            )
+        self._deps.table.change(tx, record, holds=asked)
+        meant = Limit(instance_id=record.running.instance_id, limit_mib=limit_mib, held_mib=held_mib)
+        return self._runner.accept(tx, MEMORY, machine_resource(record.id), meant)
+
+    def _with_overhead(self, record: MachineRecord, limit_mib: int) -> int:
+        return max(limit_mib, guest(record.config).memory_mb) + overhead_mib(self._deps)
+
+    def _check_served(self) -> None:
+        driver = self._deps.driver
+        if not driver.features.limits:
+            what = "its machines have no limits"
+            raise NotServed(f"a machine's memory is not served by this node's driver ({driver.name}): {what}")
+
+
+def _check_bounds(record: MachineRecord, limit_mib: int) -> None:
+    own = guest(record.config).memory_mb
+    most = max(own, (record.config.guest.max_memory_mb if record.config.guest is not None else None) or 0)
+    if not MIN_MEMORY_MIB <= limit_mib <= most:
+        why = "the larger of its memory_mb and its max_memory_mb"
+        raise Unprocessable(f"limit_mb must be between {MIN_MEMORY_MIB} and {most} ({why}), not {limit_mib}")

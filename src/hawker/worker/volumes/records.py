@@ -1,0 +1,134 @@
+"""What a worker stores of volumes and their snapshots. The host has a file for each; the record says what it is for.
+
+Records tolerate unknown fields, so that an older worker reads what a newer one wrote.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from hawker.ids import AppName, MachineId, SnapshotId, VolumeId
+from hawker.node import Resources
+from hawker.store.contract import Bucket
+
+MIB_PER_GB = 1024
+GB = 1 << 30
+
+
+class VolumeState(StrEnum):
+    """Where a volume is in its life; the words are the Machines API's."""
+
+    CREATING = "creating"
+    RESTORING = "restoring"  # being made from a snapshot
+    ENABLING_REMOTE_EXPORT = "enabling_remote_export"  # a fork whose source is being held
+    HYDRATING = "hydrating"  # a fork that can be mounted while it is filled
+    CREATED = "created"
+    EXTENDING = "extending"
+    SCHEDULING_DESTROY = "scheduling_destroy"
+    PENDING_DESTROY = "pending_destroy"  # until `destroy_at`; can be had back
+    DESTROYED = "destroyed"  # its file is being removed, or is gone
+
+
+MADE = frozenset({VolumeState.HYDRATING, VolumeState.CREATED, VolumeState.EXTENDING})
+"""Its file is whole: it can be mounted."""
+
+IN_MAKING = frozenset({VolumeState.CREATING, VolumeState.RESTORING, VolumeState.ENABLING_REMOTE_EXPORT})
+"""Will be whole, or destroyed. A machine may be created with it already, and waits for it."""
+
+GOING = frozenset({VolumeState.SCHEDULING_DESTROY, VolumeState.PENDING_DESTROY, VolumeState.DESTROYED})
+"""Nobody may begin to use it."""
+
+
+class Fstype(StrEnum):
+    EXT4 = "ext4"
+    RAW = "raw"  # blocks without a filesystem
+
+
+class SealedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What encrypts a volume, under the node's own key. `volume` is the one that it was made for: its copies have the
+    same bytes, and so the same key."""
+
+    volume: VolumeId
+    sealed: bytes
+
+
+class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One volume. `size_gb` is what is promised and what it holds of the node's disk; the file on the host has
+    `made_gb`, which an extension brings up to it; its filesystem is `behind` when it could not grow in use, and grows
+    at the next mount. `machine` is the one that it is attached to: from that machine's order until it is gone.
+    `source_volume` or `source_snapshot` is what it is made from. Times are Unix seconds."""
+
+    id: VolumeId
+    app: AppName
+    name: str
+    region: str
+    state: VolumeState
+    size_gb: int
+    made_gb: int = 0
+    behind: bool = False
+    fstype: Fstype = Fstype.EXT4
+    encrypted: bool = False
+    snapshot_retention: int = 5  # days
+    auto_backup: bool = True
+    machine: MachineId | None = None
+    source_volume: VolumeId | None = None
+    source_snapshot: SnapshotId | None = None
+    destroy_at: float | None = None
+    backed_up_at: float | None = None  # when the schedule last began a snapshot
+    key: SealedKey | None = None  # of an encrypted one
+    created_at: float
+    updated_at: float
+
+    @property
+    def holds(self) -> Resources:
+        """What it takes of the node until its file is gone."""
+        return Resources(disk_mib=self.size_gb * MIB_PER_GB)
+
+
+class SnapshotStatus(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    CREATED = "created"
+    FAILED = "failed"  # there is nothing of it but this record, and its run that says why
+
+
+IN_TAKING = frozenset({SnapshotStatus.WAITING, SnapshotStatus.RUNNING})
+
+
+class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a volume held at `created_at`. `size` is what it takes of the host's disk, in bytes; `fstype` and
+    `encrypted` are the volume's then. Kept for `retention_days`, also over the volume's end, until `kept_until`."""
+
+    id: SnapshotId
+    volume: VolumeId
+    app: AppName
+    status: SnapshotStatus
+    volume_gb: int
+    size: int = 0
+    fstype: Fstype = Fstype.EXT4
+    encrypted: bool = False
+    automatic: bool = False  # by the schedule
+    key: SealedKey | None = None
+    retention_days: int
+    kept_until: float
+    created_at: float
+
+
+class VolumeKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A pointer in an index: to a volume by app."""
+
+    id: VolumeId
+
+
+class SnapshotKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A pointer in an index: to a snapshot by its volume."""
+
+    id: SnapshotId
+
+
+VOLUMES = Bucket("volumes", VolumeRecord)  # volume id; also those that are pending destroy
+GONE_VOLUMES = Bucket("volumes_gone", VolumeRecord)  # volume id; only these files may be removed without asking
+VOLUMES_BY_APP = Bucket("volumes_by_app", VolumeKey)  # app/id; only of those in VOLUMES
+SNAPSHOTS = Bucket("snapshots", SnapshotRecord)  # snapshot id
+GONE_SNAPSHOTS = Bucket("snapshots_gone", SnapshotRecord)  # snapshot id; until what there is of the file is removed
+SNAPSHOTS_BY_VOLUME = Bucket("snapshots_by_volume", SnapshotKey)  # volume id/snapshot id

@@ -1,0 +1,120 @@
+"""Network policies over the API."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawker.api.bodies import NetworkPolicy, NetworkPolicyRequest
+from hawker.api.codec import BodyCodec
+from hawker.api.routes import DELETE_POLICY, GET_POLICY, LIST_POLICIES, PUT_POLICY, AppParams, PolicyParams
+from hawker.errors import Fault, NotFound, Unprocessable
+from hawker.sim.life import APP, Worker
+from hawker.sim.world import Stall
+
+pytestmark = pytest.mark.anyio
+HERE = AppParams(app_name=APP)
+WEB = {"action": "allow", "direction": "ingress", "ports": [{"protocol": "tcp", "port": 80}]}
+
+
+async def put(worker: Worker, **given: Any) -> NetworkPolicy:
+    """As it would be read from the wire."""
+    sent = {"name": "web", "selector": {"all": True}, "rules": [WEB], **given}
+    body = BodyCodec(NetworkPolicyRequest, strict=True).decode(msgspec.json.encode(sent))
+    return await worker.api.call(PUT_POLICY, params=HERE, body=body)
+
+
+def at(policy_id: str) -> PolicyParams:
+    return PolicyParams(app_name=APP, policy_id=policy_id)
+
+
+async def test_a_policy_is_made_shown_changed_listed_and_removed(worker: Worker) -> None:
+    made = await put(worker)
+    shown = msgspec.json.decode(msgspec.json.encode(made))
+    assert (shown["name"], shown["selector"], shown["rules"]) == ("web", {"all": True}, [WEB])
+    assert await worker.api.call(GET_POLICY, params=at(made.id)) == made
+    other = await put(worker, id=made.id, selector={"metadata": {"role": "db"}})
+    assert (other.id, other.created_at) == (made.id, made.created_at)
+    assert await worker.api.call(LIST_POLICIES, params=HERE) == (other,)
+    await worker.api.call(DELETE_POLICY, params=at(made.id))
+    assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
+
+
+async def test_a_change_is_in_force_once_it_is_answered(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    made = await put(worker)
+    assert [fence.machine_id for fence in stall.palings.standing] == [machine_id]
+    await worker.api.call(DELETE_POLICY, params=at(made.id))
+    assert stall.palings.standing == ()
+
+
+async def test_a_change_that_the_host_refuses_is_kept_and_said_to_be_so(worker: Worker, stall: Stall) -> None:
+    await worker.started()
+    stall.palings.broken = 1
+    with pytest.raises(Fault, match="kept and not in force yet"):
+        await put(worker)
+    listed = await worker.api.call(LIST_POLICIES, params=HERE)
+    assert len(listed) == 1
+
+
+async def test_a_host_that_cannot_have_any_refuses_them_and_keeps_none(worker: Worker, stall: Stall) -> None:
+    stall.palings.refusal = "this host's kernel: modprobe br_netfilter"
+    with pytest.raises(Unprocessable, match="not served by this host's kernel: modprobe"):
+        await put(worker)
+    assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
+
+
+def rule(**given: Any) -> dict[str, Any]:
+    return {**WEB, **given}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"name": ""}, "^name"),
+        ({"name": "x" * 64}, "^name"),
+        ({"selector": {}}, "^selector"),
+        ({"selector": {"all": False}}, "^selector"),
+        ({"selector": {"all": True, "metadata": {"a": "b"}}}, "^selector"),
+        ({"selector": {"machines": [{"id": "banana"}]}}, r"^selector\.machines\[0\]\.id"),
+        ({"selector": {"machines": [{"id": f"{n:014x}"} for n in range(257)]}}, "^selector"),
+        ({"selector": {"metadata": {str(n): "x" for n in range(33)}}}, "^selector"),
+        ({"selector": {"metadata": {"a": "x" * 70_000}}}, r"^selector\.metadata"),
+        ({"selector": {"everything": True}}, r"^selector\.everything is not a known field"),
+        ({"rules": []}, "^rules: 0 are not between 1 and 64"),
+        ({"rules": [WEB] * 10_000}, "^rules: 10000 are not between 1 and 64"),
+        ({"rules": [rule(action="deny")]}, r"^rules\[0\]\.action"),
+        ({"rules": [rule(direction="sideways")]}, r"^rules\[0\]\.direction"),
+        ({"rules": [rule(ports=[{"protocol": "icmp"}])]}, r"ports\[0\]\.protocol"),
+        ({"rules": [rule(ports=[{"protocol": "tcp", "port": 0}])]}, r"^rules\[0\]\.ports\[0\]\.port: 0"),
+        ({"rules": [rule(ports=[{"protocol": "tcp", "port": 65536}])]}, r"\.port: 65536"),
+        ({"rules": [rule(ports=[{"protocol": "udp", "port": -1}])]}, r"\.port: -1"),
+        ({"rules": [rule(ports=[{"protocol": "tcp", "port": 10**30}])]}, "port"),
+        ({"rules": [rule(ports=[{"protocol": "tcp", "port": "80; drop"}])]}, "port"),
+        ({"rules": [WEB, rule(ports=[{"protocol": "tcp", "port": 1}] * 257)]}, r"^rules\[1\]\.ports: 257 are more"),
+        ({"rules": [rule(source="10.0.0.0/8")]}, r"^rules\[0\]\.source is not a known field"),
+    ],
+)
+async def test_what_cannot_be_enforced_is_refused_by_name(worker: Worker, given: dict[str, Any], named: str) -> None:
+    with pytest.raises(Unprocessable, match=named):
+        await put(worker, **given)
+    assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
+
+
+async def test_absent_ports_are_all_and_an_empty_list_is_none(worker: Worker, stall: Stall) -> None:
+    await worker.started()
+    made = await put(worker, rules=[{"action": "allow", "direction": "ingress"}])
+    assert made.allowed[0].ports is None and not stall.palings.standing
+    made = await put(worker, id=made.id, rules=[rule(ports=[])])
+    assert made.allowed[0].ports == () and stall.palings.standing[0].ingress == frozenset()
+
+
+async def test_what_is_not_there_is_not_found(worker: Worker) -> None:
+    with pytest.raises(NotFound, match="network policy not found"):
+        await worker.api.call(GET_POLICY, params=at("nope"))
+    with pytest.raises(NotFound, match="network policy not found"):
+        await worker.api.call(DELETE_POLICY, params=at("nope"))
+    with pytest.raises(NotFound, match="network policy not found"):
+        await put(worker, id="nope")
+    with pytest.raises(NotFound, match="app not found"):
+        await worker.api.call(LIST_POLICIES, params=AppParams(app_name="ghost"))

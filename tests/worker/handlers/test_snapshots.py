@@ -1,0 +1,28 @@
+import pytest
+
+from hawker.api.bodies import CreateVolumeRequest, instant
+from hawker.api.routes import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, AppParams, VolumeParams
+from hawker.errors import NotFound
+from hawker.sim.life import APP, Worker
+from hawker.worker.volumes.records import SNAPSHOTS
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_answer_to_a_snapshot_is_in_the_live_api_s_envelope(worker: Worker) -> None:
+    body = CreateVolumeRequest(name="data", size_gb=1)
+    volume = await worker.api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+    params = VolumeParams(app_name=APP, volume_id=volume.id)
+    backup = (await worker.api.call(CREATE_SNAPSHOT, params=params)).Msg.backup
+    record = worker.store.get(SNAPSHOTS, backup.id)
+    assert record is not None
+    assert (backup.status, backup.created_at, backup.volume_size) == ("waiting", instant(record.created_at), 1 << 30)
+    await worker.at_rest()
+    [listed] = await worker.api.call(LIST_SNAPSHOTS, params=params)
+    assert (listed.id, listed.status, listed.retention_days) == (backup.id, "created", 5)
+
+
+async def test_a_volume_of_another_app_or_none_has_no_snapshots_to_tell(worker: Worker) -> None:
+    for app in (APP, "nobody"):
+        with pytest.raises(NotFound):
+            await worker.api.call(LIST_SNAPSHOTS, params=VolumeParams(app_name=app, volume_id="vol_0000000000000000"))

@@ -1,0 +1,106 @@
+"""Answers about volumes: figures, lists in pages, and refusals that name the field."""
+
+from typing import Any
+
+import pytest
+
+from hawker.api.bodies import OrgVolumes, UpdateVolumeRequest, Volume
+from hawker.api.route import Page
+from hawker.api.routes import (
+    GET_APP,
+    LIST_ORG_VOLUMES,
+    LIST_VOLUMES,
+    UPDATE_VOLUME,
+    AppParams,
+    ListVolumesQuery,
+    OrgParams,
+    OrgVolumesQuery,
+    VolumeParams,
+)
+from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
+from hawker.ids import VolumeId
+from hawker.sim.life import APP, Worker
+from hawker.sim.world import Stall
+from hawker.worker.volumes.records import VOLUMES
+
+pytestmark = pytest.mark.anyio
+
+
+async def listed(worker: Worker, **query: Any) -> Page[Volume]:
+    return await worker.api.call(LIST_VOLUMES, params=AppParams(app_name=APP), query=ListVolumesQuery(**query))
+
+
+async def of_org(worker: Worker, **query: Any) -> OrgVolumes:
+    params = OrgParams(org_slug="personal")
+    return await worker.api.call(LIST_ORG_VOLUMES, params=params, query=OrgVolumesQuery(**query))
+
+
+async def test_a_volume_is_shown_with_figures_and_a_summary_without(worker: Worker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    shown = await worker.get_volume(volume.id)
+    assert shown == volume and shown.bytes_total == 1 << 30 and shown.bytes_used == 0
+    (brief,) = (await listed(worker, summary=True)).items
+    assert brief.id == volume.id and brief.bytes_total is None
+
+
+async def test_lists_come_in_pages_by_id(worker: Worker) -> None:
+    ids = sorted([(await worker.volume(f"data-{number}", size_gb=1)).id for number in range(3)])
+    first = await listed(worker, limit=2)
+    rest = await listed(worker, limit=2, cursor=first.next_cursor)
+    assert [each.id for each in (*first.items, *rest.items)] == ids and rest.next_cursor is None
+    assert [each.id for each in (await of_org(worker, limit=2)).volumes] == ids[:2]
+
+
+async def test_an_organization_s_list_is_selected_and_may_have_what_is_gone(worker: Worker) -> None:
+    kept, gone = await worker.volume("kept", size_gb=1), await worker.volume("gone", size_gb=1)
+    await worker.delete_volume(gone.id)
+    assert [each.id for each in (await of_org(worker, state=("created",))).volumes] == [kept.id]
+    await worker.parts.volumes.destroy(VolumeId(gone.id))
+    await worker.at_rest()
+    assert {each.id for each in (await of_org(worker)).volumes} == {kept.id}
+    everything = await of_org(worker, include_deleted=True)
+    assert {each.state for each in everything.volumes} == {"created", "destroyed"}
+    assert (await of_org(worker, region="elsewhere")).volumes == ()
+    with pytest.raises(BadRequest, match="limit"):
+        await of_org(worker, limit=1001)
+
+
+async def test_an_app_counts_its_volumes(worker: Worker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    await worker.volume("more", size_gb=1)
+    await worker.delete_volume(volume.id)
+    assert (await worker.api.call(GET_APP, params=AppParams(app_name=APP))).volume_count == 1
+
+
+async def test_what_is_not_there_is_not_found(worker: Worker) -> None:
+    with pytest.raises(NotFound, match="volume not found"):
+        await worker.get_volume("vol_0000000000000000")
+    with pytest.raises(NotFound, match="app not found"):
+        await worker.api.call(LIST_VOLUMES, params=AppParams(app_name="nope"))
+
+
+async def test_encryption_is_refused_where_it_is_asked_for_and_cannot_be(worker: Worker, stall: Stall) -> None:
+    with pytest.raises(Unprocessable, match="encrypted"):
+        await worker.volume("data", size_gb=1, encrypted=True)
+    assert not (await worker.volume("data", size_gb=1, encrypted=None)).encrypted
+    assert [record.encrypted for _, record in worker.store.scan(VOLUMES)] == [False]
+
+
+async def test_another_region_has_no_room(worker: Worker) -> None:
+    with pytest.raises(NoRoom, match="no host in region 'mad'"):
+        await worker.volume("data", size_gb=1, region="mad")
+
+
+async def test_how_snapshots_are_kept_can_be_changed_within_bounds(worker: Worker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    params = VolumeParams(app_name=APP, volume_id=volume.id)
+
+    async def change(**fields: Any) -> Volume:
+        return await worker.api.call(UPDATE_VOLUME, params=params, body=UpdateVolumeRequest(**fields))
+
+    changed = await change(snapshot_retention=7)
+    assert (changed.snapshot_retention, changed.auto_backup_enabled) == (7, True)
+    changed = await change(auto_backup_enabled=False)
+    assert (changed.snapshot_retention, changed.auto_backup_enabled) == (7, False)
+    with pytest.raises(BadRequest, match="between 1 and 60"):
+        await change(snapshot_retention=0)

@@ -1,0 +1,68 @@
+"""Facts about room: asked for together, refused together, granted by address."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hawker.errors import Conflict, NoRoom
+from hawker.gpu import Gpu
+from hawker.machine import State
+from hawker.node import Capacity, Resources
+from hawker.sim.life import Worker, config_of
+from hawker.sim.world import Stall
+from hawker.worker.admission import Admission
+from hawker.worker.records import MachineRecord
+
+pytestmark = pytest.mark.anyio
+
+GPU = Gpu(kind="a10", address="0000:01:00.0")
+ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=1000, gpus=(GPU,))
+ONE = {"gpu_kind": "a10", "memory_mb": 256}
+
+
+@pytest.fixture
+async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
+    async with Stall(tmp_path, guests=True, room=ROOM).open() as worker:
+        await worker.app()
+        yield worker
+
+
+def _admission(worker: Worker) -> Admission:
+    return Admission(worker.parts.deps, lambda: ROOM)
+
+
+async def _new(worker: Worker, *, launch: bool = True) -> MachineRecord:
+    """One that is not in the store."""
+    one = await worker.stopped(guest=ONE)
+    record = await worker.reaches(one, State.STOPPED)
+    holds = Resources(shared_cpus=1, memory_mib=256) if launch else Resources()
+    return msgspec.structs.replace(record, gpus=(), holds=holds)
+
+
+async def test_a_new_machine_is_given_its_device(worker: Worker) -> None:
+    record = await _new(worker)
+    assert _admission(worker).place(worker.store, record).gpus == (GPU,)
+
+
+async def test_one_that_is_not_launched_is_given_none(worker: Worker) -> None:
+    assert _admission(worker).place(worker.store, await _new(worker, launch=False)).gpus == ()
+
+
+async def test_all_that_is_missing_is_told_at_once(worker: Worker) -> None:
+    record = await _new(worker)
+    await worker.started(guest=ONE)
+    large = msgspec.structs.replace(record, holds=Resources(shared_cpus=1, memory_mib=1000))
+    with pytest.raises(NoRoom) as refused:
+        _admission(worker).place(worker.store, large)
+    assert set(refused.value.shortfall) == {"memory_mb", "gpus.a10"}
+
+
+async def test_what_a_machine_holds_counts_as_free_for_it(worker: Worker) -> None:
+    one = worker.record(await worker.started(guest=ONE))
+    granted = _admission(worker).admit(worker.store, one, one.config)
+    assert granted.gpus == (GPU,) and granted.holds == one.holds
+    assert _admission(worker).admit(worker.store, one, config_of(guest={"memory_mb": 256})).gpus == (GPU,)
+    with pytest.raises(Conflict, match="insufficient GPUs"):
+        _admission(worker).admit(worker.store, one, config_of(guest={"gpu_kind": "a10", "gpus": 2}))

@@ -1,0 +1,77 @@
+from typing import Any
+
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from hawker.config import MachineConfig
+from hawker.errors import BadRequest
+from hawker.ids import Digest
+from hawker.image.resolve import Resolved
+from hawker.worker.images import digests_of, needed, resolve
+from tests.worker.machines import machine
+
+pytestmark = pytest.mark.anyio
+
+
+def resolved(name: str) -> Resolved:
+    digest = Digest(f"sha256:{name}")
+    return Resolved(reference=name, registry="", repository=name, tag="", digest=digest, size_bytes=1)
+
+
+class Registry:
+    """Knows every image but `nope`; remembers what was asked and how many asked at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.here = self.most = 0
+
+    async def resolve(self, reference: str) -> Resolved:
+        self.asked.append(reference)
+        self.here += 1
+        self.most = max(self.most, self.here)
+        await anyio.lowlevel.checkpoint()
+        self.here -= 1
+        if reference == "nope":
+            raise BadRequest("there is no image nope")
+        return resolved(reference)
+
+
+def config(*containers: dict[str, Any], image: str | None = None) -> MachineConfig:
+    return msgspec.convert({"image": image, "containers": containers}, MachineConfig)
+
+
+async def test_a_machine_without_containers_has_its_own_image() -> None:
+    found = await resolve(Registry(), MachineConfig(image="nginx"))
+    assert (found.shown, found.of_containers) == (resolved("nginx"), {})
+
+
+async def test_each_container_has_its_image_and_the_first_is_shown() -> None:
+    found = await resolve(Registry(), config({"name": "web", "image": "nginx"}, {"name": "db", "image": "redis"}))
+    assert found.shown == resolved("nginx")
+    assert found.of_containers == {"web": resolved("nginx"), "db": resolved("redis")}
+
+
+async def test_the_machines_own_image_is_shown_and_stands_in() -> None:
+    found = await resolve(Registry(), config({"name": "web"}, {"name": "db", "image": "redis"}, image="own"))
+    assert found.shown == resolved("own")
+    assert found.of_containers == {"web": resolved("own"), "db": resolved("redis")}
+
+
+async def test_names_are_asked_for_once_and_a_few_at_a_time() -> None:
+    registry = Registry()
+    await resolve(registry, config(*({"name": f"c{number}", "image": f"i{number // 2}"} for number in range(16))))
+    assert len(registry.asked) == 8
+    assert registry.most == 4
+
+
+async def test_one_that_is_not_there_refuses_all() -> None:
+    with pytest.raises(BadRequest, match="no image nope"):
+        await resolve(Registry(), config({"name": "a", "image": "nope"}, {"name": "b", "image": "nginx"}))
+
+
+def test_the_image_of_a_machine_with_containers_is_only_shown() -> None:
+    images = {"web": resolved("a"), "db": resolved("b"), "log": resolved("b")}
+    record = msgspec.structs.replace(machine(), container_images=images)
+    assert needed(record) == (resolved("a"), resolved("b"))
+    assert digests_of(machine()) == {machine().image.digest}

@@ -1,0 +1,12 @@
+"""A shelf in an open stall."""
+
+import pytest
+
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from tests.worker.volumes.shelf import Shelf
+
+
+@pytest.fixture
+def shelf(stall: Stall, worker: Worker) -> Shelf:
+    return Shelf(stall, worker)
