@@ -52,7 +52,9 @@ async def granted(*offered: Macaroon, source: str = "10.0.0.1") -> Grant:
     return await tokens()(f"Bearer {','.join(map(to_text, offered))}", source)
 
 
-@pytest.mark.parametrize("header", ["Bearer hwk_1", "FlyV1 hwk_1", "Bearer other,hwk_1", "FlyV1 other, hwk_1"])
+@pytest.mark.parametrize(
+    "header", ["Bearer hwk_1", "FlyV1 hwk_1", "Bearer other,hwk_1", "FlyV1 other, hwk_1", "bearer hwk_1"]
+)
 async def test_the_root_token_is_accepted_in_every_form_that_clients_send(header: str) -> None:
     grant = await tokens()(header, "")
     assert grant.name == "root" and grant.permits(Attempt(Action.CONTROL))

@@ -175,7 +175,7 @@ def _seconds(expiry: str) -> float:
     except ValueError as error:
         raise BadRequest(f"expiry: {error}") from error
     if seconds <= 0:
-        raise BadRequest("expiry must be longer than nothing")
+        raise Unprocessable("expiry must be longer than nothing")
     return seconds
 
 

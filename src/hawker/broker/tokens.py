@@ -19,7 +19,7 @@ from hawker.tokens.macaroon import PREFIX, Macaroon, chain, from_text, key_name,
 
 ROOT = "root"
 MAX_OFFERED = 16
-_SCHEMES = ("Bearer ", "FlyV1 ")
+_SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it
 
 OrgOf = Callable[[str], str | None]
 """From an app's name to its organization; None when there is no such app."""
@@ -109,11 +109,10 @@ class Tokens:
 
 
 def _listed(authorization: str | None) -> list[str]:
-    for scheme in _SCHEMES:
-        if authorization is not None and authorization.startswith(scheme):
-            tokens = authorization.removeprefix(scheme).split(",", MAX_OFFERED)
-            return [token.strip() for token in tokens[:MAX_OFFERED]]
-    return []
+    scheme, _, offered = (authorization or "").partition(" ")
+    if scheme.lower() not in _SCHEMES:
+        return []
+    return [token.strip() for token in offered.split(",", MAX_OFFERED)[:MAX_OFFERED]]
 
 
 class Narrowed:
