@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.routes import METRICS
+from hawker.api.routes import MACHINE_METRICS, METRICS
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
+from hawker.worker.scrape import UP
 
 PROJECT = Path(__file__).parents[2]
 DEPLOY = PROJECT / "deploy"
@@ -77,10 +78,11 @@ def test_the_example_for_prometheus_reads_where_a_node_answers() -> None:
     text = (DEPLOY / "prometheus.yml").read_text()
     assert f"metrics_path: {METRICS.path}\n" in text
     assert f'["{Settings(data_dir=Path("/")).listen}"]' in text
+    assert f"metrics_path: {MACHINE_METRICS.path}\n    honor_labels: true\n" in text
     assert "credentials_file" in text and "job_name: hawker\n" in text
 
 
 def test_the_page_on_watching_a_node_names_what_is_exported() -> None:
     text = (PROJECT / "docs" / "metrics.md").read_text()
     named = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bhawker_[a-z_]+", text)}
-    assert len(named) > 5 and named <= exported().keys()
+    assert len(named) > 5 and named <= exported().keys() | {UP}

@@ -76,12 +76,22 @@ class ApiMetrics:
             "method",
             "route",
         )
+        self._limited = make.counter(
+            "api_rate_limited_total",
+            "Calls refused because they came too often, by method and route.",
+            "method",
+            "route",
+        )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """`route` is a path of the route table or `-`, so that there are not many."""
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
         self._seconds.labels(known, route).observe(seconds)
+
+    def limited(self, method: str, route: str) -> None:
+        """Both are the route table's own."""
+        self._limited.labels(method, route).inc()
 
 
 class NodeMetrics:
