@@ -39,6 +39,24 @@ async def test_a_sound_worker_keeps_them_all(worker: Worker, stall: Stall) -> No
     assert invariants.of_store(worker.store) == [] == invariants.at_rest(worker.store, stall.seen())
 
 
+async def test_what_is_suspended_is_held_still_and_nothing_else_is(worker: Worker, stall: Stall) -> None:
+    started, suspended = await worker.started(), await worker.started()
+    await worker.suspend(suspended)
+    await worker.reaches(suspended, State.SUSPENDED)
+    host = stall.seen()
+    assert seen(worker, host) == set()
+    assert seen(worker, replace(host, suspended=frozenset())) == {Invariant.HELD}
+    everything = host.suspended | {MachineId(started)}
+    assert seen(worker, replace(host, suspended=everything)) == {Invariant.HELD}
+
+
+async def test_memory_is_what_the_record_says_and_is_held(worker: Worker, stall: Stall) -> None:
+    record = worker.record(await worker.started())
+    host = stall.seen()
+    assert seen(worker, replace(host, limits={record.id: 64})) == {Invariant.WHOLE}
+    assert seen(worker, replace(host, limits={record.id: 512})) == {Invariant.WHOLE, Invariant.CAPACITY}
+
+
 async def test_the_books_are_the_sum_of_the_records(worker: Worker) -> None:
     await worker.started()
     wrong = Resources(shared_cpus=9)

@@ -10,15 +10,26 @@ from hawker.worker.records import Detail, EventRecord
 EXIT = Exit(exit_code=0, exited_at=1.0)
 
 
+SUSPENDED = ("launch/created", "start/started", "suspend/suspending", "suspend/suspended")
+RESUMED = "start/started+"
+
+
+def detail_of(step: str) -> Detail | None:
+    """`!` marks an exit that was asked for, `+` a start that is no new instance."""
+    if step.endswith("+"):
+        return Detail(resumed=True)
+    return Detail(exit=EXIT, requested_stop=step.endswith("!")) if step.startswith("exit") else None
+
+
 def history(*steps: str, at: float = 0.0) -> list[EventRecord]:
     return [
         EventRecord(
             id=EventId(f"{number:02d}"),
             type=step.split("/")[0],
-            status=step.split("/")[1].rstrip("!"),
+            status=step.split("/")[1].rstrip("!+"),
             source="user",
             at=at - number,  # clocks go back
-            detail=Detail(exit=EXIT, requested_stop=step.endswith("!")) if step.startswith("exit") else None,
+            detail=detail_of(step),
         )
         for number, step in enumerate(steps)
     ]
@@ -31,6 +42,8 @@ def history(*steps: str, at: float = 0.0) -> list[EventRecord]:
         ("launch/created", "launch/launch_failed"),
         ("launch/created", "stop/stopped", "destroy/destroying", "destroy/destroyed"),
         ("launch/created", "stop/stopping", "exit/stopped!"),
+        (*SUSPENDED, "start/starting", RESUMED, "suspend/suspending", "suspend/suspended", "exit/stopped"),
+        (*SUSPENDED, "exit/stopped", "start/started", "suspend/suspending", "suspend/failed", "exit/stopped"),
     ],
 )
 def test_what_can_be(steps: tuple[str, ...]) -> None:
@@ -45,6 +58,11 @@ def test_what_can_be(steps: tuple[str, ...]) -> None:
         (("launch/created", "exit/stopped"), "while no instance ran"),
         (("launch/created", "destroy/destroyed", "start/starting"), "after the machine's end"),
         (("launch/created", "launch/lost"), "is no event"),
+        (("launch/created", "suspend/suspended"), "of what did not run"),
+        ((*SUSPENDED, "suspend/suspended"), "of what did not run"),
+        ((*SUSPENDED, "start/started"), "while an instance ran"),
+        ((*SUSPENDED, RESUMED, RESUMED), "of what was not suspended"),
+        ((*SUSPENDED, "exit/stopped", RESUMED), "of what was not suspended"),
     ],
 )
 def test_what_cannot_be(steps: tuple[str, ...], told: str) -> None:

@@ -51,6 +51,21 @@ async def test_a_stop_and_a_destroy_hold() -> None:
     assert "create was acknowledged, and it is destroyed" in await told(promised(), await store(machine(), gone=True))
 
 
+async def test_a_suspended_machine_stays_so_until_it_is_started() -> None:
+    asleep, awake = await store(machine(state=State.SUSPENDED)), await store(machine())
+    assert await told(promised(Call.SUSPEND), asleep) == []
+    assert await told(promised(Call.SUSPEND), awake) == ["suspend was acknowledged, and it is started"]
+    assert await told(promised(Call.SUSPEND, Call.START), asleep) == ["start was acknowledged, and it is suspended"]
+    assert await told(promised(Call.SUSPEND, Call.START), awake) == []
+
+
+async def test_a_suspension_that_came_too_late_is_told_by_the_history() -> None:
+    awake = await store(machine())
+    event = EventRecord(id=EventId("1"), type="suspend", status="failed", source="flyd", at=0.0)
+    await awake.write(lambda tx: tx.put(EVENTS, f"{M}/1", event))
+    assert await told(promised(Call.SUSPEND), awake) == []
+
+
 async def test_a_create_that_was_taken_back_says_why() -> None:
     made = await store(machine(), gone=True)
     event = EventRecord(id=EventId("1"), type="launch", status="launch_failed", source="flyd", at=0.0)

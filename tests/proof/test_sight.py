@@ -10,6 +10,7 @@ from hawker.machine import State
 from hawker.proof.sight import impossible, unknown, vanished
 
 CREATED, STARTED = ("launch", "created"), ("start", "started")
+SUSPENDED = ("suspend", "suspended")
 EXIT, STOPPED = ("exit", "stopped"), ("stop", "stopped")
 DESTROYED, UPDATE_FAILED = ("destroy", "destroyed"), ("update", "failed")
 
@@ -47,6 +48,11 @@ def machine(state: State, *oldest_first: tuple[str, str], version: str = "1") ->
         machine(State.STOPPED, CREATED, STARTED, EXIT),
         machine(State.STARTING, CREATED, STARTED, EXIT),
         machine(State.FAILED, CREATED, ("start", "failed")),
+        machine(State.SUSPENDED, CREATED, STARTED, SUSPENDED),
+        machine(State.STARTING, CREATED, STARTED, SUSPENDED, ("start", "starting")),
+        machine(State.STARTED, CREATED, STARTED, SUSPENDED, STARTED),
+        machine(State.STARTED, CREATED, STARTED, ("suspend", "suspending"), ("suspend", "failed")),
+        machine(State.STOPPED, CREATED, STARTED, SUSPENDED, EXIT),
         machine(State.DESTROYED, CREATED, STARTED, EXIT, DESTROYED),
         machine(State.DESTROYED, CREATED, ("launch", "launch_failed")),
         machine(State.STARTED, *[EXIT, STARTED] * 10),
@@ -66,6 +72,9 @@ def test_what_can_be_seen(seen: Machine) -> None:
         (machine(State.STARTED, CREATED, STARTED, EXIT), "the last is exit/stopped"),
         (machine(State.STOPPED, CREATED, STARTED), "has not ended"),
         (machine(State.STARTING, CREATED, STARTED), "has not ended"),
+        (machine(State.SUSPENDED, CREATED, STARTED), "has not ended"),
+        (machine(State.STOPPED, CREATED, STARTED, SUSPENDED), "what was suspended has not ended"),
+        (machine(State.STARTED, CREATED, STARTED, SUSPENDED), "the last is suspend/suspended"),
         (machine(State.DESTROYED, CREATED, STARTED, EXIT), "its last event is exit"),
         (machine(State.STOPPED, CREATED, DESTROYED), "its last event is destroy"),
         (msgspec.structs.replace(machine(State.CREATED, CREATED), version="2"), "instance_id 1 and version 2"),

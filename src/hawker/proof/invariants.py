@@ -5,16 +5,22 @@ Written once, for crash tests, chaos and the simulator. What clients were promis
 
 from collections.abc import Container, Iterator, Sequence
 
+from hawker.config import guest
 from hawker.fsm import journal
 from hawker.fsm.run import State as RunState
 from hawker.ids import MachineId
-from hawker.machine import SETTLED, State
+from hawker.machine import SETTLED, WITH_INSTANCE, State
 from hawker.node import Resources
+from hawker.proof.containers import wrong_containers
+from hawker.proof.gpus import gpus_at_rest, of_gpus
 from hawker.proof.host_state import HostState
-from hawker.proof.legal_path import illegal_steps
+from hawker.proof.legal_path import illegal_steps, is_resumption
+from hawker.proof.snapshots import of_snapshots, snapshots_at_rest
 from hawker.proof.violation import Invariant, Violation
+from hawker.proof.volumes import held_by_volumes, of_volumes, volumes_at_rest
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Bucket, Reader
+from hawker.worker import holding
 from hawker.worker.records import (
     BY_APP,
     BY_IPV4,
@@ -37,7 +43,10 @@ def of_store(reader: Reader, touched: Container[MachineId] | None = None) -> lis
     read = [record for record in (*machines, *gone) if touched is None or record.id in touched]
     return [
         *_capacity(reader, machines),
+        *of_gpus(machines),
         *_indexes(reader, machines, gone),
+        *of_volumes(reader),
+        *of_snapshots(reader),
         *(found for record in read for found in _history(reader, record)),
     ]
 
@@ -54,6 +63,11 @@ def at_rest(reader: Reader, host: HostState) -> list[Violation]:
         *(found for record in machines if record.id not in delayed for found in _rest(record, host)),
         *_instances(machines, host),
         *_strays(machines, host),
+        *gpus_at_rest(machines, host),
+        *volumes_at_rest(reader, host, delayed),
+        *snapshots_at_rest(reader, host),
+        *_containers(machines, host),
+        *_memories(host),
         *(found for record in (*machines, *gone) for found in _exits(reader, record, host)),
     ]  # fmt: skip
 
@@ -66,7 +80,7 @@ def _records(reader: Reader, bucket: Bucket[MachineRecord]) -> list[MachineRecor
 
 
 def _capacity(reader: Reader, machines: Sequence[MachineRecord]) -> Iterator[Violation]:
-    total = Resources()
+    total = held_by_volumes(reader)
     for record in machines:
         total = total.plus(record.holds)
     used = reader.get(USED, "all") or Resources()
@@ -114,9 +128,11 @@ def _rest(record: MachineRecord, host: HostState) -> Iterator[Violation]:
         yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and nothing is at it")
     if record.previous is not None:
         yield Violation(Invariant.WHOLE, record.id, "still has a version to fall back to")
-    if record.state is State.STARTED:
+    if record.state in WITH_INSTANCE:
+        if record.holds.memory_mib == 0:
+            yield Violation(Invariant.CAPACITY, record.id, f"is {record.state.value} and holds no memory")
         return
-    if record.holds != Resources():
+    if record.holds != holding.at_rest(record):
         yield Violation(Invariant.CAPACITY, record.id, f"is {record.state.value} and holds {record.holds}")
     if record.awaited is not None:
         yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and awaits {record.awaited}")
@@ -128,16 +144,53 @@ def _instances(machines: Sequence[MachineRecord], host: HostState) -> Iterator[V
     for record in machines:
         runs = record.running is not None and record.running.exit is None
         recorded = record.running.instance_id if record.running is not None and runs else None
-        if runs != (record.state is State.STARTED) and record.state in SETTLED:
+        if runs != (record.state in WITH_INSTANCE) and record.state in SETTLED:
             yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value}, and its instance is {recorded}")
         if host.running.get(record.id) != recorded:
             what = f"{host.running.get(record.id)} runs and the record says {recorded}"
             yield Violation(Invariant.ONE_INSTANCE, record.id, what)
+        if runs and record.state in SETTLED and (record.state is State.SUSPENDED) != (record.id in host.suspended):
+            still = "held still" if record.id in host.suspended else "running"
+            yield Violation(Invariant.HELD, record.id, f"is {record.state.value}, and its instance is {still}")
+        yield from _memory(record, host)
         if recorded is not None and host.mounted and host.mounted.get(record.id) != recorded:
             what = f"{recorded} runs and the rootfs of {host.mounted.get(record.id)} is mounted"
             yield Violation(Invariant.WHOLE, record.id, what)
     for machine_id in sorted(host.doubled):
         yield Violation(Invariant.ONE_INSTANCE, machine_id, "was launched beside itself")
+
+
+def _memory(record: MachineRecord, host: HostState) -> Iterator[Violation]:
+    """It has what the record says, and holds no less."""
+    limit_mib = host.limits.get(record.id)
+    if limit_mib is None or record.running is None or record.state not in WITH_INSTANCE:
+        return
+    wanted = record.running.memory_mib or guest(record.config).memory_mb
+    if limit_mib != wanted:
+        yield Violation(Invariant.WHOLE, record.id, f"may have {limit_mib} MiB and the record says {wanted}")
+    if record.holds.memory_mib < limit_mib:
+        what = f"may have {limit_mib} MiB and holds {record.holds.memory_mib}"
+        yield Violation(Invariant.CAPACITY, record.id, what)
+
+
+def _containers(machines: Sequence[MachineRecord], host: HostState) -> Iterator[Violation]:
+    for record in machines:
+        states = host.processes.get(record.id)
+        if states is not None and record.state is State.STARTED:
+            yield from (Violation(Invariant.WHOLE, record.id, what) for what in wrong_containers(record, states))
+
+
+def _memories(host: HostState) -> Iterator[Violation]:
+    """A snapshot of an instance's memory is there for just as long as nothing else has it: what goes on twice from one
+    would write to the same disks."""
+    if host.memories is None:
+        return
+    for machine_id in sorted(host.memories & (host.running.keys() - host.suspended)):
+        yield Violation(Invariant.HELD, machine_id, "runs, and a snapshot of its memory is still there")
+    for machine_id in sorted(host.suspended - host.memories):
+        yield Violation(Invariant.HELD, machine_id, "is suspended, and there is no snapshot of its memory")
+    for machine_id in sorted(host.memories - host.running.keys()):
+        yield Violation(Invariant.NOTHING_STRAY, machine_id, "has ended, and a snapshot of its memory is there")
 
 
 def _strays(machines: Sequence[MachineRecord], host: HostState) -> Iterator[Violation]:
@@ -165,7 +218,7 @@ def _exits(reader: Reader, record: MachineRecord, host: HostState) -> Iterator[V
     for detail in ended:
         if not detail.requested_stop and detail.exit in host.felled:
             yield Violation(Invariant.UNDISTURBED, record.id, f"{detail.exit} was the worker's own doing, by no order")
-    starts = sum((event.type, event.status) == ("start", "started") for event in events)
+    starts = sum((event.type, event.status) == ("start", "started") and not is_resumption(event) for event in events)
     runs = record.running is not None and record.running.exit is None
     if starts > len(told) + runs:
         yield Violation(Invariant.EXIT_ONCE, record.id, f"was started {starts} times and ended {len(told)} times")

@@ -1,8 +1,8 @@
 """Whether a machine's events can have happened in this order.
 
 An instance that started ends at most once, and before the next one starts; an exit without a start is of an instance
-that never ran, or of one that was overtaken by the order to end it; nothing follows the end of the machine. Ids say the
-order; times may go back, as clocks do.
+that never ran, or of one that was overtaken by the order to end it; nothing follows the end of the machine. Only what
+runs is suspended, and only what is suspended is resumed. Ids say the order; times may go back, as clocks do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,12 @@ KNOWN = LAST | {
     ("start", "started"),
     ("start", "failed"),
     ("exit", "stopped"),
+    ("container", "blocked"),
     ("stop", "stopping"),
     ("stop", "stopped"),
+    ("suspend", "suspending"),
+    ("suspend", "suspended"),
+    ("suspend", "failed"),
     ("restart", "restarting"),
     ("restart", "failed"),
     ("update", "updating"),
@@ -30,6 +34,7 @@ KNOWN = LAST | {
 def illegal_steps(events: Sequence[EventRecord], *, whole: bool = True) -> Iterator[str]:
     """What cannot be, oldest first. `whole` when the beginning of the history is still there."""
     runs: bool | None = False if whole else None  # None: begun before the first event that is left
+    held = runs
     previous: EventRecord | None = None
     for event in events:
         step = (event.type, event.status)
@@ -41,15 +46,28 @@ def illegal_steps(events: Sequence[EventRecord], *, whole: bool = True) -> Itera
             yield f"{_name(event)} stands after {_name(previous)}"
         if previous is not None and (previous.type, previous.status) in LAST:
             yield f"{_name(event)} after the machine's end"
-        if step == ("start", "started"):
+        if is_resumption(event):
+            if held is False:
+                yield f"{_name(event)} of what was not suspended"
+            runs, held = True, False
+        elif step == ("suspend", "suspended"):
+            if runs is False or held:
+                yield f"{_name(event)} of what did not run"
+            runs = held = True
+        elif step == ("start", "started"):
             if runs:
                 yield f"{_name(event)} while an instance ran"
-            runs = True
+            runs, held = True, False
         elif event.type == "exit":
             if runs is False and not _needs_no_start(event):
                 yield f"{_name(event)} while no instance ran"
-            runs = False
+            runs = held = False
         previous = event
+
+
+def is_resumption(event: EventRecord) -> bool:
+    """A start of the instance that there was."""
+    return event.detail is not None and event.detail.resumed
 
 
 def _needs_no_start(event: EventRecord) -> bool:

@@ -21,6 +21,7 @@ class Call(StrEnum):
     CREATE = "create"
     START = "start"
     STOP = "stop"
+    SUSPEND = "suspend"
     RESTART = "restart"
     UPDATE = "update"
     DESTROY = "destroy"
@@ -30,6 +31,7 @@ class Call(StrEnum):
 _SETS_CONFIG = frozenset({Call.UPDATE, Call.METADATA})
 _AFTER = {
     Call.STOP: frozenset({State.STOPPED, State.FAILED}),
+    Call.SUSPEND: frozenset({State.SUSPENDED, State.STOPPED}),
     Call.DESTROY: frozenset[State](),
 }
 """Where a machine may rest after the last call that was acknowledged; elsewhere its workload may have ended."""
@@ -163,7 +165,10 @@ def _broken(reader: Reader, machine_id: MachineId, told: Told) -> Iterator[str]:
     if record is None:
         yield from _broken_and_gone(reader, machine_id, told)
         return
-    if told.sure and record.state not in _AFTER.get(told.last, _RESTS):
+    rests = _AFTER.get(told.last, _RESTS)
+    if told.last is Call.SUSPEND and _ended_first(reader, machine_id):
+        rests = _RESTS
+    if told.sure and record.state not in rests:
         yield f"{told.last} was acknowledged, and it is {record.state.value}"
     if not told.known or _fell_back(reader, machine_id):
         return
@@ -182,6 +187,11 @@ def _broken_and_gone(reader: Reader, machine_id: MachineId, told: Told) -> Itera
     taken_back = bool(events) and events[-1].status == "launch_failed"  # whatever was asked of it meanwhile
     if told.sure and told.last is not Call.DESTROY and not told.vanishes and not taken_back:
         yield f"{told.last} was acknowledged, and it is destroyed"
+
+
+def _ended_first(reader: Reader, machine_id: MachineId) -> bool:
+    """Whether an instance of it was ever gone before it could be suspended, so that its restart policy decided."""
+    return any((event.type, event.status) == ("suspend", "failed") for event in _events(reader, machine_id))
 
 
 def _fell_back(reader: Reader, machine_id: MachineId) -> bool:

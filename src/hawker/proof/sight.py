@@ -15,7 +15,7 @@ WHOLE_BELOW = 20
 """An answer with fewer events has all there are."""
 
 _ENDS = frozenset({("destroy", "destroyed"), ("launch", "launch_failed")})
-_STARTED = ("start", "started")
+_STARTED, _HELD = ("start", "started"), ("suspend", "suspended")
 
 
 def impossible(machine: Machine) -> list[Violation]:
@@ -59,13 +59,15 @@ def _combinations(machine: Machine) -> Iterator[str]:
 
 
 def _running(machine: Machine) -> Iterator[str]:
-    """An instance runs from its start to its exit."""
-    last = next((event for event in machine.events if _pair(event) == _STARTED or event.type == "exit"), None)
-    runs = last is not None and _pair(last) == _STARTED
+    """An instance runs from its start to its exit, or is held still: then it may be on its way to run again."""
+    last = next((event for event in machine.events if _pair(event) in (_STARTED, _HELD) or event.type == "exit"), None)
+    held, runs = last is not None and _pair(last) == _HELD, last is not None and _pair(last) == _STARTED
     if machine.state is State.STARTED and not runs and (last is not None or len(machine.events) < WHOLE_BELOW):
         yield f"is started, and {'nothing says so' if last is None else f'the last is {_name(last)}'}"
-    if machine.state in OFF | {State.CREATED, State.STARTING} and runs:
+    if machine.state in OFF | {State.CREATED, State.STARTING, State.SUSPENDED} and runs:
         yield f"is {machine.state}, and what started has not ended"
+    if machine.state in OFF | {State.CREATED} and held:
+        yield f"is {machine.state}, and what was suspended has not ended"
 
 
 def _fell_back(machine: Machine) -> bool:

@@ -11,9 +11,12 @@ class Invariant(StrEnum):
     ONE_INSTANCE = "at most one instance per machine"
     EXIT_ONCE = "an exit is recorded once, with its true code"
     WHOLE = "no operation is half-visible"
+    ONE_MACHINE = "a volume has one machine at a time"
     CAPACITY = "capacity is the sum of the records"
     NOTHING_STRAY = "nothing stray on the host"
     LEGAL_PATH = "the events of a machine form a legal path"
+    HELD = "what is suspended is held still, and nothing else is"
+    FENCED = "network policies are in force"
     UNDISTURBED = "an instance ends by itself or by order"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 

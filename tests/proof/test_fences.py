@@ -1,0 +1,40 @@
+"""What the host enforces against what the records say."""
+
+import pytest
+
+from hawker.host.fences import Fence, Port
+from hawker.ids import MachineId
+from hawker.policy import Direction, Transport
+from hawker.proof.fences import fences_at_rest
+from hawker.proof.violation import Invariant
+from hawker.sim.life import APP, Worker
+from hawker.worker.fences import wanted
+from hawker.worker.records import PolicyRule, PolicySelector, PortRule
+
+pytestmark = pytest.mark.anyio
+WEB = frozenset({Port("tcp", 80)})
+
+
+@pytest.fixture
+async def machine_id(worker: Worker) -> MachineId:
+    rule = PolicyRule(direction=Direction.INGRESS, ports=(PortRule(protocol=Transport.TCP, port=80),))
+    selector = PolicySelector(all=True)
+    await worker.parts.policies.put(APP, policy_id=None, name="p", selector=selector, rules=(rule,))
+    return MachineId(await worker.started())
+
+
+async def test_a_host_that_does_what_the_records_say_is_well(worker: Worker, machine_id: MachineId) -> None:
+    assert [fence.machine_id for fence in wanted(worker.store)] == [machine_id]
+    assert not list(fences_at_rest(worker.store, wanted(worker.store)))
+
+
+@pytest.mark.parametrize("wrong", ["missing", "too open", "another machine's"])
+async def test_whatever_is_different_is_told_by_its_machine(worker: Worker, machine_id: MachineId, wrong: str) -> None:
+    standing = {
+        "missing": [],
+        "too open": [Fence(machine_id, 7, ingress=WEB | {Port("tcp", 81)})],
+        "another machine's": [Fence(MachineId("00000000000001"), 7, ingress=WEB)],
+    }[wrong]
+    found = list(fences_at_rest(worker.store, standing))
+    assert {each.invariant for each in found} == {Invariant.FENCED}
+    assert machine_id in {each.about for each in found}
