@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -24,14 +25,22 @@ from hawker.api.server import PROGRAM_VERSION, Server
 from hawker.archive.archive import Archive
 from hawker.archive.place import open_place
 from hawker.broker.handlers import TokenHandlers
+from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart, Unavailable
 from hawker.fsm.runner import Runner
+from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts, read_facts
+from hawker.host.fencing import NodeFences
+from hawker.host.luks import Luks
 from hawker.host.network import NodeNetwork
+from hawker.host.outward import own_address
+from hawker.host.plug import Tapped, Wired
 from hawker.host.systemd import Notifier, handed_over
+from hawker.host.users import user_of
+from hawker.host.vfio import PciDevices
 from hawker.ids import NodeId, new_node_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageSettings, Limits
@@ -42,26 +51,36 @@ from hawker.observe.spool import Spool
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
-from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver
-from hawker.runtime.process import process_driver
+from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.runtime.probe import Verdict
+from hawker.runtime.roster import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.ephemeral import destroy_everything
+from hawker.worker.fences import Fences
 from hawker.worker.format import enter
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.ciphers import Ciphers
+from hawker.worker.lifecycle.copies import PARALLEL_COPIES, HostCopies
+from hawker.worker.lifecycle.deps import Deps, Rootfs
+from hawker.worker.lifecycle.disks import HostDisks
+from hawker.worker.lifecycle.guest_copies import GuestCopies
+from hawker.worker.lifecycle.guest_disks import GuestDisks
 from hawker.worker.lifecycle.network import HostNetworks
+from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
+from hawker.worker.lifecycle.volume_use import VolumeUse
 from hawker.worker.parts import Parts
 from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import APPS, NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
+from hawker.worker.scrape import HttpFetch
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin, join
@@ -70,9 +89,12 @@ from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry
 from hawker.worker.traces import Traces
 from hawker.worker.vault import Vault, load_or_create_key
+from hawker.worker.volumes.copies import Copies
+from hawker.worker.volumes.disks import Disks
+from hawker.worker.volumes.keys import VolumeKeys
+from hawker.worker.volumes.table import VolumeTable
 
 _log = log.bind("hawker.up")
-_ANY_NODE = NodeId("00000000")
 _LAST_SPANS_S = 1.0
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 
@@ -99,7 +121,8 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     notifier, given = Notifier.of(os.environ, os.getpid()), handed_over(os.environ, os.getpid())
     facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
     exporter = load_exporter() if settings.otel_endpoint else None
-    await _driver(settings, facts, place, _ANY_NODE, clock).check()
+    roster = Roster(settings, facts, place, clock)
+    drivers = await roster.decide()
     archive = _archive(settings, place)
     listener = given or _bind(settings.listen)
     async with AsyncExitStack() as stack:
@@ -113,15 +136,17 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
             await enter(store)
             node = await _node_record(store, place, settings.region, clock)
         place.remember(node.id)
+        roster.remember(drivers)
+        driver = roster.driver(drivers, node.id)
         images = ImageCache(place.images, _image_settings(settings), clock)
         stack.push_async_callback(images.aclose)
         with or_refuse(settings.data_dir):
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         with or_refuse(settings.data_dir):
-            deps = await _deps(settings, facts, place, node.id, store, images, clock, archive)
+            deps = await _deps(settings, place, driver, node.id, store, images, clock, archive)
         traces = _traces(stack, exporter, settings, node, metrics) if exporter else None
-        parts = _parts(deps, node, facts, NetworkProber(http), metrics, traces)
+        parts = _parts(deps, node, facts, http, metrics, traces, drivers)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             await _serve(settings, place, listener, notifier, parts, signals)
@@ -132,17 +157,6 @@ def _bind(listen: str) -> socket.socket:
     if not host or not port.isdigit():
         raise CannotStart(f"--listen takes HOST:PORT, not {listen!r}")
     return bind(host.strip("[]"), int(port))
-
-
-def _driver(settings: Settings, facts: Facts, place: Place, node_id: NodeId, clock: Clock) -> Driver:
-    """The one asked for; by default containers for root and processes for everybody else."""
-    match settings.driver or ("container" if facts.root else "process"):
-        case "container":
-            return container_driver(node_id, place.machines, place.crun, clock)
-        case "process":
-            return process_driver(place.machines, clock)
-        case other:
-            raise CannotStart(f"there is no driver {other!r}: use container or process")
 
 
 def _archive(settings: Settings, place: Place) -> Archive | None:
@@ -183,33 +197,68 @@ def _image_settings(settings: Settings) -> ImageSettings:
 
 async def _deps(
     settings: Settings,
-    facts: Facts,
     place: Place,
+    driver: Driver,
     node_id: NodeId,
     store: Store,
     images: ImageCache,
     clock: Clock,
     archive: Archive | None,
 ) -> Deps:
-    driver = _driver(settings, facts, place, node_id, clock)
-    network = NodeNetwork(node_id, place.networks) if driver.features.network else None
+    network = _network(place, node_id, driver)
     if network is not None:
         await network.boot()
     vault = Vault(load_or_create_key(place.key, clock), clock)
     secrets = Secrets(store, vault, clock)
+    keys = VolumeKeys(vault, clock)
+    disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
     return Deps(
         store=store,
         table=MachineTable(clock, Changes()),
         images=images,
         driver=driver,
-        rootfs=HostRootfs(place.root, images) if driver.features.rootfs else None,
-        networks=HostNetworks(network) if network is not None else None,
+        rootfs=_rootfs(settings, place, driver, images),
+        networks=HostNetworks(network, kernels=driver.features.disks) if network is not None else None,
         settings=settings,
         clock=clock,
         secrets=secrets,
         secret_keys=SecretKeys(store, vault, secrets, clock),
+        fences=Fences(store, NodeFences(node_id) if network is not None else None),
+        volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
+        disks=disks,
+        copies=copies,
+        volume_keys=keys,
+        gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
         archive=archive,
     )
+
+
+def _network(place: Place, node_id: NodeId, driver: Driver) -> NodeNetwork | None:
+    if not driver.features.network:
+        return None
+    return NodeNetwork(node_id, place.networks, Tapped(user_of) if driver.features.disks else Wired())
+
+
+def _rootfs(settings: Settings, place: Place, driver: Driver, images: ImageCache) -> Rootfs | None:
+    """Block files for machines with a kernel of their own, mounts for all others."""
+    if driver.features.disks:
+        return DiskRootfs(place.root, images, settings.machine_disk_mib)
+    return HostRootfs(place.root, images) if driver.features.rootfs else None
+
+
+def _volumes(
+    settings: Settings, place: Place, driver: Driver, store: Store, ciphers: Ciphers
+) -> tuple[Disks | None, Copies | None]:
+    """The same of volumes and their copies."""
+    floor_bytes = settings.free_disk_floor_mib * MIB
+    if isinstance(driver, GuestVolumes) and driver.features.disks:
+        use = VolumeUse(store, driver)
+        guest_disks = GuestDisks(place.volumes, driver, use)
+        return guest_disks, GuestCopies(place.snapshots, guest_disks.file, driver, use, floor_bytes)
+    if not driver.features.mounts:
+        return None, None
+    disks = HostDisks(place.volumes, ciphers)
+    return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes)
 
 
 def _traces(
@@ -223,14 +272,22 @@ def _traces(
 
 
 def _parts(
-    deps: Deps, node: NodeRecord, facts: Facts, prober: NetworkProber, metrics: Metrics, traces: Traces | None
+    deps: Deps,
+    node: NodeRecord,
+    facts: Facts,
+    http: aiohttp.ClientSession,
+    metrics: Metrics,
+    traces: Traces | None,
+    drivers: tuple[Verdict, ...],
 ) -> Parts:
     settings, room = deps.settings, Room(deps.settings, facts)
-    queues = {"pulls": settings.parallel_pulls}
+    queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}
     keep, epoch = settings.runs_kept, facts.boot_id
     watcher = Telemetry(metrics.runs, traces)
     runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
-    return join(deps, runner, node, room=room, prober=prober, metrics=metrics)
+    prober, fetch = NetworkProber(http), HttpFetch(http)
+    parts = join(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
+    return replace(parts, drivers=drivers)
 
 
 class _Told:
@@ -257,7 +314,9 @@ async def _serve(
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
     handlers, tokens = _front(place, parts)
-    server, told = Server(handlers, tokens, deps.clock, observer=parts.metrics.api), _Told()
+    limiter = RateLimits(deps.clock, parts.metrics.api.limited) if deps.settings.rate_limits else None
+    server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api, limiter=limiter)
+    told = _Told()
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)

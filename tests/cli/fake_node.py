@@ -40,16 +40,23 @@ from hawker.config import MachineConfig
 from hawker.config.effective import with_guest
 from hawker.errors import DeadlineExceeded, HawkerError, NameTaken, NotFound, NotServed, WrongState
 from hawker.machine import State
+from tests.cli.fake_addresses import FakeAddresses
 from tests.cli.fake_command import FakeCommand
-from tests.cli.fake_doctor import FakeDoctor
+from tests.cli.fake_memory import FakeMemory
+from tests.cli.fake_volumes import FakeVolumes
 
 TOKEN = "secret"
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DIGEST = "sha256:" + "ab" * 32
 
 
-def event(kind: str, status: str, source: str = "flyd", request: EventRequest | None = None) -> MachineEvent:
-    return MachineEvent(id="01E", type=kind, status=status, source=source, timestamp=1_700_000_000_000, request=request)
+def event(
+    kind: str, status: str, source: str = "flyd", request: EventRequest | None = None, error: str = ""
+) -> MachineEvent:
+    at_ms = 1_700_000_000_000
+    return MachineEvent(
+        id="01E", type=kind, status=status, source=source, timestamp=at_ms, request=request, error=error
+    )
 
 
 def exit_event(
@@ -72,7 +79,7 @@ def exit_event(
         exited_at=AT,
         reason=reason,
     )
-    return event("exit", "stopped", request=EventRequest(exit_event=ended))
+    return event("exit", "stopped", request=EventRequest(exit_event=ended, restart_count=0))
 
 
 LAUNCHED = event("launch", "created", "user")
@@ -110,7 +117,7 @@ RUN = Run(
 )
 
 
-class FakeNode(FakeDoctor):
+class FakeNode(FakeVolumes, FakeAddresses, FakeMemory):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
     `patience_s`, or until a machine is stopped."""
@@ -371,9 +378,10 @@ class FakeNode(FakeDoctor):
             version="9.9.9",
             driver="container",
             started_at=AT,
-            capacity=bodies.HostCapacity(cpus=4, memory_mb=8192, disk_mb=20_000, shared_cpu_ratio=8.0),
-            used=bodies.Amounts(shared_cpus=3, performance_cpus=1, memory_mb=1024, disk_mb=512),
+            capacity=bodies.HostCapacity(cpus=4, memory_mb=8192, disk_mb=20_000, shared_cpu_ratio=8.0, gpus={"a10": 2}),
+            used=bodies.Amounts(shared_cpus=3, performance_cpus=1, memory_mb=1024, disk_mb=512, gpus={"a10": 1}),
             machines={"started": 2, "stopped": 1},
+            drivers=(bodies.DriverInfo(name="container", usable=True, reason="crun is there", chosen=True),),
         )
 
 

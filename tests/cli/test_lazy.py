@@ -9,10 +9,12 @@ import pytest
 from hawker.cli import commands
 from hawker.cli.commands.machine import TABLE as MACHINE_TABLE
 from hawker.cli.commands.node import TABLE as NODE_TABLE
+from hawker.cli.commands.volumes import TABLE as VOLUMES_TABLE
 from hawker.cli.lazy import LazyGroup, Place
 from hawker.cli.main import TABLE
 
-PLACES = [*TABLE.items(), *MACHINE_TABLE.items(), *NODE_TABLE.items()]
+PLACES = [*TABLE.items(), *MACHINE_TABLE.items(), *NODE_TABLE.items(), *VOLUMES_TABLE.items()]
+_GROUPS = {f"hawker.cli.commands.{name}" for name in ("machine", "node", "volumes")}
 _FOLDER = Path(commands.__file__).parent
 
 
@@ -29,7 +31,7 @@ def test_every_file_of_commands_is_in_a_table() -> None:
         for file in _FOLDER.rglob("*.py")
         if file.stem != "__init__"
     }
-    assert found == {place.module for _, place in PLACES} - {"hawker.cli.commands.machine", "hawker.cli.commands.node"}
+    assert found == {place.module for _, place in PLACES} - _GROUPS
 
 
 def test_commands_are_listed_in_the_tables_order_without_the_hidden_ones() -> None:

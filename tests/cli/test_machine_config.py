@@ -6,6 +6,7 @@ import pytest
 from hawker.cli.machine_config import Flags, Sources, configured
 from hawker.cli.notation import LocalFile, Variable, check, restart
 from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
+from hawker.config.storage import Mount
 
 FILES = {
     "env": b"A=file\nHERE\n",
@@ -56,6 +57,10 @@ def test_no_flags_change_nothing() -> None:
         (Flags(rm=True), MachineConfig(auto_destroy=True)),
         (Flags(rm=False), MachineConfig(auto_destroy=False)),
         (Flags(entrypoint=("sh", "-c")), MachineConfig(init=Init(entrypoint=("sh", "-c")))),
+        (
+            Flags(volume=Mount(name="data", path="/data")),
+            MachineConfig(mounts=(Mount(name="data", path="/data"),)),
+        ),
         (Flags(user="web"), MachineConfig(processes=(MachineProcess(user="web"),))),
         (Flags(metadata=(("a", "b"),)), MachineConfig(metadata={"a": "b"})),
         (Flags(check=(check("tcp:80"),)), MachineConfig(checks={"tcp-80": check("tcp:80").check})),

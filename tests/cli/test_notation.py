@@ -4,6 +4,7 @@ import pytest
 from hawker.cli import notation
 from hawker.cli.notation import LocalFile, OneOf, Variable, Written
 from hawker.config import MachineCheck, MachineRestart
+from hawker.config.storage import Mount
 from hawker.machine import State
 
 
@@ -127,3 +128,14 @@ def test_one_of_an_enum_is_its_member() -> None:
     assert OneOf(State).convert("started", None, None) is State.STARTED
     with pytest.raises(click.BadParameter, match="'running' is not one of"):
         OneOf(State).convert("running", None, None)
+
+
+def test_a_volume_is_mounted_by_name_or_by_id() -> None:
+    assert notation.mount("data:/var/lib/data") == Mount(name="data", path="/var/lib/data")
+    assert notation.mount("vol_0123456789abcdef:/data") == Mount(volume="vol_0123456789abcdef", path="/data")
+
+
+@pytest.mark.parametrize("text", ["data", "data:", "data:relative", ":/data", "/data"])
+def test_what_is_no_mount_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="VOLUME:/path"):
+        notation.mount(text)

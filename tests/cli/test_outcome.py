@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import EventRequest, MachineEvent
+from hawker.api.bodies import MachineEvent
 from hawker.cli import outcome
 from hawker.machine import State
 from tests.cli.fake_node import LAUNCHED, STARTED, event, exit_event, machine
@@ -17,7 +17,7 @@ MISSING = exit_event(127, reason="no such file")
         ((exit_event(137, signal=9, oom=True), STARTED, LAUNCHED), "it ran out of memory"),
         ((MISSING, LAUNCHED), "its command could not be executed: no such file"),
         (
-            (event("start", "failed", request=EventRequest(error="pull failed: layer 2")), LAUNCHED),
+            (event("start", "failed", error="pull failed: layer 2"), LAUNCHED),
             "pull failed: layer 2",
         ),
         ((LAUNCHED,), "it is stopped, and its events do not say why"),

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hawker.api.bodies import PullEvent
-from hawker.cli.progress import PullDisplay, layer_name, pull_display, upload_display
+from hawker.cli.progress import PullDisplay, layer_name, pull_display, states_display, upload_display
 
 LAYER = "sha256:" + "0123456789abcdef" * 4
 
@@ -57,3 +57,16 @@ def test_an_upload_without_a_terminal_is_silent(capsys: pytest.CaptureFixture[st
     with upload_display("web.tar", 10) as sent:
         sent(10)
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_without_a_terminal_each_state_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with states_display("volume vol_1") as say:
+        for state in ("creating", "creating", "restoring"):
+            say(state)
+    assert capsys.readouterr() == ("", "volume vol_1: creating\nvolume vol_1: restoring\n")
+
+
+def test_what_is_there_at_once_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with states_display("volume vol_1"):
+        pass
+    assert capsys.readouterr() == ("", "")

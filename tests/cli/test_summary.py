@@ -1,8 +1,9 @@
 from datetime import timedelta
 
 import click
+import msgspec
 
-from hawker.api.bodies import ImageRef, LeaseInfo
+from hawker.api.bodies import ContainerStatus, ImageRef, LeaseInfo
 from hawker.cli import summary
 from hawker.cli.machines import Owned
 from hawker.machine import State
@@ -55,3 +56,16 @@ def test_a_runs_steps_say_how_long_they_took() -> None:
     found = lines(summary.steps(RUN))
     assert ["took", "1000", "ms"] in found or ["took", "1.00", "s"] in found
     assert ["rootfs", "done", "1", "37.1", "ms", "-"] in found
+
+
+def test_a_machine_of_several_containers_shows_each() -> None:
+    seen = machine(
+        containers=(ContainerStatus(name="web", state="running"), ContainerStatus(name="db", state="exited"))
+    )
+    found = lines(summary.status(Owned("shop", seen)))
+    assert ["web", "running"] in found and ["db", "exited"] in found
+
+
+def test_a_long_result_of_a_step_is_cut() -> None:
+    long = msgspec.structs.replace(RUN, steps=(msgspec.structs.replace(RUN.steps[0], result="x" * 500, error=None),))
+    assert max(map(len, click.unstyle(summary.steps(long)).splitlines())) < 200

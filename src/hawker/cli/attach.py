@@ -21,6 +21,7 @@ from hawker.api.routes import (
 from hawker.cli import outcome
 from hawker.cli.exits import Exit, Failure
 from hawker.cli.output import note
+from hawker.cli.prefix import Prefix
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
 from hawker.errors import NotFound
@@ -31,18 +32,12 @@ _LAST_WORDS_S = 2.0
 _DESTROY_S = 10.0
 
 
-def write_chunk(chunk: LogChunk) -> None:
-    """The bytes as they were, to the stream that they were written to."""
-    stream = sys.stderr if chunk.stream == 2 else sys.stdout
-    stream.buffer.write(chunk.data)
-    stream.buffer.flush()
-
-
 class Follower:
     """Prints a machine's output and remembers how far it came."""
 
-    def __init__(self, caller: Caller, params: MachineParams, write: Callable[[LogChunk], None] = write_chunk) -> None:
-        self._caller, self._params, self._write = caller, params, write
+    def __init__(self, caller: Caller, params: MachineParams, write: Callable[[LogChunk], None] | None = None) -> None:
+        self._caller, self._params, self._write = caller, params, write or self._write_bytes
+        self._prefix = Prefix()
         self._after: int | None = None
         self.ended = anyio.Event()
 
@@ -54,6 +49,12 @@ class Follower:
                 self._after = chunk.position
         if follow:
             self.ended.set()
+
+    def _write_bytes(self, chunk: LogChunk) -> None:
+        """To the stream that they were written to; those of containers with their names before them."""
+        stream = sys.stderr if chunk.stream == 2 else sys.stdout
+        stream.buffer.write(self._prefix.told(chunk))
+        stream.buffer.flush()
 
     async def print_rest(self) -> None:
         """What came between the last look and the end; of a destroyed machine there may be nothing left."""

@@ -47,7 +47,7 @@ _HINTS: tuple[tuple[type[HawkerError], str], ...] = (
     (LeaseHeld, "another client holds this machine's lease: wait until it expires or is released"),
     (Conflict, "something else changed it at the same moment: look at its state and try again"),
     (NoRoom, "see `hawker node show` for what is free, or order a smaller machine"),
-    (NotFound, "see `hawker machine list`, `hawker apps list` and `hawker images list` for what there is"),
+    (NotFound, "see `hawker machine list`, `hawker apps list` and `hawker volumes list` for what there is"),
     (WrongState, "see its state with `hawker machine status`"),
     (DeadlineExceeded, "it may still happen: see `hawker machine status` and `hawker runs list`"),
     (RateLimited, "wait a moment and try again"),

@@ -23,6 +23,7 @@ from hawker.config import (
     StopConfig,
 )
 from hawker.config.effective import PRESETS
+from hawker.config.storage import Mount
 from hawker.errors import HawkerError
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class Flags:
     entrypoint: tuple[str, ...] | None = None
     user: str | None = None
     file: tuple[LocalFile, ...] = ()
+    volume: Mount | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     check: tuple[NamedCheck, ...] = ()
     stop_signal: str | None = None
@@ -74,6 +76,7 @@ def configured(
         size=flags.vm_size or config.size,
         guest=_guest(config, flags),
         metadata=_merged(config.metadata, dict(flags.metadata)),
+        mounts=config.mounts if flags.volume is None else (flags.volume,),
         files=_files(config.files, flags.file, sources),
         processes=_processes(config.processes, flags.user),
         checks=_merged(config.checks, {named.name: named.check for named in flags.check}),

@@ -30,6 +30,8 @@ _OPTIONS = (
     click.option("-u", "--user", metavar="USER", help="Run as this user instead of the image's."),
     click.option("-f", "--file", metavar="PATH=LOCAL", multiple=True, type=Written(notation.local_file, "file"),
                  help="Put a local file into the machine."),
+    click.option("-v", "--volume", metavar="VOLUME:PATH", type=Written(notation.mount, "mount"),
+                 help="Mount a volume, given by its id or its name."),
     click.option("--metadata", metavar="KEY=VALUE", multiple=True, type=Written(notation.pair, "pair"),
                  help="Set metadata."),
     click.option("--check", metavar="CHECK", multiple=True, type=Written(notation.check, "check"),

@@ -14,6 +14,8 @@ import click
 
 from hawker.config import MachineCheck, MachineRestart
 from hawker.config.duration import format_duration, parse_seconds
+from hawker.config.storage import Mount
+from hawker.ids import is_volume_id
 
 T = TypeVar("T")
 
@@ -98,6 +100,14 @@ def local_file(text: str) -> LocalFile:
     if not sign or not local or not guest_path.startswith("/"):
         raise ValueError(f"{text!r} is not of the form /path/in/machine=LOCAL_FILE")
     return LocalFile(guest_path, local)
+
+
+def mount(text: str) -> Mount:
+    """ "data:/var/lib/data", "vol_0123456789abcdef:/data": a name gets a free volume of that name."""
+    volume, sign, path = text.partition(":")
+    if not volume or not sign or not path.startswith("/"):
+        raise ValueError(f"{text!r} is not of the form VOLUME:/path/in/machine")
+    return Mount(volume=volume, path=path) if is_volume_id(volume) else Mount(name=volume, path=path)
 
 
 def restart(text: str) -> MachineRestart:

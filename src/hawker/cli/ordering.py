@@ -31,7 +31,7 @@ class Order:
 async def place(caller: Caller, order: Order) -> Machine:
     """The machine, created and perhaps not started yet. A failed order leaves nothing behind."""
     if order.app is None:
-        await _ensure_app(caller, order.app_name)
+        await ensure_app(caller, order.app_name)
     else:
         await caller.call(GET_APP, params=AppParams(app_name=order.app_name))
     if order.request.config.image:
@@ -51,7 +51,8 @@ async def start(caller: Caller, order: Order, clock: Clock, within_s: float) -> 
     return await waiting.started(caller, params, machine.version, clock, within_s)
 
 
-async def _ensure_app(caller: Caller, name: str) -> None:
+async def ensure_app(caller: Caller, name: str) -> None:
+    """Make it, unless it is there."""
     try:
         await caller.call(GET_APP, params=AppParams(app_name=name))
     except NotFound:

@@ -47,15 +47,15 @@ def reason(event: MachineEvent) -> str | None:
     """What an event says about why; None when it says nothing."""
     found = exit_of(event)
     if found is not None:
-        return ending(found)
-    if event.request is not None and event.request.error:
-        return event.request.error
-    return None
+        return "; ".join(text for text in (ending(found), event.error) if text)
+    return event.error or None
 
 
 def ending(found: ExitEvent) -> str:
     if found.reason:
         return f"its command could not be executed: {found.reason}"
+    if found.fault:
+        return f"not its command ended it: {found.fault}"
     if found.oom_killed:
         return "it ran out of memory"
     if found.guest_signal > 0:

@@ -1,4 +1,5 @@
-"""The progress of a pull, for the person who waits: a bar per layer on a terminal, two lines elsewhere."""
+"""The progress of what takes long, for the person who waits: a bar per layer of a pull on a terminal, two lines
+elsewhere; what is being done to a volume."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -75,3 +76,22 @@ def upload_display(name: str, total_bytes: int) -> Iterator[Callable[[int], None
     with _progress() as progress:
         bar = progress.add_task(name, total=total_bytes)
         yield lambda count: progress.advance(bar, count)
+
+
+@contextmanager
+def states_display(name: str) -> Iterator[Callable[[str], None]]:
+    """Yields what to call with the state that something is in now, as often as one likes: shown with a spinner on a
+    terminal, said once each elsewhere."""
+    console = Console(file=sys.stderr)
+    if console.is_terminal:
+        with console.status(name) as status:
+            yield lambda state: status.update(f"{name}: {state}")
+        return
+    said: list[str] = []
+
+    def say(state: str) -> None:
+        if said[-1:] != [state]:
+            said.append(state)
+            note(f"{name}: {state}")
+
+    yield say

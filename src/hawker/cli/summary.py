@@ -11,6 +11,7 @@ from hawker.config.effective import guest
 
 _HEADINGS = ("ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "ADDRESS", "AGE")
 _EVENTS_SHOWN = 8
+_RESULT_CHARS = 80
 
 
 def listing(machines: Sequence[Owned], now: datetime) -> str:
@@ -53,6 +54,8 @@ def started(app: str, machine: Machine) -> str:
 def status(owned: Owned) -> str:
     machine = owned.machine
     parts = [_about(owned)]
+    if machine.containers:
+        parts.append(table(("CONTAINER", "STATE"), ((each.name, each.state) for each in machine.containers)))
     if machine.checks:
         checks = ((check.name, check.status, local(check.updated_at), check.output) for check in machine.checks)
         parts.append(table(("CHECK", "STATUS", "UPDATED", "OUTPUT"), checks))
@@ -110,4 +113,8 @@ def steps(run: Run) -> str:
 
 def _step(step: RunStep) -> tuple[object, ...]:
     duration = took(step.ended_at - step.started_at) if step.started_at and step.ended_at else None
-    return (step.name, step.state, step.attempts, duration, step.error or step.result)
+    return (step.name, step.state, step.attempts, duration, step.error or _short(step.result))
+
+
+def _short(result: str | None) -> str | None:
+    return result if result is None or len(result) <= _RESULT_CHARS else f"{result[: _RESULT_CHARS - 1]}…"

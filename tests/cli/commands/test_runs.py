@@ -19,6 +19,11 @@ def test_runs_are_selected_by_machine_flow_and_state(node: FakeNode, hawker: Haw
     assert query.state == (RunState.STUCK, RunState.ACTIVE)
 
 
+def test_runs_are_selected_by_volume(node: FakeNode, hawker: Hawker) -> None:
+    hawker("runs", "list", "--volume", "vol_0000000000000001")
+    assert node.call("list_runs").query.resource_id == "vol_0000000000000001"
+
+
 @pytest.mark.parametrize(("word", "call"), [("show", "get_run"), ("retry", "retry_run"), ("abort", "abort_run")])
 def test_a_run_is_shown_with_its_steps(node: FakeNode, hawker: Hawker, word: str, call: str) -> None:
     said = hawker("runs", word, "01RUN")

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import click
 
+from hawker.chaos.guests import GUEST_DRIVERS
 from hawker.chaos.report import page
 from hawker.chaos.soak import plan_of, soak
 from hawker.chaos.steps import FLOW_NAMES, Plan, Report, Row, run_steps
@@ -19,6 +20,7 @@ from hawker.cli.output import as_json
 from hawker.clock import SystemClock
 
 _DRIVERS = click.Choice(["container", "process"])
+_STEP_DRIVERS = click.Choice(["container", "process", *sorted(GUEST_DRIVERS)])
 _WIDTHS = (10, 15, 22, 10)
 
 
@@ -29,12 +31,16 @@ def command() -> None:
 
 @command.command("steps")
 @click.option("--flow", type=click.Choice(FLOW_NAMES), help="Only this flow; all of them unless told.")
-@click.option("--driver", type=_DRIVERS, help="container (needs root) or process; by default what the user may use.")
+@click.option("--driver", type=_STEP_DRIVERS, help="By default what the user may use: container for root, or process.")
+@click.option("--kernels", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where guest kernels were imported to, for machines with kernels of their own.")  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Where to make the node's directory, which is removed at the end.")  # fmt: skip
 @click.option("--in-a-row", is_flag=True, help="Kill each daemon that takes over as well, at the next place.")
 @click.option("--json", "json", is_flag=True, help="One document at the end instead of the table.")
-def steps(flow: str | None, driver: str | None, data_dir: Path | None, in_a_row: bool, json: bool) -> int:
+def steps(
+    flow: str | None, driver: str | None, kernels: Path | None, data_dir: Path | None, in_a_row: bool, json: bool
+) -> int:
     """Kill a daemon at every step of every operation: before it, inside it, after it. Start another one, and check that
     nothing is lost, doubled, half-visible or left over.
 
@@ -44,11 +50,12 @@ def steps(flow: str | None, driver: str | None, data_dir: Path | None, in_a_row:
     Examples:
       hawker chaos steps
       hawker chaos steps --flow create --driver process
+      hawker chaos steps --flow suspend --driver qemu --in-a-row
     """
     if not json:
         click.echo(_line(("FLOW", "STEP", "KILLED", "RECOVERED"), "FINDINGS"))
     tell: Callable[[Row], None] = (lambda row: None) if json else (lambda row: click.echo(_row(row)))
-    plan = Plan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir)
+    plan = Plan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir, kernels=kernels)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends it as Ctrl-C does, in order
     report = anyio.run(partial(run_steps, plan, SystemClock(), tell))
     click.echo(as_json(report) if json else _summary(report))

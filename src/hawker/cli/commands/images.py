@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import click
@@ -75,7 +76,13 @@ def pull_image(ctx: click.Context, reference: str, username: str | None, passwor
 @click.option("--format", "kind", type=click.Choice(["auto", "oci-archive", "docker-archive"]), default="auto")
 @output_option
 @click.pass_context
-def import_image(ctx: click.Context, file: Path, reference: str | None, kind: str, form: Form) -> None:
+def import_image(
+    ctx: click.Context,
+    file: Path,
+    reference: str | None,
+    kind: Literal["auto", "oci-archive", "docker-archive"],
+    form: Form,
+) -> None:
     """Upload an image archive from here to the node, and print the image's digest."""
     query = ImportQuery(reference=reference, format=kind)
     show(talk(ctx, lambda caller: _import(caller, file, query)), form, lambda image: image.digest)

@@ -23,6 +23,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("-m", "--machine", metavar="MACHINE", help="Only what was done to this machine.")
+@click.option("-v", "--volume", metavar="ID", help="Only what was done to this volume.")
 @click.option("--flow", metavar="NAME", help="Only runs of this flow, such as create or start.")
 @click.option("-s", "--state", "states", multiple=True, type=OneOf(RunState), metavar="STATE",
               help="queued, active, stuck, done, failed or cancelled; may be repeated.")  # fmt: skip
@@ -30,12 +31,18 @@ def command() -> None:
 @output_option
 @click.pass_context
 def list_runs(
-    ctx: click.Context, machine: str | None, flow: str | None, states: tuple[RunState, ...], limit: int, form: Form
+    ctx: click.Context,
+    machine: str | None,
+    volume: str | None,
+    flow: str | None,
+    states: tuple[RunState, ...],
+    limit: int,
+    form: Form,
 ) -> None:
     """List runs, newest first."""
 
     async def runs(caller: Caller) -> RunList:
-        resource = (await find_machine(caller, machine, None)).machine.id if machine else None
+        resource = (await find_machine(caller, machine, None)).machine.id if machine else volume
         query = ListRunsQuery(resource_id=resource, flow=flow, state=states, limit=limit)
         return await caller.call(LIST_RUNS, query=query)
 

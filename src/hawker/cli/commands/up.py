@@ -17,9 +17,11 @@ HELP: dict[str, str] = {
     "listen": "HOST:PORT of the API; 127.0.0.1:4280 unless told, port 0 takes a free one. Not used when systemd"
     " hands over a socket.",
     "region": "The region that the node is in.",
-    "driver": "container (needs root) or process.",
+    "driver": "container (root's unless told), process (everybody else's), qemu, firecracker, cloud-hypervisor,"
+    " or auto: the best that works here.",
     "ephemeral": "Destroy every machine when the node stops.",
     "log_level": "debug, info, warning or error.",
+    "rate_limits": "Refuse calls that come too often with status 429, as the Machines API does.",
     "cpus": "How many cpus to sell; all of the host's unless told.",
     "memory_mib": "How much memory to sell.",
     "disk_mib": "How much disk to sell.",
@@ -27,6 +29,14 @@ HELP: dict[str, str] = {
     "machine_disk_mib": "How much disk each machine counts for.",
     "free_disk_floor_mib": "How much disk is never sold.",
     "machine_pids": "How many processes a machine may have.",
+    "container_suspend": "freeze: a suspended container is held still, in the node's memory; refuse: none is.",
+    "vmm_overhead_mib": "How much memory a microVM's monitor may take beside the machine's own; what it is known to"
+    " need unless told.",
+    "vm_disk_mib_per_s": "How much each disk of a microVM may read and write in a second; 0: as much as it can.",
+    "vm_disk_operations_per_s": "The same, in reads and writes.",
+    "kernel": "The kernel that microVMs boot: a vmlinux or bzImage; the newest that was imported unless told.",
+    "gpu_devices": "A GPU that machines may have, as KIND=PCI-ADDRESS; may be repeated.",
+    "max_volume_gb": "The largest volume, in GB (of 1024 MiB).",
     "allow_local_images": "Images may be read from files of this host.",
     "insecure_registries": "A registry to be spoken to over plain HTTP; may be repeated.",
     "registry_auth_file": "Names and passwords for registries, as docker's config.json has them.",
@@ -36,9 +46,13 @@ HELP: dict[str, str] = {
     "parallel_pulls": "How many images are pulled at once.",
     "nameservers": "A name server for machines; may be repeated.",
     "ipv4_pool": "Where machines' IPv4 addresses come from.",
+    "public_ipv4": "A network whose IPv4 addresses are given to apps, each to one; may be repeated.",
+    "public_ipv6": "The same for IPv6.",
+    "shared_ipv4": "The IPv4 address that apps share; the host's own towards the world unless told.",
     "logs_mib": "How much of its output each machine keeps.",
     "runs_kept": "How many ended runs are kept per machine.",
     "destroyed_kept_s": "How many seconds a destroyed machine's history is kept on the node.",
+    "deleted_volumes_kept_s": "How many seconds a deleted volume can be had back.",
     "archive": "Where histories of destroyed machines go: a directory or s3://BUCKET/PREFIX; nowhere unless told.",
     "archive_endpoint": "URL of an S3 service that is not AWS's.",
     "archive_region": "Region of the S3 bucket.",
@@ -49,7 +63,13 @@ HELP: dict[str, str] = {
 }
 """What is said of each setting; each has a flag."""
 
-SINGULAR = {"insecure_registries": "insecure-registry", "nameservers": "nameserver"}
+SINGULAR = {
+    "insecure_registries": "insecure-registry",
+    "gpu_devices": "gpu-device",
+    "nameservers": "nameserver",
+    "public_ipv4": "public-ipv4",
+    "public_ipv6": "public-ipv6",
+}
 
 _HELP = """Run a node on this host. Prints one line, `ready URL`, once its API answers; logs go to stderr.
 

@@ -79,3 +79,9 @@ def test_in_a_terminal_keys_go_through_and_the_terminal_is_put_back(url: str) ->
     assert termios.tcgetattr(own) == before
     os.close(own)
     os.close(person)
+
+
+def test_the_container_is_said(node: FakeNode, hawker: Hawker) -> None:
+    hawker("machine", "exec", "--no-stdin", "--container", "db", "web", "exit", "0")
+    hawker("machine", "exec", "--no-stdin", "web", "exit", "0")
+    assert [call.body.container for call in node.calls["machine_terminal"]] == ["db", None]

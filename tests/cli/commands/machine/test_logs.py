@@ -26,3 +26,9 @@ def test_following_and_the_number_of_lines_are_the_nodes_to_do(node: FakeNode, h
 def test_json_is_one_piece_a_line(hawker: Hawker) -> None:
     lines = hawker("machine", "logs", "web", "-o", "json").out.splitlines()
     assert [msgspec.json.decode(line)["stream"] for line in lines] == [1, 2, 1]
+
+
+def test_lines_of_containers_say_whose_they_are(node: FakeNode, hawker: Hawker) -> None:
+    node.chunks = tuple(msgspec.structs.replace(each, container="web") for each in node.chunks)
+    said = hawker("machine", "logs", "web")
+    assert (said.out, said.err) == ("web | out\nweb | no line end", "web | err\n")

@@ -20,6 +20,7 @@ def _machines(node: FakeNode) -> None:
     [
         (("start", "job"), "start_machine"),
         (("stop", "job"), "stop_machine"),
+        (("suspend", "job"), "suspend_machine"),
         (("restart", "job"), "restart_machine"),
         (("kill", "job"), "signal_machine"),
         (("destroy", "job"), "delete_machine"),

@@ -107,3 +107,10 @@ def test_wrong_usage_orders_nothing(node: FakeNode, hawker: Hawker, words: tuple
     assert said.status == Exit.USAGE
     assert text in said.err
     assert node.calls == {}
+
+
+def test_a_config_of_containers_needs_no_image(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"containers": [{"name": "web", "image": "nginx"}, {"name": "db", "image": "redis"}]}')
+    assert hawker("machine", "run", "-d", "--config", str(file)).status == Exit.OK
+    assert [each.name for each in node.call("create_machine").body.config.containers] == ["web", "db"]

@@ -1,6 +1,8 @@
 import msgspec
 import pytest
 
+from hawker.api.bodies import DriverInfo, NodeInfo
+from hawker.cli.commands.node.show import node_text
 from tests.cli.conftest import Hawker
 
 
@@ -12,6 +14,22 @@ def test_the_node_says_what_it_has_and_what_is_left(hawker: Hawker, word: str) -
     assert ["shared", "cpus", "24", "3", "21"] in found  # (4 - 1 performance) * 8
     assert ["performance", "cpus", "4", "1", "3"] in found
     assert ["memory,", "MiB", "8192", "1024", "7168"] in found
+    assert ["gpus,", "a10", "2", "1", "1"] in found
+
+
+def test_the_node_says_what_it_found_of_each_driver(hawker: Hawker) -> None:
+    node = msgspec.json.decode(hawker("node", "show", "-o", "json").out, type=NodeInfo)
+    assert node_text(node).splitlines()[-1].split(maxsplit=2) == ["container", "chosen", "crun is there"]
+    others = (
+        DriverInfo(name="firecracker", usable=False, reason="firecracker is missing", chosen=False),
+        DriverInfo(name="qemu", usable=True, reason="emulates, which is slow", chosen=False),
+    )
+    shown = node_text(msgspec.structs.replace(node, drivers=(*others, *node.drivers))).splitlines()[-3:]
+    assert [line.split(maxsplit=2) for line in shown[:2]] == [
+        ["firecracker", "no", "firecracker is missing"],
+        ["qemu", "yes", "emulates, which is slow"],
+    ]
+    assert "DRIVER" not in node_text(msgspec.structs.replace(node, drivers=()))
 
 
 def test_the_node_as_json(hawker: Hawker) -> None:

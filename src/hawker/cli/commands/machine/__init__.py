@@ -16,6 +16,7 @@ TABLE = {
     "ps": Place(f"{_IN}.ps", "List the processes in a machine."),
     "start": Place(f"{_IN}.operations", "Start machines.", attribute="start"),
     "stop": Place(f"{_IN}.operations", "Stop machines.", attribute="stop"),
+    "suspend": Place(f"{_IN}.operations", "Hold machines still until they are started.", attribute="suspend"),
     "restart": Place(f"{_IN}.operations", "Stop machines and start them again.", attribute="restart"),
     "kill": Place(f"{_IN}.operations", "Send a signal to machines.", attribute="kill"),
     "update": Place(f"{_IN}.update", "Give a machine a new config, which reboots it."),
@@ -28,6 +29,7 @@ TABLE = {
     "events": Place(f"{_IN}.events", "What happened to a machine."),
     "history": Place(f"{_IN}.history", "All that is known of a machine, also of a destroyed one."),
     "versions": Place(f"{_IN}.versions", "The versions of a machine's config."),
+    "memory": Place(f"{_IN}.memory", "Show and change a running machine's memory."),
     "metadata": Place(f"{_IN}.metadata", "Show, set and remove a machine's metadata."),
 }
 

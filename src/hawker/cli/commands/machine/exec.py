@@ -22,6 +22,7 @@ Examples:
   hawker machine exec web -- sh
   echo hi | hawker machine exec web -- cat
   hawker machine exec -u root --cwd /srv web -- ls -l
+  hawker machine exec --container db web -- psql
 
 Exit status 125 when the command was never run, 126 when it cannot be executed, 127 when it is not there.
 """
@@ -31,6 +32,7 @@ Exit status 125 when the command was never run, 126 when it cannot be executed, 
 @machine_argument
 @click.argument("arguments", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @app_option
+@click.option("-c", "--container", metavar="NAME", help="In this container; by default in the first one.")
 @click.option("-t/-T", "--tty/--no-tty", default=None, help="With a terminal; so by itself when there is one here.")
 @click.option("-i", "--interactive", is_flag=True, hidden=True, help="Always so; taken for habit's sake.")
 @click.option("--no-stdin", is_flag=True, help="Give it no input.")
@@ -44,6 +46,7 @@ def command(
     machine: str,
     arguments: tuple[str, ...],
     app: str | None,
+    container: str | None,
     tty: bool | None,
     interactive: bool,
     no_stdin: bool,
@@ -55,7 +58,14 @@ def command(
     terminal = is_terminal(ends) if tty is None else tty
     rows, cols = window(ends.stdout) if terminal and os.isatty(ends.stdout) else (24, 80)
     request = TerminalRequest(
-        command=arguments, tty=terminal, rows=rows, cols=cols, env=_environment(env, terminal), user=user, cwd=cwd
+        command=arguments,
+        tty=terminal,
+        rows=rows,
+        cols=cols,
+        env=_environment(env, terminal),
+        user=user,
+        cwd=cwd,
+        container=container,
     )
     exited = talk(ctx, lambda caller: _converse(caller, machine, app, request, ends))
     if exited.reason:

@@ -4,7 +4,7 @@ import click
 
 from hawker.api.bodies import LogChunk
 from hawker.api.caller import Caller
-from hawker.cli.attach import Follower, write_chunk
+from hawker.cli.attach import Follower
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument
@@ -19,7 +19,8 @@ from hawker.cli.output import Form, line_of_json, output_option
 @output_option
 @click.pass_context
 def command(ctx: click.Context, machine: str, app: str | None, follow: bool, lines: int | None, form: Form) -> None:
-    """Print a machine's output: what it wrote to stdout on stdout, the rest on stderr.
+    """Print a machine's output: what it wrote to stdout on stdout, the rest on stderr. Lines of a machine with several
+    containers say whose they are.
 
     With -o json each piece is one line, with its time, its stream and its bytes in base64."""
     talk(ctx, lambda caller: _print(caller, machine, app, follow, lines, form))
@@ -27,7 +28,7 @@ def command(ctx: click.Context, machine: str, app: str | None, follow: bool, lin
 
 async def _print(caller: Caller, reference: str, app: str | None, follow: bool, lines: int | None, form: Form) -> None:
     found = await find_machine(caller, reference, app)
-    write = write_chunk if form is Form.TABLE else _write_json
+    write = None if form is Form.TABLE else _write_json
     await Follower(caller, found.params, write).print(follow=follow, tail=lines)
 
 

@@ -15,6 +15,7 @@ from hawker.api.routes import (
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
+    SUSPEND_MACHINE,
     UNCORDON_MACHINE,
     DeleteMachineQuery,
     RestartQuery,
@@ -58,7 +59,7 @@ def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Ac
 @within_option
 @click.pass_context
 def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
-    """Start machines, and wait until they run."""
+    """Start machines, and wait until they run. One that is suspended goes on where it was."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(START_MACHINE, params=owned.params)
@@ -89,6 +90,24 @@ def stop(
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(STOP_MACHINE, params=owned.params, body=StopRequest(signal=signal, timeout=grace))
+        if wait:
+            await waiting.reach(caller, owned.params, waiting.AT_REST, SystemClock(), within_s)
+
+    return each(ctx, machines, app, act)
+
+
+@click.command("suspend")
+@machines_argument
+@app_option
+@wait_option
+@within_option
+@click.pass_context
+def suspend(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
+    """Hold machines still, with their memory, files and connections. `start` lets them go on; `stop` ends them. They
+    keep their room on the node."""
+
+    async def act(caller: Caller, owned: Owned) -> None:
+        await caller.call(SUSPEND_MACHINE, params=owned.params)
         if wait:
             await waiting.reach(caller, owned.params, waiting.AT_REST, SystemClock(), within_s)
 

@@ -30,9 +30,13 @@ async def _processes(caller: Caller, reference: str, app: str | None) -> tuple[P
 
 
 def processes_table(processes: Sequence[ProcessStat]) -> str:
+    """With the containers' names where there are any."""
+    contained = any(process.container for process in processes)
+    headings = ("PID", *(("CONTAINER",) if contained else ()), "CPU", "MEMORY", "SINCE", "LISTENS", "COMMAND")
     rows = (
         (
             process.pid,
+            *((process.container,) if contained else ()),
             f"{process.cpu} %",
             size(process.rss),
             f"{process.rtime} s",
@@ -41,4 +45,4 @@ def processes_table(processes: Sequence[ProcessStat]) -> str:
         )
         for process in processes
     )
-    return table(("PID", "CPU", "MEMORY", "SINCE", "LISTENS", "COMMAND"), rows)
+    return table(headings, rows)

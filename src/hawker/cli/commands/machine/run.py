@@ -101,7 +101,7 @@ def create(
 
 def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) -> MachineConfig:
     config = configured(MachineConfig(), flags, sources(), image=image, command=arguments)
-    if not config.image:
+    if not config.image and not config.containers:
         raise click.UsageError("which image? give it as an argument, or in the file of --config")
     return config
 

@@ -2,7 +2,7 @@
 
 import click
 
-from hawker.api.bodies import NodeInfo
+from hawker.api.bodies import DriverInfo, NodeInfo
 from hawker.api.routes import NODE_INFO
 from hawker.cli.connect import talk
 from hawker.cli.output import Form, output_option, show
@@ -18,7 +18,7 @@ def command(ctx: click.Context, form: Form) -> None:
 
 
 def node_text(node: NodeInfo) -> str:
-    return f"{_about(node)}\n\n{_room(node)}"
+    return "\n\n".join(filter(None, (_about(node), _room(node), _drivers(node))))
 
 
 def _about(node: NodeInfo) -> str:
@@ -35,14 +35,33 @@ def _about(node: NodeInfo) -> str:
     )
 
 
+def _drivers(node: NodeInfo) -> str:
+    """What the node found of each when it began; the one it runs machines with is marked."""
+    if not node.drivers:
+        return ""
+    rows = ((each.name, _use(each), each.reason) for each in node.drivers)
+    return table(("DRIVER", "USABLE", "WHY"), rows)
+
+
+def _use(driver: DriverInfo) -> str:
+    if driver.chosen:
+        return "chosen"
+    return "yes" if driver.usable else "no"
+
+
 def _room(node: NodeInfo) -> str:
     """Shared and performance cpus come from the same cpus: a shared one is a part of what the others leave over."""
     has, used = node.capacity, node.used
     shared = int((has.cpus - used.performance_cpus) * has.shared_cpu_ratio)
-    rows = (
+    rows = [
         ("shared cpus", shared, used.shared_cpus, shared - used.shared_cpus),
         ("performance cpus", has.cpus, used.performance_cpus, has.cpus - used.performance_cpus),
         ("memory, MiB", has.memory_mb, used.memory_mb, has.memory_mb - used.memory_mb),
         ("disk, MiB", has.disk_mb, used.disk_mb, has.disk_mb - used.disk_mb),
-    )
+        *(_gpus(kind, total, used.gpus.get(kind, 0)) for kind, total in has.gpus.items()),
+    ]
     return table(("RESOURCE", "TOTAL", "USED", "FREE"), rows)
+
+
+def _gpus(kind: str, total: int, used: int) -> tuple[str, int, int, int]:
+    return f"gpus, {kind}", total, used, total - used

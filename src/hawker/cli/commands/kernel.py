@@ -1,0 +1,162 @@
+"""`hawker kernel`: the kernels that microVMs boot. Works on the data directory, whether its node runs or not: a running
+one takes up a change at the next start of a machine.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from hawker.api.bodies import instant
+from hawker.cli.exits import Exit, Failure
+from hawker.cli.output import Form, note, output_option, show
+from hawker.cli.tables import local, size, table
+from hawker.clock import SystemClock
+from hawker.errors import CannotStart, NotFound
+from hawker.place import Place
+from hawker.runtime.kernel.apt import usual_package
+from hawker.runtime.kernel.shelf import Kernel, Shelf
+from hawker.runtime.kernel.source import Source, host_source, import_kernel, import_package
+from hawker.settings import default_data_dir
+
+_CLOCK = SystemClock()
+_NEWEST = "newest"
+
+_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="PATH",
+    help="The node's data directory; HAWKER_DATA_DIR, or /var/lib/hawker for root.",
+)
+
+
+class KernelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `hawker kernel list`. `used`: machines that start now get it; `lacks`: optional modules."""
+
+    release: str
+    used: bool
+    origin: str
+    imported_at: datetime
+    size_bytes: int
+    modules: tuple[str, ...]
+    lacks: tuple[str, ...]
+    pvh: bool
+    digest: str
+
+
+@click.group("kernel", no_args_is_help=True)
+def command() -> None:
+    """Import, list, choose and remove the kernels that microVMs boot.
+
+    A machine gets the newest kernel when it starts, unless another one is chosen. Nothing is installed on the host.
+
+    \b
+    Examples:
+      hawker kernel import
+      hawker kernel import --package linux-image-amd64
+      hawker kernel import --image ./bzImage --modules ./lib/modules/6.12.0
+      hawker kernel use 6.12.0
+      hawker kernel list
+    """
+
+
+@command.command("import")
+@click.option("--package", metavar="NAME", help="A kernel package, got with this host's apt.")
+@click.option("--image", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A kernel: a vmlinuz, bzImage or vmlinux.")  # fmt: skip
+@click.option("--modules", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="With --image: its modules, as in /lib/modules.")  # fmt: skip
+@_data_dir
+def import_one(package: str | None, image: Path | None, modules: Path | None, data_dir: Path | None) -> None:
+    """Import a kernel: this host's own if it has what machines need, else the distribution's for virtual machines."""
+    if package is not None and image is not None:
+        raise click.UsageError("--package and --image exclude each other")
+    if (image is None) != (modules is None):
+        raise click.UsageError("--image and --modules go together")
+    directory = _place(data_dir).kernels
+    os.umask(0o077)
+    kernel = _imported(directory, package, image, modules)
+    click.echo(f"imported kernel {kernel.release}, {size(kernel.size())}")
+    if kernel.record.lacks:
+        note(f"it has no {', no '.join(kernel.record.lacks)}: not every virtual machine monitor can boot it")
+
+
+def _imported(directory: Path, package: str | None, image: Path | None, modules: Path | None) -> Kernel:
+    shelf, now = Shelf(directory), _CLOCK.now()
+    if image is not None and modules is not None:
+        source = Source(image=image.absolute(), modules=modules.absolute(), origin=f"file {image.absolute()}")
+        return import_kernel(shelf, source, note, now)
+    own = host_source() if package is None else None
+    if own is not None:
+        return import_kernel(shelf, own, note, now)
+    return import_package(shelf, directory, package or usual_package(), note, now)
+
+
+@command.command("list")
+@_data_dir
+@output_option
+def list_kernels(data_dir: Path | None, form: Form) -> None:
+    """List the imported kernels, the newest first."""
+    shelf = Shelf(_place(data_dir).kernels)
+    used = shelf.current()
+    show(tuple(_info(kernel, kernel == used) for kernel in shelf.list()), form, kernels_table)
+
+
+def _info(kernel: Kernel, used: bool) -> KernelInfo:
+    record = kernel.record
+    return KernelInfo(
+        release=record.release,
+        used=used,
+        origin=record.origin,
+        imported_at=instant(record.imported_at),
+        size_bytes=kernel.size(),
+        modules=record.modules,
+        lacks=record.lacks,
+        pvh=record.pvh,
+        digest=record.digest,
+    )
+
+
+def kernels_table(kernels: tuple[KernelInfo, ...]) -> str:
+    rows = (
+        (each.release, "yes" if each.used else "", local(each.imported_at), size(each.size_bytes), each.origin)
+        for each in kernels
+    )
+    return table(("RELEASE", "USED", "IMPORTED", "SIZE", "ORIGIN"), rows)
+
+
+@command.command("use")
+@click.argument("release")
+@_data_dir
+def use(release: str, data_dir: Path | None) -> None:
+    """Give machines this kernel from their next start on; `newest` for the newest there is, as before."""
+    with _on_shelf(data_dir) as shelf:
+        shelf.choose(None if release == _NEWEST else release)
+
+
+@command.command("remove")
+@click.argument("release")
+@_data_dir
+def remove(release: str, data_dir: Path | None) -> None:
+    """Remove an imported kernel. Machines that run with it go on."""
+    with _on_shelf(data_dir) as shelf:
+        shelf.remove(release)
+
+
+@contextmanager
+def _on_shelf(data_dir: Path | None) -> Iterator[Shelf]:
+    place = _place(data_dir)
+    try:
+        yield Shelf(place.kernels)
+    except NotFound as error:
+        raise Failure(str(error), Exit.NOT_FOUND) from error
+    except OSError as error:
+        raise CannotStart(f"cannot change {place.kernels}: {error.strerror}") from error
+
+
+def _place(data_dir: Path | None) -> Place:
+    return Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())

@@ -1,0 +1,39 @@
+"""The `hawker volumes` group: its table of commands, in the order of their lives."""
+
+from hawker.cli.lazy import LazyGroup, Place
+
+_IN = "hawker.cli.commands.volumes"
+
+TABLE = {
+    "list": Place(f"{_IN}.list", "List volumes."),
+    "ls": Place(f"{_IN}.list", "The same as list.", hidden=True),
+    "create": Place(f"{_IN}.create", "Create a volume."),
+    "show": Place(f"{_IN}.list", "Show a volume.", attribute="show_volume"),
+    "update": Place(f"{_IN}.change", "Say how a volume's snapshots are kept.", attribute="update"),
+    "extend": Place(f"{_IN}.change", "Make a volume larger.", attribute="extend"),
+    "fork": Place(f"{_IN}.create", "Create a volume with what another one holds now.", attribute="fork"),
+    "destroy": Place(f"{_IN}.end", "Destroy volumes; they can be had back for a day.", attribute="destroy"),
+    "rm": Place(f"{_IN}.end", "The same as destroy.", hidden=True, attribute="destroy"),
+    "undelete": Place(f"{_IN}.end", "Take destroyed volumes back.", attribute="undelete"),
+    "snapshots": Place(f"{_IN}.snapshots", "List, take and restore snapshots."),
+    "snapshot": Place(f"{_IN}.snapshots", "The same as snapshots.", hidden=True),
+}
+
+_EPILOG = """\b
+A VOLUME is given by its id, the beginning of it, or its name.
+
+\b
+Examples:
+  hawker volumes create data --size 10
+  hawker machine run --volume data:/data hawker/hello
+  hawker volumes snapshots create data
+  hawker volumes extend data --size +5
+"""
+
+command = LazyGroup(
+    "volumes",
+    TABLE,
+    help="Disks that outlive machines.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+)

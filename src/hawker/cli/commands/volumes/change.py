@@ -1,0 +1,68 @@
+"""`hawker volumes update` and `extend`: what may be changed of a volume that there is."""
+
+import click
+
+from hawker.api.bodies import ExtendVolumeAnswer, ExtendVolumeRequest, UpdateVolumeRequest
+from hawker.api.caller import Caller
+from hawker.api.routes import EXTEND_VOLUME, UPDATE_VOLUME
+from hawker.cli.connect import talk
+from hawker.cli.notation import Written
+from hawker.cli.options import app_option, wait_option, within_option
+from hawker.cli.output import Form, as_json, note, output_option
+from hawker.cli.progress import states_display
+from hawker.cli.volume_options import Keeping, SizeAsked, keeping_options, size_gib, volume_argument
+from hawker.cli.volume_summary import about
+from hawker.cli.volumes import OwnedVolume, find_volume, ready
+from hawker.clock import SystemClock
+
+
+@click.command("update")
+@volume_argument
+@app_option
+@keeping_options
+@output_option
+@click.pass_context
+def update(ctx: click.Context, volume: str, app: str | None, keeping: Keeping, form: Form) -> None:
+    """Say whether VOLUME has a snapshot taken each day, and for how long those from now on are kept."""
+    if keeping == Keeping(snapshot_retention=None, scheduled_snapshots=None):
+        raise click.UsageError("what shall be changed? give --snapshot-retention or --[no-]scheduled-snapshots")
+    body = UpdateVolumeRequest(
+        snapshot_retention=keeping.snapshot_retention, auto_backup_enabled=keeping.scheduled_snapshots
+    )
+
+    async def change(caller: Caller) -> OwnedVolume:
+        found = await find_volume(caller, volume, app)
+        return OwnedVolume(found.app, await caller.call(UPDATE_VOLUME, params=found.params, body=body))
+
+    changed = talk(ctx, change)
+    click.echo(about(changed) if form is Form.TABLE else as_json(changed.volume))
+
+
+@click.command("extend")
+@volume_argument
+@app_option
+@click.option("-s", "--size", required=True, metavar="GIB", type=Written(size_gib, "size"),
+              help="The new size in GiB, or +5 for that much more.")  # fmt: skip
+@wait_option
+@within_option
+@output_option
+@click.pass_context
+def extend(
+    ctx: click.Context, volume: str, app: str | None, size: SizeAsked, wait: bool, within_s: float, form: Form
+) -> None:
+    """Make VOLUME larger, also while a machine uses it. It never gets smaller again."""
+
+    async def change(caller: Caller) -> tuple[OwnedVolume, ExtendVolumeAnswer]:
+        found = await find_volume(caller, volume, app)
+        body = ExtendVolumeRequest(size_gb=size.gib + (found.volume.size_gb if size.more else 0))
+        answer = await caller.call(EXTEND_VOLUME, params=found.params, body=body)
+        changed = answer.volume
+        if wait:
+            with states_display(f"volume {changed.id}") as show_state:
+                changed = await ready(caller, found.params, SystemClock(), within_s, show_state)
+        return OwnedVolume(found.app, changed), answer
+
+    changed, answer = talk(ctx, change)
+    click.echo(about(changed) if form is Form.TABLE else as_json(changed.volume))
+    if answer.needs_restart and changed.volume.attached_machine_id:
+        note(f"the new size is seen once it is restarted: hawker machine restart {changed.volume.attached_machine_id}")

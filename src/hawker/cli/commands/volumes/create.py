@@ -1,0 +1,130 @@
+"""`hawker volumes create` and `fork`: a new volume, and what is said until it can be used."""
+
+import click
+
+from hawker.api.bodies import CreateVolumeRequest, Volume
+from hawker.api.caller import Caller
+from hawker.api.routes import CREATE_VOLUME, AppParams, VolumeParams
+from hawker.cli.connect import talk
+from hawker.cli.options import DEFAULT_APP, app_option, wait_option, within_option
+from hawker.cli.ordering import ensure_app
+from hawker.cli.output import Form, as_json, output_option
+from hawker.cli.progress import states_display
+from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
+from hawker.cli.volume_summary import about
+from hawker.cli.volumes import OwnedVolume, find_volume, ready
+from hawker.clock import SystemClock
+
+_CREATE_HELP = """Create a volume NAME. Several may have one name: a machine that asks for it gets a free one.
+
+\b
+Examples:
+  hawker volumes create data --size 10
+  hawker volumes create secret --encrypted
+  hawker volumes create data --snapshot-id vs_0123456789abcdef
+"""
+
+
+@click.command("create", help=_CREATE_HELP)
+@click.argument("name", metavar="NAME")
+@app_option
+@size_option
+@click.option("-r", "--region", metavar="CODE", help="Where it shall be.")
+@click.option(
+    "--encrypted/--no-encryption", default=None, help="Whether to encrypt it; where the host can unless told."
+)
+@click.option("--fstype", type=click.Choice(["ext4", "raw"]), help="A filesystem, or bare blocks; ext4 unless told.")
+@click.option("--snapshot-id", metavar="SNAPSHOT", help="Restore this snapshot into it.")
+@keeping_options
+@wait_option
+@within_option
+@output_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str,
+    app: str | None,
+    size: int | None,
+    region: str | None,
+    encrypted: bool | None,
+    fstype: str | None,
+    snapshot_id: str | None,
+    keeping: Keeping,
+    wait: bool,
+    within_s: float,
+    form: Form,
+) -> None:
+    request = CreateVolumeRequest(
+        name=name,
+        region=region,
+        size_gb=size,
+        encrypted=encrypted,
+        fstype="raw" if fstype == "raw" else ("ext4" if fstype else None),
+        snapshot_id=snapshot_id,
+        snapshot_retention=keeping.snapshot_retention,
+        auto_backup_enabled=keeping.scheduled_snapshots,
+    )
+
+    say(talk(ctx, lambda caller: created(caller, app, request, within_s if wait else None)), form)
+
+
+@click.command("fork")
+@volume_argument
+@app_option
+@click.option("-n", "--name", metavar="NAME", help="The new volume's name; that of the first unless told.")
+@size_option
+@keeping_options
+@wait_option
+@within_option
+@output_option
+@click.pass_context
+def fork(
+    ctx: click.Context,
+    volume: str,
+    app: str | None,
+    name: str | None,
+    size: int | None,
+    keeping: Keeping,
+    wait: bool,
+    within_s: float,
+    form: Form,
+) -> None:
+    """Create a volume with what VOLUME holds at this moment; VOLUME may be in use."""
+
+    async def create(caller: Caller) -> OwnedVolume:
+        source = await find_volume(caller, volume, app)
+        request = CreateVolumeRequest(
+            name=name or source.volume.name,
+            size_gb=size,
+            source_volume_id=source.volume.id,
+            snapshot_retention=keeping.snapshot_retention,
+            auto_backup_enabled=keeping.scheduled_snapshots,
+        )
+        return await ordered(caller, source.app, request, within_s if wait else None)
+
+    say(talk(ctx, create), form)
+
+
+async def created(caller: Caller, app: str | None, request: CreateVolumeRequest, within_s: float | None) -> OwnedVolume:
+    """As `ordered`, in an app of that name or the default one, which is made when it is not there."""
+    if app is None:
+        await ensure_app(caller, DEFAULT_APP)
+    return await ordered(caller, app or DEFAULT_APP, request, within_s)
+
+
+async def ordered(caller: Caller, app: str, request: CreateVolumeRequest, within_s: float | None) -> OwnedVolume:
+    """The volume, made, or with None only promised."""
+    volume = await caller.call(CREATE_VOLUME, params=AppParams(app_name=app), body=request)
+    if within_s is not None:
+        volume = await _made(caller, app, volume, within_s)
+    return OwnedVolume(app, volume)
+
+
+async def _made(caller: Caller, app: str, volume: Volume, within_s: float) -> Volume:
+    with states_display(f"volume {volume.id}") as show_state:
+        params = VolumeParams(app_name=app, volume_id=volume.id)
+        return await ready(caller, params, SystemClock(), within_s, show_state)
+
+
+def say(owned: OwnedVolume, form: Form) -> None:
+    click.echo(about(owned) if form is Form.TABLE else as_json(owned.volume))

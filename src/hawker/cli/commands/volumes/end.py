@@ -1,0 +1,59 @@
+"""`hawker volumes destroy` and `undelete`. Each takes several volumes and does one after the other: what fails is said,
+the rest is done all the same, and the first failure gives the exit status.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+
+from hawker.api.caller import Caller
+from hawker.api.routes import DELETE_VOLUME, UNDELETE_VOLUME
+from hawker.cli.connect import talk
+from hawker.cli.exits import Exit, Failure, report
+from hawker.cli.options import app_option
+from hawker.cli.output import note
+from hawker.cli.volume_options import volumes_argument
+from hawker.cli.volumes import OwnedVolume, find_volume
+from hawker.errors import HawkerError
+
+Act = Callable[[Caller, OwnedVolume], Awaitable[object]]
+
+
+@click.command("destroy")
+@volumes_argument
+@app_option
+@click.pass_context
+def destroy(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> int:
+    """Destroy volumes that no machine has. For 24 hours `hawker volumes undelete` takes them back; their snapshots are
+    kept for as long as they were to be."""
+    status = _each(ctx, volumes, app, lambda caller, owned: caller.call(DELETE_VOLUME, params=owned.params))
+    if status == Exit.OK:
+        note("for 24 hours they can be had back: hawker volumes undelete VOLUME")
+    return status
+
+
+@click.command("undelete")
+@volumes_argument
+@app_option
+@click.pass_context
+def undelete(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> int:
+    """Take volumes back that were destroyed less than 24 hours ago; `hawker volumes list --all` shows them."""
+    return _each(ctx, volumes, app, lambda caller, owned: caller.call(UNDELETE_VOLUME, params=owned.params))
+
+
+def _each(ctx: click.Context, references: Sequence[str], app: str | None, act: Act) -> int:
+    """Prints the id of each volume that `act` did."""
+
+    async def act_on_all(caller: Caller) -> int:
+        status: int = Exit.OK
+        for reference in references:
+            try:
+                owned = await find_volume(caller, reference, app)
+                await act(caller, owned)
+                click.echo(owned.volume.id)
+            except (HawkerError, Failure) as error:
+                failed = report(error)
+                status = status or failed
+        return status
+
+    return talk(ctx, act_on_all)

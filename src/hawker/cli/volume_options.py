@@ -1,0 +1,61 @@
+"""The options and arguments that the commands about volumes share."""
+
+import re
+from dataclasses import dataclass
+
+import click
+
+from hawker.cli.notation import Written
+from hawker.cli.options import gathered
+
+_SIZE = re.compile(r"(\+?)(\d{1,6})\s*(?:g(?:i?b)?)?", re.IGNORECASE)
+
+volume_argument = click.argument("volume", metavar="VOLUME")
+"""An id, the unique beginning of one, or a name."""
+
+volumes_argument = click.argument("volumes", metavar="VOLUME...", nargs=-1, required=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAsked:
+    """In GiB: the new size, or how much more."""
+
+    gib: int
+    more: bool = False
+
+
+def size_gib(text: str) -> SizeAsked:
+    """ "10", "10gb", "+5"."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[2]) == 0:
+        raise ValueError(f"{text!r} is not a size in GiB such as 10, or +5 for that much more")
+    return SizeAsked(int(match[2]), bool(match[1]))
+
+
+def whole_gib(text: str) -> int:
+    asked = size_gib(text)
+    if asked.more:
+        raise ValueError(f"{text!r}: a new volume has no size that could be added to")
+    return asked.gib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """How a volume's snapshots are kept; None: as it is, or for a new one as the node has it."""
+
+    snapshot_retention: int | None
+    scheduled_snapshots: bool | None
+
+
+keeping_options = gathered(
+    Keeping,
+    "keeping",
+    (
+        click.option("--snapshot-retention", metavar="DAYS", type=int, help="For how many days snapshots are kept."),
+        click.option("--scheduled-snapshots/--no-scheduled-snapshots", default=None, help="Whether to take one a day."),
+    ),
+)
+
+size_option = click.option(
+    "-s", "--size", metavar="GIB", type=Written(whole_gib, "size"), help="How large, in GiB; 3 unless told."
+)

@@ -1,0 +1,77 @@
+"""Volumes and snapshots as text: one line of a list, the lines about one. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from hawker.api.bodies import VolumeSnapshot
+from hawker.cli.tables import age, fields, local, size, table
+from hawker.cli.volumes import OwnedVolume
+
+_HEADINGS = ("ID", "NAME", "APP", "STATE", "SIZE", "USED", "REGION", "ENCRYPTED", "MACHINE", "AGE")
+_SNAPSHOT_HEADINGS = ("ID", "STATUS", "SIZE", "VOLUME SIZE", "KEPT FOR", "CREATED", "AGE")
+
+
+def listing(volumes: Sequence[OwnedVolume], now: datetime) -> str:
+    return table(_HEADINGS, (_row(owned, now) for owned in volumes))
+
+
+def _row(owned: OwnedVolume, now: datetime) -> tuple[object, ...]:
+    volume = owned.volume
+    return (
+        volume.id,
+        volume.name,
+        owned.app,
+        volume.state,
+        f"{volume.size_gb} GiB",
+        None if volume.bytes_used is None else size(volume.bytes_used),
+        volume.region,
+        _yes(volume.encrypted),
+        volume.attached_machine_id,
+        age(volume.created_at, now),
+    )
+
+
+def about(owned: OwnedVolume) -> str:
+    volume = owned.volume
+    used = volume.bytes_used is not None and volume.bytes_total is not None
+    return fields(
+        (
+            ("id", volume.id),
+            ("name", volume.name),
+            ("app", owned.app),
+            ("state", volume.state),
+            ("size", f"{volume.size_gb} GiB"),
+            ("used", f"{size(volume.bytes_used or 0)} of {size(volume.bytes_total or 0)}" if used else None),
+            ("filesystem", volume.fstype),
+            ("encrypted", _yes(volume.encrypted)),
+            ("region", volume.region),
+            ("machine", volume.attached_machine_id),
+            ("snapshots", _snapshots(volume.auto_backup_enabled, volume.snapshot_retention)),
+            ("created", local(volume.created_at)),
+        )
+    )
+
+
+def _snapshots(daily: bool, days: int) -> str:
+    return f"{'one a day' if daily else 'by hand'}, kept for {days} day{'s' * (days != 1)}"
+
+
+def snapshots(answer: Sequence[VolumeSnapshot], now: datetime) -> str:
+    """Newest first, as they are told."""
+    return table(_SNAPSHOT_HEADINGS, (_snapshot(each, now) for each in answer))
+
+
+def _snapshot(snapshot: VolumeSnapshot, now: datetime) -> tuple[object, ...]:
+    return (
+        snapshot.id,
+        snapshot.status,
+        size(snapshot.size),
+        size(snapshot.volume_size),
+        f"{snapshot.retention_days} d",
+        local(snapshot.created_at),
+        age(snapshot.created_at, now),
+    )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,36 @@
+import pytest
+
+from hawker.api.bodies import UpdateVolumeRequest
+from hawker.cli.exits import Exit
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode
+from tests.cli.fake_volumes import volume
+
+
+@pytest.mark.parametrize(("size", "becomes"), [("10", 10), ("+2", 5), ("7GB", 7)])
+def test_a_volume_is_extended_to_or_by_a_size(node: FakeNode, hawker: Hawker, size: str, becomes: int) -> None:
+    node.add("shop")
+    node.keep("shop", volume())
+    said = hawker("volumes", "extend", "data", "--size", size)
+    assert node.call("extend_volume").body.size_gb == becomes
+    assert ["size", str(becomes), "GiB"] in [line.split() for line in said.out.splitlines()]
+    assert said.err == ""
+
+
+def test_a_machine_that_must_be_restarted_to_see_it_is_named(node: FakeNode, hawker: Hawker) -> None:
+    node.add("shop")
+    node.keep("shop", volume(attached_machine_id="3d8f0000000001"))
+    assert "hawker machine restart 3d8f0000000001" in hawker("volumes", "extend", "data", "--size", "9").err
+
+
+def test_how_snapshots_are_kept_is_changed(node: FakeNode, hawker: Hawker) -> None:
+    node.add("shop")
+    node.keep("shop", volume())
+    said = hawker("volumes", "update", "data", "--snapshot-retention", "1", "--no-scheduled-snapshots")
+    assert node.call("update_volume").body == UpdateVolumeRequest(snapshot_retention=1, auto_backup_enabled=False)
+    assert "by hand, kept for 1 day\n" in said.out
+
+
+def test_an_update_that_says_nothing_is_refused(node: FakeNode, hawker: Hawker) -> None:
+    assert hawker("volumes", "update", "data").status == Exit.USAGE
+    assert node.calls == {}

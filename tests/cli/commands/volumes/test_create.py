@@ -1,0 +1,76 @@
+import pytest
+
+from hawker.api.bodies import CreateVolumeRequest
+from hawker.cli.exits import Exit
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode
+from tests.cli.fake_volumes import NEW, volume
+
+SOURCE = "vol_00000000000000aa"
+
+
+def test_a_volume_is_created_in_the_default_app_and_shown(node: FakeNode, hawker: Hawker) -> None:
+    said = hawker("volumes", "create", "data")
+    assert said.status == Exit.OK and said.err == ""
+    assert ["id", NEW] in [line.split() for line in said.out.splitlines()]
+    assert list(node.apps) == ["default"]
+    assert node.call("create_volume").body == CreateVolumeRequest(name="data")
+
+
+def test_what_is_said_goes_with_the_order(node: FakeNode, hawker: Hawker) -> None:
+    node.add("shop")
+    words = ("--size", "10gb", "-r", "ams", "--encrypted", "--fstype", "ext4", "--snapshot-retention", "7")
+    hawker("volumes", "create", "data", "-a", "shop", *words, "--no-scheduled-snapshots", "--snapshot-id", "vs_1")
+    call = node.call("create_volume")
+    assert call.params.app_name == "shop"
+    assert call.body == CreateVolumeRequest(
+        name="data",
+        size_gb=10,
+        region="ams",
+        encrypted=True,
+        fstype="ext4",
+        snapshot_id="vs_1",
+        snapshot_retention=7,
+        auto_backup_enabled=False,
+    )
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "+3", "ten", "1.5"])
+def test_what_is_no_size_is_refused(hawker: Hawker, size: str) -> None:
+    assert hawker("volumes", "create", "data", f"--size={size}").status == Exit.USAGE
+
+
+def test_who_waits_hears_what_is_being_done(node: FakeNode, hawker: Hawker) -> None:
+    node.stages = ["creating", "restoring", "restoring", "created"]
+    said = hawker("volumes", "create", "data")
+    assert said.err.splitlines() == [f"volume {NEW}: creating", f"volume {NEW}: restoring"]
+    assert ["state", "created"] in [line.split() for line in said.out.splitlines()]
+
+
+def test_one_that_could_not_be_made_is_a_failure(node: FakeNode, hawker: Hawker) -> None:
+    node.stages = ["creating", "gone"]
+    said = hawker("volumes", "create", "data")
+    assert said.status == Exit.FAILED
+    assert f"hawker runs list --volume {NEW}" in said.err
+
+
+def test_one_that_takes_too_long_is_a_failure(node: FakeNode, hawker: Hawker) -> None:
+    node.stages = ["restoring", "restoring"]
+    said = hawker("volumes", "create", "data", "--timeout", "0")
+    assert said.status == Exit.FAILED and "still restoring after 0 s" in said.err
+
+
+def test_nothing_is_waited_for_on_request(node: FakeNode, hawker: Hawker) -> None:
+    node.stages = ["creating"]
+    said = hawker("volumes", "create", "data", "--no-wait")
+    assert ["state", "creating"] in [line.split() for line in said.out.splitlines()]
+    assert "get_volume" not in node.calls
+
+
+def test_a_fork_is_in_the_app_of_its_source_and_has_its_name(node: FakeNode, hawker: Hawker) -> None:
+    node.add("shop")
+    node.keep("shop", volume(SOURCE, name="logs"))
+    hawker("volumes", "fork", "logs", "--size", "8")
+    call = node.call("create_volume")
+    assert call.params.app_name == "shop"
+    assert call.body == CreateVolumeRequest(name="logs", size_gb=8, source_volume_id=SOURCE)
