@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 from hawker.chaos.customer import Customer
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import inspect, violations_at_rest
-from hawker.chaos.scenes import Wares
+from hawker.chaos.stage import Wares
 from hawker.clock import SystemClock
 from hawker.ids import MachineId
 from hawker.machine import State

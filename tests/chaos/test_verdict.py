@@ -8,7 +8,8 @@ import pytest
 
 from hawker.chaos.customer import Customer
 from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.scenes import APP, SCENES, Ended, Scene, Stage, Wares
+from hawker.chaos.scenes import SCENES, Ended, Scene
+from hawker.chaos.stage import APP, Stage, Wares
 from hawker.chaos.verdict import Subject, check
 from hawker.machine import State
 from hawker.proof.promises import Promises

@@ -18,11 +18,18 @@ async def _nothing(worker: Worker) -> str:
 
 
 async def _running(worker: Worker) -> str:
-    return await worker.started(env={"A": "1"})
+    return await worker.started(env={"A": "1"}, guest={"memory_mb": 256, "max_memory_mb": 512})
 
 
 async def _off(worker: Worker) -> str:
     return await worker.stopped(env={"A": "1"})
+
+
+async def _suspended(worker: Worker) -> str:
+    machine_id = await _running(worker)
+    await worker.suspend(machine_id)
+    await worker.reaches(machine_id, State.SUSPENDED)
+    return machine_id
 
 
 async def _create(worker: Worker, machine_id: str) -> None:
@@ -39,6 +46,14 @@ async def _start(worker: Worker, machine_id: str) -> None:
 
 async def _stop(worker: Worker, machine_id: str) -> None:
     await worker.stop(machine_id)
+
+
+async def _suspend(worker: Worker, machine_id: str) -> None:
+    await worker.suspend(machine_id)
+
+
+async def _memory(worker: Worker, machine_id: str) -> None:
+    await worker.set_memory(machine_id, 512)
 
 
 async def _restart(worker: Worker, machine_id: str) -> None:
@@ -98,6 +113,13 @@ SCENES = (
     Scene("start that fails", "start", _off, _start, State.STOPPED, State.FAILED, spoilt=True),
     Scene("start after a failure", "start", _running, _fail, State.STARTED, State.STARTED),
     Scene("stop", "stop", _running, _stop, State.STARTED, State.STOPPED),
+    Scene("suspend", "suspend", _running, _suspend, State.STARTED, State.SUSPENDED),
+    Scene("resume", "resume", _suspended, _start, State.SUSPENDED, State.STARTED),
+    Scene("stop of a suspended", "stop", _suspended, _stop, State.SUSPENDED, State.STOPPED),
+    Scene("restart of a suspended", "restart", _suspended, _restart, State.SUSPENDED, State.STARTED),
+    Scene("update of a suspended", "update", _suspended, _update, State.SUSPENDED, State.STARTED),
+    Scene("destroy of a suspended", "destroy", _suspended, _destroy, State.SUSPENDED, State.DESTROYED),
+    Scene("memory", "memory", _running, _memory, State.STARTED, State.STARTED),
     Scene("rest", "rest", _running, _finish, State.STARTED, State.STOPPED),
     Scene("restart", "restart", _running, _restart, State.STARTED, State.STARTED),
     Scene("update", "update", _running, _update, State.STARTED, State.STARTED),

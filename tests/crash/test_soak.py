@@ -70,8 +70,12 @@ class Client:
                     await worker.update(machine_id, env=value, guest=SMALL, metadata=dict(told.metadata or {}))
                 case Call.METADATA:
                     await worker.set_metadata(machine_id, "key", value["key"])
-                case _:
+                case Call.SUSPEND:
+                    await worker.suspend(machine_id)
+                case Call.DESTROY:
                     await worker.destroy(machine_id, force=self._chance.random() < 0.7)
+                case other:
+                    raise AssertionError(f"{other} is not played here")
         except HawkerError:
             return ticket.refused()
         ticket.acknowledged(env=value, metadata=value if call is Call.METADATA else told.metadata)

@@ -6,42 +6,53 @@ from dataclasses import dataclass
 from hawker.api.bodies import (
     CreateAppRequest,
     CreateMachineRequest,
+    CreateVolumeRequest,
     ExecRequest,
     ExitEvent,
+    ExtendVolumeRequest,
     Machine,
     PruneRequest,
     PullRequest,
     RunSummary,
+    SetMemoryRequest,
     SignalRequest,
     UpdateMachineRequest,
+    Volume,
     WaitState,
 )
 from hawker.api.caller import Caller
 from hawker.api.routes import (
     CREATE_APP,
     CREATE_MACHINE,
+    CREATE_VOLUME,
     DELETE_MACHINE,
+    DELETE_VOLUME,
     EXEC_MACHINE,
+    EXTEND_VOLUME,
     GET_MACHINE,
     LIST_MACHINES,
     LIST_RUNS,
+    LIST_VOLUMES,
     PRUNE_IMAGES,
     PULL_IMAGE,
     RESTART_MACHINE,
+    SET_MEMORY,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
+    SUSPEND_MACHINE,
     UPDATE_MACHINE,
     WAIT_MACHINE,
     AppParams,
     DeleteMachineQuery,
     ListRunsQuery,
     MachineParams,
+    VolumeParams,
     WaitQuery,
 )
 from hawker.config import MachineConfig
-from hawker.errors import NameTaken
-from hawker.ids import MachineId
+from hawker.errors import NameTaken, NotFound
+from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.worker.lifecycle.archive import ARCHIVE
 
@@ -72,6 +83,12 @@ class Customer:
     async def stop(self, machine_id: MachineId) -> None:
         await self.client.call(STOP_MACHINE, params=self._params(machine_id))
 
+    async def suspend(self, machine_id: MachineId) -> None:
+        await self.client.call(SUSPEND_MACHINE, params=self._params(machine_id))
+
+    async def set_memory(self, machine_id: MachineId, limit_mib: int) -> None:
+        await self.client.call(SET_MEMORY, params=self._params(machine_id), body=SetMemoryRequest(limit_mb=limit_mib))
+
     async def restart(self, machine_id: MachineId) -> None:
         await self.client.call(RESTART_MACHINE, params=self._params(machine_id))
 
@@ -86,6 +103,31 @@ class Customer:
 
     async def signal(self, machine_id: MachineId, name: str) -> None:
         await self.client.call(SIGNAL_MACHINE, params=self._params(machine_id), body=SignalRequest(signal=name))
+
+    async def volume(self, name: str, size_gb: int = 1) -> VolumeId:
+        """The one of this name, made if it is not there. Raises `Fault` when it cannot be made."""
+        params = AppParams(app_name=self.app)
+        for volume in await self.volumes(name):
+            if volume.state in ("creating", "created", "extending"):
+                return VolumeId(volume.id)
+        body = CreateVolumeRequest(name=name, size_gb=size_gb, encrypted=False, auto_backup_enabled=False)
+        return VolumeId((await self.client.call(CREATE_VOLUME, params=params, body=body)).id)
+
+    async def volumes(self, name: str) -> list[Volume]:
+        """Those of this name, also when they are on their way out."""
+        listed = await self.client.call(LIST_VOLUMES, params=AppParams(app_name=self.app))
+        return [volume for volume in listed.items if volume.name == name]
+
+    async def delete_volumes(self, name: str) -> None:
+        """Safe to repeat."""
+        for volume in await self.volumes(name):
+            with suppress(NotFound):
+                params = VolumeParams(app_name=self.app, volume_id=volume.id)
+                await self.client.call(DELETE_VOLUME, params=params)
+
+    async def extend(self, volume_id: VolumeId, size_gb: int) -> None:
+        params = VolumeParams(app_name=self.app, volume_id=volume_id)
+        await self.client.call(EXTEND_VOLUME, params=params, body=ExtendVolumeRequest(size_gb=size_gb))
 
     # Around them.
 
@@ -126,4 +168,4 @@ class Customer:
 def exits_of(machine: Machine) -> list[ExitEvent]:
     """Oldest first."""
     requests = [event.request for event in reversed(machine.events) if event.type == "exit"]
-    return [request.exit_event for request in requests if request is not None and request.exit_event is not None]
+    return [request.exit_event for request in requests if request is not None]

@@ -12,20 +12,22 @@ from pathlib import Path
 from hawker.chaos.traces import Trace
 from hawker.host.address import bridge_prefix, interface_prefix, spare_veth_name, veth_name
 from hawker.host.mount import mounts
-from hawker.ids import InstanceId, MachineId, NodeId
+from hawker.ids import InstanceId, MachineId, NodeId, SnapshotId, VolumeId, is_snapshot_id
 
-_LAYER = re.compile(r"(?:^|,)upperdir=[^,]*/layers/([^/,]+)/upper")
+_LAYER = re.compile(r"(?:^|,)upperdir=[^,]*/layers/([^/,]+)/(?:roots/[^/,]+/)?upper")
 _PROC = Path("/proc")
 _SYS_NET = Path("/sys/class/net")
 
 
 def mounted(machines: Path) -> Mapping[MachineId, InstanceId]:
-    """Whose writable layer is at each machine's root."""
+    """Whose writable layer is at each machine's root, or at those of its containers."""
     found = {}
     for mount in mounts(machines):
         layer = _LAYER.search(mount.options)
         if mount.target.name == "rootfs" and layer:
             found[MachineId(mount.target.parent.name)] = InstanceId(layer[1])
+        elif mount.target.parent.name == "containers" and layer:
+            found[MachineId(mount.target.parent.parent.name)] = InstanceId(layer[1])
     return found
 
 
@@ -34,11 +36,29 @@ def networks(directory: Path) -> frozenset[MachineId]:
     return frozenset(MachineId(name) for name in os.listdir(directory)) if directory.is_dir() else frozenset()
 
 
+def volumes(directory: Path) -> Mapping[VolumeId, int]:
+    """The volumes that have a file, and how many bytes."""
+    files = directory.glob("vol_*/disk") if directory.is_dir() else ()
+    return {VolumeId(file.parent.name): file.stat().st_size for file in files}
+
+
+def volumes_mounted(directory: Path) -> frozenset[VolumeId]:
+    targets = [mount.target for mount in mounts(directory)]
+    return frozenset(VolumeId(target.parent.name) for target in targets if target.name == "mounted")
+
+
+def snapshots(directory: Path) -> frozenset[SnapshotId]:
+    """Those that are whole; drafts count for nothing."""
+    names = [file.name for file in directory.iterdir()] if directory.is_dir() else []
+    return frozenset(SnapshotId(name) for name in names if is_snapshot_id(name))
+
+
 def pilots(machines: Path) -> Counter[MachineId]:
-    """How many pilots live of each machine. A pilot holds its journal open, even one that was removed."""
+    """How many pilots live of each machine, or keepers of those whose pilots are inside a VMM. Both hold the journal
+    open, even one that was removed."""
     found: Counter[MachineId] = Counter()
     for folder in _PROC.iterdir():
-        if folder.name.isdigit() and _name_of(folder) == "pilot":
+        if folder.name.isdigit() and _name_of(folder) in ("pilot", "keeper"):
             held = {path.relative_to(machines).parts[0] for path in _open_files(folder) if _is_below(path, machines)}
             found.update(MachineId(name) for name in held)
     return found
@@ -66,12 +86,13 @@ def _open_files(process: Path) -> Iterator[Path]:
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What may be on the host while nothing is under way: of which node and directory, which machines are recorded,
-    and which of them run."""
+    and of which processes run. Of `guests` nothing is mounted."""
 
     node_id: NodeId
     data_dir: Path
     recorded: Collection[MachineId]
     running: Collection[MachineId]
+    guests: bool = False
 
 
 def unclaimed(traces: Iterable[Trace], claims: Claims) -> list[str]:
@@ -104,10 +125,15 @@ def _is_claimed(trace: Trace, claims: Claims) -> bool:
 
 
 def _is_claimed_mount(target: Path, claims: Claims) -> bool:
-    """Images stay mounted while the node has machines; the directories of a machine bear its id."""
+    """Images stay mounted while the node has machines; the directories of a machine bear its id. Whether a volume may
+    be mounted is asked elsewhere."""
     if not target.is_relative_to(claims.data_dir):
         return True
     first, *rest = target.relative_to(claims.data_dir).parts or ("",)
+    if claims.guests and first in ("machines", "mounts", "volumes"):
+        return False
+    if first == "volumes":
+        return target.name == "mounted"
     return first in ("", "mounts") or not rest or rest[0] in claims.recorded
 
 

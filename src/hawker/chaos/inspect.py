@@ -3,14 +3,15 @@
 Stopped, not killed in the middle: SIGTERM leaves machines running and nothing under way in the daemon.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.footprint import Claims, mounted, networks, pilots, unclaimed
+from hawker.chaos.footprint import Claims, mounted, networks, pilots, snapshots, unclaimed, volumes, volumes_mounted
+from hawker.chaos.guests import GUEST_DRIVERS, memories, root_disks, volumes_in_use
 from hawker.chaos.traces import Trace, host
 from hawker.clock import Clock
 from hawker.ids import InstanceId, MachineId, NodeId
@@ -19,7 +20,8 @@ from hawker.proof.host_state import HostState
 from hawker.proof.promises import Promises
 from hawker.proof.violation import Violation
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import Driver, Phase
+from hawker.runtime.driver import ALIVE, Driver
+from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.process import process_driver
 from hawker.store.contract import Reader
 from hawker.store.sqlite import SqliteStore
@@ -67,22 +69,42 @@ async def host_state(daemon: Daemon, reader: Reader, clock: Clock) -> HostState:
     instances = frozenset(await driver.list())
     recorded = frozenset(record.id for _, record in reader.scan(MACHINES))
     running = {each: found for each in instances | recorded if (found := await _running(driver, each)) is not None}
+    suspended, guests = await driver.suspended(), driver.features.disks
+    uses = volumes_in_use(place.machines, running) if guests else {}
     alive = pilots(place.machines)
     traces = await run_sync(host)
-    claims = Claims(node.id, daemon.data_dir, recorded, frozenset(running))
-    unknown = [f"a pilot of {each}, which does not run" for each in sorted(alive.keys() - running.keys())]
+    at_work = frozenset(running) - (suspended if guests else frozenset())
+    claims = Claims(node.id, daemon.data_dir, recorded, at_work, guests=guests)
+    unknown = [f"a pilot of {each}, which does not run" for each in sorted(alive.keys() - at_work)]
     return HostState(
         running=running,
-        mounted=mounted(place.machines),
+        suspended=suspended,
+        limits={} if guests or not driver.features.limits else await _limits(driver, running),
+        mounted=root_disks(place.machines) if guests else mounted(place.machines),
         instances=instances,
         directories=frozenset(_directories(daemon)),
         networks=networks(place.networks),
+        volumes=volumes(place.volumes),
+        volumes_mounted=frozenset(uses.values()) if guests else volumes_mounted(place.volumes),
+        uses=uses,
+        memories=memories(place.machines) if guests else None,
+        snapshots=snapshots(place.snapshots),
         doubled=frozenset(each for each, count in alive.items() if count > 1),
         strays=(*unknown, *unclaimed(_own(traces, daemon), claims)),
     )
 
 
 def driver_of(daemon: Daemon, node_id: NodeId, clock: Clock) -> Driver:
+    place = daemon.place
+    if daemon.driver in GUEST_DRIVERS:
+        return microvm_driver(
+            daemon.driver,
+            node_id,
+            machines=place.machines,
+            crun_state=place.crun,
+            kernels=place.kernels,
+            clock=clock,
+        )
     if daemon.driver == "container":
         return container_driver(node_id, daemon.place.machines, daemon.place.crun, clock)
     return process_driver(daemon.place.machines, clock)
@@ -90,7 +112,11 @@ def driver_of(daemon: Daemon, node_id: NodeId, clock: Clock) -> Driver:
 
 async def _running(driver: Driver, machine_id: MachineId) -> InstanceId | None:
     seen = await driver.inspect(machine_id)
-    return seen.instance_id if seen.phase is Phase.RUNNING else None
+    return seen.instance_id if seen.phase in ALIVE else None
+
+
+async def _limits(driver: Driver, running: Iterable[MachineId]) -> dict[MachineId, int]:
+    return {each: (await driver.memory(each)).limit_mib for each in running}
 
 
 def _directories(daemon: Daemon) -> Iterator[MachineId]:

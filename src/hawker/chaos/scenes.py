@@ -4,123 +4,36 @@ in the end. Whoever dies in between, and how often, is not their concern.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import anyio
-from anyio.to_thread import run_sync
-
-from hawker.chaos.customer import Customer, exits_of
-from hawker.chaos.larder import PROGRAM
-from hawker.clock import Clock
-from hawker.config import Init, MachineConfig, MachineRestart
-from hawker.errors import DeadlineExceeded
+from hawker.chaos import copy_scenes
+from hawker.chaos.customer import exits_of
+from hawker.chaos.stage import NEW_ENV, SAMPLE, Stage
+from hawker.chaos.volume_scenes import (
+    broken_with_volume,
+    create_broken_with_volume,
+    create_with_volume,
+    destroy_volume,
+    extend_volume,
+    make_volume,
+    off_with_volume,
+    running_beside_volume,
+    running_with_volume,
+    with_free_volume,
+)
 from hawker.failpoint import ELSEWHERE
-from hawker.guest import hello_path
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.proof.promises import Call, Promises
+from hawker.proof.promises import Call
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.archive import ARCHIVE
 
-APP = "scenes"
-_LOOK_EVERY_S = 0.02
-_SEEN_WITHIN_S = 30.0
-NEW_ENV = {"VERSION": "new"}
-SAMPLE = "hawker/hello"
-_AGAIN, _NOT_AGAIN = MachineRestart(policy="always"), MachineRestart(policy="no")
+_ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
+"""Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""
+_ONLY_GUESTS = ("suspend.freeze.saved", "suspend.freeze.published", "resume.thaw.restored", "resume.thaw.forgotten")
+"""Of memory that is written to a file; a container's stays where it is. tests/crash/test_kill_guests.py meets them."""
+
+_LESS_MIB = 200  # than a machine has when nothing is said
 _SIGNAL = "SIGUSR1"  # ends a workload that does not expect it
-
-
-@dataclass(frozen=True, slots=True)
-class Wares:
-    """What may be ordered: `commandless` is an image that names no command. The process driver runs the sample program
-    as it is on the host, where it asks for nothing. `archive` is where histories go, in scenes that have one."""
-
-    driver: str
-    commandless: str
-    archive: Path
-
-    def sample(self, *, persistent: bool = False) -> MachineConfig:
-        init = None if self.driver == "container" else Init(exec=(str(hello_path()), "sleep", "3600"))
-        return MachineConfig(image=SAMPLE, init=init, restart=_AGAIN if persistent else _NOT_AGAIN)
-
-    def other(self) -> MachineConfig:
-        """Another image, another environment."""
-        on_host = (str(hello_path()), "sleep", "3600")
-        init = Init(exec=(PROGRAM,) if self.driver == "container" else on_host)
-        return MachineConfig(image=self.commandless, init=init, env=NEW_ENV, restart=_NOT_AGAIN)
-
-    def echo(self, word: str) -> tuple[str, ...]:
-        """A command that says it, in a machine."""
-        return self._program(), "echo", word
-
-    def environment(self) -> tuple[str, ...]:
-        """A command that says what is set, in a machine."""
-        return self._program(), "env"
-
-    def _program(self) -> str:
-        return PROGRAM if self.driver == "container" else str(hello_path())
-
-    def broken(self) -> MachineConfig:
-        """Can be ordered; that nothing says what to run is found at its launch."""
-        return MachineConfig(image=self.commandless)
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One life of the node, as a scene sees it. `promises` outlive it. `key` is that of the order, the same however
-    often it is given."""
-
-    customer: Customer
-    wares: Wares
-    promises: Promises
-    key: str
-    clock: Clock
-
-    async def created(self, config: MachineConfig, key: str, state: State) -> MachineId:
-        """A machine at rest."""
-        machine_id = await self.order(config, key, launch=state is State.STARTED)
-        await self.customer.reaches(machine_id, state)
-        return machine_id
-
-    async def order(self, config: MachineConfig, key: str, *, launch: bool = True) -> MachineId:
-        machine_id = await self.customer.create(config, key, launch=launch)
-        broken = self.promises.created(machine_id, key, env=config.env)
-        assert not broken, broken
-        return machine_id
-
-    async def ask(self, call: Call, machine_id: MachineId, ordered: Awaitable[None], **sets: dict[str, str]) -> None:
-        """Give an order, and note what was promised."""
-        ticket = self.promises.ask(machine_id, call)
-        await ordered
-        ticket.acknowledged(env=sets.get("env"))
-
-    async def until(self, seen: Callable[[], Awaitable[bool]]) -> None:
-        """Raises `DeadlineExceeded`."""
-        with anyio.move_on_after(_SEEN_WITHIN_S):
-            while not await seen():
-                await self.clock.sleep(_LOOK_EVERY_S)
-            return
-        raise DeadlineExceeded(f"what the scene waits for was not seen within {_SEEN_WITHIN_S:g} s")
-
-    async def is_archived(self, machine_ids: frozenset[MachineId]) -> bool:
-        """Whether the history of each has its file."""
-        names = await run_sync(lambda: [file.name for file in self.wares.archive.rglob("*.zst")])
-        return machine_ids <= {MachineId(name.split(".")[0]) for name in names}
-
-    async def clear(self) -> None:
-        """No machine is left of earlier plays."""
-        for machine in await self.customer.machines():
-            await self.remove(MachineId(machine.id))
-
-    async def remove(self, machine_id: MachineId) -> None:
-        """A machine whose create was never answered was promised to nobody."""
-        ordered = self.customer.destroy(machine_id)
-        if machine_id in self.promises.told:
-            await self.ask(Call.DESTROY, machine_id, ordered)
-        else:
-            await ordered
-        await self.customer.reaches(machine_id, State.DESTROYED)
 
 
 Setting = Callable[[Stage], Awaitable[MachineId | None]]
@@ -146,6 +59,13 @@ async def _running(stage: Stage) -> MachineId:
 
 async def _persistent(stage: Stage) -> MachineId:
     return await stage.created(stage.wares.sample(persistent=True), f"{stage.key} before", State.STARTED)
+
+
+async def _suspended(stage: Stage) -> MachineId:
+    machine_id = await _running(stage)
+    await _suspend(stage, machine_id)
+    await stage.customer.reaches(machine_id, State.SUSPENDED)
+    return machine_id
 
 
 async def _off(stage: Stage) -> MachineId:
@@ -186,6 +106,18 @@ async def _start(stage: Stage, machine_id: MachineId | None) -> MachineId:
 async def _stop(stage: Stage, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
     await stage.ask(Call.STOP, machine_id, stage.customer.stop(machine_id))
+    return machine_id
+
+
+async def _suspend(stage: Stage, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.SUSPEND, machine_id, stage.customer.suspend(machine_id))
+    return machine_id
+
+
+async def _set_memory(stage: Stage, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.customer.set_memory(machine_id, _LESS_MIB)
     return machine_id
 
 
@@ -251,6 +183,7 @@ class Ended:
 _ASKED = Ended((0, 128 + 2), True)  # the server says goodbye, a sleeper just dies
 _BY_ITSELF = Ended((128 + 10,), False)
 _KILLED = Ended((128 + 9,), True)
+_DISCARDED = Ended((*_ASKED.codes, *_KILLED.codes), True)  # what is in a snapshot hears no signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +191,8 @@ class Scene:
     """`covers`: the places that it is about, by how they begin; of an `undoing` one, those of undos. `undone` and
     `done`: where the machine is when the call took no effect, and when it did. `exits`: what its history then tells.
     `asks` while the call is an order that may be given again when no answer came; `archives` where the node has an
-    archive."""
+    archive; `contained`: only where machines have control groups; `sweeps` where the
+    node looks every second for what is to go."""
 
     name: str
     flow: str
@@ -271,6 +205,8 @@ class Scene:
     undoing: bool = False
     asks: bool = True
     archives: bool = False
+    contained: bool = False
+    sweeps: bool = False
     env: dict[str, str] = field(default_factory=dict)
 
     def is_about(self, place: str) -> bool:
@@ -278,6 +214,7 @@ class Scene:
 
 
 _STARTED, _STOPPED, _FAILED, _DESTROYED = State.STARTED, State.STOPPED, State.FAILED, State.DESTROYED
+_SUSPENDED = State.SUSPENDED
 _PULL = ("pull.", "create.image.")
 
 SCENES: tuple[Scene, ...] = (
@@ -289,25 +226,44 @@ SCENES: tuple[Scene, ...] = (
     Scene("start in vain", "start", ("start.",), _off_and_broken, _start, _STOPPED, _FAILED, undoing=True),
     Scene("start again", "start", ("instance.",), _persistent, _end, _STARTED, _STARTED, (_BY_ITSELF,), asks=False),
     Scene("stop", "stop", ("stop.",), _running, _stop, _STARTED, _STOPPED, (_ASKED,)),
+    Scene("suspend", "suspend", ("suspend.",), _running, _suspend, _STARTED, _SUSPENDED, contained=True),
+    Scene("resume", "resume", ("resume.",), _suspended, _start, _SUSPENDED, _STARTED, contained=True),
+    Scene("discard", "stop", ("stop.",), _suspended, _stop, _SUSPENDED, _STOPPED, (_DISCARDED,),
+          contained=True),
+    Scene("memory", "memory", ("memory.",), _running, _set_memory, _STARTED, _STARTED, contained=True),
     Scene("rest", "rest", ("rest.", "instance."), _running, _end, _STARTED, _STOPPED, (_BY_ITSELF,), asks=False),
     Scene("restart", "restart", ("restart.",), _running, _restart, _STARTED, _STARTED, (_ASKED,)),
     Scene("restart in vain", "restart", ("restart.",), _off_and_broken, _restart, _STOPPED, _FAILED, undoing=True),
     Scene("update", "update", ("update.",), _running, _update, _STARTED, _STARTED, (_ASKED,), env=NEW_ENV),
     Scene("update in vain", "update", ("update.",), _running, _update_broken, _STARTED, _FAILED, (_ASKED,), True),
     Scene("destroy", "destroy", ("destroy.",), _running, _destroy, _STARTED, _DESTROYED, (_KILLED,)),
-    Scene(
-        "archive",
-        "archive",
-        ("archive.",),
-        _destroyed,
-        _await_archive,
-        _DESTROYED,
-        _DESTROYED,
-        (_KILLED,),
-        asks=False,
-        archives=True,
-    ),
-)
+    Scene("create with a volume", "create", ("create.volume.",), with_free_volume, create_with_volume, None,
+          _STARTED, contained=True),
+    Scene("create with a volume in vain", "create", ("create.image.", "create.volume."), with_free_volume,
+          create_broken_with_volume, None, _DESTROYED, undoing=True, contained=True),
+    Scene("start with a volume in vain", "start", ("start.volume.",), broken_with_volume, _start, _STOPPED, _FAILED,
+          undoing=True, contained=True),
+    Scene("stop with a volume", "stop", ("stop.release.",), running_with_volume, _stop, _STARTED, _STOPPED,
+          (_ASKED,), contained=True),
+    Scene("destroy with a volume", "destroy", ("destroy.remove.",), running_with_volume, _destroy, _STARTED,
+          _DESTROYED, (_KILLED,), contained=True),
+    Scene("make a volume", "volume_create", ("volume_create.",), _running, make_volume, _STARTED, _STARTED,
+          contained=True),
+    Scene("extend a volume", "volume_extend", ("volume_extend.",), off_with_volume, extend_volume, _STOPPED,
+          _STOPPED, contained=True),
+    Scene("destroy a volume", "volume_destroy", ("volume_destroy.",), running_beside_volume, destroy_volume,
+          _STARTED, _STARTED, contained=True, sweeps=True),
+    Scene("snapshot", "volume_snapshot", ("volume_snapshot.",), running_with_volume, copy_scenes.take_snapshot,
+          _STARTED, _STARTED, contained=True),
+    Scene("restore", "volume_restore", ("volume_restore.",), copy_scenes.with_snapshot, copy_scenes.restore_snapshot,
+          _STARTED, _STARTED, contained=True),
+    Scene("fork", "volume_fork", ("volume_fork.",), running_with_volume, copy_scenes.fork_volume, _STARTED, _STARTED,
+          contained=True),
+    Scene("fork in vain", "volume_fork", ("volume_fork.fill.undo",), copy_scenes.off_with_damaged_volume,
+          copy_scenes.fork_in_vain, _STOPPED, _STOPPED, contained=True),
+    Scene("archive", "archive", ("archive.",), _destroyed, _await_archive, _DESTROYED, _DESTROYED, (_KILLED,),
+          asks=False, archives=True),
+)  # fmt: skip
 
 
 _EDGES, _UNDO_EDGES = ("before", "after"), ("undo", "undone")
@@ -319,9 +275,10 @@ def declared() -> frozenset[str]:
 
 
 def unmet(met: frozenset[str]) -> list[str]:
-    """Declared places that nobody came by. The edges of a step are met in each flow; its undo and the points inside it,
-    when several flows share the step, in any of them."""
-    return sorted(place for places in _alike() if not places & met for place in places)
+    """Declared places that nobody came by, of those that containers have. The edges of a step are met in each flow; its
+    undo and the points inside it, when several flows share the step, in any of them."""
+    missed = (place for places in _alike() if not places & met for place in places)
+    return sorted(place for place in missed if not place.startswith((*_ONLY_PLAYED, *_ONLY_GUESTS)))
 
 
 def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

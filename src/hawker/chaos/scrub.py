@@ -10,6 +10,7 @@ from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.endings import kill
+from hawker.chaos.guests import CONTAINED
 from hawker.chaos.inspect import driver_of
 from hawker.chaos.traces import Trace, host
 from hawker.clock import Clock
@@ -28,7 +29,7 @@ async def scrub(daemon: Daemon, clock: Clock) -> None:
         driver = driver_of(daemon, node_id, clock)
         for machine_id in await driver.list():
             await driver.destroy(machine_id)
-    if daemon.driver == "container":
+    if daemon.driver in CONTAINED:
         with suppress(HawkerError, OSError):
             await _unplug(NodeNetwork(node_id, daemon.place.networks))
     await run_sync(_end_processes, _own(daemon))

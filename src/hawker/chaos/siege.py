@@ -18,11 +18,12 @@ from hawker.api.routes import LIST_RUNS, ListRunsQuery
 from hawker.chaos.customer import Customer
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import violations_at_rest
-from hawker.chaos.scenes import APP, Scene, Stage, Wares
+from hawker.chaos.scenes import Scene
+from hawker.chaos.stage import APP, Stage, Wares
 from hawker.chaos.verdict import Subject, check
 from hawker.chaos.watcher import Watcher
 from hawker.clock import Clock
-from hawker.errors import HawkerError, Unavailable
+from hawker.errors import Fault, HawkerError, Unavailable
 from hawker.failpoint import LISTING
 from hawker.proof.promises import Promises
 
@@ -30,7 +31,7 @@ SETTLES_WITHIN_S = 30.0
 DEATHS_IN_A_STEP = 4  # a run at whose step daemon after daemon ends is parked, and rightly so
 _LOOK_EVERY_S = 0.01
 _OPEN = (RunState.QUEUED, RunState.ACTIVE, RunState.STUCK)
-_ENDS_MACHINES = {"destroy.", "instance."}
+_ENDS_MACHINES = ("destroy.", "instance.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Siege:
         await self._launch(scene, place)
         async with self._customer() as customer:
             stage = self._stage(customer, self._next_key())
-            if not _ENDS_MACHINES.intersection(scene.covers):
+            if not any(place.startswith(_ENDS_MACHINES) for place in scene.covers):
                 await stage.clear()
             before = await scene.before(stage)
             subject = Subject(stage.key, before, promised=not _is_before_promise(place), acknowledged=False)
@@ -225,16 +226,17 @@ class Siege:
         await run_sync(self._daemon.wait_ready)
 
     async def _begin(self, scene: Scene, failpoint: str | None = None) -> None:
-        archive = ("--archive", str(self._wares.archive), "--reconcile-every-s", "1") if scene.archives else ()
+        archive = ("--archive", str(self._wares.archive)) if scene.archives else ()
+        often = ("--reconcile-every-s", "1") if scene.archives or scene.sweeps else ()
         self._behind = self._behind or not scene.archives
         self._launched_at = self._clock.now()
-        await run_sync(partial(self._daemon.launch, *archive, failpoint=failpoint))
+        await run_sync(partial(self._daemon.launch, *archive, *often, failpoint=failpoint))
 
     @asynccontextmanager
     async def _customer(self) -> AsyncIterator[Customer]:
         async with self._daemon.client() as client:
             customer = Customer(client, APP)
-            with suppress(Unavailable):
+            with suppress(Unavailable, Fault):  # it may die by itself, of what it begins at boot
                 await customer.open()
             yield customer
 

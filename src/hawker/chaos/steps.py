@@ -13,15 +13,28 @@ import msgspec
 from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
+from hawker.chaos.guests import CONTAINED, GUEST_DRIVERS, bring_kernels
 from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.scenes import SCENES, Scene, Wares, unmet
+from hawker.chaos.scenes import SCENES, Scene, unmet
 from hawker.chaos.scrub import scrub
 from hawker.chaos.siege import Outcome, Siege
+from hawker.chaos.stage import Wares
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.worker.lifecycle import FLOWS
 
-_FLAGS = ("--shared-cpu-ratio", "64", "--memory-mib", "65536", "--disk-mib", "262144", "--free-disk-floor-mib", "0")
+_FLAGS = (
+    "--shared-cpu-ratio",
+    "64",
+    "--memory-mib",
+    "65536",
+    "--disk-mib",
+    "262144",
+    "--free-disk-floor-mib",
+    "0",
+    "--deleted-volumes-kept-s",
+    "0",
+)
 _BEFORE, _AFTER = frozenset({"before", "undo"}), frozenset({"after", "undone"})
 
 
@@ -53,12 +66,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`flow` None is all of them. `in_a_row`: whoever takes over dies too, at the next place, and so on. `where` is a
-    directory for the node; None makes one and removes it."""
+    directory for the node; None makes one and removes it. `kernels` has been imported for guests; None: where a node
+    of this host has its own."""
 
     driver: str | None = None
     flow: str | None = None
     in_a_row: bool = False
     where: Path | None = None
+    kernels: Path | None = None
 
     def scenes(self) -> tuple[Scene, ...]:
         return tuple(scene for scene in SCENES if self.flow in (None, scene.flow))
@@ -78,6 +93,8 @@ async def run_steps(plan: Plan, clock: Clock, tell: Callable[[Row], None]) -> Re
 
     async with besieged(plan, clock, findings) as siege:
         for scene in plan.scenes():
+            if scene.contained and siege.driver not in CONTAINED:
+                continue
             rehearsal = await siege.rehearse(scene)
             findings += [f"{scene.name}, undisturbed: {what}" for what in rehearsal.findings]
             met.update(rehearsal.places)
@@ -104,6 +121,8 @@ async def besieged(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterat
     with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where, ignore_cleanup_errors=True) as made:
         directory = Path(made)
         daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
+        if daemon.driver in GUEST_DRIVERS:
+            bring_kernels(daemon.place, plan.kernels)
         wares = Wares(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
         try:
             await run_sync(daemon.start)

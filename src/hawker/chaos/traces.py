@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _PROC = Path("/proc")
+_VMMS = ("qemu-system-x86", "qemu-system-aar", "firecracker", "cloud-hyperviso")
+"""As the kernel has their names, cut to 15 bytes."""
+
 _MACHINE_VARIABLE = "FLY_MACHINE_ID="
 
 
@@ -60,8 +63,9 @@ def _is_daemon(command: str) -> bool:
 
 
 def _is_of_machine(name: str, command: str, environment: str) -> bool:
-    """A pilot, or anything that runs in a machine. A zombie has neither command nor environment."""
-    return bool(command) and (name == "pilot" or _MACHINE_VARIABLE in environment)
+    """A pilot, a VMM or its keeper, or what runs in a machine. A zombie has neither command nor environment."""
+    known = name in ("pilot", "keeper", *_VMMS)
+    return bool(command) and (known or _MACHINE_VARIABLE in environment)
 
 
 def _line(command: str) -> str:

@@ -6,7 +6,8 @@ import aiohttp
 
 from hawker.api.bodies import Machine
 from hawker.chaos.customer import Customer, exits_of
-from hawker.chaos.scenes import Scene, Stage, Wares
+from hawker.chaos.scenes import Scene
+from hawker.chaos.stage import Stage, Wares
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -74,7 +75,7 @@ def _states(scene: Scene, machine: Machine) -> Iterator[str]:
     if machine.state is not scene.done:
         yield f"is {machine.state}, not {scene.done}"
     last = machine.events[0] if machine.events else None
-    if scene.undoing and (last is None or last.request is None or "command" not in last.request.error):
+    if scene.undoing and (last is None or "command" not in last.error):
         yield f"its history does not say why it failed: {last}"
 
 
@@ -97,7 +98,7 @@ async def _own_answer(customer: Customer, machine: Machine, scene: Scene, wares:
     machine_id = MachineId(machine.id)
     try:
         said = await customer.said(machine_id, *wares.echo(_MADE_HERE))
-        served = await _page(machine.private_ip) if wares.driver == "container" else machine_id
+        served = await _page(machine.private_ip) if wares.contained else machine_id
         environment = await customer.said(machine_id, *wares.environment())
     except (HawkerError, aiohttp.ClientError, TimeoutError) as error:
         return [f"does not answer: {type(error).__name__} {error}"]

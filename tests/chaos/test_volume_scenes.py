@@ -1,0 +1,34 @@
+"""Scenes with volumes on a played node: each is set, and its call does what it says, also when it is repeated."""
+
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.customer import Customer
+from hawker.chaos.larder import write_commandless_image
+from hawker.chaos.stage import APP, Stage, Wares
+from hawker.chaos.volume_scenes import create_with_volume, extend_volume, off_with_volume, with_free_volume
+from hawker.machine import State
+from hawker.proof.promises import Promises
+from hawker.sim.world import Stall
+from hawker.worker.volumes.records import VOLUMES
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_scene_with_a_volume_is_set_and_its_call_may_come_twice(stall: Stall, tmp_path: Path) -> None:
+    async with stall.open() as worker:
+        customer = Customer(worker.api, APP)
+        await customer.open()
+        wares = Wares("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
+        stage = Stage(customer, wares, Promises(), "order 1", stall.clock)
+        await with_free_volume(stage)
+        first = await create_with_volume(stage, None)
+        assert await create_with_volume(stage, None) == first
+        assert len(list(worker.store.scan(VOLUMES))) == 1
+        off = await off_with_volume(stage)
+        await worker.reaches(off, State.STOPPED)
+        for _ in range(2):
+            assert await extend_volume(stage, off) == off
+        sizes = {record.machine: record.size_gb for _, record in worker.store.scan(VOLUMES)}
+        assert sizes == {first: 1, off: 2}

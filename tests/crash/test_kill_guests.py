@@ -1,0 +1,52 @@
+"""As test_kill_at_every_step, on a node whose machines are microVMs: the daemon, and whoever takes over from it, is
+killed at each step of the flows that begin, hold and end a guest.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.scenes import SCENES, Scene
+from hawker.chaos.siege import Siege
+from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.clock import SystemClock
+from tests.kernel import kernels
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+STEPS = {
+    "create": ("create.launch.",),
+    "stop": ("stop.halt.",),
+    "suspend": ("suspend.freeze.",),
+    "resume": ("resume.plug.", "resume.thaw."),
+    "destroy": ("destroy.halt.", "destroy.clear."),
+}
+"""By scene, those in which a guest begins, is held or ends; the others are the same for containers. `hawker chaos steps
+--driver qemu` goes through all."""
+
+GUESTS = [scene for scene in SCENES if scene.name in STEPS]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """Real time: the node is another process."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+    left: list[str] = []
+    place: Path = tmp_path_factory.mktemp("besieged")
+    async with besieged(Plan(driver="qemu", where=place, kernels=kernels()), SystemClock(), left) as siege:
+        yield siege
+    assert left == []
+
+
+@pytest.mark.parametrize("scene", GUESTS, ids=lambda scene: scene.name)
+async def test_a_guests_flow_survives_death_at_every_place_that_concerns_it(scene: Scene, siege: Siege) -> None:
+    rehearsal = await siege.rehearse(scene)
+    places = [place for place in rehearsal.places if place.startswith(STEPS[scene.name])]
+    assert rehearsal.findings == () and places
+    outcomes = [outcome async for outcome in deaths(siege, scene, places, in_a_row=True)]
+    assert [(outcome.places, outcome.findings) for outcome in outcomes if outcome.findings] == []
+    assert {place for outcome in outcomes for place in outcome.places} == set(places)
