@@ -1,8 +1,8 @@
 import pytest
 
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import InstanceSpec, Limits, ProcessSpec
 from hawker.runtime.fake_host import Fault
+from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from hawker.sim.fuse import Death, Fuse
 from hawker.sim.host import Cellar, Shelves, Trouble, Wires
 from hawker.sim.loop import LoopClock

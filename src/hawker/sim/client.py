@@ -8,16 +8,19 @@ from typing import Any
 
 from hawker.api.bodies import Machine
 from hawker.errors import DeadlineExceeded, Fault, HawkerError
-from hawker.ids import MachineId
+from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.proof.promises import Call, Ticket
 from hawker.proof.violation import Invariant, Violation
+from hawker.sim.containers import containers_for
 from hawker.sim.deed import Deed, Verb
 from hawker.sim.door import Door, Lost
 from hawker.sim.ledger import Ledger
 from hawker.sim.life import Worker
 from hawker.sim.loop import LoopClock
+from hawker.sim.snapshot_deeds import SNAPSHOT_VERBS, SnapshotDeeds
 from hawker.sim.trace import Kind
+from hawker.worker.volumes.records import VolumeState
 
 _TRIES = 20
 
@@ -28,6 +31,7 @@ class Client:
         self._door = door
         self._ledger = ledger
         self._clock = clock
+        self._snapshots = SnapshotDeeds(ledger, clock, self._try)
 
     async def work(self, deeds: Sequence[Deed]) -> None:
         for deed in deeds:
@@ -38,6 +42,10 @@ class Client:
         machine_id = self._ledger.machines.get(deed.label)
         if deed.verb is Verb.CREATE:
             await self._create(deed)
+        elif deed.verb in (Verb.VOLUME, Verb.EXTEND, Verb.LET_GO):
+            await self._on_volume(deed)
+        elif deed.verb in SNAPSHOT_VERBS:
+            await self._snapshots.do(deed)
         elif machine_id is not None:
             await self._on_machine(deed, machine_id)
 
@@ -46,7 +54,7 @@ class Client:
     async def _create(self, deed: Deed) -> None:
         for _ in range(_TRIES):
             try:
-                machine = await self._call(deed, lambda worker: _order(worker, deed))
+                machine = await self._call(deed, lambda worker: _order(worker, deed, self._mounts(deed.label)))
             except Lost:
                 continue
             except HawkerError:
@@ -56,6 +64,29 @@ class Client:
             self._ledger.find(self._ledger.promises.created(MachineId(machine.id), deed.label, vanishes=vanishes))
             return
 
+    # Volumes.
+
+    async def _on_volume(self, deed: Deed) -> None:
+        ledger, volume_id = self._ledger, self._ledger.volumes.get(deed.label)
+        if deed.verb is Verb.VOLUME:
+            made = await self._try(deed, lambda worker: worker.volume(deed.label, size_gb=int(deed.amount)))
+            if made is not None and made.state == VolumeState.CREATED:
+                ledger.volumes[deed.label] = VolumeId(made.id)
+                ledger.volume_promises.created(VolumeId(made.id), made.size_gb)
+        elif volume_id is not None and deed.verb is Verb.EXTEND:
+            size_gb = int(deed.amount)
+            ledger.volume_promises.ask_size(volume_id, size_gb)
+            if await self._try(deed, lambda worker: worker.extend_volume(volume_id, size_gb)) is not None:
+                ledger.volume_promises.extended(volume_id, size_gb)
+        elif volume_id is not None:
+            turn = ledger.volume_promises.ask_end(volume_id)
+            if await self._try(deed, lambda worker: worker.delete_volume(volume_id)) is not None:
+                ledger.volume_promises.let_go(volume_id, turn)
+
+    def _mounts(self, label: str) -> list[dict[str, str]]:
+        volume_id = self._ledger.volumes.get(label)
+        return [] if volume_id is None else [{"volume": volume_id, "path": "/data"}]
+
     # Calls on a machine.
 
     async def _on_machine(self, deed: Deed, machine_id: MachineId) -> None:
@@ -64,6 +95,8 @@ class Client:
                 await self._try(deed, lambda worker: self._look(worker, machine_id))
             case Verb.WAIT:
                 await self._try(deed, lambda worker: worker.wait(machine_id, deed.word, timeout=deed.amount))
+            case Verb.MEMORY:
+                await self._try(deed, lambda worker: self._set_memory(worker, deed, machine_id))
             case Verb.LEASE:
                 await self._lease(deed, machine_id)
             case Verb.RELEASE:
@@ -94,11 +127,14 @@ class Client:
                 await worker.start(machine_id, nonce)
             case Verb.STOP:
                 await worker.stop(machine_id, nonce, timeout=f"{deed.amount:g}s")
+            case Verb.SUSPEND:
+                await worker.suspend(machine_id, nonce)
             case Verb.RESTART:
                 await worker.restart(machine_id, nonce)
             case Verb.UPDATE:
                 order = {"skip_launch": deed.word == "no launch"}
                 config: dict[str, Any] = {"env": value, "metadata": metadata, "guest": _guest(256)}
+                config |= _made_of(deed, self._mounts(deed.label))
                 await worker.update(machine_id, nonce=nonce, order=order, **config)
             case Verb.METADATA:
                 await worker.set_metadata(machine_id, "key", value["key"])
@@ -124,6 +160,9 @@ class Client:
         if nonce is not None:
             self._ledger.promises.unleased(machine_id)
             await self._try(deed, lambda worker: worker.release(machine_id, nonce))
+
+    async def _set_memory(self, worker: Worker, deed: Deed, machine_id: MachineId) -> None:
+        await worker.set_memory(machine_id, int(deed.amount), self._nonce(deed))
 
     async def _look(self, worker: Worker, machine_id: MachineId) -> Machine:
         """What the API shows is one moment of the records: state, version and the newest event belong together."""
@@ -171,19 +210,25 @@ class Client:
         return self._ledger.nonces.get((self._name, deed.label))
 
 
-async def _order(worker: Worker, deed: Deed) -> Machine:
-    policy = deed.word if deed.word in ("no", "always", "on-failure") else "no"
+async def _order(worker: Worker, deed: Deed, mounts: list[dict[str, str]]) -> Machine:
+    policy = {"policy": deed.word if deed.word in ("no", "always", "on-failure") else "no"}
     return await worker.create(
         key=deed.label,
         order={"skip_launch": True} if deed.word == "not launched" else {},
-        restart={"policy": policy},
         guest=_guest(int(deed.amount)),
         auto_destroy=deed.word == "auto-destroy",
+        **{"restart": policy, **_made_of(deed, mounts)},
     )
 
 
+def _made_of(deed: Deed, mounts: list[dict[str, str]]) -> dict[str, Any]:
+    """A machine of several containers has no volume that outlives it, and is done when they are."""
+    containers = containers_for(deed.word)
+    return {"mounts": mounts} if containers is None else {"containers": containers, "restart": {"policy": "no"}}
+
+
 def _guest(memory_mib: int) -> dict[str, object]:
-    return {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mib}
+    return {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mib, "max_memory_mb": 2 * memory_mib}
 
 
 def _has_begun(shown: Machine) -> bool:

@@ -10,16 +10,27 @@ class Verb(StrEnum):
     CREATE = "create"
     START = "start"
     STOP = "stop"
+    SUSPEND = "suspend"
     RESTART = "restart"
     UPDATE = "update"
     DESTROY = "destroy"
+    MEMORY = "memory"
     METADATA = "metadata"
     LEASE = "lease"
     RELEASE = "release"
     WAIT = "wait"
+    VOLUME = "volume"  # ordered before the machine of the same label, which then has it
+    EXTEND = "extend"
+    LET_GO = "let go"  # of a volume
+    TAKE_BACK = "take back"  # a volume that was let go of
+    SNAPSHOT = "snapshot"
+    RESTORE = "restore"  # the last snapshot of a volume, into a new one
+    FORK = "fork"
     LOOK = "look"
     # Nature's.
     END = "end"  # a workload ends by itself, whether a daemon lives or not
+    PANIC = "panic"  # the kernel of a machine ends, and the machine with it
+    SPOIL = "spoil"  # the snapshot that a suspended machine is to go on with
     STUBBORN = "stubborn"  # a workload ignores every signal but SIGKILL
     KILL_AT_EDGE = "kill at edge"  # kill -9 at the n-th edge of an effect on the host from now
     KILL_AT_COMMIT = "kill at commit"  # right after the n-th commit from now; nobody hears of it

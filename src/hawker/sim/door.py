@@ -46,7 +46,8 @@ class Door:
             await self._opened.wait()
         reply: _Reply[object] = _Reply()
         self._awaited.append(reply)
-        self.worker.tasks.start_soon(self._answer, self.worker, act, reply)
+        if not self.worker.tasks.cancel_scope.cancel_called:  # a task of one that is dying would never be cancelled
+            self.worker.tasks.start_soon(self._answer, self.worker, act, reply)
         await reply.came.wait()
         if reply.error is not None:
             raise reply.error

@@ -4,16 +4,19 @@ from collections.abc import Sequence
 
 import anyio
 
+from hawker.ids import MachineId
 from hawker.runtime.fake_host import Fault
+from hawker.runtime.spec import Ends
 from hawker.sim.deed import KILLS, Deed, Verb
 from hawker.sim.disk import Weather
 from hawker.sim.gallery import Registry
-from hawker.sim.host import Trouble
+from hawker.sim.host import Fixture, Trouble
 from hawker.sim.ledger import Ledger
 from hawker.sim.trace import Kind
 from hawker.sim.world import World
 
 _SLOW_COMMIT_S = 0.3
+_KILLED = 128 + 9
 
 
 class Nature:
@@ -45,6 +48,8 @@ class Nature:
         self._world.host.forgive()
         self._world.rootfs.troubles.clear()
         self._world.networks.troubles.clear()
+        self._world.disks.troubles.clear()
+        self._world.copies.troubles.clear()
         self._registry.fails, self._registry.pull_s = 0, 0.5
 
     def aftermath(self) -> Deed | None:
@@ -80,7 +85,7 @@ class Nature:
 
     def _blow(self, deed: Deed) -> str:
         match deed.verb:
-            case Verb.END | Verb.STUBBORN:
+            case Verb.END | Verb.STUBBORN | Verb.PANIC | Verb.SPOIL:
                 return self._on_workload(deed)
             case Verb.CLOCK:
                 self._world.clock.ahead_s += deed.amount
@@ -91,8 +96,7 @@ class Nature:
             case Verb.DRIVER_ERROR | Verb.DRIVER_SLOW:
                 return self._on_driver(deed)
             case Verb.HOST_ERROR:
-                part = self._world.rootfs if deed.word in ("mount", "unmount") else self._world.networks
-                part.troubles.append(Trouble(deed.word, bool(deed.amount)))
+                self._part_of(deed.word).troubles.append(Trouble(deed.word, bool(deed.amount)))
                 return f"the next {deed.word} will fail{' after its effect' if deed.amount else ''}"
             case Verb.PULL_ERROR:
                 self._registry.fails += int(deed.amount)
@@ -102,13 +106,36 @@ class Nature:
                 self._registry.pull_s = deed.amount
                 return f"pulls take {deed.amount:g} s"
 
+    def _part_of(self, call: str) -> Fixture:
+        if call in ("make", "grow", "attach", "detach"):
+            return self._world.disks
+        if call in ("take", "restore", "fork"):
+            return self._world.copies
+        return self._world.rootfs if call in ("mount", "unmount") else self._world.networks
+
     def _on_workload(self, deed: Deed) -> str:
         machine_id = self._ledger.machines.get(deed.label)
         if machine_id is None or machine_id not in self._world.host.running():
             return ""
+        host = self._world.host
         if deed.verb is Verb.STUBBORN:
-            self._world.host.stubborn.add(machine_id)
+            host.stubborn.add(machine_id)
             return f"{deed.label} ignores signals from now on"
+        if deed.verb is Verb.SPOIL:
+            host.spoilt |= {machine_id} & host.memories
+            return f"the snapshot of {deed.label} is spoilt" if machine_id in host.spoilt else ""
+        if deed.verb is Verb.PANIC:
+            host.end(machine_id, _KILLED, signal=9, fault="kernel panic: not syncing")
+            return f"the kernel of {deed.label} panics"
+        return self._end(deed, machine_id)
+
+    def _end(self, deed: Deed, machine_id: MachineId) -> str:
+        """Of a machine with containers the first that runs; all of it when none does."""
+        instance = self._world.host.look(machine_id)
+        running = [] if instance is None or instance.spec.ends is Ends.FIRST else instance.running
+        if running:
+            self._world.host.end_process(machine_id, running[0].index, int(deed.amount))
+            return f"container {running[0].spec.name} of {deed.label} ends with {deed.amount:g}"
         self._world.host.end(machine_id, int(deed.amount))
         return f"the workload of {deed.label} ends with {deed.amount:g}"
 

@@ -22,6 +22,11 @@ class Registry:
         self.fails = 0
 
 
+def block_file(digest: Digest) -> Path:
+    """Where a guest's image would be; nobody looks."""
+    return Path("/images") / f"{digest.removeprefix('sha256:')}.erofs"
+
+
 class Gallery(ImageCache):
     """Keeps what flows ask of the cache; touches no file."""
 
@@ -70,6 +75,9 @@ class Gallery(ImageCache):
 
     def find(self, reference_or_digest: str) -> Image | None:
         return self._registry.cached.get(reference_or_digest)
+
+    def block_path(self, digest: Digest) -> Path:
+        return block_file(digest)
 
     def mark_used(self, digest: Digest) -> None:
         """Nothing is ever pruned."""

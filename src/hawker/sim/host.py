@@ -1,14 +1,17 @@
 """The simulated host. It outlives the daemon, and every call of it is an edge where that may die."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hawker.clock import Clock
+from hawker.config.effective_containers import TempDir
 from hawker.ids import Digest, InstanceId, MachineId
-from hawker.runtime.driver import Exit, InstanceSpec, Phase
+from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance
+from hawker.runtime.spec import InstanceSpec, Link
 from hawker.sim.fuse import Death, Fuse
+from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
 from hawker.worker.records import Network
 
 _PIDS = 1000
@@ -37,20 +40,25 @@ class Cellar(FakeHost):
 
     def place(self, spec: InstanceSpec) -> Instance:
         here = self.look(spec.machine_id)
-        if here is not None and here.phase is Phase.RUNNING:
+        if here is not None and here.phase in ALIVE:
             self.doubled.append(spec.machine_id)
         return super().place(spec)
 
     def launch(self, instance: Instance) -> None:
         self.launched[instance.spec.instance_id] += 1
         self.ever[instance.spec.machine_id].append(instance)
-        self._last_pid = self._free_pid() - 1
         super().launch(instance)
 
-    def end(self, machine_id: MachineId, code: int = 0, *, signal: int = 0, oom_killed: bool = False) -> None:
+    def _next_pid(self) -> int:
+        self._last_pid = self._free_pid() - 1
+        return super()._next_pid()
+
+    def end(
+        self, machine_id: MachineId, code: int = 0, *, signal: int = 0, oom_killed: bool = False, fault: str = ""
+    ) -> None:
         """Its process id goes to a stranger at once."""
         here = self.look(machine_id)
-        super().end(machine_id, code, signal=signal, oom_killed=oom_killed)
+        super().end(machine_id, code, signal=signal, oom_killed=oom_killed, fault=fault)
         if here is not None and here.phase is Phase.EXITED and here.pid is not None:
             self.strangers.add(here.pid)
 
@@ -62,14 +70,28 @@ class Cellar(FakeHost):
 
     def running(self) -> dict[MachineId, InstanceId]:
         here = {machine_id: self.look(machine_id) for machine_id in self.machines()}
-        return {key: it.spec.instance_id for key, it in here.items() if it is not None and it.phase is Phase.RUNNING}
+        return {key: it.spec.instance_id for key, it in here.items() if it is not None and it.phase in ALIVE}
+
+    def limits(self) -> dict[MachineId, int]:
+        here = {machine_id: self.look(machine_id) for machine_id in self.running()}
+        return {key: it.spec.limits.memory_mib for key, it in here.items() if it is not None}
+
+    def gpus(self) -> dict[MachineId, tuple[str, ...]]:
+        """Which devices each running instance has."""
+        here = {machine_id: self.look(machine_id) for machine_id in self.running()}
+        return {key: it.spec.gpus for key, it in here.items() if it is not None}
+
+    def suspended(self) -> frozenset[MachineId]:
+        here = {machine_id: self.look(machine_id) for machine_id in self.machines()}
+        return frozenset(key for key, it in here.items() if it is not None and it.phase is Phase.SUSPENDED)
 
     def reboot(self) -> None:
-        """Whatever runs is gone without a word; what the pilots wrote of earlier ends is still on the disk."""
+        """Whatever runs is gone without a word; what the pilots wrote of earlier ends is still on the disk, and so are
+        the snapshots of what was suspended by one."""
         for machine_id in self.machines():
             here = self.look(machine_id)
-            if here is not None and here.phase is not Phase.EXITED:
-                self.lost[machine_id] += here.phase is Phase.RUNNING
+            if here is not None and here.phase is not Phase.EXITED and machine_id not in self.memories:
+                self.lost[machine_id] += here.phase in ALIVE
                 self.launched.pop(here.spec.instance_id, None)  # a run that begins again launches it again
                 del self._instances[machine_id]
 
@@ -78,7 +100,7 @@ class Cellar(FakeHost):
         self._faults.clear()
 
     def _free_pid(self) -> int:
-        running = {instance.pid for instance in self._instances.values() if instance.phase is Phase.RUNNING}
+        running = {instance.pid for instance in self._instances.values() if instance.phase in ALIVE}
         taken = running | self.strangers
         return next(pid for pid in range(_PIDS, _PIDS + len(taken) + 1) if pid not in taken)
 
@@ -91,7 +113,7 @@ class Trouble:
     after: bool
 
 
-class _Fixture:
+class Fixture:
     """A part of the host whose calls have edges and fail when told to."""
 
     def __init__(self, fuse: Fuse) -> None:
@@ -106,12 +128,13 @@ class _Fixture:
             raise OSError(f"{call} failed")
 
 
-class Shelves(_Fixture):
+class Shelves(Fixture):
     """Keeps `deps.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__(fuse)
         self.mounted: dict[MachineId, tuple[InstanceId, Digest]] = {}
+        self.layers: dict[MachineId, tuple[str, InstanceId]] = {}  # its name, and whose first one it was
         self.directories: set[MachineId] = set()
         self.hidden: set[MachineId] = set()  # unmounted behind our back, while the instance has it
         self.stray: set[str] = set()
@@ -119,17 +142,37 @@ class Shelves(_Fixture):
         self.swept = 0
         self.withdrawn = False
 
-    async def mount(self, machine_id: MachineId, instance_id: InstanceId, image: Digest) -> str:
+    async def mount(
+        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+    ) -> str:
         await self._edge("mount")
+        if kept is None or self.layers.get(machine_id, ("",))[0] != kept:
+            self.layers[machine_id] = (kept or instance_id, instance_id)
         self.directories.add(machine_id)
         self.mounted[machine_id] = (instance_id, image)
         self.hidden.discard(machine_id)
         await self._edge("mount", after=True)
         return f"/machines/{machine_id}/rootfs"
 
-    async def unmount(self, machine_id: MachineId) -> None:
+    async def mount_containers(
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        roots: Sequence[ContainerRoot],
+        volumes: Sequence[TempDir],
+    ) -> ContainerMounts:
+        machine = await self.mount(machine_id, instance_id, roots[0].image)
+        return ContainerMounts(
+            machine=machine,
+            roots={each.name: f"/machines/{machine_id}/containers/{each.name}" for each in roots},
+            volumes={each.name: f"/machines/{machine_id}/volumes/{each.name}" for each in volumes},
+        )
+
+    async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
         await self._edge("unmount")
         self.mounted.pop(machine_id, None)
+        if self.layers.get(machine_id, ("",))[0] != kept:
+            self.layers.pop(machine_id, None)
         await self._edge("unmount", after=True)
 
     async def remove(self, machine_id: MachineId) -> None:
@@ -163,7 +206,7 @@ class Shelves(_Fixture):
         self.stray.discard(stray)
 
 
-class Wires(_Fixture):
+class Wires(Fixture):
     """Keeps `deps.Networks` in memory."""
 
     def __init__(self, fuse: Fuse) -> None:
@@ -177,6 +220,10 @@ class Wires(_Fixture):
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         return f"fdaa::{machine_id[:4]}:{machine_id[4:8]}:2"
+
+    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+        address = self.private_ip(network.network_id, machine_id)
+        return Link(mac="02:00:00:00:00:01", addresses=(f"{address}/64",), gateways=("fdaa::1",))
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         await self._edge("ensure")

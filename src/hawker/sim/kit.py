@@ -7,25 +7,42 @@ from typing import Any
 from hawker.clock import Clock
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
-from hawker.runtime.driver import Driver, Features
+from hawker.runtime.driver import Driver, Features, Suspension
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
 from hawker.worker.changes import Changes
+from hawker.worker.fences import Fences, HostFences
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import Deps, Networks, Rootfs
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
+from hawker.worker.volumes.copies import Copies
+from hawker.worker.volumes.disks import Disks
 
-FEATURES = Features(rootfs=True, network=True, limits=True)
+FEATURES = Features(
+    rootfs=True, network=True, limits=True, mounts=True, suspend=Suspension.FREEZE, lacks_swap="", containers=True
+)
+GUEST_FEATURES = Features(
+    rootfs=True,
+    network=True,
+    limits=True,
+    suspend=Suspension.SNAPSHOT,
+    kernel=True,
+    disks=True,
+    lacks_swap="its machines have no swap disks",
+    overhead_mib=100,
+    gpus=True,
+)
+"""Of machines with kernels of their own."""
 
 
 def _flows() -> Sequence[Flow[Any]]:
     return FLOWS
 
 
-def _driver(host: FakeHost) -> Driver:
-    return FakeDriver(host, FEATURES)
+def _driver(host: FakeHost, features: Features) -> Driver:
+    return FakeDriver(host, features)
 
 
 def _store(store: Store) -> Store:
@@ -40,15 +57,26 @@ def _networks(networks: Networks) -> Networks:
     return networks
 
 
+def _disks(disks: Disks) -> Disks:
+    return disks
+
+
+def _copies(copies: Copies) -> Copies:
+    return copies
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
     """Each is called once in every life of the daemon, so that what a part remembers dies with it."""
 
     flows: Callable[[], Sequence[Flow[Any]]] = _flows
     store: Callable[[Store], Store] = _store
-    driver: Callable[[FakeHost], Driver] = _driver
+    driver: Callable[[FakeHost, Features], Driver] = _driver
     rootfs: Callable[[Rootfs], Rootfs] = _rootfs
     networks: Callable[[Networks], Networks] = _networks
+    disks: Callable[[Disks], Disks] = _disks
+    copies: Callable[[Copies], Copies] = _copies
+    fences: Callable[[Store, HostFences | None], Fences] = Fences
     table: Callable[[Clock, Changes], MachineTable] = MachineTable
     runner: type[Runner[Deps]] = Runner
     supervisor: type[Supervisor] = Supervisor

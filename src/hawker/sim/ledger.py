@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable
 
 from hawker.clock import Clock
-from hawker.ids import MachineId
+from hawker.ids import MachineId, SnapshotId, VolumeId
 from hawker.proof import invariants
 from hawker.proof.promises import Promises
+from hawker.proof.snapshots import SnapshotPromises
 from hawker.proof.violation import Violation
+from hawker.proof.volumes import VolumePromises
 from hawker.sim.trace import Kind, Trace
 from hawker.store.contract import Reader
 
@@ -19,6 +21,10 @@ class Ledger:
         self._clock = clock
         self._trace = trace
         self.promises = Promises()
+        self.volume_promises = VolumePromises()
+        self.volumes: dict[str, VolumeId] = {}  # by label
+        self.snapshot_promises = SnapshotPromises()
+        self.snapshots: dict[str, SnapshotId] = {}  # the last of a volume, by its label
         self.machines: dict[str, MachineId] = {}  # by label
         self.nonces: dict[tuple[str, str], str] = {}  # of leases, by client and label
         self.found: list[Violation] = []

@@ -8,13 +8,24 @@ from anyio.abc import TaskGroup
 from hawker.api.bodies import (
     CreateAppRequest,
     CreateMachineRequest,
+    CreateVolumeRequest,
+    ExtendVolumeAnswer,
+    ExtendVolumeRequest,
     LeaseAnswer,
     LeaseRequest,
     Machine,
     MachineEvent,
+    MemoryAnswer,
+    NetworkPolicyRequest,
+    PolicyPort,
+    Rule,
+    Selector,
+    SetMemoryRequest,
     SetMetadataRequest,
     StopRequest,
     UpdateMachineRequest,
+    Volume,
+    VolumeSnapshot,
     WaitState,
 )
 from hawker.api.local import LocalCaller
@@ -22,13 +33,23 @@ from hawker.api.routes import (
     CREATE_APP,
     CREATE_LEASE,
     CREATE_MACHINE,
+    CREATE_SNAPSHOT,
+    CREATE_VOLUME,
     DELETE_MACHINE,
+    DELETE_VOLUME,
+    EXTEND_VOLUME,
     GET_MACHINE,
+    GET_VOLUME,
+    LIST_POLICIES,
+    PUT_POLICY,
     RELEASE_LEASE,
     RESTART_MACHINE,
+    SET_MEMORY,
     SET_METADATA,
     START_MACHINE,
     STOP_MACHINE,
+    SUSPEND_MACHINE,
+    UNDELETE_VOLUME,
     UPDATE_MACHINE,
     WAIT_MACHINE,
     AppParams,
@@ -36,6 +57,7 @@ from hawker.api.routes import (
     GetMachineQuery,
     MachineParams,
     MetadataKeyParams,
+    VolumeParams,
     WaitQuery,
 )
 from hawker.config import MachineConfig
@@ -44,6 +66,7 @@ from hawker.fsm.run import State as RunState
 from hawker.fsm.view import RunView
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.policy import Direction, Transport
 from hawker.sim.host import Cellar
 from hawker.sim.loop import eventually
 from hawker.worker.handlers import worker_handlers
@@ -73,6 +96,15 @@ class Worker:
         except NameTaken:
             return
 
+    async def policy(self) -> None:
+        """All machines of the app may be reached at one port."""
+        here = AppParams(app_name=APP)
+        if not await self.api.call(LIST_POLICIES, params=here):
+            port = PolicyPort(protocol=Transport.TCP, port=80)
+            rule = Rule(action="allow", direction=Direction.INGRESS, ports=(port,))
+            body = NetworkPolicyRequest(name="web", selector=Selector(all=True), allowed=(rule,))
+            await self.api.call(PUT_POLICY, params=here, body=body)
+
     async def create(self, *, app: str = APP, key: str | None = None, order: Any = None, **config: Any) -> Machine:
         body = CreateMachineRequest(config=config_of(**config), **(order or {}))
         return await self.api.call(CREATE_MACHINE, params=AppParams(app_name=app), body=body, idempotency_key=key)
@@ -98,6 +130,14 @@ class Worker:
     async def stop(self, machine_id: str, nonce: str | None = None, **body: Any) -> None:
         await self.api.call(STOP_MACHINE, params=params(machine_id), body=StopRequest(**body), nonce=nonce)
 
+    async def suspend(self, machine_id: str, nonce: str | None = None) -> str:
+        """How it was done."""
+        return (await self.api.call(SUSPEND_MACHINE, params=params(machine_id), nonce=nonce)).kind
+
+    async def set_memory(self, machine_id: str, limit_mib: int, nonce: str | None = None) -> MemoryAnswer:
+        body = SetMemoryRequest(limit_mb=limit_mib)
+        return await self.api.call(SET_MEMORY, params=params(machine_id), body=body, nonce=nonce)
+
     async def restart(self, machine_id: str, nonce: str | None = None) -> None:
         await self.api.call(RESTART_MACHINE, params=params(machine_id), nonce=nonce)
 
@@ -108,6 +148,28 @@ class Worker:
     async def destroy(self, machine_id: str, *, force: bool = False, nonce: str | None = None) -> None:
         query = DeleteMachineQuery(force=force)
         await self.api.call(DELETE_MACHINE, params=params(machine_id), query=query, nonce=nonce)
+
+    async def volume(self, name: str, **fields: Any) -> Volume:
+        """A new volume, as soon as its order is answered."""
+        body = CreateVolumeRequest(name=name, **fields)
+        return await self.api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+
+    async def extend_volume(self, volume_id: str, size_gb: int) -> ExtendVolumeAnswer:
+        target = VolumeParams(app_name=APP, volume_id=volume_id)
+        return await self.api.call(EXTEND_VOLUME, params=target, body=ExtendVolumeRequest(size_gb=size_gb))
+
+    async def delete_volume(self, volume_id: str) -> Volume:
+        return await self.api.call(DELETE_VOLUME, params=VolumeParams(app_name=APP, volume_id=volume_id))
+
+    async def undelete_volume(self, volume_id: str) -> Volume:
+        return await self.api.call(UNDELETE_VOLUME, params=VolumeParams(app_name=APP, volume_id=volume_id))
+
+    async def snapshot(self, volume_id: str) -> VolumeSnapshot:
+        target = VolumeParams(app_name=APP, volume_id=volume_id)
+        return (await self.api.call(CREATE_SNAPSHOT, params=target)).Msg.backup
+
+    async def get_volume(self, volume_id: str) -> Volume:
+        return await self.api.call(GET_VOLUME, params=VolumeParams(app_name=APP, volume_id=volume_id))
 
     async def set_metadata(self, machine_id: str, key: str, value: str) -> None:
         target = MetadataKeyParams(app_name=APP, machine_id=machine_id, key=key)

@@ -15,6 +15,7 @@ from hawker.errors import HawkerError
 from hawker.fsm.run import State
 from hawker.ids import MachineId
 from hawker.proof import invariants
+from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.client import Client
 from hawker.sim.deed import NATURE
@@ -101,6 +102,7 @@ class Play:
             room=plan.room,
             reconciles=plan.reconciles,
             kit=kit,
+            guests=plan.guests,
             nameservers=("fdaa::3",),
         )
         self._world.registry = Registry()
@@ -172,6 +174,7 @@ class Play:
         while True:
             try:
                 await worker.app()
+                await worker.policy()
             except HawkerError:
                 await self._world.clock.sleep(_BOOT_S)
             else:
@@ -216,8 +219,11 @@ class Play:
             except TimeoutError:
                 self._ledger.find([Violation(Invariant.ANSWERS, "the worker", "does not come to rest")])
             with worker.store.snapshot() as reader:
-                broken = self._ledger.promises.broken(reader)
+                broken = [*self._ledger.promises.broken(reader), *self._ledger.volume_promises.broken(reader)]
+                broken += self._ledger.snapshot_promises.broken(reader, self._world.clock.now())
                 self._ledger.find([*broken, *invariants.at_rest(reader, self._world.seen())])
+                if self._plan.reconciles:
+                    self._ledger.find(list(fences_at_rest(reader, self._world.palings.standing)))
 
     async def _retry_parked(self, worker: Worker) -> None:
         """As an operator does with a run that daemon after daemon died at, once none dies any more."""

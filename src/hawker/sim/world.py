@@ -8,6 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from hawker.archive.archive import Archive
-from hawker.ids import NodeId
+from hawker.ids import Digest, NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import BlockChoice, ImageSettings
 from hawker.image.resolve import Resolved
@@ -23,12 +24,17 @@ from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState
 from hawker.settings import Settings
+from hawker.sim.copies import Prints
+from hawker.sim.disks import Crates
 from hawker.sim.fuse import Death, Fuse, fused
+from hawker.sim.gallery import block_file
 from hawker.sim.host import Cellar, Shelves, Wires
-from hawker.sim.inspect import look
-from hawker.sim.kit import SOUND, Kit
+from hawker.sim.inspect import look, volumes_used
+from hawker.sim.kit import FEATURES, GUEST_FEATURES, SOUND, Kit
 from hawker.sim.life import Worker
 from hawker.sim.loop import Hourglass, LoopClock, eventually
+from hawker.sim.palings import Palings
+from hawker.sim.slots import Slots
 from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
 from hawker.worker.changes import Changes
@@ -37,12 +43,15 @@ from hawker.worker.parts import Parts
 from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import NodeRecord
+from hawker.worker.scrape import ScrapeFailed
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin, join
 from hawker.worker.vault import KEY_BYTES, Vault
+from hawker.worker.volumes.table import VolumeTable
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
+HOST_ADDRESSES = {4: "192.0.2.10", 6: "2001:db8::10"}
 LIFE_S = 365 * 86_400.0
 
 
@@ -59,6 +68,19 @@ class Prober:
         return self.answers.get(probe.port, Finding(True, "Success"))
 
 
+class Fetcher:
+    """Answers what is asked of metrics endpoints as told, by address; nobody answers otherwise."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, bytes] = {}
+
+    async def __call__(self, url: str, limit: int, timeout_s: float) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        if url not in self.answers or len(self.answers[url]) > limit:
+            raise ScrapeFailed("nobody answers")
+        return self.answers[url]
+
+
 class Mortal(Store, Protocol):
     """A store that can stop for good. Who waits for it then waits for ever; the daemon is dead."""
 
@@ -66,7 +88,8 @@ class Mortal(Store, Protocol):
 
 
 class World(ABC):
-    """`room` is what the host has to sell; without `reconciles` nobody tidies up after a flow."""
+    """`room` is what the host has to sell; without `reconciles` nobody tidies up after a flow; where machines are
+    `guests` they have kernels of their own, and are suspended by snapshots."""
 
     def __init__(
         self,
@@ -77,13 +100,16 @@ class World(ABC):
         room: Capacity = ROOM,
         reconciles: bool = True,
         kit: Kit = SOUND,
+        guests: bool = False,
         **settings: Any,
     ) -> None:
         self.clock = LoopClock(seed)
         self.fuse = Fuse()
         self.host = Cellar(self.clock, self.fuse)
-        self.rootfs, self.networks = Shelves(self.fuse), Wires(self.fuse)
-        self.prober = Prober()
+        self.rootfs, self.networks, self.disks = Shelves(self.fuse), Wires(self.fuse), Crates(self.fuse)
+        self.palings, self.copies = Palings(self.fuse), Prints(self.fuse, self.disks)
+        self.slots = Slots(self.fuse, self.host)
+        self.prober, self.fetcher = Prober(), Fetcher()
         self.store = store
         self.room = room
         self.reconciles = reconciles
@@ -91,6 +117,7 @@ class World(ABC):
         self.settings = Settings(data_dir=directory, **settings)
         self.archive: Archive | None = None
         self.boots = 0
+        self.features = GUEST_FEATURES if guests else FEATURES
         self._kit = kit
 
     @abstractmethod
@@ -98,14 +125,19 @@ class World(ABC):
         """The cache of one life; opened and closed with it."""
 
     def reboot(self) -> None:
-        """The host loses what runs, its mounts and its networks. Between two lives."""
+        """The host loses what runs, its mounts and its networks; files stay, also those that a suspended guest is to go
+        on with. Between two lives."""
         self.boots += 1
         self.host.reboot()
-        self.rootfs.mounted.clear()
+        kept = self.host.memories
+        self.rootfs.mounted = {each: what for each, what in self.rootfs.mounted.items() if each in kept}
+        self.disks.attached &= set(volumes_used(self.host).values())
         self.networks.plugged.clear()
+        self.palings.standing = ()
 
     def seen(self) -> HostState:
-        return look(self.host, self.rootfs, self.networks)
+        seen = look(self.host, self.rootfs, self.networks, self.disks, self.copies)
+        return seen if self.features.disks else replace(seen, memories=None)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Worker]:
@@ -150,20 +182,36 @@ class World(ABC):
             store=kit.store(self.store),
             table=kit.table(self.clock, changes),
             images=images,
-            driver=kit.driver(self.host),
+            driver=kit.driver(self.host, self.features),
             rootfs=kit.rootfs(self.rootfs),
             networks=kit.networks(self.networks),
             settings=self.settings,
             clock=self.clock,
             secrets=secrets,
             secret_keys=SecretKeys(self.store, vault, secrets, self.clock),
+            fences=kit.fences(self.store, self.palings),
             archive=self.archive,
+            volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
+            disks=kit.disks(self.disks),
+            copies=kit.copies(self.copies),
+            gpus=self.slots,
         )
         flows = [fused(flow, self.fuse) for flow in kit.flows()]
-        runner = kit.runner(deps.store, flows, deps, self.clock, queues={"pulls": 3}, epoch=f"boot {self.boots}")
+        runner = kit.runner(
+            deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
+        )
         node = NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0)
         metrics = build_metrics("sim")
-        return join(deps, runner, node, room=lambda: self.room, prober=self.prober, metrics=metrics)
+        return join(
+            deps,
+            runner,
+            node,
+            room=lambda: self.room,
+            prober=self.prober,
+            outward=HOST_ADDRESSES.get,
+            fetch=self.fetcher,
+            metrics=metrics,
+        )
 
 
 class Images(ImageCache):
@@ -175,6 +223,9 @@ class Images(ImageCache):
         if resolved.reference in self.held:
             await self.held[resolved.reference].wait()
         await super().fetch(resolved, *arguments, **named)
+
+    def block_path(self, digest: Digest) -> Path:
+        return block_file(digest)
 
 
 class Stall(World):

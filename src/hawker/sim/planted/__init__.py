@@ -2,7 +2,7 @@
 
 from hawker.proof.violation import Invariant as I
 from hawker.sim.kit import Kit
-from hawker.sim.planted import flows, hosts, records, stores, watch
+from hawker.sim.planted import containers, copies, fences, flows, hosts, records, stores, volumes, watch
 from hawker.sim.planted.plant import Plant
 
 
@@ -19,6 +19,7 @@ PLANTS: tuple[Plant, ...] = (
         I.ANSWERS,
         I.KEPT,
         I.WHOLE,
+        I.LEGAL_PATH,
     ),
     _plant(
         "recorded-before-done",
@@ -79,6 +80,25 @@ PLANTS: tuple[Plant, ...] = (
         Kit(driver=hosts.KillsAtRecovery),
         I.UNDISTURBED,
     ),
+    _plant("never-thaws", "what is resumed stays frozen", Kit(driver=hosts.NeverThaws), I.HELD),
+    _plant("never-freezes", "what is suspended goes on", Kit(driver=hosts.NeverFreezes), I.HELD),
+    _plant(
+        "snapshot-kept",
+        "what is resumed leaves the snapshot of its memory",
+        Kit(driver=hosts.KeepsMemories),
+        I.HELD,
+        I.NOTHING_STRAY,
+    ),
+    _plant(
+        "cold-unsaid",
+        "what cannot be resumed is started anew, and nobody is told",
+        Kit(driver=hosts.StartsColdUnsaid),
+        I.ONE_INSTANCE,
+        I.EXIT_ONCE,
+    ),
+    _plant("never-ends", "a machine is not ended with its containers", Kit(driver=containers.NeverConcludes), I.WHOLE),
+    _plant("runs-again", "containers that ended start with the daemon", Kit(driver=containers.ForgetsRuns), I.WHOLE),
+    _plant("no-limit", "another limit of memory is recorded only", Kit(driver=hosts.LimitsNothing), I.WHOLE),
     _plant("room-twice", "the room of a machine is taken twice", Kit(table=records.CountsTwice), I.CAPACITY),
     _plant("room-kept", "the room of a destroyed machine is not given back", Kit(table=records.KeepsRoom), I.CAPACITY),
     _plant(
@@ -110,6 +130,22 @@ PLANTS: tuple[Plant, ...] = (
         "stray-network",
         "a destroy leaves a network that an earlier daemon made",
         Kit(networks=hosts.keeps_networks),
+        I.NOTHING_STRAY,
+    ),
+    _plant(
+        "fences-remembered",
+        "what policies say is worked out once in a daemon's life",
+        Kit(fences=fences.Remembers),
+        I.FENCED,
+    ),
+    _plant("kept-volume", "a destroyed machine keeps its volume", Kit(table=records.KeepsVolumes), I.ONE_MACHINE),
+    _plant("volume-anew", "a volume is made anew when its step is repeated", Kit(disks=volumes.makes_anew), I.KEPT),
+    _plant("volume-small", "a volume is not as large as was promised", Kit(disks=volumes.grows_nothing), I.KEPT),
+    _plant("snapshot-anew", "a snapshot is taken anew by a repeated step", Kit(copies=copies.takes_anew), I.KEPT),
+    _plant(
+        "volume-mounted",
+        "a volume that an earlier daemon mounted stays so",
+        Kit(disks=volumes.stays_mounted),
         I.NOTHING_STRAY,
     ),
 )  # fmt: skip

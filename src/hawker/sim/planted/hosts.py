@@ -2,19 +2,20 @@
 
 from typing import Any, cast
 
+from hawker.errors import SnapshotLost
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, Inspection, InstanceSpec, Phase
+from hawker.runtime.driver import Exit, Features, Inspection, Phase
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
+from hawker.runtime.spec import InstanceSpec
 from hawker.sim.host import Cellar
-from hawker.sim.kit import FEATURES
 from hawker.worker.lifecycle.deps import Networks, Rootfs
 from hawker.worker.records import Network
 
 
 class _Driver(FakeDriver):
-    def __init__(self, host: FakeHost) -> None:
-        super().__init__(host, FEATURES)
+    def __init__(self, host: FakeHost, features: Features) -> None:
+        super().__init__(host, features)
         assert isinstance(host, Cellar)
         self._cellar = host
 
@@ -38,8 +39,8 @@ class TrustsPids(_Driver):
 class Forgetful(_Driver):
     """Knows nothing of what ended before it was made."""
 
-    def __init__(self, host: FakeHost) -> None:
-        super().__init__(host)
+    def __init__(self, host: FakeHost, features: Features) -> None:
+        super().__init__(host, features)
         self._missed = {each for each in host.machines() if _has_ended(host, each)}
 
     async def recover(self, machine_id: MachineId) -> Inspection:
@@ -63,12 +64,55 @@ class LaunchesTwice(_Driver):
 class KillsAtRecovery(_Driver):
     """Ends what runs when it is made, to begin with a clean host."""
 
-    def __init__(self, host: FakeHost) -> None:
-        super().__init__(host)
+    def __init__(self, host: FakeHost, features: Features) -> None:
+        super().__init__(host, features)
         for machine_id in host.machines():
             here = host.look(machine_id)
             if here is not None and here.phase is Phase.RUNNING:
                 host.deliver(here, 9)
+
+
+class NeverThaws(_Driver):
+    """Says that it resumed."""
+
+    async def resume(self, machine_id: MachineId) -> None:
+        await self.inspect(machine_id)
+
+
+class NeverFreezes(_Driver):
+    """Says that it suspended."""
+
+    async def suspend(self, machine_id: MachineId) -> None:
+        await self.inspect(machine_id)
+
+
+class KeepsMemories(_Driver):
+    """Leaves the snapshot that it resumed from."""
+
+    async def resume(self, machine_id: MachineId) -> None:
+        saved = machine_id in self._cellar.memories
+        await super().resume(machine_id)
+        if saved:
+            self._cellar.memories.add(machine_id)
+
+
+class StartsColdUnsaid(_Driver):
+    """Starts anew what it cannot resume, and says that it went on."""
+
+    async def resume(self, machine_id: MachineId) -> None:
+        here = self._cellar.look(machine_id)
+        try:
+            await super().resume(machine_id)
+        except SnapshotLost:
+            assert here is not None
+            self._cellar.launch(self._cellar.place(here.spec))
+
+
+class LimitsNothing(_Driver):
+    """Says that it limits."""
+
+    async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
+        await self.inspect(machine_id)
 
 
 class _KeepsDirectories:

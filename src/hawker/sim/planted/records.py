@@ -11,6 +11,8 @@ from hawker.store.contract import Reader, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.records import EVENTS, EventRecord, MachineRecord
 from hawker.worker.table import Happened, MachineTable
+from hawker.worker.volumes.attachment import volume_id_of
+from hawker.worker.volumes.records import VOLUMES
 
 
 class CountsTwice(MachineTable):
@@ -27,6 +29,17 @@ class KeepsRoom(MachineTable):
     def remove(self, tx: Tx, record: MachineRecord, event: Happened) -> None:
         self._hold(tx, Resources(), record.holds)
         super().remove(tx, record, event)
+
+
+class KeepsVolumes(MachineTable):
+    """Does not give back the volume of a machine that is gone."""
+
+    def remove(self, tx: Tx, record: MachineRecord, event: Happened) -> None:
+        volume_id = volume_id_of(record.config)
+        volume = None if volume_id is None else tx.get(VOLUMES, volume_id)
+        super().remove(tx, record, event)
+        if volume is not None:
+            tx.put(VOLUMES, volume.id, volume)
 
 
 class ForgetsOrders(MachineTable):
