@@ -5,12 +5,20 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from hawker.chaos.traces import Trace, host, left
 from hawker.clock import SystemClock
 from hawker.ids import NodeId, new_node_id
 from tests.waiting import wait_for
+
+hypothesis.settings.register_profile(
+    "hawker",
+    deadline=None,  # on a busy machine an example may take any time
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("hawker")
 
 Mark = Callable[[object], None]
 

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 _PROGRAMS = (
-    "cat echo env false grep head hostname kill ls mknod mount printf seq sh sleep stty tail touch true unshare yes"
+    "cat echo env false grep head hostname kill ls mknod mount printf seq setsid sh sleep stty tail touch true "
+    "unshare yes"
 ).split()
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/sh\n"
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"

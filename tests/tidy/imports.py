@@ -14,6 +14,7 @@ VOCABULARY = frozenset(
         "config",
         "errors",
         "failpoint",
+        "gpu",
         "guest",
         "ids",
         "log",
@@ -21,6 +22,8 @@ VOCABULARY = frozenset(
         "node",
         "permission",
         "place",
+        "policy",
+        "region",
         "settings",
     }
 )

@@ -1,0 +1,93 @@
+"""A node that runs, judged by the official document and by its own. A longer run: JUDGE=long; JUDGE=page also writes
+the conformance page."""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hawker.api.server import PROGRAM_VERSION
+from hawker.clock import SystemClock
+from tests.conformance.exclusions import unexplained, unneeded
+from tests.conformance.judge import Effort, Verdict, judge
+from tests.conformance.page import PAGE, from_the_code, last_run
+from tests.conformance.page import official as document
+from tests.conformance.stock import Stock
+from tests.e2e.running_node import RunningNode, running_node
+
+pytestmark = pytest.mark.slow
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+    "positive_data_acceptance",
+    "use_after_free",
+    "ensure_resource_availability",
+    "missing_required_header",
+    "unsupported_method",
+    "allow_header_conformance",
+    "object_level_authorization",
+    "ignored_auth",
+)
+EFFORT = Effort(examples=100, whole=True) if os.environ.get("JUDGE") == "long" else Effort(examples=3)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    with running_node(tmp_path_factory.mktemp("judged"), "--ephemeral", "--no-rate-limits") as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def stock(node: RunningNode) -> Stock:
+    return Stock(node)
+
+
+@pytest.fixture(scope="module")
+def official(stock: Stock) -> Verdict:
+    verdict = judge(document(), stock, root="/v1", effort=EFFORT)
+    if os.environ.get("JUDGE") == "page":
+        date = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
+        PAGE.write_text(f"{from_the_code()}\n{last_run(date, PROGRAM_VERSION, verdict.passed, verdict.answers)}")
+    return verdict
+
+
+def test_every_objection_of_the_official_document_is_explained(official: Verdict) -> None:
+    left = unexplained(official.findings)
+    assert not left, "\n".join(map(str, left[:20]))
+    assert not official.errors, official.errors
+
+
+def test_nothing_is_explained_that_needs_it_no_more(official: Verdict) -> None:
+    assert [each.why for each in unneeded(official.findings, rare=EFFORT.whole)] == []
+
+
+def test_every_operation_of_the_official_document_was_answered(official: Verdict) -> None:
+    paths = document()["paths"]
+    assert set(official.answers) == {f"{method.upper()} {path}" for path, of in paths.items() for method in of}
+
+
+def test_every_check_was_made(official: Verdict) -> None:
+    assert not set(CHECKS) - set(official.passed)
+
+
+def test_our_own_document_is_true(stock: Stock) -> None:
+    verdict = judge(_own(stock), stock, root="", effort=EFFORT)
+    assert not verdict.findings, "\n".join(map(str, verdict.findings[:20]))
+    assert not verdict.errors, verdict.errors
+
+
+def _own(stock: Stock) -> Mapping[str, Any]:
+    """Without the conversations, which are not spoken over plain HTTP."""
+    document = stock.ask("GET", "/openapi.json").body
+    plain = {
+        path: {method: each for method, each in operations.items() if "x-websocket" not in each}
+        for path, operations in document["paths"].items()
+    }
+    return {**document, "paths": {path: each for path, each in plain.items() if each}}
