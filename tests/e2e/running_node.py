@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hawker.chaos.daemon import HAWKER, Daemon
+from hawker.chaos.daemon import HAWKER, LIMITS, Daemon
 from hawker.clock import SystemClock
 
 __all__ = ["HAWKER", "RunningNode", "running_node"]
@@ -19,11 +19,16 @@ class RunningNode(Daemon):
 
 
 @contextmanager
-def running_node(place: Path, *flags: str, before_it: Sequence[str] = ()) -> Iterator[RunningNode]:
-    """A node that is up. At the end it is gone, and so is everything that bears its directory or its id."""
+def running_node(
+    place: Path, *flags: str, before_it: Sequence[str] = (), limited: bool = False
+) -> Iterator[RunningNode]:
+    """A node that is up. At the end it is gone, and so is everything that bears its directory or its id. It answers as
+    fast as tests ask, unless `limited`: then it does what a node does by default."""
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o777)
     node = RunningNode(place, *flags, before_it=before_it)
+    if limited:
+        del node.environment[LIMITS]
     try:
         yield node.start()
     finally:

@@ -144,6 +144,30 @@ CHECKS = {
 }
 
 
+SERVICE = {
+    "internal_port": 8080,
+    "protocol": "tcp",
+    "ports": [{"port": 80, "handlers": ["http"]}, {"port": 443, "handlers": ["http", "tls"]}],
+    "autostop": "off",
+    "checks": [
+        {"type": "tcp", "interval": "1s", "grace_period": "1ms"},
+        {"type": "http", "path": "/nowhere", "interval": "1s", "grace_period": "1ms"},
+    ],
+}
+
+
+async def test_checks_of_services_run_under_the_names_that_clients_know(shop: Shop) -> None:
+    machine = await shop.run({"image": HELLO, "services": [SERVICE]})
+    wanted = {"servicecheck-00-tcp-8080": "passing", "servicecheck-01-http-8080": "critical"}
+
+    async def told() -> bool:
+        return {check.name: check.status for check in (await shop.get(machine.id)).checks} == wanted
+
+    await eventually(told)
+    config = (await shop.get(machine.id)).config
+    assert config and config.services and config.services[0].autostop is False
+
+
 async def test_checks_tell_how_the_machine_is(shop: Shop) -> None:
     machine = await shop.run({"image": HELLO, "checks": CHECKS})
     wanted = {"alive": "passing", "well": "passing", "deaf": "critical", "lost": "critical"}

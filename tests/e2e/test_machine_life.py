@@ -194,7 +194,7 @@ async def test_every_step_is_in_the_history_of_runs(shop: Shop) -> None:
     await shop.wait(machine.id, "stopped")
     runs = await eventually(lambda: _ended_runs(shop, machine.id))
     assert [(run.flow, run.state) for run in runs] == [("create", "done"), ("stop", "done")]
-    assert [step.name for step in runs[0].steps] == ["image", "rootfs", "network", "launch"]
+    assert [step.name for step in runs[0].steps] == ["image", "rootfs", "volume", "network", "launch"]
 
 
 async def _ended_runs(shop: Shop, machine_id: str) -> list[Run]:

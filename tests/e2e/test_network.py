@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from hawker.api.routes import MACHINE_METRICS
+from hawker.worker.scrape import UP
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
 from tests.e2e.web import answers, ask
@@ -110,3 +113,15 @@ async def test_a_machine_has_its_own_ports(shop: Shop) -> None:
     await eventually(lambda: answers(first.private_ip) and answers(second.private_ip))
     assert first.id in ask(first.private_ip).body
     assert second.id in ask(second.private_ip).body
+
+
+async def test_a_machines_metrics_are_handed_on_with_labels_that_say_whose_they_are(shop: Shop) -> None:
+    loud = await shop.run({"image": HELLO, "metrics": {"port": 8080, "path": "/metrics"}})
+    deaf = await shop.run({"image": HELLO, "metrics": {"port": 9}})
+    await eventually(lambda: answers(loud.private_ip))
+    page = await shop.client.call(MACHINE_METRICS)
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    of_app = [(each.name, each.labels["instance"]) for each in samples if each.labels["app"] == shop.app]
+    assert ("hello_requests_total", loud.id) in of_app
+    up = {each.labels["instance"]: each.value for each in samples if each.name == UP}
+    assert (up[loud.id], up[deaf.id]) == (1, 0)

@@ -8,40 +8,58 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from hawker import guest
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Exit, InstanceSpec, Limits, OutputChunk, ProcessSpec
+from hawker.runtime.driver import Exit, OutputChunk, ProcessState, Run
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.frames import Frame, FrameParser, Kind, Reader
 from hawker.runtime.pilot.journal import Story, read_journal
-from hawker.runtime.pilot.output import read_output
+from hawker.runtime.pilot.output import Segment, read_output
+from hawker.runtime.spec import Ends, InstanceSpec, Limits, ProcessSpec
 
 DEADLINE_S = 20.0
 
 
-def spec(*commands: str | tuple[str, ...], instance: str = "instance-1", output_bytes: int = 8 << 20) -> bytes:
-    """The run spec of plain processes of this host; a string is for the shell."""
+def spec(
+    *commands: str | tuple[str, ...],
+    instance: str = "instance-1",
+    output_bytes: int = 8 << 20,
+    told: bool = False,
+    held: tuple[int, ...] = (),
+) -> bytes:
+    """The run spec of plain processes of this host; a string is for the shell. `held` are those that wait."""
     argvs = [("/bin/sh", "-c", command) if isinstance(command, str) else command for command in commands]
     return messages.run_spec(
         InstanceSpec(
             machine_id=MachineId("00000000000001"),
             instance_id=InstanceId(instance),
             hostname="unused",
-            processes=tuple(ProcessSpec(argv=argv, env={}) for argv in argvs),
+            processes=tuple(ProcessSpec(argv=argv, env={}, held=index in held) for index, argv in enumerate(argvs)),
+            ends=Ends.TOLD if told else Ends.FIRST,
             limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
             output_bytes=output_bytes,
             stop_signal="SIGTERM",
             stop_timeout_s=5.0,
         ),
         contained=False,
+        now=0,
     )
+
+
+class Stream(Protocol):
+    """What a socket and a connection on a serial port have in common."""
+
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
 class Pilot:
     program: subprocess.Popen[bytes]
-    stream: socket.socket
+    stream: Stream
     files: Path
     parser: FrameParser = field(default_factory=FrameParser)
     arrived: deque[Frame] = field(default_factory=deque)
@@ -76,6 +94,24 @@ class Pilot:
     def exit(self) -> Exit:
         return messages.read_ending(Reader(self.take(Kind.EXIT).payload))
 
+    def watch(self, channel: int = 7) -> dict[int, ProcessState]:
+        """The states as they are now; changes follow on that channel."""
+        self.send(Kind.WATCH, channel)
+        states: dict[int, ProcessState] = {}
+        while (frame := self.next()).kind != Kind.WATCHING:
+            states |= dict([messages.read_state(frame.payload)]) if frame.kind == Kind.STATE else {}
+        return states
+
+    def state(self) -> tuple[int, ProcessState]:
+        return messages.read_state(self.take(Kind.STATE).payload)
+
+    def until(self, process: int, state: Run, run: int = 1) -> ProcessState:
+        """What it is told next of that process in that state and run."""
+        while True:
+            index, found = self.state()
+            if (index, found.state, found.run) == (process, state, run):
+                return found
+
     def status(self) -> int:
         return self.program.wait(DEADLINE_S)
 
@@ -83,11 +119,11 @@ class Pilot:
         return read_journal(self.files / "journal")
 
     def output(self) -> list[OutputChunk]:
-        return read_output((self.files / "output.0", self.files / "output.1"))
+        return read_output((Segment(self.files / "output.0"), Segment(self.files / "output.1")))
 
 
 @contextmanager
-def pilot(files: Path, *left_open: int) -> Iterator[Pilot]:
+def pilot(files: Path, *left_open: int, way_in: str = "stream") -> Iterator[Pilot]:
     """`left_open` are descriptors that it inherits by mistake."""
     ours, theirs = socket.socketpair()
     ours.settimeout(DEADLINE_S)
@@ -97,7 +133,7 @@ def pilot(files: Path, *left_open: int) -> Iterator[Pilot]:
     fds = [theirs.fileno(), *opened]
     options = [
         word
-        for name, fd in zip(("stream", "journal", "output", "output"), fds, strict=True)
+        for name, fd in zip((way_in, "journal", "output", "output"), fds, strict=True)
         for word in (f"--{name}", str(fd))
     ]
     program = subprocess.Popen(

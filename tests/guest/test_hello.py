@@ -55,6 +55,12 @@ def test_it_says_which_machine_it_is() -> None:
         assert ask(port, "/else")[0] == 404
 
 
+def test_it_counts_its_requests_for_prometheus() -> None:
+    with serving() as (_, port):
+        ask(port, "/")
+        assert ask(port, "/metrics")[1].endswith("\n# TYPE hello_requests_total counter\nhello_requests_total 2\n")
+
+
 def test_it_serves_both_families() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")

@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawker import guest
+from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import ExecSpec
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.frames import Kind, Reader
 from hawker.runtime.pilot.messages import PilotState
+from hawker.runtime.spec import InstanceSpec, Limits, Link, ProcessSpec, RootDisk, VolumeDisk
 from tests.guest.pilot import Pilot, pilot, spec
 from tests.waiting import wait_for
 
@@ -205,6 +207,42 @@ def test_output_stops_at_the_credit_and_goes_on_with_more(tmp_path: Path) -> Non
         assert running.exit().exit_code == 0
 
 
+def outfit(instance: str = "instance-1") -> bytes:
+    """The run spec of a machine with a kernel of its own."""
+    return messages.run_spec(
+        InstanceSpec(
+            machine_id=MachineId("00000000000001"),
+            instance_id=InstanceId(instance),
+            hostname="box",
+            processes=(ProcessSpec(argv=("true",), env={}),),
+            limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+            root_disk=RootDisk(image="unused", layer="unused"),
+            volumes=(VolumeDisk(name="volume", file="unused", target="/data"),),
+            link=Link(mac="02:00:00:00:00:03", addresses=("fdaa::3/64",), gateways=("fdaa::1",)),
+        ),
+        contained=False,
+        now=1.0,
+    )
+
+
+def test_what_is_for_a_kernel_of_its_own_is_not_for_the_host_s(tmp_path: Path) -> None:
+    """Above all not the clock."""
+    with pilot(tmp_path) as running:
+        running.run(outfit())
+        told = running.exit()
+        assert (told.exit_code, told.reason) == (125, "this machine has the host's kernel")
+        assert running.status() == 125
+
+
+@pytest.mark.parametrize(("version", "channel"), [(1, 5), (2, 5), (3, 0)])
+def test_what_came_with_version_3_is_not_for_older_clients(version: int, channel: int, tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.send(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(version, 2))
+        running.send(Kind.MEMORY, channel)
+        assert refusal(running) == "protocol error"
+        running.program.terminate()
+
+
 BAD_FRAMES = [
     pytest.param(b"\0\0\0\0", id="no length"),
     pytest.param(b"\xff\xff\xff\xff", id="too long"),
@@ -253,9 +291,9 @@ def test_hostile_bytes_never_bring_it_down(tmp_path: Path, pieces: list[bytes], 
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_a_spec_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st.DataObject) -> None:
-    encoded = bytearray(spec(("true",)))
+@given(st.data(), st.booleans())
+def test_a_spec_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st.DataObject, outfitted: bool) -> None:
+    encoded = bytearray(outfit() if outfitted else spec(("true",)))
     for _ in range(data.draw(st.integers(1, 3))):
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     with pilot(tmp_path) as running:

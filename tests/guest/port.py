@@ -1,0 +1,29 @@
+"""A client's end of a serial port (guest/PROTOCOL.md, "Serial ports"), used as a socket is."""
+
+import socket
+
+from hawker.runtime.pilot import escapes
+
+NONCE = b"nonce  1"
+
+
+class Port:
+    """One connection on a port. Closing it leaves the port open; the pilot hears of it."""
+
+    def __init__(self, joined: socket.socket, nonce: bytes = NONCE) -> None:
+        self.joined = joined
+        self._unescape = escapes.Unescape(nonce)
+        joined.sendall(escapes.begin(nonce))
+
+    def sendall(self, data: bytes) -> None:
+        self.joined.sendall(escapes.escape(data))
+
+    def recv(self, size: int) -> bytes:
+        """Empty when the pilot has ended the connection, or the port is gone."""
+        while not self._unescape.over and (data := self.joined.recv(size)):
+            if said := self._unescape.feed(data):
+                return said
+        return b""
+
+    def close(self) -> None:
+        self.joined.sendall(escapes.END)

@@ -1,0 +1,238 @@
+"""The pilot program: runs of single processes, in a machine that ends when it is told to."""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hawker.runtime.driver import ExecSpec, Run
+from hawker.runtime.pilot import frames, messages
+from hawker.runtime.pilot.frames import Kind, Reader
+from tests.guest.pilot import Pilot, pilot, spec
+from tests.waiting import wait_for
+
+
+def refusal(running: Pilot) -> str:
+    return Reader(running.take(Kind.REFUSED).payload).string()
+
+
+def begun(running: Pilot, encoded: bytes) -> Pilot:
+    running.run(encoded)
+    running.take(Kind.READY)
+    return running
+
+
+def test_who_watches_is_told_all_and_then_every_change(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", "sleep 1000", told=True, held=(1,)))
+        states = running.watch()
+        assert [(states[index].state, states[index].run) for index in (0, 1)] == [(Run.RUNNING, 1), (Run.HELD, 0)]
+        running.stream.sendall(messages.run_request(9, 1, 1))
+        assert running.until(1, Run.RUNNING).pid is not None
+        running.stream.sendall(messages.end_request(9, 0, signal.SIGTERM, 5.0))
+        ended = running.until(0, Run.EXITED)
+        assert ended.last_exit is not None and ended.last_exit.signal == signal.SIGTERM
+
+
+def test_a_second_watch_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", told=True))
+        running.watch(7)
+        running.watch(8)
+        running.stream.sendall(messages.end_request(9, 0, signal.SIGTERM, 5.0))
+        channels = {running.take(Kind.STATE).channel for _ in range(2)}
+        assert channels == {8, 9}
+
+
+def test_a_machine_whose_processes_are_all_held_is_ready(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("exit 1", "exit 1", told=True, held=(0, 1)))
+        assert running.program.poll() is None
+
+
+def test_a_run_that_was_begun_is_answered_and_not_begun_again(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("echo once; sleep 1000", told=True, held=(0,)))
+        for _ in range(3):
+            running.stream.sendall(messages.run_request(9, 0, 1))
+            assert running.state()[1].run == 1
+        wait_for(running.output)
+        assert [chunk.data for chunk in running.output()] == [b"once\n"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (messages.run_request(9, 0, 2), "the run before goes on"),
+        (messages.run_request(9, 1, 2), "the run before was never begun"),
+        (messages.run_request(9, 2, 1), "no such process"),
+        (messages.end_request(9, 255, 15, 1.0), "no such process"),
+        (messages.conclude_request(9, 0), "the process has not ended"),
+        (messages.conclude_request(9, 1), "the process has not ended"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_else(tmp_path: Path, request_: bytes, why: str) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", "sleep 1000", told=True, held=(1,)))
+        running.stream.sendall(request_)
+        assert refusal(running) == why
+        assert running.watch()[0].state is Run.RUNNING
+
+
+def test_the_conclusion_is_told_and_recorded(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("exit 3", "sleep 1000", told=True, held=(0,)))
+        running.watch()
+        running.stream.sendall(messages.run_request(9, 0, 1))
+        running.until(0, Run.EXITED)
+        running.stream.sendall(messages.conclude_request(9, 0))
+        told = running.exit()
+        assert (told.exit_code, told.process, running.status()) == (3, 0, 3)
+        story = running.story()
+        assert story.final_exit == told == story.runs[0].last_exit
+        assert story.runs[1].state is Run.EXITED and story.first_exit is None
+
+
+def test_what_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("head -c 40000 /dev/zero; exit 1", told=True))
+        running.watch()
+        for run in range(2, 31):  # often, so that a descriptor's number is used again while its old events are told
+            while running.watch()[0].state is not Run.EXITED:
+                pass
+            running.stream.sendall(messages.run_request(9, 0, run))
+        running.until(0, Run.EXITED, 30)
+        running.program.terminate()
+        running.status()
+        assert sum(len(chunk.data) for chunk in running.output()) == 30 * 40_000
+
+
+def test_the_journal_of_endless_runs_stays_short_and_true(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", "exit 7", told=True, held=(1,)))
+        running.watch()
+        largest = 0
+        for run in range(1, 1200):
+            running.stream.sendall(messages.run_request(9, 1, run))
+            running.until(1, Run.EXITED, run)
+            largest = max(largest, (tmp_path / "journal").stat().st_size)
+            if run % 100 == 0:
+                story = running.story()
+                assert story.runs[1].run == run and story.runs[0].run == 1
+        assert 32_000 < largest < 40_000, "it was written anew, and only then"
+        running.program.kill()
+        running.program.wait()
+        story = running.story()
+        left = story.runs[0].pid
+        assert left is not None
+        os.kill(left, signal.SIGKILL)  # nobody else will
+        assert (story.instance_id, story.ready_at is not None) == ("instance-1", True)
+        last = story.runs[1].last_exit
+        assert story.runs[1].run == 1199 and last is not None and last.exit_code == 7
+
+
+def test_who_speaks_version_1_cannot_ask_for_more(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.send(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(1, 2))
+        running.send(Kind.WATCH, 1)
+        assert refusal(running) == "protocol error"
+
+
+def test_the_machine_itself_is_no_channel_to_watch(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.greet()
+        running.send(Kind.WATCH, 0)
+        assert refusal(running) == "protocol error"
+
+
+def test_before_a_spec_there_is_no_process(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        running.greet()
+        assert running.watch() == {}
+        running.stream.sendall(messages.run_request(9, 0, 1))
+        assert refusal(running) == "no such process"
+        running.program.terminate()
+
+
+def test_a_container_of_a_machine_without_a_root_is_malformed(tmp_path: Path) -> None:
+    good = spec("sleep 1000", told=True)
+    head, tail = good[: -len(frames.string("") * 2) - 5], frames.string("web") + frames.string("/r") + bytes(5)
+    with pilot(tmp_path) as running:
+        running.run(head + tail)
+        assert refusal(running) == "malformed run spec"
+
+
+def test_a_command_beside_a_process_follows_it(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", "sleep 1000"))
+        running.stream.sendall(messages.exec_request(3, ExecSpec(argv=("true",), process=1)))
+        assert running.exit().exit_code == 0
+        running.stream.sendall(messages.exec_request(4, ExecSpec(argv=("true",), process=2)))
+        assert refusal(running) == "protocol error"
+
+
+def test_what_a_run_left_behind_ends_with_it(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 974 & echo $!; exit 0", "sleep 1000", told=True))
+        wait_for(running.output)
+        left = int(running.output()[0].data)
+        wait_for(lambda: not _runs(left))
+        assert running.watch()[1].state is Run.RUNNING
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_client_that_does_not_read_is_dropped_and_harms_nobody(tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", told=True))
+        with suppress(OSError):
+            for _ in range(40_000):
+                running.send(Kind.WATCH, 5)
+        rss = int(Path(f"/proc/{running.program.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        assert running.program.poll() is None and rss < 8 << 20
+
+
+_REQUESTS = st.sampled_from([Kind.WATCH, Kind.RUN, Kind.END, Kind.CONCLUDE, Kind.EXEC, Kind.LIST])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.builds(
+            frames.encode, _REQUESTS, st.integers(0, 3), st.one_of(st.binary(max_size=12), st.just(b"\0\1\0\0\0"))
+        ),
+        max_size=20,
+    )
+)
+def test_hostile_requests_never_bring_it_down(tmp_path: Path, pieces: list[bytes]) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("sleep 1000", "exit 3", ("/nope",), told=True, held=(1,)))
+        with suppress(OSError):  # it may cut us off before it has read all
+            running.stream.sendall(b"".join(pieces))
+        running.stream.close()
+        running.program.terminate()
+        assert running.status() in (143, 3, 127), "stopped, or concluded with an end that was there"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_spec_of_containers_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st.DataObject) -> None:
+    encoded = bytearray(spec(("true",), ("false",), told=True, held=(1,)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    with pilot(tmp_path) as running:
+        running.run(bytes(encoded))
+        answer = None
+        while answer not in (Kind.REFUSED, Kind.EXIT, Kind.READY):
+            answer = running.next().kind
+        running.program.terminate()
+        assert running.status() >= 0
