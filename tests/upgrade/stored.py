@@ -11,7 +11,8 @@ import msgspec
 import hawker
 from hawker.image.config import Image
 from hawker.image.shelf import Name
-from hawker.runtime.driver import Exit, InstanceSpec
+from hawker.runtime.driver import Exit
+from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Bucket
 from hawker.worker.lifecycle import FLOWS
 

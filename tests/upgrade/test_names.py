@@ -46,3 +46,5 @@ def test_the_directory() -> None:
     run = RunDir(place.machines / MACHINE / "run")
     files = (run.socket, run.journal, *run.outputs, Bundle(run.path).config)
     assert [path.name for path in files] == ["pilot.sock", "journal", "output.0", "output.1", "config.json"]
+    guests = (run.ports, run.vmm, run.vsock, run.snapshot)
+    assert [str(path.relative_to(run.path)) for path in guests] == ["ports", "vmm", "vmm/vsock.sock", "snapshot"]
