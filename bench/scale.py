@@ -95,8 +95,19 @@ def listed(node: BenchNode, name: str, query: str) -> Samples:
     return Samples(name, taken)
 
 
+def middle_of(node: BenchNode, count: int) -> str | None:
+    """The cursor half-way through the list, page by page: no page has more than a thousand."""
+    cursor, left = None, count // 2
+    while left > 0:
+        size = min(_PAGE, left)
+        after = f"&cursor={cursor}" if cursor else ""
+        _, cursor = node.fetch("GET", f"{node.machines}?limit={size}{after}")
+        left -= size
+    return cursor
+
+
 def lists(node: BenchNode, count: int) -> list[Samples]:
-    _, middle = node.fetch("GET", f"{node.machines}?limit={count // 2}")
+    middle = middle_of(node, count)
     ways = {
         f"first page of {_PAGE:,}": f"?limit={_PAGE}",
         f"page of {_PAGE:,} from the middle": f"?limit={_PAGE}&cursor={middle}",

@@ -1,4 +1,4 @@
-"""A node that notes when certain of its functions begin and end, for `bench/profile_start.py`.
+"""A node that notes when certain of its functions begin and end, for `profile_start.py` and `microvm.py`.
 
     python bench/traced_node.py SPANS up ...
 
@@ -20,9 +20,15 @@ from hawker.cli.main import main
 from hawker.fsm.recorder import Recorder
 from hawker.image.cache import ImageCache
 from hawker.runtime.crun import Crun
+from hawker.runtime.microvm import MicroVMDriver
+from hawker.runtime.microvm_launch import Launcher
+from hawker.runtime.microvm_suspension import Suspension
 from hawker.runtime.pilot import driver
+from hawker.runtime.vmm.jail import CrunJail
+from hawker.runtime.vmm.qemu import Qemu
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.lifecycle.network import HostNetworks
+from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.operations import Operations
 
@@ -46,6 +52,13 @@ WATCHED: tuple[tuple[Any, str, str], ...] = (
     (driver, "_started", "pilot"),
     (driver.PilotDriver, "inspect", "inspect"),
     (Recorder, "attempt", "record"),
+    (MicroVMDriver, "start", "begin"),
+    (DiskRootfs, "mount", "mount"),
+    (Launcher, "plan", "plan"),
+    (CrunJail, "launch", "jail"),
+    (Qemu, "boot", "boot"),
+    (MicroVMDriver, "resume", "resume"),
+    (Suspension, "_go_on", "go on"),
 )
 
 
