@@ -42,6 +42,10 @@ check-docs:
 check-sim: ## play a simulated worker from 20 seeds (SEEDS=1000 for more)
 	@hawker sim --seeds $(SEEDS)
 
+.PHONY: conformance
+conformance: test-setup ## judge a node by the official document and write docs/generated/conformance.md
+	@JUDGE=page python -m pytest tests/conformance $(ARGS)
+
 .PHONY: docs
 docs: setup ## write docs/generated/ from the code
 	@python scripts/docs.py

@@ -21,3 +21,6 @@ build_requirements='import tomllib; print(*tomllib.load(open("pyproject.toml", "
 lock requirements.txt pyproject.toml
 python3 -c "$build_requirements" | lock requirements-build.txt --constraints requirements.txt -
 lock requirements-dev.txt --constraints requirements.txt --constraints requirements-build.txt --group dev
+
+# A client that the tests drive in an environment of its own: it needs older packages than ours.
+echo "fly-python-sdk==0.3.4" | lock tests/clients/fly_python_sdk/requirements.txt -

@@ -77,6 +77,7 @@ find_missing() {
     need crun crun
     need nftables nft
     need erofs-utils mkfs.erofs
+    need e2fsprogs mke2fs # volumes
     need iproute2 ip
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
     [ -e /etc/protocols ] || missing="$missing netbase" # nft knows protocols by name only with it
@@ -84,7 +85,10 @@ find_missing() {
     [ "$level" = run ] && return
     need docker-registry docker-registry
     need debootstrap debootstrap
-    need e2fsprogs mke2fs # a soak's own disk
+    need nodejs node
+    need npm npm
+    need cpio cpio # reads the initramfs that we write
+    [ "$(uname -m)" != x86_64 ] || need qemu-system-x86 qemu-system-x86_64
     [ "$level" = test ] && return
     need podman podman
 }
@@ -136,6 +140,59 @@ if [ "$level" != run ] && stale requirements-dev requirements-dev.txt; then
     step requirements-dev "Python packages that the tests and checks need" \
         pip install --require-hashes -r requirements-dev.txt
     finish
+fi
+
+# --- clients that others wrote, which the tests drive ------------------------------------------------------------------
+
+# Each in a place of its own below build/clients: what it needs must not meet what Hawker needs.
+clients=build/clients
+install_fly_python_sdk() {
+    .venv/bin/python -m venv --clear $clients/fly_python_sdk &&
+        $clients/fly_python_sdk/bin/python -m pip install --require-hashes -r tests/clients/fly_python_sdk/requirements.txt
+}
+install_fly_admin() {
+    rm -rf $clients/fly_admin && mkdir -p $clients/fly_admin &&
+        cp tests/clients/fly_admin/package.json tests/clients/fly_admin/package-lock.json $clients/fly_admin &&
+        npm ci --prefix $clients/fly_admin --ignore-scripts --no-audit --no-fund --no-update-notifier --fetch-retries=1
+}
+# client NAME WHAT IT HAS, FILE...: install it if its files changed; the tests of one that cannot be had are skipped.
+client() {
+    name=$1 title=$2 has=$clients/$1/$3
+    shift 3
+    if ! stale "$name" "$@" && [ -e "$has" ]; then return; fi
+    if (step "$name" "$title, a client for the tests" "install_$name"); then
+        finish
+    else
+        say "$title cannot be installed here: its tests are skipped"
+    fi
+    worked=yes
+}
+
+if [ "$level" != run ]; then
+    client fly_python_sdk fly-python-sdk bin/python tests/clients/fly_python_sdk/requirements.txt
+    if command -v npm >/dev/null; then
+        client fly_admin fly-admin node_modules tests/clients/fly_admin/package.json tests/clients/fly_admin/package-lock.json
+    else
+        say "no npm: the tests of fly-admin are skipped"
+    fi
+fi
+
+# --- the kernel that microVMs boot in the tests ------------------------------------------------------------------------
+
+# Imported as a user would, into a data directory of its own; nothing of it is installed on the host.
+kernel=build/kernel
+import_kernel() { "$venv/bin/hawker" kernel import --data-dir "$kernel"; }
+
+if [ "$level" != run ]; then
+    # shellcheck disable=SC2046  # file names of ours, without blanks
+    if stale kernel $(find src/hawker/runtime/kernel -name '*.py' | sort) || ! ls $kernel/kernels/*/record.json >/dev/null 2>&1; then
+        if (step kernel "a kernel for the tests of microVMs" import_kernel); then
+            finish
+        else
+            say "no kernel can be had here: the tests that boot one are skipped"
+        fi
+        worked=yes
+    fi
 fi
 
 # --- what the benchmarks compare with ---------------------------------------------------------------------------------
