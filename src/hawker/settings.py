@@ -34,6 +34,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_level: str = "info"
     rate_limits: bool = True
 
+    # the fleet: on when the node says where others reach it
+    advertise: str | None = None
+    peer_port: int = 4281
+    labels: tuple[str, ...] = ()
+    market: Path | None = None
+    catalog_listen: str | None = None
+    catalog_url: str | None = None
+
     # what is sold
     cpus: int | None = None
     memory_mib: int | None = None
@@ -132,9 +140,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-_LISTS = frozenset({"gpu_devices", "insecure_registries", "nameservers", "public_ipv4", "public_ipv6"})
+_LISTS = frozenset({"gpu_devices", "insecure_registries", "labels", "nameservers", "public_ipv4", "public_ipv6"})
 
 _LEAST: Mapping[str, float] = {
+    "peer_port": 1,
     "cpus": 1,
     "memory_mib": 1,
     "disk_mib": 1,

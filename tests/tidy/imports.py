@@ -37,11 +37,11 @@ MEETING = frozenset({"image", "host", "runtime"})
 MEETING_PLACES = ("hawker.worker.lifecycle", "hawker.up", "hawker.worker.main")
 
 OWNERS = {
-    "apsw": "hawker.store.sqlite",
-    "sqlite3": "hawker.store.sqlite",
-    "opentelemetry": "hawker.observe.otlp",
+    "apsw": ("hawker.store.sqlite", "hawker.catalog"),
+    "sqlite3": ("hawker.store.sqlite",),
+    "opentelemetry": ("hawker.observe.otlp",),
 }
-"""Libraries that one module hides from all others."""
+"""Libraries that one module, or one room, hides from all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,9 @@ def hidden_libraries(tree: Tree) -> Iterator[Finding]:
     for file in tree.product():
         for found in imports_of(file, frozenset()):
             library = found.target.split(".")[0]
-            if library in OWNERS and file.module != OWNERS[library]:
-                yield Finding("hidden_libraries", file.path, found.line, library, f"`{library}` is {OWNERS[library]}'s")
+            owners = OWNERS.get(library)
+            if owners is not None and not f"{file.module}.".startswith(tuple(f"{owner}." for owner in owners)):
+                yield Finding("hidden_libraries", file.path, found.line, library, f"`{library}` is {owners[0]}'s")
 
 
 def acyclic(tree: Tree) -> Iterator[Finding]:

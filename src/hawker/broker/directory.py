@@ -1,0 +1,59 @@
+"""What a broker knows of the fleet, and how it reaches a worker. Protocols and values; the catalog or one node alone
+keeps them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hawker.api.caller import Caller
+from hawker.ids import AppName, NodeId
+from hawker.node import Capacity, Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A host of the fleet. `alive` is what gossip says, True where nobody gossips. `capacity` and `used` are what it
+    published, which may be late; None for nodes of other regions."""
+
+    id: NodeId
+    region: str
+    alive: bool = True
+    cordoned: bool = False
+    draining: bool = False
+    drivers: tuple[str, ...] = ()
+    labels: Mapping[str, str]
+    capacity: Capacity | None = None
+    used: Resources | None = None
+
+
+class Directory(Protocol):
+    """Reads that do not block for longer than a look into a local file."""
+
+    @property
+    def region(self) -> str:
+        """This broker's own."""
+
+    def nodes(self) -> Sequence[Node]: ...
+
+    def node(self, node_id: NodeId) -> Node | None: ...
+
+    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+        """Of the row that counts, among those of this region."""
+
+    def owner_of_volume(self, volume_id: str) -> NodeId | None: ...
+
+    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]:
+        """All that know it, in any region; its home first."""
+
+    def home_of_app(self, app: AppName) -> NodeId | None: ...
+
+    async def caught_up(self, token: str, *, timeout_s: float) -> bool:
+        """Whether what was written at this place (`origin:epoch:version`) can be read here by now."""
+
+
+class Peers(Protocol):
+    """The way to the workers' peer API."""
+
+    def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
+        """Calls this node in the name of `behalf`, which the broker has authenticated. Raises `Unavailable` when it is
+        not known where the node is; the calls raise it when nothing was sent."""

@@ -1,0 +1,87 @@
+"""What replicates: operations on whole rows, the transactions that hold them, and where a reader is in a stream.
+
+A stream is one owner's history in one scope. Versions are contiguous, from 1 in each epoch; a new epoch begins when the
+owner cannot prove that it knows all that it said before.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from hawker.ids import NodeId
+
+Value: TypeAlias = int | float | str | bytes | None
+"""What SQLite stores."""
+
+
+class Scope(StrEnum):
+    """Who replicates a table: the nodes of the owner's region, or all."""
+
+    REGION = "region"
+    GLOBAL = "global"
+
+
+class Op(msgspec.Struct, frozen=True, array_like=True):
+    """One row as it is from now on; `row` is None once it is deleted. `key` has the values of the primary key in its
+    order, its first one the owner. `row` has one value per name in `columns`, the key's own left out: a reader that
+    lacks a column keeps the op aside, one that has more takes its own defaults."""
+
+    table: str
+    key: tuple[Value, ...]
+    columns: tuple[str, ...] = ()
+    row: tuple[Value, ...] | None = None
+
+
+class Tx(msgspec.Struct, frozen=True, array_like=True):
+    """One transaction of an owner, applied by readers as one transaction. `at` is the owner's clock, Unix seconds: for
+    measuring lag only, nothing is ordered by it."""
+
+    origin: NodeId
+    scope: Scope
+    epoch: int
+    version: int
+    at: float
+    ops: tuple[Op, ...]
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """How far a replica is in a stream: all versions up to `applied` of `epoch`. Deletions up to `floor` are no longer
+    known. `fence`: what this origin says in epochs up to it is ignored, since it was forgotten; -1 when it was not."""
+
+    epoch: int = 0
+    applied: int = 0
+    floor: int = 0
+    fence: int = -1
+
+
+class VersionedOp(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    op: Op
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a stream that was compacted: for each row that changed in (`after`, `upto`], its last op. With `reset`
+    it is part of the whole live state: what the reader has of this origin and is not in it, once `last` has come, goes.
+    `upto` is where the reader is after the last part; a part before the last has the version that it comes to."""
+
+    origin: NodeId
+    scope: Scope
+    epoch: int
+    reset: bool
+    after: int
+    upto: int
+    floor: int
+    ops: tuple[VersionedOp, ...]
+    last: bool
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a region's stream, as a write's answer carries it: `origin:epoch:version`."""
+
+    origin: NodeId
+    epoch: int
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.origin}:{self.epoch}:{self.version}"

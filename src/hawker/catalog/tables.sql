@@ -1,0 +1,113 @@
+-- What nodes tell each other. Every table's key begins with the owner. Times are Unix seconds, sizes MiB unless named
+-- otherwise, lists and maps are JSON. Adding a column replicates nothing; readers without it keep what they cannot place.
+
+-- scope: global
+
+CREATE TABLE nodes (
+    node TEXT NOT NULL,
+    region TEXT NOT NULL DEFAULT '',
+    api TEXT NOT NULL DEFAULT '',          -- base URL of the peer API
+    version TEXT NOT NULL DEFAULT '',
+    drivers TEXT NOT NULL DEFAULT '[]',    -- names of those that machines may ask for here
+    labels TEXT NOT NULL DEFAULT '{}',
+    cordoned INTEGER NOT NULL DEFAULT 0,   -- 1: takes no new machines
+    draining INTEGER NOT NULL DEFAULT 0,   -- 1: its machines are being moved away
+    started_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node)
+) WITHOUT ROWID;
+
+-- Which nodes know an app. `home` is 1 where it was made: there its secrets, policies and addresses are kept.
+CREATE TABLE apps (
+    node TEXT NOT NULL,
+    name TEXT NOT NULL,
+    org TEXT NOT NULL DEFAULT '',
+    home INTEGER NOT NULL DEFAULT 0,
+    record TEXT NOT NULL DEFAULT '{}',     -- the worker's AppRecord
+    PRIMARY KEY (node, name)
+) WITHOUT ROWID;
+
+CREATE TABLE revoked_tokens (
+    node TEXT NOT NULL,
+    token_id TEXT NOT NULL,
+    at REAL NOT NULL DEFAULT 0,
+    by TEXT NOT NULL DEFAULT '',
+    note TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (node, token_id)
+) WITHOUT ROWID;
+
+-- scope: region
+
+-- `generation` tells which of several rows of one machine is the one that counts: the greatest.
+CREATE TABLE machines (
+    node TEXT NOT NULL,
+    id TEXT NOT NULL,
+    app TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL DEFAULT '',
+    version TEXT NOT NULL DEFAULT '',
+    generation INTEGER NOT NULL DEFAULT 1,
+    image TEXT NOT NULL DEFAULT '',        -- digest
+    private_ip TEXT NOT NULL DEFAULT '',
+    cordoned INTEGER NOT NULL DEFAULT 0,
+    metadata TEXT NOT NULL DEFAULT '{}',
+    standby_for TEXT NOT NULL DEFAULT '[]', -- ids of machines that this one is a spare of
+    created_at REAL NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, id)
+) WITHOUT ROWID;
+CREATE INDEX machines_by_id ON machines (id);
+CREATE INDEX machines_by_app ON machines (app);
+
+CREATE TABLE services (
+    node TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    number INTEGER NOT NULL,               -- its place in the config
+    app TEXT NOT NULL DEFAULT '',
+    protocol TEXT NOT NULL DEFAULT 'tcp',
+    internal_port INTEGER NOT NULL DEFAULT 0,
+    config TEXT NOT NULL DEFAULT '{}',     -- the service as the machine's config has it
+    PRIMARY KEY (node, machine, number)
+) WITHOUT ROWID;
+CREATE INDEX services_by_app ON services (app);
+
+CREATE TABLE health (
+    node TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    name TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT '',
+    updated_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, machine, name)
+) WITHOUT ROWID;
+
+CREATE TABLE volumes (
+    node TEXT NOT NULL,
+    id TEXT NOT NULL,
+    app TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL DEFAULT '',
+    size_gb INTEGER NOT NULL DEFAULT 0,
+    machine TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (node, id)
+) WITHOUT ROWID;
+CREATE INDEX volumes_by_id ON volumes (id);
+CREATE INDEX volumes_by_app ON volumes (app);
+
+CREATE TABLE capacity (
+    node TEXT NOT NULL,
+    cpus INTEGER NOT NULL DEFAULT 0,
+    memory_mib INTEGER NOT NULL DEFAULT 0,
+    disk_mib INTEGER NOT NULL DEFAULT 0,
+    shared_ratio REAL NOT NULL DEFAULT 8,
+    used_shared_cpus INTEGER NOT NULL DEFAULT 0,
+    used_performance_cpus INTEGER NOT NULL DEFAULT 0,
+    used_memory_mib INTEGER NOT NULL DEFAULT 0,
+    used_disk_mib INTEGER NOT NULL DEFAULT 0,
+    gpus TEXT NOT NULL DEFAULT '{}',       -- model to how many are free
+    PRIMARY KEY (node)
+) WITHOUT ROWID;
+
+CREATE TABLE images (
+    node TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (node, digest)
+) WITHOUT ROWID;

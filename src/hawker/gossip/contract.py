@@ -1,0 +1,77 @@
+"""What the gossip room offers: members, and messages to them. Values and protocols only."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from hawker.ids import NodeId
+
+
+class Fate(StrEnum):
+    """What is believed of a member. `LEFT` said so itself; `DOWN` was silent for too long."""
+
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    DOWN = "down"
+    LEFT = "left"
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member says of itself. `api` is the base URL of its peer API, `catalog` its schema's fingerprint,
+    `version` the program's. Unknown fields are tolerated: peers may be newer."""
+
+    region: str
+    api: str
+    catalog: str = ""
+    version: str = ""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One node as this one knows it. `address` is HOST:PORT of its gossip, `incarnation` is raised by the member itself
+    to refute what is said of it, `epoch` is that of its catalog stream. `since` is Unix seconds of the last change of
+    fate; `rtt_s` the smoothed round trip, 0 when never measured. `meta` is None until it was heard."""
+
+    node: NodeId
+    address: str
+    incarnation: int
+    fate: Fate
+    epoch: int = 0
+    since: float = 0.0
+    rtt_s: float = 0.0
+    meta: Meta | None = None
+
+
+OnMember: TypeAlias = Callable[[Member], None]
+"""Called in the event loop after each change of a member's fate, address or meta; must not block."""
+OnMessage: TypeAlias = Callable[[NodeId, bytes], None]
+"""Called in the event loop with each message of another node, which was authenticated; must not block."""
+OnRequest: TypeAlias = Callable[[NodeId, bytes], Awaitable[bytes]]
+"""Answers a request of another node that came over a stream."""
+
+DATAGRAM_BYTES = 1100
+"""The longest message that fits one datagram; a longer one goes over a stream."""
+
+
+class Mesh(Protocol):
+    """This node among the others. Everything sent is sealed; who sent what is certain up to the cluster's key."""
+
+    @property
+    def me(self) -> Member: ...
+
+    def members(self) -> Sequence[Member]:
+        """All that are known, this node included, also those that are down and not yet forgotten."""
+
+    def send(self, to: NodeId, message: bytes) -> None:
+        """Best effort: it may be lost, doubled or late, and is never changed. Does not block. Queues are bounded, the
+        oldest goes. Longer than `DATAGRAM_BYTES` goes over a stream, up to 1 MiB."""
+
+    async def ask(self, to: NodeId, message: bytes, *, timeout_s: float) -> bytes:
+        """One request over a stream, and its answer (each up to 64 MiB). Raises `Unavailable`, `DeadlineExceeded`."""
+
+    def declare(self, *, epoch: int | None = None, meta: Meta | None = None) -> None:
+        """Tell everybody something new about this node."""
+
+    async def leave(self) -> None:
+        """Say goodbye, so that nobody suspects this node. Bounded."""
