@@ -35,6 +35,8 @@ class Place:
         self.driver = root / "driver"  # whose machines are here
         self.trials = root / "trials.json"  # what booting a kernel with KVM came to
         self.archive = root / "archive"
+        self.cluster = root / "cluster.json"  # whom the node is one of; `hawker.cluster` reads and writes it
+        self.catalog = root / "catalog.db"
 
     def make(self) -> None:
         """Raises `CannotStart` when the directory cannot be made or written to."""

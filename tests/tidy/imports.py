@@ -11,6 +11,7 @@ VOCABULARY = frozenset(
     {
         "app",
         "clock",
+        "cluster",
         "config",
         "errors",
         "failpoint",

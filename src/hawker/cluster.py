@@ -1,0 +1,140 @@
+"""What a node keeps of its cluster, in DATA_DIR/cluster.json: who the cluster is, its keys, where this node is reached
+and whom it knew last. Written whole, by a rename, readable by its owner only: who holds a key is one of the cluster.
+
+A damaged file is an error that says what to do; it is never passed over, since a node without it would be alone.
+"""
+
+import base64
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.errors import CannotStart
+from hawker.ids import NodeId
+
+KEY_BYTES = 32
+MAX_KEYS = 4
+MAX_PEERS = 1000
+_MODE = 0o600
+
+
+class Keyring(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster's keys, oldest first, as base64 of 32 bytes each. All of them are understood; what is sent is sealed
+    with the one at `primary`. `version` is raised by each change, so that of two the newer is known."""
+
+    keys: tuple[str, ...]
+    primary: int = 0
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError`, without what is in it."""
+        if not 1 <= len(self.keys) <= MAX_KEYS:
+            raise ValueError(f"a keyring has 1 to {MAX_KEYS} keys, not {len(self.keys)}")
+        if len(set(self.keys)) != len(self.keys):
+            raise ValueError("a keyring has each key once")
+        if not 0 <= self.primary < len(self.keys):
+            raise ValueError(f"the keyring has no key number {self.primary}")
+        for key in self.keys:
+            if not is_key(key):
+                raise ValueError(f"a key is {KEY_BYTES} bytes in base64")
+
+    @property
+    def secrets(self) -> tuple[bytes, ...]:
+        return tuple(base64.b64decode(key) for key in self.keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name_of_key(key) for key in self.keys)
+
+    def place_of(self, name: str) -> int:
+        """Of the key of this name. Raises `ValueError`."""
+        if name not in self.names:
+            raise ValueError(f"there is no key {name!r:.40}; there are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def added(self, key: str) -> "Keyring":
+        """Understood from now on; the primary stays. Raises `ValueError`."""
+        return Keyring(keys=(*self.keys, key), primary=self.primary, version=self.version + 1)
+
+    def using(self, name: str) -> "Keyring":
+        return Keyring(keys=self.keys, primary=self.place_of(name), version=self.version + 1)
+
+    def without(self, name: str) -> "Keyring":
+        """Raises `ValueError` for the one that is in use."""
+        place = self.place_of(name)
+        if place == self.primary:
+            raise ValueError(f"key {name} is in use: use another one first")
+        keys = tuple(key for key in self.keys if key != self.keys[place])
+        return Keyring(keys=keys, primary=keys.index(self.keys[self.primary]), version=self.version + 1)
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """Another node as it was last known. `address` is HOST:PORT of its gossip."""
+
+    node: NodeId
+    address: str
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """`id` is 16 hex characters. `advertise` is the host by which others reach this node, `peer_port` the port of its
+    gossip; its peer API has the next one."""
+
+    id: str
+    keyring: Keyring
+    advertise: str
+    peer_port: int
+    peers: tuple[Peer, ...] = ()
+
+
+def is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == KEY_BYTES
+    except ValueError:
+        return False
+
+
+def name_of_key(key: str) -> str:
+    """8 hex characters that tell a key from others and say nothing of it."""
+    return hashlib.sha256(b"hawker key name\0" + base64.b64decode(key)).hexdigest()[:8]
+
+
+def new_key(clock: Clock) -> str:
+    return base64.b64encode(clock.token_bytes(KEY_BYTES)).decode()
+
+
+def found_cluster(clock: Clock, *, advertise: str, peer_port: int) -> Cluster:
+    """A new one, of this node alone."""
+    keyring = Keyring(keys=(new_key(clock),))
+    return Cluster(id=clock.token_bytes(8).hex(), keyring=keyring, advertise=advertise, peer_port=peer_port)
+
+
+def read_cluster(file: Path) -> Cluster | None:
+    """None when the node is in none. Raises `CannotStart` for a file that cannot be read."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Cluster)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise CannotStart(
+            f"cannot read {file}: {error}; restore it from a backup, or remove it and run"
+            " `hawker join` with the address of a living node"
+        ) from error
+
+
+def write_cluster(file: Path, cluster: Cluster) -> None:
+    """Durable when it returns: the file, and its name. Raises `OSError`."""
+    draft = file.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE), "wb") as opened:
+        opened.write(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.rename(file)
+    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
