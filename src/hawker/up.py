@@ -16,6 +16,7 @@ from pathlib import Path
 
 import aiohttp
 import anyio
+import msgspec
 from anyio import to_thread
 
 from hawker import log
@@ -173,11 +174,10 @@ async def _node_record(store: Store, place: Place, region: str, clock: Clock) ->
     known = store.get(NODE, "self")
     if known is not None and known.region == region:
         return known
-    record = NodeRecord(
-        id=known.id if known else place.remembered() or new_node_id(clock),
-        region=region,
-        created_at=known.created_at if known else clock.now(),
-    )
+    if known is not None:
+        record = msgspec.structs.replace(known, region=region)
+    else:
+        record = NodeRecord(id=place.remembered() or new_node_id(clock), region=region, created_at=clock.now())
     await store.write(lambda tx: tx.put(NODE, "self", record))
     return record
 

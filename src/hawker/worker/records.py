@@ -17,11 +17,13 @@ from hawker.store.contract import Bucket
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this worker is. Written once, at first boot."""
+    """Who this worker is. `cordoned`: it takes no new machines; `draining`: its machines are being moved away."""
 
     id: NodeId
     region: str
     created_at: float
+    cordoned: bool = False
+    draining: bool = False
 
 
 class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
