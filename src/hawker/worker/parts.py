@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hawker.catalog.contract import Catalog
 from hawker.fsm.runner import Runner
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
@@ -26,7 +27,7 @@ from hawker.worker.volumes.snapshots import Snapshots
 @dataclass(frozen=True, slots=True)
 class Parts:
     """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
-    found of each when the node began."""
+    found of each when the node began. `catalog` is None on a node that is alone."""
 
     node: NodeRecord
     deps: Deps
@@ -47,3 +48,4 @@ class Parts:
     scraper: Scraper
     started_at: float
     drivers: tuple[Verdict, ...] = ()
+    catalog: Catalog | None = None
