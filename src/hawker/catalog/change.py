@@ -47,7 +47,8 @@ class Tx(msgspec.Struct, frozen=True, array_like=True):
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
     """How far a replica is in a stream: all versions up to `applied` of `epoch`. Deletions up to `floor` are no longer
-    known. `fence`: what this origin says in epochs up to it is ignored, since it was forgotten; -1 when it was not."""
+    known. `fence`: what this origin says in epochs up to it is ignored, since it was forgotten; -1 when it was not.
+    `applied` is -1 in the middle of a reset: what is there is of no version, only a reset can end it."""
 
     epoch: int = 0
     applied: int = 0
@@ -63,7 +64,8 @@ class VersionedOp(msgspec.Struct, frozen=True, array_like=True):
 class Delta(msgspec.Struct, frozen=True, array_like=True):
     """A part of a stream that was compacted: for each row that changed in (`after`, `upto`], its last op. With `reset`
     it is part of the whole live state: what the reader has of this origin and is not in it, once `last` has come, goes.
-    `upto` is where the reader is after the last part; a part before the last has the version that it comes to."""
+    `upto` is the version that the part comes to: the rows are those whose last change is in (`after`, `upto`]. `head` is
+    how far the sender is; the last part comes to it. Until then a reset's reader is at version -1, others at `upto`."""
 
     origin: NodeId
     scope: Scope
@@ -74,6 +76,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     floor: int
     ops: tuple[VersionedOp, ...]
     last: bool
+    head: int = 0
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """What the parts of the catalog promise each other, and what the rest of Hawker may ask of it. Protocols only."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -43,30 +43,78 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int = 0
 
 
-class Storage(Protocol):
-    """What replication needs of the database. All calls block and are made by one thread; each is one transaction."""
-
-    def positions(self, scope: Scope) -> Mapping[NodeId, Position]: ...
-
-    def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
-        """In the order given. A `Tx` that is not the next of its stream is passed over; so is what a fence or a newer
-        epoch forbids. The first part of a `reset` begins a mark-and-sweep of that stream, its last part ends it."""
-
-    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
-        """The transactions from `after` + 1 on, as far as the log still has them; empty when it does not."""
-
-    def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Delta:
-        """The stream beyond `after`, compacted; a `reset` when `after` is below the floor, or -1."""
-
-    def fence(self, origin: NodeId, epoch: int) -> None:
-        """Forget an origin: its rows go, and what it says in epochs up to `epoch` is ignored from now on."""
-
-
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of an answer. `columns` are the names of the values of each."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
+
+
+class Storage(Protocol):
+    """What replication needs of the database. All calls block and are made by one thread; each is one transaction.
+
+    A stream that was never heard, or that a fence swept, is at `Position(0, 0)`: its next `Tx` is version 1 of any
+    epoch above the fence. A stream in the middle of a reset is at version -1, also after a crash. What was set aside
+    (unknown tables and columns, bad rows) is part of `delta` like any other row, for readers that have a place for it.
+    """
+
+    def proven(self) -> bool:
+        """Whether the file has all that this node ever published, as far as it can prove that: it was closed in good
+        order, and is no copy. Else this node's streams are renewed before anything is committed."""
+
+    def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
+        """Of all origins that are known or fenced, this node included."""
+
+    def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
+        """In the order given. A `Tx` that is not the next of its stream is passed over; so is what a fence or a newer
+        epoch forbids. A `Delta` that is no reset fits when its epoch is the stream's and `after` <= where the stream is
+        < `upto`. The first part of a `reset` (`after` is -1) fits when its epoch is newer, when the stream is at -1, or
+        when its `head` is beyond; it begins a mark-and-sweep of that stream. A later one fits when its `after` is what
+        the part before it came to, its last one ends the sweep. A row whose key does not begin with the origin is a bad
+        row."""
+
+    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
+        """The transactions from `after` + 1 on, as far as the log still has them; empty when it does not. At least one
+        if there is one, whatever its size."""
+
+    def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int, *, since: int = -1) -> Delta:
+        """The stream beyond `after`, compacted; a `reset` when `after` is below the floor, or -1. Parts end between
+        versions and have at least one. `since` goes with a reset that is under way: the `head` of its first part, and
+        `after` is what the last part came to. Then it goes on from there, unless the floor is above `since`."""
+
+    def fence(self, origin: NodeId, epoch: int) -> None:
+        """Forget an origin in both scopes: where a stream's epoch is not above `epoch`, its rows go and it is at
+        `Position(0, 0)`; in both, what comes in epochs up to `epoch` is passed over from now on. Fences only rise."""
+
+    def commit(self, statements: Sequence[Statement], at: float) -> Committed:
+        """A local transaction; on disk when this returns. `at` is Unix seconds. Raises `BadRequest` for what cannot be
+        run, and for a row that another node owns."""
+
+    def renew(self, scope: Scope, epoch: int) -> Position:
+        """Begin this node's stream again in `epoch`, which is above all that it ever used: all own rows are published
+        anew, in versions from 1 on of at most 256 rows each, and the floor is the last of them."""
+
+    def collect(self, before: float) -> int:
+        """Drop deletions and logged transactions that were written here before that moment, Unix seconds, and raise the
+        floors accordingly. How many deletions went."""
+
+    def query(self, statement: Statement) -> Table:
+        """Raises `BadRequest` for what is no reading statement."""
+
+    def close(self) -> None:
+        """In good order. Nothing may be called after it."""
+
+
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch or a local transaction changed: for each table the keys, in the primary key's order. `everything`:
+    any row of any table may have changed as well (a sweep, a forgotten node, too many to name)."""
+
+    tables: Mapping[str, frozenset[tuple[Value, ...]]]
+    everything: bool = False
+
+
+OnTouched: TypeAlias = Callable[[Touched], None]
+"""Called in the event loop once what changed can be read; must not block."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +131,9 @@ class Catalog(Protocol):
 
     async def transact(self, statements: Sequence[Statement]) -> Token | None:
         """In one transaction, durably. Only rows that this node owns. None when nothing changed."""
+
+    def listen(self, callback: OnTouched) -> Callable[[], None]:
+        """Be told of each change, local or not, from now on. Returns how to stop it."""
 
     async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
         """Raises `BadRequest` for what is no reading statement."""
