@@ -111,3 +111,14 @@ CREATE TABLE images (
     digest TEXT NOT NULL,
     PRIMARY KEY (node, digest)
 ) WITHOUT ROWID;
+
+-- That a spare was started for a machine whose host was lost; the owner is the spare's. `seen` is the lost machine's
+-- `updated_at` at that time.
+CREATE TABLE takeovers (
+    node TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    spare TEXT NOT NULL,
+    seen REAL NOT NULL DEFAULT 0,
+    at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, machine, spare)
+) WITHOUT ROWID;
