@@ -34,7 +34,8 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A named group of machines. `number` is its internal numeric id; `network_id` the 32 bits in its addresses."""
+    """A named group of machines. `number` is its internal numeric id; `network_id` the 32 bits in its addresses.
+    `home` is the node where it was made, when that is another one: its secrets and policies are kept there."""
 
     id: str
     number: int
@@ -44,6 +45,7 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     network_id: int
     created_at: float
     idempotency_key: str | None = None
+    home: NodeId | None = None
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,17 @@
 
 from hawker.api.bodies.app import App, AppList, CreateAppRequest, Organization
 from hawker.api.bodies.body import Answer, Ok, Request, instant
+from hawker.api.bodies.cluster import (
+    AddKeyRequest,
+    ClusterKey,
+    ClusterKeys,
+    ClusterPeer,
+    FleetNode,
+    FleetNodes,
+    ForgottenNode,
+    JoinAnswer,
+    JoinRequest,
+)
 from hawker.api.bodies.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
 from hawker.api.bodies.event import EventRequest, ExitEvent, MachineEvent
 from hawker.api.bodies.history import HistoryVersion, Kept, MachineHistory
@@ -104,6 +115,7 @@ from hawker.api.bodies.volume import (
 )
 
 __all__ = [
+    "AddKeyRequest",
     "Amounts",
     "Answer",
     "App",
@@ -116,6 +128,9 @@ __all__ = [
     "AuthorizeRequest",
     "BackupPart",
     "CheckStatus",
+    "ClusterKey",
+    "ClusterKeys",
+    "ClusterPeer",
     "ContainerStatus",
     "CreateAppRequest",
     "CreateMachineRequest",
@@ -138,6 +153,9 @@ __all__ = [
     "Failed",
     "FindingInfo",
     "FindingList",
+    "FleetNode",
+    "FleetNodes",
+    "ForgottenNode",
     "Health",
     "HistoryVersion",
     "HostCapacity",
@@ -149,6 +167,8 @@ __all__ = [
     "IpAssignment",
     "IpAssignments",
     "IpNetwork",
+    "JoinAnswer",
+    "JoinRequest",
     "Kept",
     "LeaseAnswer",
     "LeaseData",

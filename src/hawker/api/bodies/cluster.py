@@ -1,0 +1,88 @@
+"""Bodies about the cluster: joining it, its nodes, its keys."""
+
+from datetime import datetime
+
+import msgspec
+
+from hawker.api.bodies.body import Answer, Request
+from hawker.api.bodies.node import Amounts, HostCapacity, NodeInfo
+
+
+class JoinRequest(Request, frozen=True, kw_only=True):
+    """`node` is set by one that was here before."""
+
+    version: str = ""
+    node: str | None = None
+
+
+class ClusterPeer(Answer, frozen=True, kw_only=True):
+    """`address` is HOST:PORT of its gossip."""
+
+    node: str
+    address: str
+
+
+class JoinAnswer(Answer, frozen=True, kw_only=True):
+    """What a host needs to be one of the cluster. `keys` are secret. `now` is this node's clock."""
+
+    cluster: str
+    keys: tuple[str, ...]
+    primary: int
+    keyring: int
+    peers: tuple[ClusterPeer, ...]
+    now: datetime
+    version: str
+
+
+class FleetNode(Answer, frozen=True, kw_only=True):
+    """`state` is alive, suspect, down or left, since `since`. Figures of nodes in other regions are not known here;
+    `rtt_ms` is missing for the node that answers. `info` is what the node itself says, when it was asked."""
+
+    id: str
+    region: str
+    state: str
+    cordoned: bool
+    draining: bool
+    api: str = ""
+    version: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    drivers: tuple[str, ...] = ()
+    since: datetime | None = None
+    started_at: datetime | None = None
+    rtt_ms: float | None = None
+    machines: int | None = None
+    capacity: HostCapacity | None = None
+    used: Amounts | None = None
+    info: NodeInfo | None = None
+
+
+class FleetNodes(Answer, frozen=True, kw_only=True):
+    nodes: tuple[FleetNode, ...]
+
+
+class ForgottenNode(Answer, frozen=True, kw_only=True):
+    """What of `node` is ignored from now on: all that it said up to `epoch`."""
+
+    node: str
+    epoch: int
+
+
+class ClusterKey(Answer, frozen=True, kw_only=True):
+    """`name` tells the key from others and says nothing of it."""
+
+    name: str
+    primary: bool
+
+
+class ClusterKeys(Answer, frozen=True, kw_only=True):
+    """`version` counts the changes. `missing_at` are the nodes that could not be told yet."""
+
+    keys: tuple[ClusterKey, ...]
+    version: int
+    missing_at: tuple[str, ...] = ()
+
+
+class AddKeyRequest(Request, frozen=True, kw_only=True):
+    """Without a `key`, 32 bytes as base64, a new one is made."""
+
+    key: str | None = None

@@ -1,0 +1,185 @@
+"""Calls about the cluster: joining it, its nodes, its keys. For operators: not part of the Machines API."""
+
+from types import NoneType
+
+import msgspec
+
+from hawker.api.bodies import (
+    AddKeyRequest,
+    ClusterKeys,
+    FleetNode,
+    FleetNodes,
+    ForgottenNode,
+    JoinAnswer,
+    JoinRequest,
+)
+from hawker.api.route import NoParams, NoQuery, Tag, Unary
+from hawker.errors import Conflict, Forbidden, NotFound, NotServed, Unavailable, Unprocessable, WrongState
+from hawker.permission import Action
+
+
+class NodeParams(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: str
+
+
+class KeyParams(msgspec.Struct, frozen=True, kw_only=True):
+    key_name: str
+
+
+class ForgetQuery(msgspec.Struct, frozen=True, kw_only=True):
+    force: bool = False
+
+
+JOIN_CLUSTER = Unary(
+    name="join_cluster",
+    method="POST",
+    path="/hawker/v1/cluster/join",
+    params=NoParams,
+    query=NoQuery,
+    body=JoinRequest,
+    response=JoinAnswer,
+    tag=Tag.NODE,
+    summary="What a host needs to become one of the cluster; for the root token only",
+    errors=(Forbidden, WrongState),
+    action=Action.ALL,
+    body_optional=True,
+)
+
+LIST_NODES = Unary(
+    name="list_nodes",
+    method="GET",
+    path="/hawker/v1/nodes",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=FleetNodes,
+    tag=Tag.NODE,
+    summary="List the nodes of the cluster",
+    errors=(Unavailable,),
+)
+
+GET_NODE = Unary(
+    name="get_node",
+    method="GET",
+    path="/hawker/v1/nodes/{node_id}",
+    params=NodeParams,
+    query=NoQuery,
+    body=NoneType,
+    response=FleetNode,
+    tag=Tag.NODE,
+    summary="Show one node of the cluster",
+    errors=(NotFound, Unavailable),
+)
+
+CORDON_NODE = Unary(
+    name="cordon_node",
+    method="POST",
+    path="/hawker/v1/nodes/{node_id}/cordon",
+    params=NodeParams,
+    query=NoQuery,
+    body=NoneType,
+    response=FleetNode,
+    tag=Tag.NODE,
+    summary="Have a node take no new machines",
+    errors=(NotFound, Unavailable),
+    action=Action.ALL,
+)
+
+UNCORDON_NODE = Unary(
+    name="uncordon_node",
+    method="POST",
+    path="/hawker/v1/nodes/{node_id}/uncordon",
+    params=NodeParams,
+    query=NoQuery,
+    body=NoneType,
+    response=FleetNode,
+    tag=Tag.NODE,
+    summary="Have a node take new machines again",
+    errors=(NotFound, Unavailable),
+    action=Action.ALL,
+)
+
+FORGET_NODE = Unary(
+    name="forget_node",
+    method="DELETE",
+    path="/hawker/v1/nodes/{node_id}",
+    params=NodeParams,
+    query=ForgetQuery,
+    body=NoneType,
+    response=ForgottenNode,
+    tag=Tag.NODE,
+    summary="Forget a node that is gone for good, and all that it said",
+    errors=(NotFound, NotServed, WrongState),
+    action=Action.ALL,
+)
+
+LIST_KEYS = Unary(
+    name="list_cluster_keys",
+    method="GET",
+    path="/hawker/v1/cluster/keys",
+    params=NoParams,
+    query=NoQuery,
+    body=NoneType,
+    response=ClusterKeys,
+    tag=Tag.NODE,
+    summary="List the names of the cluster's keys",
+    errors=(WrongState,),
+    action=Action.ALL,
+)
+
+ADD_KEY = Unary(
+    name="add_cluster_key",
+    method="POST",
+    path="/hawker/v1/cluster/keys",
+    params=NoParams,
+    query=NoQuery,
+    body=AddKeyRequest,
+    response=ClusterKeys,
+    tag=Tag.NODE,
+    summary="Have all nodes understand one more key",
+    errors=(Conflict, Forbidden, Unprocessable, WrongState),
+    action=Action.ALL,
+    body_optional=True,
+    strict=True,
+)
+
+USE_KEY = Unary(
+    name="use_cluster_key",
+    method="POST",
+    path="/hawker/v1/cluster/keys/{key_name}/use",
+    params=KeyParams,
+    query=NoQuery,
+    body=NoneType,
+    response=ClusterKeys,
+    tag=Tag.NODE,
+    summary="Have all nodes seal what they send with this key",
+    errors=(Conflict, Forbidden, Unprocessable, WrongState),
+    action=Action.ALL,
+)
+
+REMOVE_KEY = Unary(
+    name="remove_cluster_key",
+    method="DELETE",
+    path="/hawker/v1/cluster/keys/{key_name}",
+    params=KeyParams,
+    query=NoQuery,
+    body=NoneType,
+    response=ClusterKeys,
+    tag=Tag.NODE,
+    summary="Have no node understand this key any more",
+    errors=(Conflict, Forbidden, Unprocessable, WrongState),
+    action=Action.ALL,
+)
+
+CLUSTER_ROUTES = (
+    JOIN_CLUSTER,
+    LIST_NODES,
+    GET_NODE,
+    CORDON_NODE,
+    UNCORDON_NODE,
+    FORGET_NODE,
+    LIST_KEYS,
+    ADD_KEY,
+    USE_KEY,
+    REMOVE_KEY,
+)
