@@ -34,13 +34,23 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     token: Token | None
 
 
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch or a local transaction changed: for each table the keys, in the primary key's order. `everything`:
+    any row of any table may have changed as well (a sweep, a forgotten node, too many to name)."""
+
+    tables: Mapping[str, frozenset[tuple[Value, ...]]]
+    everything: bool = False
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Where each stream is after a batch, and what of it was set aside: unknown tables and columns wait for a schema,
-    a row that does not fit its table is quarantined and reported. Neither holds up what comes after."""
+    a row that does not fit its table is quarantined and reported. Neither holds up what comes after. `touched` names
+    what readers of this replica now see differently."""
 
     positions: Mapping[tuple[NodeId, Scope], Position]
     unknown: int = 0
     quarantined: int = 0
+    touched: Touched = Touched(tables={})
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +96,10 @@ class Storage(Protocol):
         """Forget an origin in both scopes: where a stream's epoch is not above `epoch`, its rows go and it is at
         `Position(0, 0)`; in both, what comes in epochs up to `epoch` is passed over from now on. Fences only rise."""
 
-    def commit(self, statements: Sequence[Statement], at: float) -> Committed:
+    def commit(self, statements: Sequence[Statement], at: float, *, timeout_s: float | None = None) -> Committed:
         """A local transaction; on disk when this returns. `at` is Unix seconds. Raises `BadRequest` for what cannot be
-        run, and for a row that another node owns."""
+        run, and for a row that another node owns; `DeadlineExceeded` when it took longer; `Unavailable` while the file
+        is not `proven`."""
 
     def renew(self, scope: Scope, epoch: int) -> Position:
         """Begin this node's stream again in `epoch`, which is above all that it ever used: all own rows are published
@@ -103,14 +114,6 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """In good order. Nothing may be called after it."""
-
-
-class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch or a local transaction changed: for each table the keys, in the primary key's order. `everything`:
-    any row of any table may have changed as well (a sweep, a forgotten node, too many to name)."""
-
-    tables: Mapping[str, frozenset[tuple[Value, ...]]]
-    everything: bool = False
 
 
 OnTouched: TypeAlias = Callable[[Touched], None]
