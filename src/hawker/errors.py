@@ -124,6 +124,29 @@ class NoRoomAtVolume(HawkerError):
     code = "volume_placement_capacity"
 
 
+# An order between nodes.
+
+
+class OrderCancelled(HawkerError):
+    """The order was called off at this node before it came: it is not filled here, now or later."""
+
+    status = 409
+    code = "order_cancelled"
+
+
+class OrderUncertain(HawkerError):
+    """A node was sent the order and nothing more was heard of it: the machine may exist. The same order with `order` as
+    its Idempotency-Key finds it, or places it anew, and never makes a second one."""
+
+    status = 504
+    retry = True
+    code = "order_uncertain"
+
+    def __init__(self, text: str, *, order: str) -> None:
+        super().__init__(text)
+        self.order = order
+
+
 # Try later.
 
 

@@ -3,9 +3,12 @@
 A node's region may have any name; one that is not a known code has no place on the map and no alias but `any`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import asin, cos, inf, radians, sin, sqrt
+
+_EARTH_KM = 6371.0
 
 
 class Area(StrEnum):
@@ -60,6 +63,31 @@ _AREAS = {
 def accepts(expression: str | None, region: str) -> bool:
     """Whether a list of codes and aliases (contract 3.11) has `region` in it; an absent or empty one takes any."""
     return any(_means(word.strip(), region) for word in (expression or "any").split(","))
+
+
+def preference(expression: str | None, regions: Collection[str], own: str) -> Sequence[str]:
+    """Those of `regions` that an order may go to, best first: as the list has them, and what an alias stands for by its
+    distance from `own`, where the broker is. An absent list means `own`."""
+    near = by_distance(own, regions)
+    words = [word.strip() for word in (expression or own).split(",")]
+    return tuple(dict.fromkeys(region for word in words for region in near if _means(word, region)))
+
+
+def by_distance(own: str, regions: Collection[str]) -> Sequence[str]:
+    """The nearest first, `own` before all; those that are on no map last, by name."""
+    return sorted(set(regions), key=lambda region: (region != own, distance_km(own, region), region))
+
+
+def distance_km(one: str, other: str) -> float:
+    """Along the surface (haversine); infinite where one is on no map."""
+    if one == other:
+        return 0.0
+    a, b = SPOTS.get(one), SPOTS.get(other)
+    if a is None or b is None:
+        return inf
+    south = sin(radians(b.latitude - a.latitude) / 2) ** 2
+    east = sin(radians(b.longitude - a.longitude) / 2) ** 2
+    return 2 * _EARTH_KM * asin(sqrt(south + cos(radians(a.latitude)) * cos(radians(b.latitude)) * east))
 
 
 def _means(word: str, region: str) -> bool:

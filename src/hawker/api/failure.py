@@ -4,7 +4,7 @@ import msgspec
 
 from hawker import errors
 from hawker.api.bodies import Failed, Problem
-from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom
+from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom, OrderUncertain
 
 _FAILED_HEAD = b'{"type":"failed",'
 
@@ -18,7 +18,8 @@ def problem_of(error: HawkerError) -> Problem:
             shortfall=error.shortfall,
             nearest=error.nearest,
         )
-    return Problem(error=str(error), status=error.code)
+    order = error.order if isinstance(error, OrderUncertain) else None
+    return Problem(error=str(error), status=error.code, order=order)
 
 
 def failed(error: HawkerError) -> Failed:
@@ -43,6 +44,8 @@ def error_of(http_status: int, problem: Problem) -> HawkerError:
     if kind is NoRoom:
         shortfall = problem.shortfall or {}
         return NoRoom(problem.error, scope=problem.scope or "host", shortfall=shortfall, nearest=problem.nearest)
+    if kind is OrderUncertain:
+        return OrderUncertain(problem.error, order=problem.order or "")
     return _with_text(kind, problem.error)
 
 

@@ -4,14 +4,16 @@ from hawker.api.bodies.body import Answer
 
 
 class Problem(Answer, frozen=True, kw_only=True):
-    """The body of every error answer. `error` is for people, `status` for programs. The last three tell what an order
-    lacked: where (host, region, quota), how much of each resource, and the nearest region that could fill it."""
+    """The body of every error answer. `error` is for people, `status` for programs. `scope`, `shortfall` and
+    `nearest` tell what an order lacked: where (host, region, quota), how much of each resource, and the nearest region
+    that could fill it. `order` names one that may or may not have been filled."""
 
     error: str
     status: str
     scope: str | None = None
     shortfall: dict[str, int] | None = None
     nearest: str | None = None
+    order: str | None = None
 
 
 class Failed(Answer, frozen=True, kw_only=True, tag_field="type", tag="failed"):

@@ -41,6 +41,7 @@ from hawker.api.routes.machines import (
     ListMachinesQuery,
     MachineParams,
 )
+from hawker.api.routes.market import PLACE
 from hawker.api.routes.memory import GET_MEMORY, MEMORY_ROUTES, RECLAIM_MEMORY, SET_MEMORY
 from hawker.api.routes.metadata import (
     DELETE_METADATA,
@@ -213,6 +214,7 @@ __all__ = [
     "MACHINE_TERMINAL",
     "METRICS",
     "NODE_INFO",
+    "PLACE",
     "PRUNE_IMAGES",
     "PULL_IMAGE",
     "PUT_POLICY",

@@ -1,0 +1,177 @@
+"""Bodies of the market: what a broker asks of workers, what they bid, orders between nodes; and how a client places."""
+
+from enum import StrEnum
+
+import msgspec
+
+from hawker.api.bodies.body import Answer, Request
+from hawker.api.bodies.machine import CreateMachineRequest, Machine
+from hawker.api.bodies.problem import Problem
+
+
+class LayerRef(Answer, frozen=True, kw_only=True):
+    """A layer of an image: compressed bytes."""
+
+    digest: str
+    size: int
+
+
+class BidAsk(Request, frozen=True, kw_only=True):
+    """A machine that someone wants, `count` times. `layers` are those of the config's images that the broker knows, by
+    their names."""
+
+    app: str
+    machine: CreateMachineRequest
+    count: int = 1
+    order_id: str | None = None
+    layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
+
+
+class BidsRequest(Request, frozen=True, kw_only=True):
+    """Each of `asks` is a `BidAsk`, written once for all nodes that are asked, and read one by one: a bad one spoils no
+    other."""
+
+    asks: tuple[msgspec.Raw, ...]
+
+
+class DeclineKind(StrEnum):
+    """Why a node does not bid."""
+
+    NO_ROOM = "no_room"
+    UNFIT = "unfit"  # the config is wrong, or this node's driver does not serve it
+    CLOSED = "closed"  # cordoned or draining
+    APART = "apart"  # it has a machine of this app already
+    LABELS = "labels"
+    DRIVER = "driver"
+    VOLUME = "volume"
+
+
+class Decline(Answer, frozen=True, kw_only=True):
+    kind: DeclineKind
+    reason: str
+    shortfall: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Headroom(Answer, frozen=True, kw_only=True):
+    """Of one resource: `total` that the node sells, `takes` by one such machine, `left` after one was filled."""
+
+    total: int
+    takes: int
+    left: int
+
+
+class Bid(Answer, frozen=True, kw_only=True):
+    """A quote that reserves nothing. `fits` so many of those asked for; 0 with a `decline`. `headroom` by resource,
+    cpus in thousandths of a host's. The image's bytes are None where the node does not know the image. `same_app` counts
+    the app's machines here. `filled` is the machine that the order became here already."""
+
+    fits: int
+    headroom: dict[str, Headroom] = msgspec.field(default_factory=dict)
+    image_bytes: int | None = None
+    missing_bytes: int | None = None
+    layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
+    same_app: int = 0
+    filled: str | None = None
+    name_taken: bool = False
+    decline: Decline | None = None
+
+
+class Bids(Answer, frozen=True, kw_only=True):
+    """One for each that was asked, in that order."""
+
+    bids: tuple[Bid, ...]
+
+
+class OrderedApp(Answer, frozen=True, kw_only=True):
+    """An app as it goes from its home to a node that does not know it. `luggage` is what else of it a machine needs
+    there, sealed by who packed it."""
+
+    id: str
+    number: int
+    name: str
+    org: str
+    network: str
+    network_id: int
+    created_at: float
+    luggage: bytes = b""
+
+
+class OrderRequest(Request, frozen=True, kw_only=True):
+    """Create this machine here, once for this order."""
+
+    order_id: str
+    app: OrderedApp
+    machine: CreateMachineRequest
+
+
+class CancelAnswer(Answer, frozen=True, kw_only=True):
+    """`filled` is the machine, if the order came before its cancel; else it will not be filled here any more."""
+
+    filled: Machine | None = None
+
+
+class ClaimRequest(Request, frozen=True, kw_only=True):
+    """`node` is where the order is to go. `instead_of`: the one where it was, and where it is cancelled for certain."""
+
+    node: str
+    instead_of: str | None = None
+
+
+class Claim(Answer, frozen=True, kw_only=True):
+    """Where the order belongs, whoever asks."""
+
+    node: str
+
+
+class PlaceRequest(Request, frozen=True, kw_only=True):
+    """`count` machines, in the app's name; a dry run only asks who would fill them."""
+
+    app: str
+    machine: CreateMachineRequest
+    count: int = 1
+    all_or_nothing: bool = False
+    dry_run: bool = False
+
+
+class BidPart(Answer, frozen=True, kw_only=True):
+    """What one resource adds to a bid's score. `value` is its utilisation (0 to 1), the missing MiB of the image, or
+    the number of the app's machines; `utility` what the operator's curve makes of it; `points` is its share of the
+    score."""
+
+    name: str
+    value: float
+    utility: float
+    weight: float
+    points: float
+
+
+class Verdict(StrEnum):
+    BEST = "best"
+    FILLS = "fills"
+    DECLINES = "declines"
+    SILENT = "silent"
+    NOT_ASKED = "not_asked"
+
+
+class BidShown(Answer, frozen=True, kw_only=True):
+    """One node, and what became of its bid. `score` is between 0 and 1."""
+
+    node: str
+    region: str
+    verdict: Verdict
+    why: str
+    score: float | None = None
+    fits: int = 0
+    parts: tuple[BidPart, ...] = ()
+
+
+class PlaceAnswer(Answer, frozen=True, kw_only=True):
+    """`filled` of `asked`; `machines` are those. In a dry run `filled` counts what would be. `refusal` says why the
+    rest was not."""
+
+    order_id: str
+    asked: int
+    filled: int
+    machines: tuple[Machine, ...]
+    bids: tuple[BidShown, ...]
+    refusal: Problem | None = None

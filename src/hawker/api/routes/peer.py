@@ -1,0 +1,8 @@
+"""The calls that only nodes of a cluster make to each other. The peer API serves them beside `ROUTES`; the public one
+never does.
+"""
+
+from hawker.api.route import AnyRoute
+from hawker.api.routes.market import MARKET_PEER_ROUTES
+
+PEER_ROUTES: tuple[AnyRoute, ...] = (*MARKET_PEER_ROUTES,)
