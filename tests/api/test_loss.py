@@ -15,7 +15,7 @@ from hawker.errors import Conflict, DeadlineExceeded, Fault, HawkerError, Unavai
     ],
 )
 def test_each_loss_is_of_the_family_and_names_the_node(error: HawkerError, kind: type[HawkerError]) -> None:
-    assert type(error) is kind and "U" in str(error)
+    assert isinstance(error, kind) and "U" in str(error)
 
 
 def test_an_error_without_words_is_told_by_its_kind() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from anyio.abc import ByteStream
 
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
+from hawker.api.marks import VERSION_HEADER, Marks
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.patience import patiently
 from hawker.api.route import B, P, Q, R, Unary
@@ -42,10 +43,13 @@ class Asker:
         nonce: str | None = None,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        marks: Marks | None = None,
     ) -> R:
         codecs = RouteCodecs(route)
         outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
         answer = await patiently(lambda: self._answer(outgoing, timeout_s or route.timeout_s), self._clock)
+        if marks is not None:
+            marks.version = answer.headers.get(VERSION_HEADER)
         try:
             return codecs.answer.decode(answer.body, answer.headers)
         except msgspec.DecodeError as error:

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from hawker.api.handlers import Channel
+from hawker.api.marks import Marks
 from hawker.api.route import B, P, Q, R, Socket, Stream, U, Unary, Upload
 
 
@@ -22,8 +23,10 @@ class Caller(Protocol):
         nonce: str | None = None,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        marks: Marks | None = None,
     ) -> R:
-        """`timeout_s` overrides the route's. Raises `DeadlineExceeded` when it runs out."""
+        """`timeout_s` overrides the route's. Raises `DeadlineExceeded` when it runs out. `marks` are filled in with
+        what the answer says beside its body."""
 
     def stream(
         self, route: Stream[P, Q, B, R], *, params: P | None = None, query: Q | None = None, body: B | None = None

@@ -6,10 +6,12 @@ that the call may or may not have taken effect.
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from types import TracebackType
 from typing import Any, Generic
 
 import aiohttp
+import anyio
 import msgspec
 from yarl import URL
 
@@ -17,6 +19,7 @@ from hawker.api.codec import encode_json
 from hawker.api.failure import error_in, is_failed
 from hawker.api.handlers import Channel
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
+from hawker.api.marks import CALLER_HEADER, VERSION_HEADER, Marks, written_name
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.errors import Fault, Unavailable
@@ -27,14 +30,41 @@ STREAM_SILENCE_S = 60.0  # a living node sends an empty line every 15 s
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
+class _Pool:
+    """Connections that are opened when they are first needed; at most `most` at once, any number for 0."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._opened: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=self._most))
+        return self._opened
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+
 class Client:
     """Keeps connections open between calls; use it as a context manager, inside the event loop."""
 
-    def __init__(self, url: str, token: Secret | None = None) -> None:
+    def __init__(
+        self, url: str, token: Secret | None = None, *, connect_s: float = CONNECT_S, connections: int = 0
+    ) -> None:
         self._url = url.rstrip("/")
-        self._token = token
-        self._opened: aiohttp.ClientSession | None = None
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
+        self._connect_s = connect_s
+        self._pool = _Pool(connections)
         self._codecs: dict[str, RouteCodecs[Any, Any, Any, Any]] = {}
+
+    def on_behalf(self, caller: str) -> "Client":
+        """The same connections, in this caller's name; where the other side lets us say whose."""
+        named = copy(self)
+        named._headers = {**self._headers, CALLER_HEADER: written_name(caller)}
+        return named
 
     async def __aenter__(self) -> "Client":
         return self
@@ -46,9 +76,7 @@ class Client:
 
     async def close(self) -> None:
         """Calls that are under way are lost; one that is made meanwhile opens a new connection."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+        await self._pool.close()
 
     async def call(
         self,
@@ -60,10 +88,11 @@ class Client:
         nonce: str | None = None,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        marks: Marks | None = None,
     ) -> R:
         codecs = self._codecs_of(route)
         outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
-        return await self._answered(codecs, outgoing, timeout_s or route.timeout_s)
+        return await self._answered(codecs, outgoing, timeout_s or route.timeout_s, marks)
 
     @asynccontextmanager
     async def stream(
@@ -71,7 +100,7 @@ class Client:
     ) -> AsyncIterator[AsyncIterator[R]]:
         outgoing = self._codecs_of(route).outgoing(self._url, params, query, body)
         with self._lost():
-            response = await self._open(outgoing, aiohttp.ClientTimeout(sock_read=STREAM_SILENCE_S))
+            response = await self._open(outgoing, self._patience(sock_read=STREAM_SILENCE_S))
         try:
             yield self._items(msgspec.json.Decoder(route.response), response)
         finally:
@@ -95,9 +124,10 @@ class Client:
     ) -> AsyncIterator[Channel[U, R]]:
         outgoing = self._codecs_of(route).outgoing(self._url, params, query, body)
         with self._lost():
-            socket = await self._session().ws_connect(
-                _as_written(outgoing), headers=self._authorization(), heartbeat=20.0
-            )
+            with anyio.fail_after(max(self._connect_s, CONNECT_S)):
+                socket = await self._pool.session().ws_connect(
+                    _as_written(outgoing), headers=self._headers, heartbeat=20.0
+                )
         try:
             channel: ClientChannel[U, R] = ClientChannel(socket, msgspec.json.Decoder(route.response))
             await channel.send_bytes(outgoing.data)
@@ -105,19 +135,29 @@ class Client:
         finally:
             await socket.close()
 
-    async def _answered(self, codecs: RouteCodecs[Any, Any, Any, R], outgoing: Outgoing, timeout_s: float) -> R:
+    async def _answered(
+        self, codecs: RouteCodecs[Any, Any, Any, R], outgoing: Outgoing, timeout_s: float, marks: Marks | None = None
+    ) -> R:
         with self._lost():
-            response = await self._open(outgoing, aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S))
+            response = await self._open(outgoing, self._patience(total=timeout_s))
             async with response:
+                if marks is not None:
+                    marks.version = response.headers.get(VERSION_HEADER)
                 return codecs.answer.decode(await response.read(), response.headers)
+
+    def _patience(self, total: float | None = None, sock_read: float | None = None) -> aiohttp.ClientTimeout:
+        """Both the wait for a free connection and for a new one are bounded: nothing was sent when they run out."""
+        return aiohttp.ClientTimeout(
+            total=total, connect=CONNECT_S + self._connect_s, sock_connect=self._connect_s, sock_read=sock_read
+        )
 
     async def _open(self, outgoing: Outgoing, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """The response of a call that succeeded, its body unread; raises the error of one that did not."""
-        response = await self._session().request(
+        response = await self._pool.session().request(
             outgoing.method,
             _as_written(outgoing),
             data=outgoing.data or None,
-            headers={**self._authorization(), **outgoing.headers},
+            headers={**self._headers, **outgoing.headers},
             timeout=timeout,
             expect100=outgoing.expects_consent,
             allow_redirects=False,
@@ -126,14 +166,6 @@ class Client:
             async with response:
                 raise refusal(response.status, await response.read())
         return response
-
-    def _session(self) -> aiohttp.ClientSession:
-        if self._opened is None:
-            self._opened = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        return self._opened
-
-    def _authorization(self) -> dict[str, str]:
-        return {} if self._token is None else {"Authorization": f"Bearer {self._token.reveal()}"}
 
     def _codecs_of(self, route: Route[P, Q, B, R]) -> RouteCodecs[P, Q, B, R]:
         if route.name not in self._codecs:
@@ -157,7 +189,7 @@ class Client:
         """Says in the family's words what went wrong below the call."""
         try:
             yield
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise unreachable(self._url) from error
         except TimeoutError as error:
             raise overdue(self._url) from error

@@ -13,7 +13,7 @@ from hawker.api.codec import AnswerCodec, encode_json
 from hawker.api.edge import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
-from hawker.api.handlers import Handlers, finish
+from hawker.api.handlers import Handlers, Written, finish
 from hawker.api.limiter import Limiter
 from hawker.api.reply import LINES, Reply
 from hawker.api.request import CallReader, Incoming, body_chunks
@@ -66,6 +66,7 @@ class Setup:
     running: Running
     clock: Clock
     max_body_bytes: int
+    written: Written | None = None
 
 
 class UnaryEndpoint:
@@ -80,13 +81,16 @@ class UnaryEndpoint:
         self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
         self._running = setup.running if lasting else None
+        self._written = setup.written if route.method != "GET" else None
 
     async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
         call = await self._reader.with_body(request, grant)
         with self._running.until_stop() if self._running else nullcontext():
             answer = await self._handler(call)
+        if self._written is not None and call.marks.version is None:
+            call.marks.version = await self._written()
         data, cursor = self._codec.encode(answer)
-        await reply.answer(self._status, data, cursor, kind=self._kind)
+        await reply.answer(self._status, data, cursor, kind=self._kind, marks=call.marks)
 
 
 class UploadEndpoint:

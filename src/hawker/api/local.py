@@ -11,10 +11,12 @@ import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from hawker.api.grant import Everything
-from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, finish
+from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, Written, finish
+from hawker.api.loss import Overdue
+from hawker.api.marks import Marks
 from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
+from hawker.errors import HawkerError, Unavailable
 from hawker.ids import new_ulid
 
 _QUEUE = 16
@@ -71,8 +73,9 @@ async def _converse(handler: Callable[..., Awaitable[None]], call: object, chann
 class LocalCaller:
     """A `Caller` that calls the handlers itself, in the name of `caller`."""
 
-    def __init__(self, handlers: Handlers, clock: Clock, caller: str) -> None:
+    def __init__(self, handlers: Handlers, clock: Clock, caller: str, written: Written | None = None) -> None:
         self._handlers = handlers
+        self._written = written
         self._clock = clock
         self._grant = Everything(caller)
 
@@ -86,13 +89,16 @@ class LocalCaller:
         nonce: str | None = None,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        marks: Marks | None = None,
     ) -> R:
-        call = self._made(route, params, query, body, nonce, idempotency_key)
+        call = self._made(route, params, query, body, nonce, idempotency_key, marks)
         limit_s = timeout_s or route.timeout_s
         with anyio.move_on_after(limit_s):
             answer: R = await self._handlers.of(route)(call)
+            if self._written is not None and route.method != "GET" and call.marks.version is None:
+                call.marks.version = await self._written()
             return answer
-        raise DeadlineExceeded(f"no answer within {limit_s:g} s")
+        raise Overdue(f"no answer within {limit_s:g} s")
 
     @asynccontextmanager
     async def stream(
@@ -137,6 +143,7 @@ class LocalCaller:
         body: B | None,
         nonce: str | None = None,
         idempotency_key: str | None = None,
+        marks: Marks | None = None,
     ) -> Call[P, Q, B]:
         return Call(
             params=route.params() if params is None else params,
@@ -146,4 +153,5 @@ class LocalCaller:
             request_id=new_ulid(self._clock),
             nonce=nonce,
             idempotency_key=idempotency_key,
+            marks=marks or Marks(),
         )

@@ -7,16 +7,28 @@ from hawker.api.failure import error_of
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
 
 
-def unreachable(url: str) -> Unavailable:
-    return Unavailable(f"cannot reach {url}: is the node running? start one with `hawker up`")
+class Unreachable(Unavailable):
+    """Found on this side: nothing was sent."""
 
 
-def overdue(url: str) -> DeadlineExceeded:
-    return DeadlineExceeded(f"no answer from {url} in time")
+class Overdue(DeadlineExceeded):
+    """Found on this side: whether the call took effect is not known."""
 
 
-def lost(url: str, error: Exception) -> Fault:
-    return Fault(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
+class Lost(Fault):
+    """Found on this side: whether the call took effect is not known."""
+
+
+def unreachable(url: str) -> Unreachable:
+    return Unreachable(f"cannot reach {url}: is the node running? start one with `hawker up`")
+
+
+def overdue(url: str) -> Overdue:
+    return Overdue(f"no answer from {url} in time")
+
+
+def lost(url: str, error: Exception) -> Lost:
+    return Lost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
 
 
 def not_understood(url: str, error: msgspec.DecodeError) -> Fault:

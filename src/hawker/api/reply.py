@@ -3,6 +3,7 @@
 from hawker.api.asgi import Send
 from hawker.api.codec import CURSOR_HEADER, encode_json
 from hawker.api.failure import problem_of
+from hawker.api.marks import Marks
 from hawker.errors import HawkerError
 
 JSON = b"application/json"
@@ -25,8 +26,13 @@ class Reply:
         await self._start(status, headers)
         await self._send({"type": "http.response.body", "body": data})
 
-    async def answer(self, status: int, data: bytes, cursor: str | None, *, kind: bytes = JSON) -> None:
-        await self.body(status, data, kind=kind, extra=[(CURSOR_HEADER.encode(), cursor.encode())] if cursor else None)
+    async def answer(
+        self, status: int, data: bytes, cursor: str | None, *, kind: bytes = JSON, marks: Marks | None = None
+    ) -> None:
+        extra = marks.headers() if marks else []
+        if cursor:
+            extra.append((CURSOR_HEADER.encode(), cursor.encode()))
+        await self.body(status, data, kind=kind, extra=extra)
 
     async def problem(self, error: HawkerError, extra: Headers | None = None) -> None:
         """Nothing when the answer has begun: the client sees it break off."""

@@ -65,6 +65,7 @@ class CallReader(Generic[P, Q, B]):
             request_id=request.request_id,
             nonce=request.header(b"fly-machine-lease-nonce"),
             idempotency_key=request.header(b"idempotency-key"),
+            version=request.header(b"hawker-version"),
         )
 
 

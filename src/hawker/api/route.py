@@ -5,7 +5,7 @@ body out) and `Socket` (a conversation over a WebSocket). No I/O here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from hawker.api.grant import Grant
+from hawker.api.marks import Marks
 from hawker.api.rate import Rate
 from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
 from hawker.permission import Action, Attempt
@@ -163,7 +164,8 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[P, Q, B]):
-    """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows."""
+    """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows. `version` is what the
+    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `marks` go with the answer."""
 
     params: P
     query: Q
@@ -172,6 +174,8 @@ class Call(Generic[P, Q, B]):
     request_id: str
     nonce: str | None = None
     idempotency_key: str | None = None
+    version: str | None = None
+    marks: Marks = field(default_factory=Marks)
 
     @property
     def caller(self) -> str:

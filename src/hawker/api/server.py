@@ -17,8 +17,9 @@ from hawker.api.docs import docs
 from hawker.api.edge import typed_errors
 from hawker.api.endpoints import Endpoint, Fixed, Guard, Refusal, Setup, endpoint_of
 from hawker.api.grant import Authenticate, Everything, Grant
-from hawker.api.handlers import Handlers
+from hawker.api.handlers import Handlers, Written
 from hawker.api.limiter import Limiter, Unlimited
+from hawker.api.marks import read_name
 from hawker.api.observer import Observer, Silent
 from hawker.api.openapi import openapi
 from hawker.api.reply import JSON, Reply
@@ -55,7 +56,10 @@ class Server:
         max_body_bytes: int = MAX_BODY_BYTES,
         observer: Observer | None = None,
         limiter: Limiter | None = None,
+        written: Written | None = None,
+        between_nodes: bool = False,
     ) -> None:
+        """`between_nodes`: whoever has a token here is of the fleet, and says in whose name it calls."""
         routes = tuple(routes)
         missing = handlers.missing(routes)
         assert not missing, f"routes without a handler: {', '.join(missing)}"
@@ -66,7 +70,8 @@ class Server:
         self._running = Running()
         self._http: Dispatch[Endpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
-        setup = Setup(handlers, self._running, clock, max_body_bytes)
+        self._between_nodes = between_nodes
+        setup = Setup(handlers, self._running, clock, max_body_bytes, written)
         for route in routes:
             self._add(route, setup)
         for page in _pages(routes, version):
@@ -149,6 +154,8 @@ class Server:
         grant: Grant = _NOBODY
         if guard.auth:
             grant = await self._authenticate(request.header(b"authorization"), request.source)
+            named = request.header(b"hawker-caller") if self._between_nodes else None
+            grant = grant if named is None else Everything(read_name(named))
         guard.check(grant, request.params)
         guard.spend(self._limiter, request.params)
         return grant

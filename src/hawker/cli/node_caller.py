@@ -10,6 +10,7 @@ from typing import Self
 from hawker.api.asker import Asker
 from hawker.api.caller import Caller
 from hawker.api.handlers import Channel
+from hawker.api.marks import Marks
 from hawker.api.route import B, P, Q, R, Socket, Stream, U, Unary, Upload
 from hawker.cli.lazy import found
 from hawker.log import Secret
@@ -41,6 +42,7 @@ class NodeCaller:
         nonce: str | None = None,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        marks: Marks | None = None,
     ) -> R:
         return await self._asker.call(
             route,
@@ -50,6 +52,7 @@ class NodeCaller:
             nonce=nonce,
             idempotency_key=idempotency_key,
             timeout_s=timeout_s,
+            marks=marks,
         )
 
     def stream(

@@ -1,0 +1,54 @@
+"""Headers of our own around a call: what was written, which regions are missing from an answer, in whose name one part
+of Hawker calls another. Pure.
+"""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from hawker.errors import BadRequest
+
+VERSION_HEADER = "hawker-version"
+MISSING_HEADER = "hawker-missing-regions"
+CALLER_HEADER = "hawker-caller"
+
+MAX_CALLER = 256
+_PLACE = re.compile(r"[0-9a-f]{8}:[0-9]{1,18}:[0-9]{1,18}")
+
+
+class Marks:
+    """What an answer says beside its body. A handler may fill it in until it returns; `version` is the place in the
+    catalog, `origin:epoch:version`, at which what the call wrote can be read."""
+
+    __slots__ = ("missing_regions", "version")
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        self.missing_regions: Sequence[str] = ()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        if self.version:
+            found.append((VERSION_HEADER.encode(), self.version.encode()))
+        if self.missing_regions:
+            named = ", ".join(quote(region) for region in self.missing_regions)
+            found.append((MISSING_HEADER.encode(), named.encode()))
+        return found
+
+
+def place_of(text: str | None) -> str | None:
+    """A request's `Hawker-Version`. Raises `BadRequest` for what is no place in a catalog."""
+    if not text:
+        return None
+    if not _PLACE.fullmatch(text):
+        raise BadRequest("the header Hawker-Version is not one that this API gave out")
+    return text
+
+
+def written_name(name: str) -> str:
+    """A caller's name as a header may hold it."""
+    return quote(name[:MAX_CALLER])
+
+
+def read_name(text: str) -> str:
+    return unquote(text[: 12 * MAX_CALLER])[:MAX_CALLER]
