@@ -45,6 +45,10 @@ R = TypeVar("R")
 _log = bind("hawker.operations")
 
 
+def _nothing(tx: Tx) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which machine, and the lease nonce the caller showed."""
@@ -100,14 +104,16 @@ class Operations:
 
         return await self._commit(CREATE, apply)
 
-    async def start(self, target: Target) -> State:
-        """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has."""
+    async def start(self, target: Target, *, also: Callable[[Tx], None] = _nothing) -> State:
+        """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has.
+        `also` is done in the transaction of a start that was needed."""
 
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
             verdict = judge(Operation.START, self._state(tx, record))
             if record.state is State.SUSPENDED:
                 self._begin(tx, record, RESUME, Happened("start", "starting", "user"), State.STARTING)
+                also(tx)
             elif verdict is Verdict.GO:
                 run = self._launch(True)
                 granted = self._admission.admit(tx, record, record.config)
@@ -122,6 +128,7 @@ class Operations:
                     awaited=run.instance_id,
                 )
                 self._accept(tx, START, record.id, run)
+                also(tx)
             return record
 
         before = await self._commit(START, apply)
@@ -151,9 +158,19 @@ class Operations:
         self._deps.table.change(tx, record, event, state=state)
         self._accept(tx, flow, record.id, Hold(instance_id=record.running.instance_id))
 
-    async def stop(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
+    async def stop(
+        self,
+        target: Target,
+        *,
+        signal: str | None,
+        timeout_s: float | None,
+        also: Callable[[Tx], None] = _nothing,
+    ) -> None:
+        """`also` is done in the same transaction, be the machine stopped already or not."""
+
         def apply(tx: Tx) -> MachineRecord | None:
             record = self._claim(tx, target)
+            also(tx)
             if judge(Operation.STOP, record.state) is Verdict.NOTHING_TO_DO:
                 return None
             self._deps.table.change(

@@ -1,0 +1,74 @@
+"""Whether a spare is to be started. Pure: what is seen of the region in, a verdict out.
+
+At most one side of a partition has most of the nodes, and on one side the spare with the least id goes first; so of all
+spares of a machine one is started for each loss of its host, whatever the network does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hawker.ids import MachineId, NodeId
+
+ALIVE, DOWN = "alive", "down"
+WITNESSES = 1
+"""Other nodes that must have found the host down by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A machine that has spares, as its owner last published it. `seen` (Unix seconds) tells one loss from the next:
+    the owner changes it whenever the machine changes."""
+
+    id: MachineId
+    owner: NodeId
+    runs: bool
+    seen: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spare:
+    id: MachineId
+    owner: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """That a spare was started for a machine, as it was `seen`."""
+
+    machine: MachineId
+    spare: MachineId
+    seen: float
+
+
+class Verdict(Enum):
+    """`MINORITY`: this side of the network may not decide. `WITNESS`: it may once enough others say the same.
+    `AFTER`: another spare goes first."""
+
+    WATCH = "watch"
+    DONE = "done"
+    MINORITY = "minority"
+    WITNESS = "witness"
+    AFTER = "after"
+    START = "start"
+
+
+def judge(
+    spare: Spare,
+    watched: Watched,
+    fates: Mapping[NodeId, str],
+    spares: Sequence[Spare],
+    takeovers: Sequence[Takeover],
+    witnesses: int,
+) -> Verdict:
+    """`fates` are those of the region's nodes, this one and the lost ones included; `spares` all of the machine's;
+    `witnesses` how many other nodes have said that the owner is down."""
+    if not watched.runs or fates.get(watched.owner) != DOWN:
+        return Verdict.WATCH
+    if any(each.machine == watched.id and each.seen >= watched.seen for each in takeovers):
+        return Verdict.DONE
+    if 2 * sum(fate == ALIVE for fate in fates.values()) <= len(fates):
+        return Verdict.MINORITY
+    if any(each.id < spare.id and fates.get(each.owner, DOWN) != DOWN for each in spares):
+        return Verdict.AFTER
+    return Verdict.START if witnesses >= WITNESSES else Verdict.WITNESS
