@@ -6,7 +6,7 @@ names/ (what is complete, and what it is called), staging/ (emptied at boot).
 Invariant: a file under its final name is whole. A crash costs at most the step it interrupts.
 """
 
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from hawker.guest import hello_path
 from hawker.ids import Digest
 from hawker.image.blobs import BlobStore
 from hawker.image.blocks import Blocks
-from hawker.image.config import Image
+from hawker.image.config import Image, Layer
 from hawker.image.contents import Contents, Pins
 from hawker.image.credentials import Credentials
 from hawker.image.failure import disk_room
@@ -276,6 +276,10 @@ class ImageCache:
         if self._complete(resolved.digest):
             return 0
         return self._contents.missing_bytes(self._contents.manifest(resolved.digest))
+
+    def missing_of(self, layers: Iterable[Layer]) -> int:
+        """What of these is not here, in bytes: of an image that may never have been here."""
+        return sum(layer.size for layer in layers if not self._blobs.has(layer.digest))
 
     def pin(self, *digests: Digest) -> AbstractContextManager[None]:
         """Keep these images or blobs from being pruned while the block runs."""

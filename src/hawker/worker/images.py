@@ -38,12 +38,17 @@ class Images:
     of_containers: dict[str, Resolved] = field(default_factory=dict)
 
 
+def names_of(config: MachineConfig) -> list[str]:
+    """The images that a config asks for, each once."""
+    containers = config.containers or ()
+    names = [config.image, *(container_image(config, each) for each in containers)]
+    return list(dict.fromkeys(name or "" for name in names if name or not containers))
+
+
 async def resolve(images: Resolver, config: MachineConfig) -> Images:
     """All of them or none. Raises `BadRequest` when there is no such image, `Unavailable` when its registry does not
     answer and nothing is cached."""
-    containers = config.containers or ()
-    names = [config.image, *(container_image(config, each) for each in containers)]
-    wanted = list(dict.fromkeys(name or "" for name in names if name or not containers))
+    containers, wanted = config.containers or (), names_of(config)
     found: dict[str, Resolved] = {}
     for first in range(0, len(wanted), _AT_ONCE):
         found |= await _resolve_all(images, wanted[first : first + _AT_ONCE])

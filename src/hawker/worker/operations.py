@@ -80,12 +80,21 @@ class Operations:
         self._admission = Admission(deps, room)
         self._ipv4_pool = IPv4Network(deps.settings.ipv4_pool)
 
-    async def create(self, record: MachineRecord, *, launch: bool, skip_secrets: bool = False) -> MachineRecord:
-        """Admit and create in one transaction. A record whose order was filled before returns that machine.
+    async def create(
+        self,
+        record: MachineRecord,
+        *,
+        launch: bool,
+        skip_secrets: bool = False,
+        first: Callable[[Tx], None] = _nothing,
+    ) -> MachineRecord:
+        """Admit and create in one transaction. A record whose order was filled before returns that machine. `first` is
+        done in the same transaction, before all else, and may refuse.
 
         Raises `NoRoom` when the node cannot fill it, `AlreadyExists` when the name is taken."""
 
         def apply(tx: Tx) -> MachineRecord:
+            first(tx)
             made = self._deps.table.made_for(tx, record.app, record.order)
             if made is not None:
                 return made

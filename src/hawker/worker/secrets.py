@@ -93,9 +93,10 @@ class Secrets:
             return {}
         return {name: self._vault.open(_key(found.app, name), sealed).decode() for name, sealed in found.sealed.items()}
 
-    def check_names(self, app: str, config: MachineConfig, *, skip: bool) -> None:
+    def check_names(self, app: str, config: MachineConfig, *, skip: bool, reader: Reader | None = None) -> None:
         """Whether what a config names is there to be given. Raises `Unprocessable` naming the field."""
-        there = {} if skip else {record.name: record for record in self.list(app)}
+        scanned = () if skip else (reader or self._store).scan(SECRETS, f"{app}/")
+        there = {record.name: record for _, record in scanned}
         for path, name in (*in_files(config), *in_processes(config)):
             if name not in there:
                 why = "skip_secrets leaves it out" if skip else f"app '{app}' has no such secret"
@@ -104,15 +105,20 @@ class Secrets:
             if not _is_base64(self.value(app, there[name])):
                 raise Unprocessable(f"config.{path}: the value of {name!r:.80} is not base64")
 
-    def _made(self, app: str, name: str, value: str) -> SecretRecord:
-        key, data, now = _key(app, name), value.encode(), self._clock.now()
+    def sealed(self, app: str, name: str, value: bytes, *, created_at: float, updated_at: float) -> SecretRecord:
+        """A secret as it is kept here."""
+        key = _key(app, name)
         return SecretRecord(
             name=name,
-            sealed=self._vault.seal(key, data),
-            digest=self._vault.digest(key, data),
-            created_at=now,
-            updated_at=now,
+            sealed=self._vault.seal(key, value),
+            digest=self._vault.digest(key, value),
+            created_at=created_at,
+            updated_at=updated_at,
         )
+
+    def _made(self, app: str, name: str, value: str) -> SecretRecord:
+        now = self._clock.now()
+        return self.sealed(app, name, value.encode(), created_at=now, updated_at=now)
 
     def count(self, tx: Tx, app: str) -> int:
         """One more change; the new version."""

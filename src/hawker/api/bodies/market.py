@@ -62,8 +62,8 @@ class Headroom(Answer, frozen=True, kw_only=True):
 
 class Bid(Answer, frozen=True, kw_only=True):
     """A quote that reserves nothing. `fits` so many of those asked for; 0 with a `decline`. `headroom` by resource,
-    cpus in thousandths of a host's. The image's bytes are None where the node does not know the image. `same_app` counts
-    the app's machines here. `filled` is the machine that the order became here already."""
+    cpus in thousandths. The image's bytes are None where the node does not know the image. `same_app` counts the app's
+    machines here. `filled` is the machine that the order became here already."""
 
     fits: int
     headroom: dict[str, Headroom] = msgspec.field(default_factory=dict)

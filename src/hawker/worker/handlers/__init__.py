@@ -9,6 +9,7 @@ from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
 from hawker.worker.handlers.leases import LeaseHandlers
 from hawker.worker.handlers.machines import MachineHandlers
+from hawker.worker.handlers.market import MarketHandlers
 from hawker.worker.handlers.memory import MemoryHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MetricsHandlers
@@ -45,6 +46,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     PolicyHandlers(parts).bind(handlers)
     NodeHandlers(parts).bind(handlers)
     PlacementHandlers(parts).bind(handlers)
+    MarketHandlers(parts).bind(handlers)
     MetricsHandlers(parts).bind(handlers)
     RunHandlers(parts).bind(handlers)
     ImageHandlers(parts).bind(handlers)

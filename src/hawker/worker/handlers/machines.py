@@ -69,19 +69,19 @@ class MachineHandlers:
             images = await resolve(parts.deps.images, body.config)
             record = new_record(parts, app, body, images, caller=call.caller, key=key)
             made = await parts.operations.create(record, launch=not body.skip_launch, skip_secrets=skip)
-        return self._show(made, nonce=made.lease.nonce if made.lease and body.lease_ttl else None)
+        return self.show(made, nonce=made.lease.nonce if made.lease and body.lease_ttl else None)
 
     async def get(self, call: Call[MachineParams, GetMachineQuery, None]) -> Machine:
         record = find(self._parts, call.params)
         wanted = call.query.version
         if wanted is not None and wanted != record.version:
             record = self._as_of(record, wanted)
-        return self._show(record, with_lease=call.query.include_leases)
+        return self.show(record, with_lease=call.query.include_leases)
 
     async def list_(self, call: Call[AppParams, ListMachinesQuery, None]) -> Page[Machine]:
         query, parts = call.query, self._parts
         app = parts.apps.get(parts.deps.store, call.params.app_name)
-        show = self._summary if query.summary else self._show
+        show = self._summary if query.summary else self.show
         with parts.deps.store.snapshot() as reader:
             matching = (record for record in self._beyond(reader, app.name, query) if _matches(record, query))
             page = page_of(matching, lambda record: record.id, query.limit, query.cursor)
@@ -118,7 +118,7 @@ class MachineHandlers:
             lease=leases.new(parts.deps.clock, call.caller, "", body.lease_ttl) if body.lease_ttl else None,
         )
         updated = await parts.operations.update(target_of(call.params, call.nonce), change)
-        return self._show(updated, nonce=updated.lease.nonce if updated.lease and body.lease_ttl else None)
+        return self.show(updated, nonce=updated.lease.nonce if updated.lease and body.lease_ttl else None)
 
     async def delete(self, call: Call[MachineParams, DeleteMachineQuery, None]) -> Ok:
         record = find(self._parts, call.params)
@@ -161,7 +161,7 @@ class MachineHandlers:
                 )
         raise NotFound("machine not found")
 
-    def _show(
+    def show(
         self,
         record: MachineRecord,
         *,

@@ -37,6 +37,13 @@ def attach(tx: Tx, machine: MachineRecord, now: float) -> MachineRecord:
     return msgspec.structs.replace(machine, config=_with_volume(machine.config, mount, volume.id))
 
 
+def findable(reader: Reader, app: AppName, config: MachineConfig) -> None:
+    """Raises what `attach` would, before any machine is there."""
+    mount = mount_of(config)
+    if mount is not None:
+        _check_fits(_named(reader, app, mount) if mount.volume else _free(reader, app, mount), mount)
+
+
 def detach(tx: Tx, machine: MachineRecord, now: float) -> None:
     """The machine is gone; its volume stays as it is, for the next one."""
     volume_id = volume_id_of(machine.config)

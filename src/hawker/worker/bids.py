@@ -1,0 +1,201 @@
+"""What this worker bids for machines: a quote from its records that reserves nothing and asks nobody else.
+
+One call answers many asks, so what they have in common (the host's room, what is used) is looked up once.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hawker.api.bodies import Bid, BidAsk, CreateMachineRequest, Decline, DeclineKind, Headroom, LayerRef
+from hawker.config import validate
+from hawker.config.gpu_rules import demand_of
+from hawker.config.placement import Spread, lacking, parse_labels, placement_of
+from hawker.errors import BadRequest, HawkerError, Unprocessable
+from hawker.gpu import Demand
+from hawker.ids import AppName, Digest, OrderId
+from hawker.image.config import Layer
+from hawker.image.digest import is_digest
+from hawker.node import Capacity, Resources, how_many, shortfall
+from hawker.worker.gpus import short_of, taken
+from hawker.worker.images import names_of
+from hawker.worker.lifecycle.room import room_for
+from hawker.worker.parts import Parts
+from hawker.worker.records import BY_APP, BY_NAME, NODE
+from hawker.worker.volumes import attachment
+
+MOST_AT_ONCE = 64
+MOST_OF_ONE = 1000
+_ASK = msgspec.json.Decoder(BidAsk)
+_NOWHERE = "sha256:" + "-" * 64
+_MEDIA_TYPE = ""  # of a layer that is only counted
+
+
+class Bids:
+    """`driver` is the name that an order may ask for."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._labels = parse_labels(",".join(parts.deps.settings.labels))
+
+    def quotes(self, asks: Iterable[msgspec.Raw]) -> tuple[Bid, ...]:
+        """One for each. Equal asks are worked out once."""
+        counter = _Counter(self._parts)
+        known: dict[bytes, Bid] = {}
+        bids = []
+        for raw in asks:
+            data = bytes(raw)
+            if data not in known:
+                known[data] = self._quote(data, counter)
+            bids.append(known[data])
+        return tuple(bids)
+
+    def _quote(self, data: bytes, counter: "_Counter") -> Bid:
+        try:
+            ask = _ASK.decode(data)
+        except msgspec.DecodeError as error:
+            return _declined(DeclineKind.UNFIT, f"this node cannot read the order: {error}")
+        filled = self._filled(ask)
+        if filled is not None:
+            return Bid(fits=0, filled=filled)
+        same_app = counter.machines_of(ask.app)
+        decline = self._decline(ask, same_app)
+        if decline is not None:
+            return Bid(fits=0, same_app=same_app, decline=decline, name_taken=self._taken(ask))
+        return msgspec.structs.replace(self._offer(ask, counter), same_app=same_app, name_taken=self._taken(ask))
+
+    def _filled(self, ask: BidAsk) -> str | None:
+        if ask.order_id is None:
+            return None
+        made = self._parts.deps.table.made_for(self._parts.deps.store, AppName(ask.app), OrderId(ask.order_id))
+        return None if made is None else made.id
+
+    def _taken(self, ask: BidAsk) -> bool:
+        name = ask.machine.name
+        return bool(name) and self._parts.deps.store.get(BY_NAME, f"{ask.app}/{name}") is not None
+
+    def _decline(self, ask: BidAsk, same_app: int) -> Decline | None:
+        """Every reason but room."""
+        reason = closed(self._parts)
+        if reason is not None:
+            return Decline(kind=DeclineKind.CLOSED, reason=reason)
+        try:
+            wanted = placement_of(ask.machine.config)
+            validate(ask.machine.config, self._parts.deps.driver.features)
+        except Unprocessable as error:
+            return Decline(kind=DeclineKind.UNFIT, reason=str(error))
+        missing = lacking(wanted.labels, self._labels)
+        if missing is not None:
+            return Decline(kind=DeclineKind.LABELS, reason=f"the node does not have the label {missing}")
+        if wanted.driver not in (None, self._parts.deps.driver.name):
+            return Decline(kind=DeclineKind.DRIVER, reason=f"the node's driver is {self._parts.deps.driver.name}")
+        if wanted.spread is Spread.HARD and same_app:
+            return Decline(kind=DeclineKind.APART, reason=f"the node has {same_app} machines of the app already")
+        try:
+            attachment.findable(self._parts.deps.store, AppName(ask.app), ask.machine.config)
+        except HawkerError as error:
+            return Decline(kind=DeclineKind.VOLUME, reason=str(error))
+        return None
+
+    def _offer(self, ask: BidAsk, counter: "_Counter") -> Bid:
+        asked = asked_by(self._parts, ask.machine)
+        demand = None if ask.machine.skip_launch else demand_of(ask.machine.config)
+        most = max(1, min(ask.count, MOST_OF_ONE))
+        fits = how_many(counter.room, counter.used, asked, most=most)
+        missing = {} if fits else shortfall(counter.room, counter.used, asked)
+        if demand is not None:
+            free = counter.free_gpus(demand)
+            fits = min(fits, free // demand.count)
+            if free < demand.count:
+                missing[short_of(demand.kind)] = demand.count - free
+        if missing:
+            lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
+            return Bid(fits=0, decline=Decline(kind=DeclineKind.NO_ROOM, reason=f"short of {lacks}", shortfall=missing))
+        size, absent, layers = self._bytes(ask)
+        headroom = counter.headroom(asked, demand)
+        return Bid(fits=fits, headroom=headroom, image_bytes=size, missing_bytes=absent, layers=layers)
+
+    def _bytes(self, ask: BidAsk) -> tuple[int | None, int | None, dict[str, tuple[LayerRef, ...]]]:
+        """Of all images of the config: how large, how much of it is not here; None when one of them is not known."""
+        images, told = self._parts.deps.images, dict[str, tuple[LayerRef, ...]]()
+        size = absent = 0
+        for name in names_of(ask.machine.config):
+            try:
+                image = images.find(name)
+            except BadRequest:
+                return None, None, {}
+            layers = ask.layers.get(name)
+            if image is not None:
+                size += image.size_bytes
+                if layers is None:
+                    told[name] = tuple(LayerRef(digest=layer.digest, size=layer.size) for layer in image.layers)
+            elif layers is not None:
+                size += sum(layer.size for layer in layers)
+                absent += images.missing_of(_layers(layers))
+            else:
+                return None, None, told
+        return size, absent, told
+
+
+class _Counter:
+    """What one call has looked up already."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.deps.store
+        self.room: Capacity = parts.room()
+        self.used: Resources = parts.deps.table.used(self._store)
+        self._machines: dict[str, int] = {}
+        self._given: frozenset[str] | None = None
+
+    def machines_of(self, app: str) -> int:
+        if app not in self._machines:
+            self._machines[app] = self._store.count(BY_APP, f"{app}/")
+        return self._machines[app]
+
+    def free_gpus(self, demand: Demand) -> int:
+        given = self._given = taken(self._store) if self._given is None else self._given
+        return sum(gpu.kind == demand.kind and gpu.address not in given for gpu in self.room.gpus)
+
+    def headroom(self, asked: Resources, demand: Demand | None) -> dict[str, Headroom]:
+        room, used = self.room, self.used
+        ratio = room.shared_ratio
+        found = {
+            "cpu": _of(
+                room.cpus * 1000,
+                int(1000 * (used.performance_cpus + used.shared_cpus / ratio)),
+                int(1000 * (asked.performance_cpus + asked.shared_cpus / ratio)),
+            ),
+            "memory": _of(room.memory_mib, used.memory_mib, asked.memory_mib),
+            "disk": _of(room.disk_mib, used.disk_mib, asked.disk_mib),
+        }
+        if demand is not None:
+            there = sum(gpu.kind == demand.kind for gpu in room.gpus)
+            found["gpu"] = _of(there, there - self.free_gpus(demand), demand.count)
+        return found
+
+
+def asked_by(parts: Parts, machine: CreateMachineRequest) -> Resources:
+    """What a machine would hold of the node from the first moment."""
+    return Resources() if machine.skip_launch else room_for(parts.deps, machine.config)
+
+
+def closed(parts: Parts) -> str | None:
+    """Why the node takes no new machines, if so."""
+    node = parts.deps.store.get(NODE, "self")
+    if node is None:
+        return None
+    return "the node is draining" if node.draining else "the node is cordoned" if node.cordoned else None
+
+
+def _of(total: int, used: int, takes: int) -> Headroom:
+    return Headroom(total=total, takes=takes, left=max(0, total - used - takes))
+
+
+def _layers(layers: Iterable[LayerRef]) -> list[Layer]:
+    """What is no digest is nowhere."""
+    sound = ((each.digest if is_digest(each.digest) else _NOWHERE, each.size) for each in layers)
+    return [Layer(digest=Digest(digest), size=size, media_type=_MEDIA_TYPE) for digest, size in sound]
+
+
+def _declined(kind: DeclineKind, reason: str) -> Bid:
+    return Bid(fits=0, decline=Decline(kind=kind, reason=reason))

@@ -1,0 +1,119 @@
+"""Filling an order that a broker sends: admitted and created in one transaction, at most once, or refused.
+
+With the order comes its app, which this node may not know. `Luggage` packs and unpacks what else of an app its machines
+need on another node than the app's home.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from hawker.api.bodies import OrderedApp, OrderRequest
+from hawker.config import MachineConfig, validate
+from hawker.config.placement import Spread, lacking, parse_labels, placement_of
+from hawker.errors import NameTaken, NoRoom, Unavailable
+from hawker.ids import AppName, OrderId
+from hawker.store.contract import Reader, Tx
+from hawker.worker.bids import closed
+from hawker.worker.images import resolve
+from hawker.worker.order_ledger import OrderLedger, checked_key
+from hawker.worker.orders import new_record, serves_region
+from hawker.worker.parts import Parts
+from hawker.worker.records import APPS, BY_APP, AppRecord, MachineRecord
+
+
+class Luggage(Protocol):
+    """What of an app travels with its orders, beside its record."""
+
+    def pack(self, reader: Reader, app: AppRecord) -> bytes:
+        """At the app's home."""
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        """In the transaction that creates the machine. What is older than what is here changes nothing."""
+
+
+class NoLuggage:
+    """Apps are no more than their records."""
+
+    def pack(self, reader: Reader, app: AppRecord) -> bytes:
+        return b""
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        return None
+
+
+class Filling:
+    def __init__(self, parts: Parts, ledger: OrderLedger, luggage: Luggage) -> None:
+        self._parts = parts
+        self._ledger = ledger
+        self._luggage = luggage
+        self._labels = parse_labels(",".join(parts.deps.settings.labels))
+
+    def export(self, name: str) -> OrderedApp:
+        """Raises `NotFound`."""
+        store = self._parts.deps.store
+        app = self._parts.apps.get(store, name)
+        fields = msgspec.structs.asdict(app)
+        fields.pop("idempotency_key")
+        return OrderedApp(**fields, luggage=self._luggage.pack(store, app))
+
+    async def fill(self, order: OrderRequest, caller: str) -> MachineRecord:
+        """The machine, new or of the same order before. Raises `NoRoom` when the node cannot fill it, `OrderCancelled`
+        when it came too late."""
+        parts, body, key = self._parts, order.machine, OrderId(order.order_id)
+        app = _record(order.app)
+        checked_key(app.name, key)
+        self._ledger.check(parts.deps.store, app.name, key)
+        made = parts.deps.table.made_for(parts.deps.store, app.name, key)
+        if made is not None:
+            return made
+        self._check(parts.deps.store, app.name, body.config)
+        validate(body.config, parts.deps.driver.features)
+        serves_region(parts.node.region, body.region)
+        images = await resolve(parts.deps.images, body.config)
+        record = new_record(parts, app, body, images, caller=caller, key=key)
+        skip = bool(body.skip_secrets)
+
+        def first(tx: Tx) -> None:
+            self._ledger.check(tx, app.name, key)
+            if parts.deps.table.made_for(tx, app.name, key) is not None:
+                return
+            self._check(tx, app.name, body.config)
+            _know(tx, app)
+            self._luggage.unpack(tx, app, order.app.luggage)
+            parts.deps.secrets.check_version(tx, app.name, body.min_secrets_version)
+            parts.deps.secrets.check_names(app.name, body.config, skip=skip, reader=tx)
+
+        made = await parts.operations.create(record, launch=not body.skip_launch, skip_secrets=skip, first=first)
+        return made
+
+    def _check(self, reader: Reader, app: AppName, config: MachineConfig) -> None:
+        """What may have changed since the bid. Raises `Unavailable`, so that the broker goes on to the next."""
+        reason = closed(self._parts)
+        if reason is not None:
+            raise Unavailable(f"{reason}: nothing was created")
+        wanted = placement_of(config)
+        missing = lacking(wanted.labels, self._labels)
+        if missing is not None:
+            raise Unavailable(f"the node does not have the label {missing}: nothing was created")
+        if wanted.spread is Spread.HARD and (there := reader.count(BY_APP, f"{app}/")):
+            raise NoRoom(
+                f"the node has {there} machines of the app already, and they are to be apart",
+                scope="host",
+                shortfall={"hosts": 1},
+            )
+
+
+def _record(app: OrderedApp) -> AppRecord:
+    fields = msgspec.structs.asdict(app)
+    fields.pop("luggage")
+    return AppRecord(**{**fields, "name": AppName(app.name)})
+
+
+def _know(tx: Tx, app: AppRecord) -> None:
+    """The app is here from now on. Raises `NameTaken` when there is another one of its name."""
+    there = tx.get(APPS, app.name)
+    if there is None:
+        tx.put(APPS, app.name, app)
+    elif there.id != app.id:
+        raise NameTaken(f"app '{app.name}' of this order is not the app of that name at this node")

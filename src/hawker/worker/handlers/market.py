@@ -1,0 +1,74 @@
+"""The worker's side of the market: bids, orders, their cancels, and the claims of the apps whose home it is."""
+
+from hawker.api.bodies import (
+    Bids,
+    BidsRequest,
+    CancelAnswer,
+    Claim,
+    ClaimRequest,
+    Machine,
+    OrderedApp,
+    OrderRequest,
+)
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.routes import AppParams
+from hawker.api.routes.market import CANCEL, CLAIM, EXPORT_APP, FILL, QUOTE, CancelQuery, ClaimParams, OrderParams
+from hawker.errors import BadRequest
+from hawker.ids import AppName, NodeId, OrderId
+from hawker.machine import GONE
+from hawker.worker.bids import MOST_AT_ONCE
+from hawker.worker.bids import Bids as Bidding
+from hawker.worker.filling import Filling, Luggage, NoLuggage
+from hawker.worker.handlers.machines import MachineHandlers
+from hawker.worker.operations import Target
+from hawker.worker.order_ledger import OrderLedger
+from hawker.worker.parts import Parts
+from hawker.worker.records import MachineRecord
+
+_NO_LUGGAGE = NoLuggage()
+
+
+class MarketHandlers:
+    def __init__(self, parts: Parts, luggage: Luggage = _NO_LUGGAGE) -> None:
+        deps = parts.deps
+        self._parts = parts
+        self._machines = MachineHandlers(parts)
+        self._ledger = OrderLedger(deps.store, deps.clock, deps.table)
+        self._bidding = Bidding(parts)
+        self._filling = Filling(parts, self._ledger, luggage)
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(QUOTE, self.quote)
+        handlers.on(FILL, self.fill)
+        handlers.on(CANCEL, self.cancel)
+        handlers.on(CLAIM, self.claim)
+        handlers.on(EXPORT_APP, self.export)
+
+    async def quote(self, call: Call[NoParams, NoQuery, BidsRequest]) -> Bids:
+        if len(call.body.asks) > MOST_AT_ONCE:
+            raise BadRequest(f"asks: {len(call.body.asks)} are more than {MOST_AT_ONCE}")
+        return Bids(bids=self._bidding.quotes(call.body.asks))
+
+    async def fill(self, call: Call[NoParams, NoQuery, OrderRequest]) -> Machine:
+        made = await self._filling.fill(call.body, call.caller)
+        return self._shown(made, with_nonce=bool(call.body.machine.lease_ttl))
+
+    async def cancel(self, call: Call[OrderParams, CancelQuery, None]) -> CancelAnswer:
+        app, order = AppName(call.query.app_name), OrderId(call.params.order_id)
+        made = await self._ledger.cancel(app, order, anyway=call.query.destroy)
+        if made is not None and call.query.destroy and made.state not in GONE:
+            nonce = made.lease.nonce if made.lease else None
+            await self._parts.operations.destroy(Target(app, made.id, nonce), force=True)
+        return CancelAnswer(filled=None if made is None else self._shown(made, with_nonce=True))
+
+    async def claim(self, call: Call[ClaimParams, NoQuery, ClaimRequest]) -> Claim:
+        app, order = AppName(call.params.app_name), OrderId(call.params.order_id)
+        instead_of = None if call.body.instead_of is None else NodeId(call.body.instead_of)
+        return Claim(node=await self._ledger.claim(app, order, NodeId(call.body.node), instead_of))
+
+    async def export(self, call: Call[AppParams, NoQuery, None]) -> OrderedApp:
+        return self._filling.export(call.params.app_name)
+
+    def _shown(self, made: MachineRecord, *, with_nonce: bool) -> Machine:
+        return self._machines.show(made, nonce=made.lease.nonce if made.lease and with_nonce else None)
