@@ -1,0 +1,183 @@
+"""Moving a node's machines to other nodes: which can be moved, and how one is, such that it may be cut short anywhere.
+
+The copy is ordered under a name made of the old machine and its version, so a drain that is begun again finds the copy
+that it made before. The old machine goes only once the copy runs and its checks pass.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from hawker.api.bodies import CreateMachineRequest, Machine, WaitState
+from hawker.api.caller import Caller
+from hawker.api.routes import (
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    GET_MACHINE,
+    STOP_MACHINE,
+    AppParams,
+    DeleteMachineQuery,
+    GetMachineQuery,
+    MachineParams,
+)
+from hawker.cli import waiting
+from hawker.cli.exits import Failure
+from hawker.clock import Clock
+from hawker.errors import HawkerError, NotFound
+from hawker.ids import NodeId
+from hawker.machine import GONE, OFF, State
+
+LOOK_S = 0.5
+MOST_ATTEMPTS = 5
+_PASSING = "passing"
+_MOVED_FROM = "hawker_moved_from"
+
+
+class Left(Enum):
+    """Why a machine stays where it is."""
+
+    VOLUMES = "it has volumes, which are on this node: stop it, or move its data by hand"
+    SUSPENDED = "it is suspended, and its memory is on this node: start or stop it first"
+    LEASED = "a client holds its lease: wait until that is released or expires"
+    BUSY = "something is under way at it: try again in a moment"
+    GONE = "it is being destroyed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """A machine on the node that is drained."""
+
+    app: str
+    machine_id: str
+
+    @property
+    def params(self) -> MachineParams:
+        return MachineParams(app_name=self.app, machine_id=self.machine_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What became of one machine: its copy's id, or why it stays."""
+
+    resident: Resident
+    name: str = ""
+    copy: str = ""
+    why: str = ""
+
+
+def stays(machine: Machine) -> Left | None:
+    """Why the machine cannot be moved; None when it can."""
+    if machine.state in GONE:
+        return Left.GONE
+    if machine.config is not None and machine.config.mounts:
+        return Left.VOLUMES
+    if machine.state is State.SUSPENDED:
+        return Left.SUSPENDED
+    if machine.lease is not None:
+        return Left.LEASED
+    return None if machine.state in OFF | {State.STARTED, State.CREATED} else Left.BUSY
+
+
+def copy_of(machine: Machine) -> CreateMachineRequest:
+    """The order for the same machine elsewhere in its region; one that is off stays off."""
+    assert machine.config is not None, "it was asked for whole"
+    metadata = {**(machine.config.metadata or {}), _MOVED_FROM: machine.id}
+    return CreateMachineRequest(
+        config=msgspec.structs.replace(machine.config, metadata=metadata),
+        name=machine.name,
+        region=machine.region,
+        skip_launch=machine.state is not State.STARTED or None,
+        skip_service_registration=machine.cordoned or None,
+    )
+
+
+def order_id(node_id: NodeId, machine: Machine, attempt: int = 1) -> str:
+    return f"drain-{node_id}-{machine.id}-{machine.version}-{attempt}"
+
+
+class Mover:
+    """`say` is told what is being done, for the person who waits."""
+
+    def __init__(
+        self, caller: Caller, clock: Clock, node_id: NodeId, say: Callable[[str], None], *, within_s: float, keep: bool
+    ) -> None:
+        self._caller = caller
+        self._clock = clock
+        self._node_id = node_id
+        self._say = say
+        self._within_s = within_s
+        self._keep = keep
+
+    async def move_all(self, residents: Sequence[Resident]) -> list[Moved]:
+        """One app after the other, one machine after the other: never more than one machine of an app is away."""
+        done: list[Moved] = []
+        for resident in sorted(residents, key=lambda each: (each.app, each.machine_id)):
+            done.append(await self.move(resident))
+        return done
+
+    async def move(self, resident: Resident) -> Moved:
+        """What cannot be moved is said, and keeps nobody else from being moved."""
+        try:
+            machine = await self._caller.call(
+                GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
+            )
+            left = stays(machine)
+            if left is not None:
+                return self._stay(resident, machine.name, left.value)
+            return await self._move(resident, machine)
+        except NotFound:
+            return Moved(resident=resident, why="it was destroyed meanwhile")
+        except (HawkerError, Failure) as error:
+            return self._stay(resident, "", str(error))
+
+    async def _move(self, resident: Resident, machine: Machine) -> Moved:
+        self._say(f"{resident.app}: {machine.name} ({machine.id}) is ordered elsewhere")
+        copy = await self._ordered(resident, machine)
+        params = MachineParams(app_name=resident.app, machine_id=copy.id)
+        try:
+            await self._ready(params, copy, runs=machine.state is State.STARTED)
+        except (HawkerError, Failure):
+            await self._caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
+            raise
+        await self._end(resident, machine)
+        self._say(f"{resident.app}: {machine.name} ({machine.id}) is now {copy.id}")
+        return Moved(resident=resident, name=machine.name, copy=copy.id)
+
+    async def _ordered(self, resident: Resident, machine: Machine) -> Machine:
+        """The copy of an earlier drain, as long as that is there; one that did not start was destroyed."""
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            copy = await self._caller.call(
+                CREATE_MACHINE,
+                params=AppParams(app_name=resident.app),
+                body=copy_of(machine),
+                idempotency_key=order_id(self._node_id, machine, attempt),
+            )
+            if copy.state not in GONE:
+                return copy
+        raise Failure(f"{MOST_ATTEMPTS} copies of it did not start: see why, and update it, before it is moved")
+
+    async def _ready(self, params: MachineParams, copy: Machine, *, runs: bool) -> None:
+        if not runs:
+            await waiting.reach(self._caller, params, (WaitState.STOPPED,), self._clock, self._within_s)
+            return
+        deadline = self._clock.monotonic() + self._within_s
+        machine = await waiting.started(self._caller, params, copy.version, self._clock, self._within_s)
+        while not all(check.status == _PASSING for check in machine.checks):
+            if self._clock.monotonic() >= deadline:
+                raise Failure(f"checks of its copy {copy.id} do not pass after {self._within_s:g} s")
+            await self._clock.sleep(LOOK_S)
+            machine = await self._caller.call(GET_MACHINE, params=params)
+
+    async def _end(self, resident: Resident, machine: Machine) -> None:
+        if machine.state is State.STARTED:
+            await self._caller.call(STOP_MACHINE, params=resident.params)
+            states = (WaitState.STOPPED, WaitState.DESTROYED)
+            await waiting.reach(self._caller, resident.params, states, self._clock, self._within_s)
+        if not self._keep:
+            await self._caller.call(DELETE_MACHINE, params=resident.params, query=DeleteMachineQuery(force=True))
+
+    def _stay(self, resident: Resident, name: str, why: str) -> Moved:
+        self._say(f"{resident.app}: {name or resident.machine_id} stays: {why}")
+        return Moved(resident=resident, name=name, why=why)

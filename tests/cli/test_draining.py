@@ -1,0 +1,164 @@
+"""Moving machines away from a node: what is moved and how, what stays and why, and beginning again."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawker.api.bodies import CheckStatus, LeaseInfo, Machine
+from hawker.api.local import LocalCaller
+from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, order_id, stays
+from hawker.clock import ManualClock
+from hawker.config import MachineConfig
+from hawker.config.storage import Mount
+from hawker.errors import NoRoom
+from hawker.ids import NodeId
+from hawker.machine import State
+from tests.cli.fake_node import AT, FakeNode, exit_event, machine
+
+pytestmark = pytest.mark.anyio
+
+NODE = NodeId("aaaaaaaa")
+FIRST, SECOND = "3d8f0000000001", "3d8f0000000002"
+LEASE = LeaseInfo(description="", expires_at=1, owner="ann")
+WITH_VOLUME = MachineConfig(image="web", mounts=(Mount(volume="vol_0000000000000000", path="/data"),))
+
+
+class PassingClock(ManualClock):
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+class Drain:
+    """A node, and what was said while it was drained."""
+
+    def __init__(self, node: FakeNode, *, keep: bool = False) -> None:
+        self.node = node
+        self.said: list[str] = []
+        caller = LocalCaller(node.handlers(), ManualClock(), "tester")
+        self.mover = Mover(caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep)
+
+    async def of(self, *machine_ids: str) -> list[Moved]:
+        return await self.mover.move_all([Resident(app="shop", machine_id=each) for each in machine_ids])
+
+    def state(self, machine_id: str) -> State:
+        return self.node.apps["shop"][machine_id].state
+
+
+def node_with(*machines: Machine) -> FakeNode:
+    node = FakeNode()
+    node.add("shop", *machines)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, None),
+        ({"state": State.STOPPED}, None),
+        ({"state": State.CREATED}, None),
+        ({"state": State.SUSPENDED}, Left.SUSPENDED),
+        ({"state": State.UPDATING}, Left.BUSY),
+        ({"state": State.DESTROYING}, Left.GONE),
+        ({"lease": LEASE}, Left.LEASED),
+        ({"config": WITH_VOLUME}, Left.VOLUMES),
+    ],
+)
+def test_what_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
+    assert stays(machine(FIRST, **fields)) is why
+
+
+def test_a_copy_is_the_same_machine_elsewhere_in_its_region() -> None:
+    whole = machine(FIRST, region="mad", cordoned=True)
+    order = copy_of(whole)
+    assert (order.name, order.region, order.skip_launch, order.skip_service_registration) == (
+        whole.name, "mad", None, True,
+    )  # fmt: skip
+    assert order.config.metadata == {"hawker_moved_from": FIRST}
+    assert msgspec.structs.replace(order.config, metadata=None) == whole.config
+    assert copy_of(machine(FIRST, state=State.STOPPED)).skip_launch
+
+
+async def test_a_started_machine_goes_once_its_copy_runs() -> None:
+    drain = Drain(node_with(machine(FIRST)))
+    (moved,) = await drain.of(FIRST)
+    assert (moved.copy, moved.why) == ("3d8f00000000ff", "")
+    assert drain.state(FIRST) is State.DESTROYED
+    assert drain.node.call("create_machine").idempotency_key == order_id(NODE, machine(FIRST))
+    assert [line.split(": ", 1)[1] for line in drain.said] == [
+        f"name-1 ({FIRST}) is ordered elsewhere",
+        f"name-1 ({FIRST}) is now 3d8f00000000ff",
+    ]
+
+
+async def test_a_machine_may_be_kept_where_it_was_stopped() -> None:
+    drain = Drain(node_with(machine(FIRST)), keep=True)
+    await drain.of(FIRST)
+    assert drain.state(FIRST) is State.STOPPED
+
+
+async def test_a_stopped_machine_is_moved_stopped() -> None:
+    node = node_with(machine(FIRST, state=State.STOPPED))
+    node.fate = (State.STOPPED, ())
+    drain = Drain(node)
+    (moved,) = await drain.of(FIRST)
+    assert moved.copy and "stop_machine" not in node.calls
+    assert drain.state(FIRST) is State.DESTROYED
+
+
+async def test_a_copy_that_does_not_start_goes_and_the_machine_stays() -> None:
+    node = node_with(machine(FIRST))
+    node.fate = (State.STOPPED, (exit_event(3),))
+    drain = Drain(node)
+    (moved,) = await drain.of(FIRST)
+    assert "did not start: it exited with status 3" in moved.why
+    assert drain.state(FIRST) is State.STARTED
+    assert drain.state("3d8f00000000ff") is State.DESTROYED
+
+
+async def test_a_copy_whose_checks_fail_goes_too() -> None:
+    node = node_with(machine(FIRST))
+    drain = Drain(node)
+    begun = node._create_machine
+
+    async def unhealthy(call: Any) -> Machine:
+        made = await begun(call)
+        check = CheckStatus(name="web", status="critical", output="refused", updated_at=AT)
+        node.add("shop", msgspec.structs.replace(node.apps["shop"][made.id], checks=(check,)))
+        return made
+
+    node._create_machine = unhealthy  # type: ignore[method-assign]
+    drain = Drain(node)
+    (moved,) = await drain.of(FIRST)
+    assert "checks of its copy 3d8f00000000ff do not pass after 30 s" in moved.why
+    assert (drain.state(FIRST), drain.state("3d8f00000000ff")) == (State.STARTED, State.DESTROYED)
+
+
+async def test_no_room_for_one_keeps_no_other_from_being_looked_at() -> None:
+    node = node_with(machine(FIRST), machine(SECOND, state=State.SUSPENDED))
+    node.failures["create_machine"] = NoRoom("no host has room", scope="region", shortfall={"memory_mb": 1})
+    moved = await Drain(node).of(SECOND, FIRST)
+    assert [each.why for each in moved] == ["no host has room", Left.SUSPENDED.value]
+
+
+async def test_one_that_is_gone_meanwhile_is_passed_over() -> None:
+    (moved,) = await Drain(node_with(machine(FIRST))).of(SECOND)
+    assert moved.why == "it was destroyed meanwhile"
+
+
+async def test_a_copy_of_an_earlier_drain_that_was_destroyed_is_ordered_anew() -> None:
+    node = node_with(machine(FIRST))
+    begun = node._create_machine
+
+    async def earlier(call: Any) -> Machine:
+        made = await begun(call)
+        first = call.idempotency_key == order_id(NODE, machine(FIRST))
+        return msgspec.structs.replace(made, state=State.DESTROYED) if first else made
+
+    node._create_machine = earlier  # type: ignore[method-assign]
+    (moved,) = await Drain(node).of(FIRST)
+    assert moved.copy
+    assert [call.idempotency_key for call in node.calls["create_machine"]] == [
+        order_id(NODE, machine(FIRST)), order_id(NODE, machine(FIRST), 2),
+    ]  # fmt: skip
