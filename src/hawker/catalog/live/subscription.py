@@ -1,0 +1,162 @@
+"""One live query and those who listen to it: where each joins, what it is told first, and how it goes on."""
+
+import hashlib
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from hawker.catalog.change import Value
+from hawker.catalog.contract import Change
+from hawker.catalog.lines import change_line, error_line
+from hawker.catalog.live.asked import Asked, Changed, Plan
+from hawker.catalog.live.feed import Feed
+from hawker.catalog.live.kept import About, Snapshot
+from hawker.catalog.live.ring import Told
+from hawker.clock import Clock
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
+
+_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of the answer as it was when the listener joined, with their ids."""
+
+    rows: list[tuple[int, tuple[Value, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Of those rows; `change` is the last one that they have in them."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Changes, or what ends the subscription."""
+
+    told: list[Told]
+
+
+Heard: TypeAlias = Columns | Rows | End | News
+
+
+class Gone(Exception):
+    """The changes that a listener asks for are not known any more."""
+
+    def __init__(self, floor: int) -> None:
+        super().__init__(f"subscription already deleted older changes, min change id: {floor}")
+
+
+class Subscription:
+    """`turn` is held by who asks the database."""
+
+    def __init__(self, number: uuid.UUID, asked: Asked, limiter: anyio.CapacityLimiter, clock: Clock) -> None:
+        self.id = number
+        self.hash = hash_of(asked.plan.sql)
+        self.feed = Feed(clock, asked.kept.last + 1)
+        self.turn = anyio.Lock()
+        self.cost_s = 0.0  # what the last look took
+        self._asked, self._limiter, self._clock = asked, limiter, clock
+
+    @property
+    def plan(self) -> Plan:
+        return self._asked.plan
+
+    @property
+    def file(self) -> Path:
+        return self._asked.kept.file
+
+    def listener(self) -> AbstractContextManager[None]:
+        return self.feed.listener()
+
+    async def look(self, changed: Changed | None) -> None:
+        """Ask again, and tell what changed. What makes that impossible ends the subscription."""
+        async with self.turn:
+            if self.feed.closed:
+                return
+            began = self._clock.monotonic()
+            try:
+                changes = await anyio.to_thread.run_sync(self._asked.again, changed, limiter=self._limiter)
+            except Unavailable:
+                raise
+            except (BadRequest, DeadlineExceeded, Fault) as error:
+                self.feed.end(Told(error, error_line(text_of(error))))
+                return
+            self.cost_s = self._clock.monotonic() - began
+            self.feed.tell([Told(change, change_line(change)) for change in changes])
+
+    async def hear(self, *, after: int | None = None, skip_rows: bool = False) -> AsyncIterator[Heard]:
+        """`after` None or 0 begins with the answer as it is, unless that is skipped; else with the change after it.
+        Raises `Gone` before the first item, and `Lagged` when the caller was too slow."""
+        snapshot = await anyio.to_thread.run_sync(Snapshot, self.file)
+        try:
+            if after:
+                joined = max(after, snapshot.last)
+                if after < snapshot.floor - 1:
+                    raise Gone(snapshot.floor)
+                missed = await anyio.to_thread.run_sync(snapshot.changes_after, after)
+                yield News([Told(change, change_line(change)) for change in missed])
+            else:
+                joined = snapshot.last
+                async for heard in self._answer(snapshot) if not skip_rows else _nothing():
+                    yield heard
+        finally:
+            snapshot.close()
+        async for told in self.feed.events(min(joined + 1, self.feed.next)):
+            later = [one for one in told if not isinstance(one.said, Change) or one.said.number > joined]
+            if later:
+                yield News(later)
+
+    async def _answer(self, snapshot: Snapshot) -> AsyncIterator[Heard]:
+        yield Columns(self.plan.columns)
+        while rows := await anyio.to_thread.run_sync(snapshot.rows, _ROWS):
+            yield Rows(rows)
+        yield End(snapshot.last)
+
+    async def close(self, *, keep: bool) -> None:
+        """`keep` leaves the file for the next start, all in order."""
+        with anyio.CancelScope(shield=True):
+            async with self.turn:
+                self.feed.end(None)
+                await anyio.to_thread.run_sync(self._close, keep)
+
+    def _close(self, keep: bool) -> None:
+        about = About(sql=self.plan.sql, columns=self.plan.columns)
+        if keep:
+            self._asked.kept.note(about, completed=True)
+        self._asked.kept.close()
+        if not keep:
+            remove(self.file)
+
+
+async def _nothing() -> AsyncIterator[Heard]:
+    return
+    yield
+
+
+def remove(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def hash_of(sql: str) -> str:
+    """Short and opaque: the same text, the same hash."""
+    return hashlib.blake2b(sql.encode(), digest_size=8).hexdigest()
+
+
+def text_of(error: BadRequest | DeadlineExceeded | Fault) -> str:
+    """Without the word that the rest of Hawker puts before it."""
+    return str(error).removeprefix(f"{error.prefix}: ")
