@@ -1,0 +1,73 @@
+"""Hosts that are network namespaces: they reach each other, until they are parted or lose their power."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.fleet.street import Host, Street
+from hawker.chaos.traces import host, left
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Iterator[Street]:
+    before = host()
+    with Street(tmp_path, 71, 3) as street:
+        yield street
+    assert left(before, street.bridge) == []
+
+
+_KNOCK = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), timeout=float(sys.argv[2]))
+except ConnectionRefusedError:
+    print("refused")
+except OSError:
+    print("lost")
+"""
+
+
+def reaches(one: Host, other: Host, patience_s: float = 10.0) -> bool:
+    """Whoever is there refuses: nobody listens at that port."""
+    return one.run(sys.executable, "-c", _KNOCK, other.address, str(patience_s)) == "refused\n"
+
+
+def is_cut_off(one: Host, other: Host) -> bool:
+    return not reaches(one, other, 0.3)
+
+
+def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: Street) -> None:
+    first, second, _ = street.hosts
+    assert reaches(first, second)
+    assert sorted(first.run("ls", "/sys/class/net").split()) == ["lo", "up0"]
+    assert sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup"))
+
+
+def test_a_partition_parts_the_sides_and_is_healed(street: Street) -> None:
+    first, second, third = street.hosts
+    street.part([first], [second, third])
+    assert is_cut_off(first, second) and is_cut_off(third, first) and reaches(second, third)
+    street.heal()
+    assert reaches(first, second)
+
+
+def test_one_may_hear_and_not_be_heard(street: Street) -> None:
+    first, second, _ = street.hosts
+    first.drop_from([second])
+    listing = first.run("nft", "list", "table", "ip", "street")
+    assert f"ip saddr {second.address} drop" in listing
+    first.drop_from([second], percent=20)
+    assert "numgen random mod 100 < 20" in first.run("nft", "list", "table", "ip", "street")
+
+
+def test_a_host_that_lost_its_power_has_nothing_left_when_it_comes_back(street: Street) -> None:
+    first, second, _ = street.hosts
+    first.drop_from([second])
+    first.power_off()
+    first.power_on()
+    assert reaches(first, second)
