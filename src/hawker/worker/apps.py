@@ -8,7 +8,7 @@ from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.ids import AppName
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker.ips import release_all
-from hawker.worker.records import APPS, BY_APP, POLICIES, SECRET_KEYS, SECRETS, AppRecord
+from hawker.worker.records import APPS, BY_APP, CARRIED_APPS, POLICIES, SECRET_KEYS, SECRETS, AppRecord
 from hawker.worker.volumes.records import GOING
 from hawker.worker.volumes.table import VolumeTable
 
@@ -82,6 +82,7 @@ class Apps:
             _forget(tx, POLICIES, name)
             _forget(tx, SECRETS, name)
             _forget(tx, SECRET_KEYS, name)
+            tx.delete(CARRIED_APPS, name)
 
         await self._store.write(apply)
 

@@ -55,6 +55,7 @@ class Filling:
         app = self._parts.apps.get(store, name)
         fields = msgspec.structs.asdict(app)
         fields.pop("idempotency_key")
+        fields.pop("home")
         return OrderedApp(**fields, luggage=self._luggage.pack(store, app))
 
     async def fill(self, order: OrderRequest, caller: str) -> MachineRecord:

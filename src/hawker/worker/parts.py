@@ -14,6 +14,7 @@ from hawker.worker.containers.tending import Tending
 from hawker.worker.health import Health
 from hawker.worker.ips import Ips
 from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.luggage import Porter
 from hawker.worker.operations import Operations
 from hawker.worker.policies import Policies
 from hawker.worker.records import NodeRecord
@@ -49,3 +50,4 @@ class Parts:
     started_at: float
     drivers: tuple[Verdict, ...] = ()
     catalog: Catalog | None = None
+    porter: Porter | None = None

@@ -48,6 +48,22 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     home: NodeId | None = None
 
 
+class CarriedApp(msgspec.Struct, frozen=True, kw_only=True):
+    """Of an app whose home is another node: when that was read for what of the app is here, by its own clock."""
+
+    home: NodeId
+    read_at: float
+
+
+class NameRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A name of an app that this node keeps for whoever makes it. `claim` tells one who asked from another; `home` is
+    where the app is to be; `at` is this node's clock."""
+
+    claim: str
+    home: NodeId
+    at: float
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     """A machine's addresses: `private_ip` (IPv6, stable) and, for traffic outwards only, `ipv4`."""
 
@@ -265,6 +281,8 @@ class ArchiveRecord(msgspec.Struct, frozen=True, kw_only=True):
 NODE = Bucket("node", NodeRecord)
 COPY = Bucket("copy", CopyRecord)  # the one key "self"
 APPS = Bucket("apps", AppRecord)  # app name
+CARRIED_APPS = Bucket("carried_apps", CarriedApp)  # app name
+NAMES = Bucket("app_names", NameRecord)  # app name
 MACHINES = Bucket("machines", MachineRecord)  # machine id
 DESTROYED = Bucket("destroyed", MachineRecord)  # machine id
 ARCHIVED = Bucket("archived", ArchiveRecord)  # machine id; only of those in DESTROYED

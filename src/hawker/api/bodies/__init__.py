@@ -67,6 +67,7 @@ from hawker.api.bodies.network_policy import (
 )
 from hawker.api.bodies.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo, Region, RegionList
 from hawker.api.bodies.org import MachineOverview, OrgMachine, OrgMachines
+from hawker.api.bodies.owners import NameKept, NameRequest, Owner
 from hawker.api.bodies.placement import Placements, PlacementsRequest, RegionPlacement
 from hawker.api.bodies.problem import Failed, Problem
 from hawker.api.bodies.process import ExecAnswer, ExecRequest, ListenSocket, ProcessStat
@@ -217,6 +218,8 @@ __all__ = [
     "MachineVersion",
     "MemoryAnswer",
     "MetadataValue",
+    "NameKept",
+    "NameRequest",
     "NetworkPolicy",
     "NetworkPolicyRequest",
     "NodeInfo",
@@ -229,6 +232,7 @@ __all__ = [
     "OrgVolumes",
     "Organization",
     "Output",
+    "Owner",
     "PlaceAnswer",
     "PlaceRequest",
     "Placements",

@@ -17,6 +17,7 @@ from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import NodeHandlers
 from hawker.worker.handlers.operations import OperationHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
+from hawker.worker.handlers.peer_apps import PeerAppHandlers
 from hawker.worker.handlers.placements import PlacementHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
@@ -47,6 +48,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     NodeHandlers(parts).bind(handlers)
     PlacementHandlers(parts).bind(handlers)
     MarketHandlers(parts).bind(handlers)
+    PeerAppHandlers(parts).bind(handlers)
     MetricsHandlers(parts).bind(handlers)
     RunHandlers(parts).bind(handlers)
     ImageHandlers(parts).bind(handlers)

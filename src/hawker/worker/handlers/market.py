@@ -19,7 +19,7 @@ from hawker.ids import AppName, NodeId, OrderId
 from hawker.machine import GONE
 from hawker.worker.bids import MOST_AT_ONCE
 from hawker.worker.bids import Bids as Bidding
-from hawker.worker.filling import Filling, Luggage, NoLuggage
+from hawker.worker.filling import Filling, NoLuggage
 from hawker.worker.handlers.machines import MachineHandlers
 from hawker.worker.operations import Target
 from hawker.worker.order_ledger import OrderLedger
@@ -30,13 +30,13 @@ _NO_LUGGAGE = NoLuggage()
 
 
 class MarketHandlers:
-    def __init__(self, parts: Parts, luggage: Luggage = _NO_LUGGAGE) -> None:
+    def __init__(self, parts: Parts) -> None:
         deps = parts.deps
         self._parts = parts
         self._machines = MachineHandlers(parts)
         self._ledger = OrderLedger(deps.store, deps.clock, deps.table)
         self._bidding = Bidding(parts)
-        self._filling = Filling(parts, self._ledger, luggage)
+        self._filling = Filling(parts, self._ledger, parts.porter or _NO_LUGGAGE)
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(QUOTE, self.quote)

@@ -1,0 +1,23 @@
+"""What nodes of a cluster show each other, made from the cluster's key: the token of their API, and the key under which
+they seal what of an app travels. Neither tells anything of the cluster's key or of the other.
+"""
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+PREFIX = "hwp_"
+_BYTES = 32
+
+
+def peer_token(key: bytes) -> str:
+    return f"{PREFIX}{_derived(key, b'hawker peer token').hex()}"
+
+
+def luggage_key(key: bytes) -> bytes:
+    """32 bytes."""
+    return _derived(key, b"hawker luggage")
+
+
+def _derived(key: bytes, purpose: bytes) -> bytes:
+    """HKDF (RFC 5869) with SHA-256."""
+    return HKDF(algorithm=SHA256(), length=_BYTES, salt=None, info=purpose).derive(key)

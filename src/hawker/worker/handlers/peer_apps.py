@@ -1,0 +1,88 @@
+"""The worker's side of apps in a fleet: whose something is, an app that comes from its home, names that are kept for
+whoever makes an app of them.
+"""
+
+import msgspec
+
+from hawker.api.bodies import App, NameKept, NameRequest, OrderedApp, Owner
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
+from hawker.api.routes.apps import AppParams
+from hawker.api.routes.owners import CARRY_APP, GET_OWNER, KEEP_NAME, RELEASE_NAME, OwnerParams, ReleaseQuery
+from hawker.app import app_name
+from hawker.errors import NotFound, NotServed
+from hawker.ids import NodeId
+from hawker.store.contract import Bucket, Tx
+from hawker.worker import views
+from hawker.worker.parts import Parts
+from hawker.worker.records import APPS, DESTROYED, MACHINES, NAMES, NameRecord
+from hawker.worker.volumes.records import GONE_VOLUMES, SNAPSHOTS, VOLUMES
+
+
+class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a record that is read here."""
+
+    app: str
+
+
+_PLACES = {
+    "machine": (Bucket(MACHINES.name, _OfApp), Bucket(DESTROYED.name, _OfApp)),
+    "volume": (Bucket(VOLUMES.name, _OfApp), Bucket(GONE_VOLUMES.name, _OfApp)),
+    "snapshot": (Bucket(SNAPSHOTS.name, _OfApp),),
+}
+
+
+class PeerAppHandlers:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._store = parts.deps.store
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(GET_OWNER, self.owner)
+        handlers.on(CARRY_APP, self.carry)
+        handlers.on(KEEP_NAME, self.keep)
+        handlers.on(RELEASE_NAME, self.release)
+
+    async def owner(self, call: Call[OwnerParams, NoQuery, None]) -> Owner:
+        """From this node's own records alone: what others have is the broker's to know."""
+        for bucket in _PLACES[call.params.kind]:
+            found = self._store.get(bucket, call.params.id)
+            if found is not None:
+                return Owner(node=self._parts.node.id, app=found.app)
+        raise NotFound(f"{call.params.kind} not found")
+
+    async def carry(self, call: Call[AppParams, NoQuery, OrderedApp]) -> App:
+        porter = self._parts.porter
+        if porter is None:
+            raise NotServed("this node is of no cluster")
+        record = await porter.carry(call.body)
+        await self._parts.deps.fences.renew_soon(record.name)
+        apps = self._parts.apps
+        return views.app(
+            record, apps.machine_count(self._store, record.name), apps.volume_count(self._store, record.name)
+        )
+
+    async def keep(self, call: Call[AppParams, NoQuery, NameRequest]) -> NameKept:
+        """Kept for whoever asked first, until it is released."""
+        name, body, now = app_name(call.params.app_name), call.body, self._parts.deps.clock.now()
+        fresh = NameRecord(claim=body.claim, home=NodeId(body.home), at=now)
+
+        def apply(tx: Tx) -> tuple[NameRecord, bool]:
+            there = tx.get(NAMES, name)
+            if there is None or there.claim == body.instead_of:
+                tx.put(NAMES, name, fresh)
+                there = fresh
+            return there, tx.get(APPS, name) is not None
+
+        kept, taken = await self._store.write(apply)
+        return NameKept(claim=kept.claim, home=kept.home, age_s=max(0.0, now - kept.at), taken=taken)
+
+    async def release(self, call: Call[AppParams, ReleaseQuery, None]) -> None:
+        name, claim = call.params.app_name, call.query.claim
+
+        def apply(tx: Tx) -> None:
+            there = tx.get(NAMES, name)
+            if there is not None and claim in ("", there.claim):
+                tx.delete(NAMES, name)
+
+        await self._store.write(apply)
