@@ -12,7 +12,6 @@ from hawker.cluster import (
     found_cluster,
     is_key,
     name_of_key,
-    new_key,
     read_cluster,
     write_cluster,
 )
@@ -51,8 +50,8 @@ def test_no_file_is_no_cluster(tmp_path: Path) -> None:
         "[]",
         "null",
         '{"id": "ab"}',
-        '{"id": "ab", "keyring": {"keys": []}, "advertise": "h", "peer_port": 1}',
-        '{"id": "ab", "keyring": {"keys": ["c2hvcnQ="]}, "advertise": "h", "peer_port": 1}',
+        '{"id": "ab", "keyring": {"keys": {}, "primary": 1}, "advertise": "h", "peer_port": 1}',
+        '{"id": "ab", "keyring": {"keys": {"1": "c2hvcnQ="}, "primary": 1}, "advertise": "h", "peer_port": 1}',
         "\ud800",
     ],
 )
@@ -79,41 +78,24 @@ def test_unknown_fields_are_those_of_a_newer_hawker(tmp_path: Path) -> None:
     assert read_cluster(file) == made
 
 
-def test_a_key_is_rotated_by_adding_using_and_removing() -> None:
-    clock = ManualClock()
-    first, second = new_key(clock), new_key(clock)
-    ring = Keyring(keys=(first,))
-    two = ring.added(second)
-    assert two.keys == (first, second) and two.primary == 0 and two.version == 2
-    used = two.using(name_of_key(second))
-    assert used.primary == 1 and used.version == 3
-    left = used.without(name_of_key(first))
-    assert left.keys == (second,) and left.primary == 0 and left.version == 4
-    assert left.secrets == (base64.b64decode(second),)
-
-
-def test_the_key_in_use_stays() -> None:
-    clock = ManualClock()
-    ring = Keyring(keys=(new_key(clock), new_key(clock)))
-    with pytest.raises(ValueError, match="is in use: use another one first"):
-        ring.without(ring.names[0])
-    with pytest.raises(ValueError, match=f"there is no key 'nokey'; there are {ring.names[0]}, {ring.names[1]}"):
-        ring.using("nokey")
-
-
-def test_a_keyring_has_few_keys_each_once() -> None:
-    clock = ManualClock()
-    keys = tuple(new_key(clock) for _ in range(MAX_KEYS))
+def test_a_keyring_has_few_whole_keys_and_one_that_is_used() -> None:
+    key = base64.b64encode(bytes(32)).decode()
+    assert Keyring(keys={"3": key}, primary=3).secrets == {3: bytes(32)}
     with pytest.raises(ValueError, match="1 to 4 keys, not 5"):
-        Keyring(keys=keys).added(new_key(clock))
-    with pytest.raises(ValueError, match="each key once"):
-        Keyring(keys=keys[:2]).added(keys[0])
+        Keyring(keys={str(number): key for number in range(MAX_KEYS + 1)}, primary=1)
     with pytest.raises(ValueError, match="32 bytes"):
-        Keyring(keys=(keys[0],)).added("nonsense")
-    with pytest.raises(ValueError, match="no key number 1"):
-        Keyring(keys=keys[:1], primary=1)
+        Keyring(keys={"1": key, "2": "nonsense"}, primary=1)
+    with pytest.raises(ValueError, match="no key number 2"):
+        Keyring(keys={"1": key}, primary=2)
+    for number in ("256", "-1", "one", ""):
+        with pytest.raises(ValueError, match="numbers below 256"):
+            Keyring(keys={number: key, "1": key}, primary=1)
 
 
 def test_what_is_no_key_is_told() -> None:
-    assert is_key(new_key(ManualClock()))
+    assert is_key(base64.b64encode(bytes(32)).decode())
     assert not is_key("") and not is_key("c2hvcnQ=") and not is_key("ä") and not is_key("!!!!")
+
+
+def test_a_keys_name_tells_it_from_others() -> None:
+    assert name_of_key(bytes(32)) == name_of_key(bytes(32)) != name_of_key(bytes(31) + b"1")

@@ -18,57 +18,32 @@ from hawker.ids import NodeId
 KEY_BYTES = 32
 MAX_KEYS = 4
 MAX_PEERS = 1000
+_NUMBERS = 256
 _MODE = 0o600
 
 
 class Keyring(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster's keys, oldest first, as base64 of 32 bytes each. All of them are understood; what is sent is sealed
-    with the one at `primary`. `version` is raised by each change, so that of two the newer is known."""
+    """The cluster's keys by their numbers, each 32 bytes in base64. All of them are understood; what is sent is sealed
+    with the one of number `primary`. `version` is raised by each change, so that of two the newer is known."""
 
-    keys: tuple[str, ...]
-    primary: int = 0
+    keys: dict[str, str]
+    primary: int
     version: int = 1
 
     def __post_init__(self) -> None:
         """Raises `ValueError`, without what is in it."""
         if not 1 <= len(self.keys) <= MAX_KEYS:
             raise ValueError(f"a keyring has 1 to {MAX_KEYS} keys, not {len(self.keys)}")
-        if len(set(self.keys)) != len(self.keys):
-            raise ValueError("a keyring has each key once")
-        if not 0 <= self.primary < len(self.keys):
+        if not all(number.isdecimal() and int(number) < _NUMBERS for number in self.keys):
+            raise ValueError(f"keys have numbers below {_NUMBERS}")
+        if not all(map(is_key, self.keys.values())):
+            raise ValueError(f"a key is {KEY_BYTES} bytes in base64")
+        if str(self.primary) not in self.keys:
             raise ValueError(f"the keyring has no key number {self.primary}")
-        for key in self.keys:
-            if not is_key(key):
-                raise ValueError(f"a key is {KEY_BYTES} bytes in base64")
 
     @property
-    def secrets(self) -> tuple[bytes, ...]:
-        return tuple(base64.b64decode(key) for key in self.keys)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name_of_key(key) for key in self.keys)
-
-    def place_of(self, name: str) -> int:
-        """Of the key of this name. Raises `ValueError`."""
-        if name not in self.names:
-            raise ValueError(f"there is no key {name!r:.40}; there are {', '.join(self.names)}")
-        return self.names.index(name)
-
-    def added(self, key: str) -> "Keyring":
-        """Understood from now on; the primary stays. Raises `ValueError`."""
-        return Keyring(keys=(*self.keys, key), primary=self.primary, version=self.version + 1)
-
-    def using(self, name: str) -> "Keyring":
-        return Keyring(keys=self.keys, primary=self.place_of(name), version=self.version + 1)
-
-    def without(self, name: str) -> "Keyring":
-        """Raises `ValueError` for the one that is in use."""
-        place = self.place_of(name)
-        if place == self.primary:
-            raise ValueError(f"key {name} is in use: use another one first")
-        keys = tuple(key for key in self.keys if key != self.keys[place])
-        return Keyring(keys=keys, primary=keys.index(self.keys[self.primary]), version=self.version + 1)
+    def secrets(self) -> dict[int, bytes]:
+        return {int(number): base64.b64decode(key) for number, key in self.keys.items()}
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,18 +71,14 @@ def is_key(text: str) -> bool:
         return False
 
 
-def name_of_key(key: str) -> str:
+def name_of_key(key: bytes) -> str:
     """8 hex characters that tell a key from others and say nothing of it."""
-    return hashlib.sha256(b"hawker key name\0" + base64.b64decode(key)).hexdigest()[:8]
-
-
-def new_key(clock: Clock) -> str:
-    return base64.b64encode(clock.token_bytes(KEY_BYTES)).decode()
+    return hashlib.sha256(b"hawker key name\0" + key).hexdigest()[:8]
 
 
 def found_cluster(clock: Clock, *, advertise: str, peer_port: int) -> Cluster:
     """A new one, of this node alone."""
-    keyring = Keyring(keys=(new_key(clock),))
+    keyring = Keyring(keys={"1": base64.b64encode(clock.token_bytes(KEY_BYTES)).decode()}, primary=1)
     return Cluster(id=clock.token_bytes(8).hex(), keyring=keyring, advertise=advertise, peer_port=peer_port)
 
 

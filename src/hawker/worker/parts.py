@@ -11,6 +11,7 @@ from hawker.runtime.probe import Verdict
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
 from hawker.worker.containers.tending import Tending
+from hawker.worker.fleet.fleet import Fleet
 from hawker.worker.health import Health
 from hawker.worker.ips import Ips
 from hawker.worker.lifecycle.deps import Deps
@@ -28,7 +29,7 @@ from hawker.worker.volumes.snapshots import Snapshots
 @dataclass(frozen=True, slots=True)
 class Parts:
     """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
-    found of each when the node began. `catalog` is None on a node that is alone."""
+    found of each when the node began. `catalog` and `fleet` are None on a node that is alone."""
 
     node: NodeRecord
     deps: Deps
@@ -50,4 +51,5 @@ class Parts:
     started_at: float
     drivers: tuple[Verdict, ...] = ()
     catalog: Catalog | None = None
+    fleet: Fleet | None = None
     porter: Porter | None = None

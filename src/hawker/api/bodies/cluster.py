@@ -23,10 +23,11 @@ class ClusterPeer(Answer, frozen=True, kw_only=True):
 
 
 class JoinAnswer(Answer, frozen=True, kw_only=True):
-    """What a host needs to be one of the cluster. `keys` are secret. `now` is this node's clock."""
+    """What a host needs to be one of the cluster. `keys`, by number and in base64, are secret; `keyring` counts their
+    changes. `now` is this node's clock."""
 
     cluster: str
-    keys: tuple[str, ...]
+    keys: dict[str, str]
     primary: int
     keyring: int
     peers: tuple[ClusterPeer, ...]
@@ -68,14 +69,15 @@ class ForgottenNode(Answer, frozen=True, kw_only=True):
 
 
 class ClusterKey(Answer, frozen=True, kw_only=True):
-    """`name` tells the key from others and says nothing of it."""
+    """`name` tells the key from others and says nothing of it. What nodes send is sealed with the `primary`."""
 
+    number: int
     name: str
     primary: bool
 
 
 class ClusterKeys(Answer, frozen=True, kw_only=True):
-    """`version` counts the changes. `missing_at` are the nodes that could not be told yet."""
+    """`version` counts the changes. `missing_at` are the nodes that are not known to have this version."""
 
     keys: tuple[ClusterKey, ...]
     version: int

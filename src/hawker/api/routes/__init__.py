@@ -12,6 +12,7 @@ from hawker.api.routes.apps import (
     DeleteAppQuery,
     ListAppsQuery,
 )
+from hawker.api.routes.cluster import CLUSTER_ROUTES
 from hawker.api.routes.doctor import BACK_UP, DOCTOR_ROUTES, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.api.routes.history import HISTORY_ROUTES, MACHINE_HISTORY, HistoryParams
 from hawker.api.routes.images import IMAGE_ROUTES, IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
@@ -144,6 +145,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *IP_ROUTES,
     *POLICY_ROUTES,
     *NODE_ROUTES,
+    *CLUSTER_ROUTES,
     *PLACEMENT_ROUTES,
     *RUN_ROUTES,
     *IMAGE_ROUTES,

@@ -23,7 +23,7 @@ class NodeParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyParams(msgspec.Struct, frozen=True, kw_only=True):
-    key_name: str
+    number: int
 
 
 class ForgetQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ ADD_KEY = Unary(
 USE_KEY = Unary(
     name="use_cluster_key",
     method="POST",
-    path="/hawker/v1/cluster/keys/{key_name}/use",
+    path="/hawker/v1/cluster/keys/{number}/use",
     params=KeyParams,
     query=NoQuery,
     body=NoneType,
@@ -160,7 +160,7 @@ USE_KEY = Unary(
 REMOVE_KEY = Unary(
     name="remove_cluster_key",
     method="DELETE",
-    path="/hawker/v1/cluster/keys/{key_name}",
+    path="/hawker/v1/cluster/keys/{number}",
     params=KeyParams,
     query=NoQuery,
     body=NoneType,

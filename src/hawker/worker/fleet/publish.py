@@ -18,10 +18,11 @@ from hawker.ids import NodeId
 from hawker.log import bind
 from hawker.worker.fleet.rows import KEYS, Row, RowKey, own_rows, removal, row_of, upsert
 
-GATHER_S = 0.02
+GATHER_S = 0.005
 CALM_S = 0.5
 LOOK_EVERY_S = 10.0
 AGAIN_S = 1.0
+WRITTEN_S = 0.5
 ROWS_AT_ONCE = 500
 
 _log = bind("hawker.publish")
@@ -105,7 +106,7 @@ class Publisher:
         self._wake, self._progress = anyio.Event(), anyio.Event()
         self._asked, self._done = 0, 0
         self._calm_at = self._look_at = clock.monotonic()
-        self._began = False
+        self._sound = False  # the catalog takes what it is told
         self.token: Token | None = None
 
     def note(self, source: str, key: str) -> None:
@@ -124,10 +125,15 @@ class Publisher:
         nothing was ever told."""
         asked = self._asked
         with anyio.move_on_after(timeout_s):
-            while not self._began or self._done < asked:
+            while not self._sound or self._done < asked:
                 await self._progress.wait()
             return self.token
         return None
+
+    async def written(self) -> str | None:
+        """The place in the catalog at which all that was written here until now can be read, if it has it soon."""
+        token = await self.settled(timeout_s=WRITTEN_S) if self._sound else None
+        return None if token is None else str(token)
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled. Nobody waits for the first comparison."""
@@ -137,6 +143,7 @@ class Publisher:
                 await self._compare()
                 await self._follow()
             except HawkerError as error:
+                self._sound = False
                 _log.warning("cannot tell the catalog", extra={"error": str(error)})
                 await self._clock.sleep(AGAIN_S)
 
@@ -156,7 +163,7 @@ class Publisher:
             some = strays[start : start + ROWS_AT_ONCE]
             await self._transact([removal(at) for at in some])
             self._ledger.dropped(some)
-        self._began = True
+        self._sound = True
         self._reached(asked)
 
     async def _follow(self) -> None:

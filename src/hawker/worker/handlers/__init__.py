@@ -2,6 +2,7 @@
 
 from hawker.api.handlers import Handlers
 from hawker.worker.handlers.apps import AppHandlers
+from hawker.worker.handlers.cluster import ClusterHandlers
 from hawker.worker.handlers.doctor import DoctorHandlers
 from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
@@ -31,6 +32,7 @@ def worker_handlers(parts: Parts) -> Handlers:
     """Everything that this worker answers."""
     handlers = Handlers()
     AppHandlers(parts).bind(handlers)
+    ClusterHandlers(parts).bind(handlers)
     MachineHandlers(parts).bind(handlers)
     OperationHandlers(parts).bind(handlers)
     HistoryHandlers(parts).bind(handlers)

@@ -28,35 +28,7 @@ class NodeHandlers:
         return Health(status="ok", version=VERSION)
 
     async def info(self, call: Call[NoParams, NoQuery, None]) -> NodeInfo:
-        parts = self._parts
-        room, used = parts.room(), parts.deps.table.used(parts.deps.store)
-        given = taken(parts.deps.store)
-        return NodeInfo(
-            id=parts.node.id,
-            region=parts.node.region,
-            version=VERSION,
-            driver=parts.deps.driver.name,
-            started_at=instant(parts.started_at),
-            capacity=HostCapacity(
-                cpus=room.cpus,
-                memory_mb=room.memory_mib,
-                disk_mb=room.disk_mib,
-                shared_cpu_ratio=room.shared_ratio,
-                gpus=counted(room.gpus),
-            ),
-            used=Amounts(
-                shared_cpus=used.shared_cpus,
-                performance_cpus=used.performance_cpus,
-                memory_mb=used.memory_mib,
-                disk_mb=used.disk_mib,
-                gpus=counted(gpu for gpu in room.gpus if gpu.address in given),
-            ),
-            drivers=tuple(
-                DriverInfo(name=each.name, usable=each.usable, reason=each.reason, chosen=each.chosen)
-                for each in parts.drivers
-            ),
-            machines=dict(Counter(str(record.state) for _, record in parts.deps.store.scan(MACHINES))),
-        )
+        return node_info(self._parts)
 
     async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
         """This node's own; one that is on no map is at 0, 0."""
@@ -73,3 +45,34 @@ class NodeHandlers:
             geo_region=spot.area.value if spot else "",
         )
         return RegionList(regions=(region,), nearest=code, Regions=(region,), Nearest=code)
+
+
+def node_info(parts: Parts) -> NodeInfo:
+    room, used = parts.room(), parts.deps.table.used(parts.deps.store)
+    given = taken(parts.deps.store)
+    return NodeInfo(
+        id=parts.node.id,
+        region=parts.node.region,
+        version=VERSION,
+        driver=parts.deps.driver.name,
+        started_at=instant(parts.started_at),
+        capacity=HostCapacity(
+            cpus=room.cpus,
+            memory_mb=room.memory_mib,
+            disk_mb=room.disk_mib,
+            shared_cpu_ratio=room.shared_ratio,
+            gpus=counted(room.gpus),
+        ),
+        used=Amounts(
+            shared_cpus=used.shared_cpus,
+            performance_cpus=used.performance_cpus,
+            memory_mb=used.memory_mib,
+            disk_mb=used.disk_mib,
+            gpus=counted(gpu for gpu in room.gpus if gpu.address in given),
+        ),
+        drivers=tuple(
+            DriverInfo(name=each.name, usable=each.usable, reason=each.reason, chosen=each.chosen)
+            for each in parts.drivers
+        ),
+        machines=dict(Counter(str(record.state) for _, record in parts.deps.store.scan(MACHINES))),
+    )

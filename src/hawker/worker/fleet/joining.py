@@ -1,0 +1,143 @@
+"""`hawker join`: how a host becomes one of a cluster. A living node is asked with its root token; the answer and the
+token go into the data directory, and from then on the node is one of the cluster whenever it is up.
+
+What can be refused is refused before anything is written. The last thing written is cluster.json.
+"""
+
+import os
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hawker.api.asker import Asker
+from hawker.api.bodies import JoinAnswer, JoinRequest
+from hawker.api.routes.cluster import JOIN_CLUSTER
+from hawker.clock import Clock
+from hawker.cluster import Cluster, Keyring, Peer, read_cluster, write_cluster
+from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized
+from hawker.ids import NodeId
+from hawker.log import Secret
+from hawker.place import Place
+from hawker.store.sqlite import SqliteStore
+from hawker.worker.records import MACHINES
+from hawker.worker.volumes.records import VOLUMES
+
+USUAL_PORT = 4280
+MOST_SKEW_S = 60.0
+_WITHIN_S = 30.0
+
+
+async def join_cluster(
+    place: Place, clock: Clock, target: str, token: Secret, *, advertise: str | None, peer_port: int
+) -> Cluster:
+    """Make the node of `place` one of the cluster that `target` is in. Joining again brings keys and peers up to date.
+    Raises `CannotStart` when the directory or the clock speaks against it, and what the other node answers."""
+    url = url_of(target)
+    place.make()
+    with place.held():
+        known = read_cluster(place.cluster)
+        answer = await _asked(url, token, clock, place)
+        _refuse_other_cluster(place, known, answer)
+        await _take_token(place, token)
+        joined = _joined(answer, advertise or own_address_towards(url), peer_port)
+        write_cluster(place.cluster, joined)
+    return joined
+
+
+def url_of(target: str) -> str:
+    """A URL, or HOST or HOST:PORT. Raises `BadRequest`."""
+    url = target if "://" in target else f"http://{target}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadRequest(f"{target!r:.200} is no address of a node: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadRequest(f"{target!r:.200} is no address of a node: give a URL, HOST or HOST:PORT")
+    if "://" not in target and port is None:
+        return f"{url.rstrip('/')}:{USUAL_PORT}"
+    return url.rstrip("/")
+
+
+def own_address_towards(url: str) -> str:
+    """The address that this host would speak from to the other one. Nothing is sent. Raises `CannotStart`."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    try:
+        family, _, _, _, there = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(there)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise CannotStart(
+            f"cannot tell by which address others reach this host: {error}; say it with --advertise"
+        ) from (error)
+
+
+async def _asked(url: str, token: Secret, clock: Clock, place: Place) -> JoinAnswer:
+    before = clock.now()
+    try:
+        answer = await Asker(url, token, clock).call(
+            JOIN_CLUSTER, body=JoinRequest(node=place.remembered()), timeout_s=_WITHIN_S
+        )
+    except Unauthorized as error:
+        raise Unauthorized(f"{url} does not take this token ({error}): give the root token of that node") from error
+    except NotFound as error:
+        raise NotFound(f"{url} is no node that can be joined ({error}): is it this version of hawker?") from error
+    skew_s = (before + clock.now()) / 2 - answer.now.timestamp()
+    if abs(skew_s) > MOST_SKEW_S:
+        how = "ahead of" if skew_s > 0 else "behind"
+        raise CannotStart(f"this host's clock is {abs(skew_s):.0f} s {how} that of {url}: set it, then join again")
+    return answer
+
+
+def _refuse_other_cluster(place: Place, known: Cluster | None, answer: JoinAnswer) -> None:
+    if known is not None and known.id != answer.cluster:
+        raise CannotStart(
+            f"{place.root} is in another cluster ({known.id}, not {answer.cluster}): choose another --data-dir"
+        )
+
+
+async def _take_token(place: Place, token: Secret) -> None:
+    """All nodes of a cluster share the root token. What was made under another one would be lost to its clients."""
+    there = _read(place.token)
+    if there == token.reveal():
+        return
+    if there is not None and place.store.exists() and await _has_machines(place):
+        raise CannotStart(
+            f"{place.root} has machines that were made under another root token: choose another --data-dir,"
+            " or destroy them first"
+        )
+    draft = place.token.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(f"{token.reveal()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(place.token)
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+async def _has_machines(place: Place) -> bool:
+    store = SqliteStore(place.store)
+    try:
+        return store.count(MACHINES) > 0 or store.count(VOLUMES) > 0
+    finally:
+        await store.close()
+
+
+def _joined(answer: JoinAnswer, advertise: str, peer_port: int) -> Cluster:
+    try:
+        keyring = Keyring(keys=dict(answer.keys), primary=answer.primary, version=answer.keyring)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise CannotStart(f"the other node's keyring cannot be used: {error}") from error
+    peers = tuple(Peer(node=NodeId(peer.node), address=peer.address) for peer in answer.peers)
+    return Cluster(id=answer.cluster, keyring=keyring, advertise=advertise, peer_port=peer_port, peers=peers)

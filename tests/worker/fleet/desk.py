@@ -1,0 +1,121 @@
+"""A catalog and a gossip for tests of what a worker does with them: real tables in a database in memory, and members
+that are as the test says."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from importlib.resources import files
+
+import apsw
+
+from hawker.catalog.change import Token, Value
+from hawker.catalog.contract import Change, OnTouched, Statement, Table
+from hawker.errors import Unavailable
+from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.keyring import Keyring
+from hawker.ids import NodeId
+
+ME, OTHER = NodeId("0000000a"), NodeId("0000000b")
+
+
+class Desk:
+    """Keeps `Catalog`. `away` makes it refuse; `told` are the sizes of its transactions."""
+
+    def __init__(self) -> None:
+        self._connection = apsw.Connection(":memory:")
+        self._connection.execute((files("hawker.catalog") / "tables.sql").read_text())
+        self.away = False
+        self.told: list[list[str]] = []
+
+    async def transact(self, statements: Sequence[Statement]) -> Token | None:
+        self._open()
+        with self._connection:
+            for statement in statements:
+                self._connection.execute(statement.query, statement.params)
+        self.told.append([statement.query.partition("(")[0].strip() for statement in statements])
+        return Token(origin=ME, epoch=1, version=len(self.told))
+
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+        self._open()
+        cursor = self._connection.execute(statement.query, statement.params)
+        rows = [tuple(row) for row in cursor]
+        return Table(columns=self._columns(statement), rows=tuple(rows))
+
+    def listen(self, callback: OnTouched) -> Callable[[], None]:
+        return lambda: None
+
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[Table | Change]]:
+        raise NotImplementedError
+
+    async def reached(self, token: Token, *, timeout_s: float) -> bool:
+        return True
+
+    def rows(self, query: str) -> list[tuple[Value, ...]]:
+        return [tuple(row) for row in self._connection.execute(query)]
+
+    def run(self, query: str, *params: Value) -> None:
+        self._connection.execute(query, params)
+
+    def _columns(self, statement: Statement) -> tuple[str, ...]:
+        cursor = self._connection.execute(f"SELECT * FROM (SELECT 1) LEFT JOIN ({statement.query})", statement.params)
+        return tuple(column[0] for column in cursor.get_description())[1:]
+
+    def _open(self) -> None:
+        if self.away:
+            raise Unavailable("the catalog is away")
+
+
+class Crowd:
+    """Keeps `Gossip`: two nodes, and nothing is sent."""
+
+    def __init__(self, me: NodeId) -> None:
+        self._me = me
+        self._fates = {me: Fate.ALIVE, OTHER: Fate.ALIVE}
+        self.keyring = Keyring(keys={1: b"\1" * 32}, primary=1)
+        self.without_keys: list[NodeId] = []
+        self.fences: dict[NodeId, int] = {}
+
+    @property
+    def me(self) -> Member:
+        return self._member(self._me)
+
+    def members(self) -> list[Member]:
+        return [self._member(node) for node in self._fates]
+
+    def set(self, node: NodeId, fate: Fate) -> None:
+        self._fates[node] = fate
+
+    def rotate(self, keyring: Keyring) -> None:
+        self.keyring = keyring
+
+    def lacking(self) -> list[NodeId]:
+        return self.without_keys
+
+    def forget(self, node: NodeId, fence: int) -> None:
+        self.fences[node] = fence
+
+    def send(self, to: NodeId, message: bytes) -> None:
+        raise NotImplementedError
+
+    async def ask(self, to: NodeId, message: bytes, *, timeout_s: float) -> bytes:
+        raise NotImplementedError
+
+    def declare(self, *, epoch: int | None = None, meta: Meta | None = None) -> None:
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        raise NotImplementedError
+
+    def _member(self, node: NodeId) -> Member:
+        meta = Meta(region="local", api=f"http://{node}")
+        return Member(node=node, address=f"{node}:4281", incarnation=1, fate=self._fates[node], since=1.0, meta=meta)
+
+
+class Forgetful:
+    """Keeps `Forgets`."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[NodeId] = []
+
+    async def forget(self, origin: NodeId) -> int:
+        self.forgotten.append(origin)
+        return 7
