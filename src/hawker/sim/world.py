@@ -53,6 +53,7 @@ from hawker.worker.volumes.table import VolumeTable
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
 HOST_ADDRESSES = {4: "192.0.2.10", 6: "2001:db8::10"}
 LIFE_S = 365 * 86_400.0
+ALONE = NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0)
 
 
 class Prober:
@@ -101,8 +102,10 @@ class World(ABC):
         reconciles: bool = True,
         kit: Kit = SOUND,
         guests: bool = False,
+        node: NodeRecord = ALONE,
         **settings: Any,
     ) -> None:
+        self.node = node
         self.clock = LoopClock(seed)
         self.fuse = Fuse()
         self.host = Cellar(self.clock, self.fuse)
@@ -200,12 +203,11 @@ class World(ABC):
         runner = kit.runner(
             deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
         )
-        node = NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0)
         metrics = build_metrics("sim")
         return join(
             deps,
             runner,
-            node,
+            self.node,
             room=lambda: self.room,
             prober=self.prober,
             outward=HOST_ADDRESSES.get,
