@@ -64,8 +64,8 @@ class VersionedOp(msgspec.Struct, frozen=True, array_like=True):
 class Delta(msgspec.Struct, frozen=True, array_like=True):
     """A part of a stream that was compacted: for each row that changed in (`after`, `upto`], its last op. With `reset`
     it is part of the whole live state: what the reader has of this origin and is not in it, once `last` has come, goes.
-    `upto` is the version that the part comes to: the rows are those whose last change is in (`after`, `upto`]. `head` is
-    how far the sender is; the last part comes to it. Until then a reset's reader is at version -1, others at `upto`."""
+    `upto` is the version that the part comes to: the rows are those whose last change is in (`after`, `upto`]. `head`
+    is how far the sender is; the last part comes to it. Before, a reset's reader is at -1, others at `upto`."""
 
     origin: NodeId
     scope: Scope

@@ -1,0 +1,103 @@
+"""What the storage's thread is asked to do, one job at a time, and how it does it. A job is decided in the event loop
+and its result is taken in there; only `perform` touches the storage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.catalog.contract import Outcome, Storage
+from hawker.catalog.messages import Parts, Want, size_of
+from hawker.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    batch: Sequence[Tx | Delta]
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """An answer to `to`; `ask` is the number of its question when that came over a stream."""
+
+    to: NodeId
+    scope: Scope
+    wants: tuple[Want, ...]
+    max_bytes: int
+    ask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    me: NodeId
+    scope: Scope
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    origin: NodeId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    before: float
+
+
+Job: TypeAlias = Apply | Serve | Renew | Fence | Collect
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a job; `positions` are where streams are now."""
+
+    positions: dict[tuple[NodeId, Scope], Position] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    parts: Parts | None = None
+
+
+def perform(storage: Storage, job: Job) -> Done:
+    """In the storage's thread."""
+    match job:
+        case Apply():
+            outcome = storage.apply(job.batch)
+            return Done(positions=dict(outcome.positions), outcome=outcome)
+        case Serve():
+            return Done(parts=_serve(storage, job))
+        case Renew():
+            return Done(positions={(job.me, job.scope): storage.renew(job.scope, job.epoch)})
+        case Fence():
+            storage.fence(job.origin, job.epoch)
+            return Done(positions={(job.origin, scope): _position(storage, job.origin, scope) for scope in Scope})
+        case Collect():
+            storage.collect(job.before)
+            return Done()
+
+
+def _position(storage: Storage, origin: NodeId, scope: Scope) -> Position:
+    return storage.positions(scope).get(origin, Position())
+
+
+def _serve(storage: Storage, job: Serve) -> Parts:
+    """As much of what is wanted as fits, at least something of the first."""
+    txs: list[Tx] = []
+    deltas: list[Delta] = []
+    left, more = job.max_bytes, False
+    for want in job.wants:
+        if left <= 0:
+            more = True
+            break
+        found: Sequence[Tx] = ()
+        if want.after >= 0 and want.since < 0:
+            found = storage.replay(want.origin, job.scope, want.after, left)
+        if found:
+            txs.extend(found)
+            left -= sum(map(size_of, found))
+        else:
+            delta = storage.delta(want.origin, job.scope, want.after, left, since=want.since)
+            deltas.append(delta)
+            left -= size_of(delta)
+            more = more or not delta.last
+    return Parts(txs=tuple(txs), deltas=tuple(deltas), more=more)

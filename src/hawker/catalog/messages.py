@@ -1,0 +1,194 @@
+"""The catalog's messages as bytes: one byte that tells the kind, then MessagePack, compressed when that helps.
+
+Messages of one scope name it. Fields are only ever added at the end, so that older and newer nodes read each other.
+What cannot be read raises `ValueError`; what is read was bounded in size before.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import zstandard
+
+from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.ids import NodeId
+
+COMPRESS_ABOVE = 128
+MOST_BYTES = 80 << 20
+_COMPRESSED = 0x80
+_LEVEL = 1
+
+
+class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A transaction, and how many nodes it went through."""
+
+    hop: int
+    tx: Tx
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """How far somebody is in a stream."""
+
+    origin: NodeId
+    epoch: int
+    version: int
+
+
+class Ihave(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What the sender has had for a short time, or has and thinks too long to push."""
+
+    scope: Scope
+    heads: tuple[Head, ...]
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Where the sender is in a stream of which it wants more; `after` is -1 when only a reset helps. `since` goes with
+    a reset that is under way, as in `Storage.delta`."""
+
+    origin: NodeId
+    epoch: int
+    after: int
+    since: int = -1
+
+
+class Pull(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Asks for what is beyond. Answered by `Txs`, `DeltaPart` or `Bulk`; over a stream by `Parts`."""
+
+    scope: Scope
+    wants: tuple[Want, ...]
+    max_bytes: int
+
+
+class Txs(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Transactions as they were, in their order."""
+
+    txs: tuple[Tx, ...]
+
+
+class DeltaPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A delta that is whole: its last part."""
+
+    delta: Delta
+
+
+class Bulk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """There is more than a message holds: the receiver may ask for it over a stream."""
+
+    scope: Scope
+    heads: tuple[Head, ...]
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An answer over a stream. `more`: the same question, from where these lead to, has an answer again."""
+
+    txs: tuple[Tx, ...]
+    deltas: tuple[Delta, ...]
+    more: bool
+
+
+class Digest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The sender's vector in short. Answered by `Vector` where it differs, else not at all."""
+
+    scope: Scope
+    digest: bytes
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    origin: NodeId
+    epoch: int
+    applied: int
+    fence: int = -1
+
+    @classmethod
+    def of(cls, origin: NodeId, position: Position) -> "Entry":
+        return cls(origin=origin, epoch=position.epoch, applied=position.applied, fence=position.fence)
+
+
+class Vector(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """All that the sender has in some buckets. `back`: it wants the receiver's in return."""
+
+    scope: Scope
+    buckets: tuple[int, ...]
+    entries: tuple[Entry, ...]
+    back: bool
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """From a node that begins: what does the receiver know of it?"""
+
+    scope: Scope
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What the sender knows of the receiver."""
+
+    scope: Scope
+    entry: Entry
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An operator's word: `origin` is forgotten, up to `epoch`."""
+
+    origin: NodeId
+    epoch: int
+    hop: int
+
+
+Message: TypeAlias = Push | Ihave | Pull | Txs | DeltaPart | Bulk | Parts | Digest | Vector | Hello | Known | Forget
+
+_KINDS: Sequence[type[Message]] = (
+    Push,
+    Ihave,
+    Pull,
+    Txs,
+    DeltaPart,
+    Bulk,
+    Parts,
+    Digest,
+    Vector,
+    Hello,
+    Known,
+    Forget,
+)
+_NUMBER: Mapping[type[Message], int] = {kind: number for number, kind in enumerate(_KINDS, 1)}
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODE: Mapping[int, Callable[[bytes], Any]] = {
+    number: msgspec.msgpack.Decoder(kind).decode for kind, number in _NUMBER.items()
+}
+
+
+def encode(message: Message) -> bytes:
+    body = _ENCODER.encode(message)
+    kind = _NUMBER[type(message)]
+    if len(body) > COMPRESS_ABOVE:
+        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
+        if len(packed) < len(body):
+            return bytes((kind | _COMPRESSED,)) + packed
+    return bytes((kind,)) + body
+
+
+def decode(raw: bytes) -> Message:
+    """Raises `ValueError` for what is no message."""
+    if not raw:
+        raise ValueError("an empty message")
+    decoder = _DECODE.get(raw[0] & ~_COMPRESSED)
+    if decoder is None:
+        raise ValueError(f"a message of unknown kind {raw[0] & ~_COMPRESSED}")
+    body = _unpack(raw[1:]) if raw[0] & _COMPRESSED else raw[1:]
+    message: Message = decoder(body)
+    return message
+
+
+def _unpack(packed: bytes) -> bytes:
+    try:
+        size = zstandard.frame_content_size(packed)
+        if not 0 <= size <= MOST_BYTES:
+            raise ValueError(f"a message that would unpack to {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=MOST_BYTES)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a message that does not unpack: {error}") from error
+
+
+def size_of(change: Tx | Delta) -> int:
+    """What it takes in a message before compression, and about what in memory."""
+    return len(_ENCODER.encode(change))

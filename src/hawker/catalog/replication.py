@@ -1,0 +1,302 @@
+"""Replication of one scope, without I/O: takes messages, members, commits and what became of batches; leaves messages
+to send, questions to ask over streams, and what `intake` has ready to be applied.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from hawker.catalog import rumor
+from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.catalog.epochs import Inquiry, outdated
+from hawker.catalog.intake import QUEUED, Intake
+from hawker.catalog.messages import (
+    Bulk,
+    DeltaPart,
+    Digest,
+    Entry,
+    Head,
+    Hello,
+    Ihave,
+    Known,
+    Message,
+    Parts,
+    Pull,
+    Push,
+    Txs,
+    Vector,
+    Want,
+    size_of,
+)
+from hawker.catalog.peers import Peers
+from hawker.catalog.planted import SOUND, Bug
+from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
+from hawker.catalog.sync import Rounds
+from hawker.clock import Clock
+from hawker.ids import NodeId
+
+PUSH_BYTES = 64 << 10
+MESSAGE_BYTES = 256 << 10
+BULK_BYTES = 1 << 20
+IHAVE_EVERY_S = 0.2
+IHAVE_PEERS = 3
+IHAVE_TICKS = 4
+IHAVE_HEADS = 256
+WANTS = 32
+BULK_WANTS = 16
+
+
+class Replication:
+    """`out` and `questions` are for the caller to send; `renew_above` is not None when this node's own stream must
+    begin again, in an epoch above that."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        scope: Scope,
+        region: str,
+        positions: Mapping[NodeId, Position],
+        clock: Clock,
+        *,
+        proven: bool,
+        planted: frozenset[Bug] = SOUND,
+    ) -> None:
+        self.me, self.scope = me, scope
+        self._clock, self._planted = clock, planted
+        self.peers = Peers(region)
+        self.intake = Intake(me, positions, planted)
+        self.vector, self.pulls = self.intake.vector, self.intake.pulls
+        self.out: list[tuple[tuple[NodeId, ...], Message]] = []
+        self.questions: list[tuple[NodeId, Pull]] = []
+        own = self.vector.get(me)
+        self.renew_above: int | None = None if proven else max(own.epoch, own.fence, 0)
+        self._inquiry: Inquiry | None = Inquiry(clock) if proven else None
+        self._fresh: dict[NodeId, int] = {}
+        self._rounds = Rounds(clock.monotonic(), clock.random)
+        self._ihave_due = clock.monotonic() + IHAVE_EVERY_S * clock.random()
+        self._asked: list[Missing] = []
+
+    @property
+    def settled(self) -> bool:
+        """Whether this node may write: it is certain that nobody knows more of it than it does itself."""
+        return self._inquiry is None and self.renew_above is None
+
+    # what happens here
+
+    def committed(self, tx: Tx) -> None:
+        """A local transaction, which is on disk."""
+        own = self.vector.get(self.me)
+        if (tx.epoch, tx.version) > (own.epoch, own.applied):
+            position = Position(epoch=tx.epoch, applied=tx.version, floor=own.floor, fence=own.fence)
+            self.vector.set(self.me, position)
+            self._fresh[self.me] = IHAVE_TICKS
+        self._spread(tx, hop=0, size=size_of(tx), without=(self.me,))
+
+    def applied(self, batch: Iterable[Tx | Delta], positions: Mapping[NodeId, Position]) -> None:
+        """What the storage says after a batch. What it passed over will be found missing again."""
+        self.intake.applied(batch)
+        for origin, position in positions.items():
+            self.moved(origin, position)
+
+    def moved(self, origin: NodeId, position: Position) -> None:
+        """The storage has a stream elsewhere: after a batch, a fence or a renewal."""
+        before = self.vector.get(origin)
+        if self.intake.moved(origin, position):
+            self._fresh[origin] = IHAVE_TICKS
+        if origin != self.me:
+            return
+        if outdated(position, -1, -1, position.fence):
+            self._renew(position.fence)
+        elif position.epoch > before.epoch:
+            self._inquiry = None
+            if self.renew_above is not None and self.renew_above < position.epoch:
+                self.renew_above = None
+            self._announce(self.me, without=())
+
+    def _renew(self, above: int) -> None:
+        self.renew_above = max(above, self.vector.get(self.me).epoch, self.renew_above or 0)
+
+    def _doubt(self, epoch: int, version: int) -> None:
+        """Somebody says how far this node itself is. If that is more than it knows, its memory was taken away."""
+        if outdated(self.vector.get(self.me), epoch, version) and Bug.NO_EPOCH_BUMP not in self._planted:
+            self._renew(epoch)
+
+    # messages
+
+    def receive(self, sender: NodeId, message: Message) -> None:
+        """All of this scope but `Pull`, which needs the storage."""
+        match message:
+            case Push():
+                self._push(sender, message)
+            case Txs():
+                for tx in message.txs:
+                    self._take_tx(sender, tx)
+            case DeltaPart():
+                self._take_delta(message.delta)
+            case Ihave():
+                for head in message.heads:
+                    self._behind(sender, head.origin, head.epoch, head.version)
+            case Bulk():
+                for head in message.heads:
+                    self._behind(sender, head.origin, head.epoch, head.version)
+                    self.pulls.bulky(head.origin, sender, self._clock.monotonic())
+            case _:
+                self._compare(sender, message)
+
+    def _compare(self, sender: NodeId, message: Message) -> None:
+        match message:
+            case Digest():
+                if buckets := self.vector.differing(message.digest):
+                    self._send((sender,), self._vector(buckets, back=True))
+            case Vector():
+                for entry in message.entries:
+                    self.entry(sender, entry)
+                if message.back:
+                    self._send((sender,), self._vector(message.buckets, back=False))
+            case Hello():
+                entry = Entry.of(sender, self.vector.get(sender))
+                self._send((sender,), Known(scope=self.scope, entry=entry))
+            case Known() if self._inquiry is not None and message.entry.origin == self.me:
+                self._inquiry.heard(sender)
+                self.entry(sender, message.entry)
+            case _:
+                pass
+
+    def entry(self, sender: NodeId, entry: Entry) -> None:
+        """What another has of a stream."""
+        if entry.fence > self.intake.fence(entry.origin) and self.intake.room(entry.origin):
+            self.intake.fences[entry.origin] = entry.fence
+        self._behind(sender, entry.origin, entry.epoch, entry.applied)
+
+    def _behind(self, sender: NodeId, origin: NodeId, epoch: int, version: int) -> None:
+        """Somebody has a stream up to there; ask for it in a while, if it is more."""
+        if origin == self.me:
+            self._doubt(epoch, version)
+        elif self.intake.lacks(origin, epoch, version):
+            self.pulls.want(origin, epoch, version, sender, self._soon(sender))
+
+    def _push(self, sender: NodeId, push: Push) -> None:
+        if self._take_tx(sender, push.tx) and push.hop < rumor.HOPS:
+            self._spread(push.tx, push.hop + 1, size_of(push.tx), without=(self.me, sender, push.tx.origin))
+
+    def _take_tx(self, sender: NodeId, tx: Tx) -> bool:
+        if tx.scope is not self.scope:
+            return False
+        if tx.origin == self.me:
+            self._doubt(tx.epoch, tx.version)
+            return False
+        return self.intake.take_tx(tx, sender, self._soon(sender))
+
+    def _take_delta(self, delta: Delta) -> None:
+        if delta.scope is self.scope and delta.origin != self.me:
+            self.intake.take_delta(delta, self._clock.monotonic())
+
+    def _soon(self, sender: NodeId) -> float:
+        return self._clock.monotonic() + WAIT_S + self.peers.rtt_s(sender)
+
+    def _vector(self, buckets: tuple[int, ...], *, back: bool) -> Vector:
+        entries = tuple(Entry.of(origin, position) for origin, position in self.vector.within(buckets))
+        return Vector(scope=self.scope, buckets=buckets, entries=entries, back=back)
+
+    def _spread(self, tx: Tx, hop: int, size: int, *, without: Collection[NodeId]) -> None:
+        """Tell a few; what is long is only announced."""
+        if size > PUSH_BYTES:
+            self._announce(tx.origin, without=without)
+        else:
+            self._send(rumor.choose(self.peers, self._clock.random, without=without), Push(hop=hop, tx=tx))
+
+    def _announce(self, origin: NodeId, *, without: Collection[NodeId]) -> None:
+        epoch, version = self.intake.where(origin)
+        if version >= 0:
+            head = Head(origin=origin, epoch=epoch, version=version)
+            chosen = rumor.choose(self.peers, self._clock.random, without=without)
+            self._send(chosen, Ihave(scope=self.scope, heads=(head,)))
+
+    def _send(self, to: Collection[NodeId], message: Message) -> None:
+        if to:
+            self.out.append((tuple(to), message))
+
+    # questions over streams
+
+    def answered(self, sender: NodeId, parts: Parts | None) -> None:
+        """What came of the last of `questions`; None when nobody answered."""
+        now = self._clock.monotonic()
+        for tx in parts.txs if parts is not None else ():
+            self._take_tx(sender, tx)
+        for delta in parts.deltas if parts is not None else ():
+            self._take_delta(delta)
+        for missing in self._asked:
+            if parts is not None and parts.more:
+                missing.sources = [sender, *missing.sources[: SOURCES - 1]]
+            missing.due = now if parts is not None and parts.more else now + WAIT_S
+        self._asked = []
+
+    def _ask(self, whom: NodeId, missing: list[Missing], now: float) -> None:
+        """One question at a time; what is wanted meanwhile waits for the next."""
+        if self._asked:
+            for each in missing:
+                each.due, each.attempts = now + WAIT_S, each.attempts - 1
+            return
+        self._asked = missing
+        for each in missing:
+            each.due = float("inf")
+        wants = tuple(self.intake.want(each) for each in missing)
+        self.questions.append((whom, Pull(scope=self.scope, wants=wants, max_bytes=BULK_BYTES)))
+
+    # time
+
+    def next_due(self) -> float:
+        due = min(self._rounds.due, self._ihave_due, self.pulls.next_due())
+        return due if self._inquiry is None else min(due, self._inquiry.due)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        now = self._clock.monotonic()
+        if self._inquiry is not None:
+            self._inquire(self._inquiry, now)
+        if self._ihave_due <= now:
+            self._ihave_due = now + IHAVE_EVERY_S
+            self._tell_fresh()
+        if self._rounds.due <= now:
+            whom = self._rounds.next(now, self.peers)
+            if whom is not None and Bug.NO_ANTI_ENTROPY not in self._planted:
+                self._send((whom,), Digest(scope=self.scope, digest=self.vector.digest()))
+        if self.pulls.next_due() <= now:
+            self._pull(now)
+
+    def _inquire(self, inquiry: Inquiry, now: float) -> None:
+        if inquiry.passed(now, self.peers):
+            self._inquiry = None
+        elif inquiry.failed(now):
+            self._inquiry = None
+            self._renew(0)
+        elif inquiry.due <= now:
+            self._send(inquiry.whom(now, self.peers), Hello(scope=self.scope))
+
+    def _tell_fresh(self) -> None:
+        heads: list[Head] = []
+        for origin in list(self._fresh)[:IHAVE_HEADS]:
+            position = self.vector.get(origin)
+            if position.applied >= 0:
+                heads.append(Head(origin=origin, epoch=position.epoch, version=position.applied))
+            self._fresh[origin] -= 1
+            if self._fresh[origin] <= 0:
+                del self._fresh[origin]
+        if heads:
+            chosen = rumor.pick(self.peers.alive, IHAVE_PEERS, self._clock.random)
+            self._send(chosen, Ihave(scope=self.scope, heads=tuple(heads)))
+
+    def _pull(self, now: float) -> None:
+        """One message to each peer that is asked; what is long, or much, in one question over a stream."""
+        if len(self.intake.ready) >= QUEUED:
+            self.pulls.later(now + WAIT_S)
+            return
+        due = self.pulls.take(now, self.peers, self._clock.random)
+        much = len(due) >= BULK_WANTS
+        bulky = [(whom, missing) for whom, missing in due if missing.bulky or much]
+        if bulky:
+            self._ask(bulky[0][0], [missing for _, missing in bulky], now)
+        asked: dict[NodeId, list[Want]] = {}
+        for whom, missing in due:
+            if not (missing.bulky or much):
+                asked.setdefault(whom, []).append(self.intake.want(missing))
+        for whom, wants in asked.items():
+            self._send((whom,), Pull(scope=self.scope, wants=tuple(wants), max_bytes=MESSAGE_BYTES))
