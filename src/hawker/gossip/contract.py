@@ -50,6 +50,22 @@ OnMessage: TypeAlias = Callable[[NodeId, bytes], None]
 OnRequest: TypeAlias = Callable[[NodeId, bytes], Awaitable[bytes]]
 """Answers a request of another node that came over a stream."""
 
+OnForget: TypeAlias = Callable[[NodeId, int], None]
+"""Called when an operator had a node forgotten, this one included: what it said in epochs up to this one is void. A
+node that hears it of itself begins a newer epoch and declares it."""
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that an operator should look at. `code` is `twin` (two nodes with one id), `skew` (clocks that differ
+    by more than a minute) or `cluster` (a node of another cluster that has our key)."""
+
+    code: str
+    node: NodeId
+    text: str
+
+
+OnTrouble: TypeAlias = Callable[[Trouble], None]
+
 DATAGRAM_BYTES = 1100
 """The longest message that fits one datagram; a longer one goes over a stream."""
 

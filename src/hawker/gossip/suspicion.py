@@ -1,0 +1,38 @@
+"""How long a suspect has to refute: less and less, the more others accuse it as well (Lifeguard, LHA-Suspicion)."""
+
+import math
+
+from hawker.ids import NodeId
+
+
+class Suspicion:
+    """Begins with one accuser. `needed` others shorten it from `most_s` to `least_s`."""
+
+    __slots__ = ("_accusers", "_began", "_least_s", "_most_s", "_needed", "accuser")
+
+    def __init__(self, now: float, least_s: float, most_s: float, needed: int, accuser: NodeId) -> None:
+        self._began, self._least_s, self._most_s, self._needed = now, least_s, most_s, needed
+        self.accuser = accuser  # the first
+        self._accusers = {accuser}
+
+    @property
+    def confirmed(self) -> int:
+        return len(self._accusers) - 1
+
+    @property
+    def due(self) -> float:
+        if self._needed < 1:
+            return self._began + self._least_s
+        share = math.log(self.confirmed + 1) / math.log(self._needed + 1)
+        return self._began + max(self._least_s, self._most_s - share * (self._most_s - self._least_s))
+
+    def confirm(self, accuser: NodeId) -> bool:
+        """Whether this is news that others should hear. Only as many accusers are kept as count."""
+        if accuser in self._accusers or self.confirmed >= self._needed:
+            return False
+        self._accusers.add(accuser)
+        return True
+
+    def postpone(self, seconds: float) -> None:
+        """The one who waits stood still itself, and may have missed the refutation."""
+        self._began += seconds

@@ -1,0 +1,272 @@
+"""The protocol as a state machine: it takes what was heard and what time it is, and returns what to send and to tell.
+
+SWIM with Lifeguard. `receive` never acts on time, `tick` never on messages; the owner calls `tick` at `next_at`. A tick
+that comes much too late means that this node stood still, so it blames itself before it blames others.
+"""
+
+from collections.abc import Callable, Sequence
+
+from hawker.gossip.answers import Answers, From
+from hawker.gossip.belief import Belief
+from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.frames import Claim, Forget, Frame, Join, PingReq, decode
+from hawker.gossip.identity import Identity
+from hawker.gossip.keyring import Keyring
+from hawker.gossip.mail import Mail
+from hawker.gossip.outcome import Knock, Outbox, Outcome
+from hawker.gossip.peer import Peer, alive, content_of
+from hawker.gossip.probes import Probe
+from hawker.gossip.timing import Timing
+from hawker.ids import NodeId
+
+_NEVER = float("inf")
+_FIRST_GOSSIP = 0.2  # of the gossip period: news that comes together goes together
+_SEEDS = 3
+_JOIN_AT_MOST_S = 10.0
+_METAS = 10
+_META_AT_MOST_S = 30.0
+_FAREWELLS = 16
+
+
+class Swim:
+    """`chance` is uniform in [0, 1); `wall` is Unix seconds, told to others so that clocks can be compared."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        keyring: Keyring,
+        *,
+        now: float,
+        chance: Callable[[], float],
+        wall: Callable[[], float],
+        timing: Timing | None = None,
+        belief: type[Belief] = Belief,
+    ) -> None:
+        self._timing = timing or Timing()
+        self._chance = chance
+        self._out = Outbox()
+        content = content_of(identity.meta)
+        claim = alive(identity.node, identity.address, boot=identity.boot, epoch=identity.epoch, content=content)
+        me = Peer(claim, now)
+        me.learn(content)
+        self.belief = belief(me, timing=self._timing, chance=chance, fences=identity.fences, out=self._out)
+        self.mail = Mail(self.belief, self._timing, self._out, wall)
+        self.answers = Answers(identity, keyring, self.belief, self.mail, self._timing, self._out)
+        self._seeds: Sequence[str] = ()
+        self._join_at, self._join_s = _NEVER, self._timing.join_s
+        self._probe: Probe | None = None
+        self._probe_at = now + chance() * self._timing.probe_s
+        self._gossip_at = _NEVER
+        self._upkeep_at = now + chance() * self._timing.upkeep_s
+        self._reach_at = now + self._timing.reach_s * (0.5 + chance())
+
+    # What its owner asks.
+
+    @property
+    def me(self) -> Peer:
+        return self.belief.me
+
+    @property
+    def next_at(self) -> float:
+        suspicions = (peer.suspicion.due for peer in self.belief.suspects.values() if peer.suspicion)
+        direct_at = self._probe.direct_at if self._probe else _NEVER
+        return min(
+            self._probe_at,
+            direct_at,
+            self._gossip_at if self.belief.rumors else _NEVER,
+            self._upkeep_at,
+            self._join_at,
+            self.answers.relays.due,
+            min(suspicions, default=_NEVER),
+        )
+
+    def members(self) -> list[Member]:
+        return [peer.member() for peer in self.belief.roster]
+
+    def join(self, seeds: Sequence[str], now: float) -> Outcome:
+        """Ask these addresses until one lets us in, and again whenever nobody else is left."""
+        self._seeds = [seed for seed in seeds if seed != self.me.address]
+        self._join_s = self._timing.join_s
+        self._join_at = now if self._seeds else _NEVER
+        self.answers.joining = bool(self._seeds)
+        return self.tick(now)
+
+    def declare(self, now: float, *, epoch: int | None = None, meta: Meta | None = None) -> Outcome:
+        self.belief.declare(now, epoch=epoch, meta=meta)
+        return self._done(now)
+
+    def forget(self, node: NodeId, fence: int, now: float) -> Outcome:
+        self.belief.forget(Forget(node=node, fence=fence, at=self.mail.wall_ms()), now)
+        return self._done(now)
+
+    def rekey(self, keyring: Keyring, now: float) -> Outcome:
+        """An operator's new keyring, one step on from the one in use. Raises nothing: an older one changes nothing."""
+        self.answers.adopt(keyring)
+        return self._done(now)
+
+    def note(self, to: Peer, message: bytes) -> Outcome:
+        self.mail.note(to, message)
+        return self._out.taken()
+
+    def knocked(self, seq: int, now: float) -> Outcome:
+        """The member answered over a stream: so it lives, whatever is lost between us."""
+        if self._probe and self._probe.seq == seq:
+            self._probe.acked = True
+        return self._done(now)
+
+    def leave(self, now: float) -> Outcome:
+        claim = self.belief.leave(now)
+        for peer in self.belief.roster.some(_FAREWELLS, self._chance):
+            self.mail.post(peer.address, claim)
+        self._probe, self._probe_at, self._join_at = None, _NEVER, _NEVER
+        return self._done(now)
+
+    # Messages.
+
+    def receive(self, sender: NodeId, boot: int, address: str, payload: bytes, now: float, foreign: bool) -> Outcome:
+        """What an authentic datagram of `sender` holds. Raises `Malformed` for what is no sequence of frames; then
+        nothing was changed."""
+        frames = decode(payload)
+        if foreign:
+            self.answers.foreigner(sender, address, frames, now)
+        elif sender == self.me.node:
+            if boot != self.me.boot:
+                self.answers.twin(boot, address, frames, now)
+        elif any(isinstance(frame, Join) for frame in frames):
+            self.answers.joiner(sender, address, frames, now)
+        else:
+            self._listen(sender, boot, address, frames, now)
+        return self._done(now)
+
+    def _listen(self, sender: NodeId, boot: int, address: str, frames: list[Frame], now: float) -> None:
+        for frame in frames:
+            if isinstance(frame, Claim):
+                self.answers.claim(frame, sender, address, now)
+        heard = From(sender, boot, address, now, self.belief.roster.get(sender))
+        for frame in frames:
+            if not isinstance(frame, Claim):
+                self.answers.answer(frame, heard, self._probe)
+
+    # Time.
+
+    def tick(self, now: float) -> Outcome:
+        late_s = now - self.next_at
+        if late_s > self._timing.stall_s:
+            self._stood_still(late_s, now)
+        self.belief.expire(now)
+        for relay in self.answers.relays.silent(now):
+            self.mail.nack(relay)
+        if self._probe and self._probe.direct_at <= now:
+            self._ask_others(self._probe)
+        if self._probe_at <= now:
+            self._conclude(now)
+            self._begin(now)
+        if self._join_at <= now:
+            self._ask_seeds(now)
+        if self._upkeep_at <= now:
+            self._upkeep(now)
+        if self._gossip_at <= now:
+            self._gossip(now)
+        return self._done(now)
+
+    def _done(self, now: float) -> Outcome:
+        twin_at, self.belief.twin_at = self.belief.twin_at, None
+        if twin_at is not None:
+            self.answers.challenge(twin_at, now)
+        if not self.belief.rumors:
+            self._gossip_at = _NEVER
+        elif self._gossip_at == _NEVER:
+            self._gossip_at = now + _FIRST_GOSSIP * self._timing.gossip_s
+        return self._out.taken()
+
+    def _stood_still(self, late_s: float, now: float) -> None:
+        """Answers and refutations may lie unread: everyone gets the time that we did not have."""
+        self.belief.health.worse(max(1, int(late_s)))
+        for peer in self.belief.suspects.values():
+            if peer.suspicion:
+                peer.suspicion.postpone(late_s)
+        if self._probe:
+            self._probe, self._probe_at = None, now
+
+    # Probing.
+
+    def _begin(self, now: float) -> None:
+        peer = self.belief.order.next(self.belief.roster)
+        far = peer is not None and self.belief.is_far(peer)
+        patience = self.belief.health.patience
+        period_s = self._timing.probe_s * (self._timing.suspicion_far if far else 1.0)
+        self._probe_at = now + period_s * patience
+        if peer is None:
+            self._probe = None
+            return
+        first_s = self._timing.direct_far_s if far else self._timing.direct_s
+        direct_s = peer.round_trip.patience_s(first_s, self._timing.direct_least_s, first_s * 2) * patience
+        self._probe = Probe(self.answers.next_seq(), peer.node, now, now + min(direct_s, 0.6 * period_s * patience))
+        self.mail.ping(peer, self._probe.seq, self.answers.rank)
+
+    def _ask_others(self, probe: Probe) -> None:
+        probe.direct_at = _NEVER
+        peer = self.belief.roster.get(probe.node)
+        if peer is None or probe.acked:
+            return
+        through = self.belief.roster.some(self._timing.relays, self._chance, frozenset({probe.node}))
+        probe.relays = frozenset(relay.node for relay in through)
+        for relay in through:
+            self.mail.post(relay.address, PingReq(seq=probe.seq, to=peer.node, address=peer.address))
+        self._out.tell(Knock(peer.node, peer.address, probe.seq))
+
+    def _conclude(self, now: float) -> None:
+        probe, self._probe = self._probe, None
+        if probe is None:
+            return
+        if probe.acked:
+            self.belief.health.better()
+            return
+        self.belief.health.worse(probe.missing)
+        peer = self.belief.roster.get(probe.node)
+        if peer is not None and peer.living:
+            self.belief.suspect(peer, now)
+
+    # The rest that is done now and then.
+
+    def _ask_seeds(self, now: float) -> None:
+        if not self.answers.joining:
+            self._join_at = _NEVER
+            return
+        first = int(self._chance() * len(self._seeds))
+        for seed in [*self._seeds[first:], *self._seeds[:first]][:_SEEDS]:
+            self.mail.post(seed, Join(cluster=self.answers.cluster), self.me.claim(now))
+        self._join_at, self._join_s = now + self._join_s, min(_JOIN_AT_MOST_S, self._join_s * 1.5)
+
+    def _gossip(self, now: float) -> None:
+        peers = self.belief.roster.some(self._timing.gossip_peers, self._chance)
+        for peer in peers:
+            self.mail.news(peer)
+        self._gossip_at = now + self._timing.gossip_s
+
+    def _upkeep(self, now: float) -> None:
+        self._upkeep_at = now + self._timing.upkeep_s
+        if self.me.fate is Fate.LEFT:
+            return
+        self.belief.clean(now)
+        self._ask_metas(now)
+        if self._reach_at <= now:
+            self._reach_at = now + self._timing.reach_s * (0.5 + self._chance())
+            self._reach_out(now)
+
+    def _reach_out(self, now: float) -> None:
+        """To one of those that are down: it may be back, or the way to it. And to the seeds, when nobody is left."""
+        down = [peer for peer in self.belief.roster if peer.fate is Fate.DOWN]
+        if down:
+            peer = down[int(self._chance() * len(down))]
+            self.mail.ping(peer, self.answers.next_seq(), self.answers.rank)
+        if self._seeds and self.belief.roster.living == 1 and self._join_at == _NEVER:
+            self.answers.joining, self._join_at, self._join_s = True, now, self._timing.join_s
+
+    def _ask_metas(self, now: float) -> None:
+        lacking = [peer for peer in self.belief.roster.others if peer.lacks_meta and peer.asked_at <= now]
+        for peer in lacking[:_METAS]:
+            others = self.belief.roster.some(1, self._chance) if peer.asks % 2 else []
+            self.answers.ask_meta(peer, (others or [peer])[0].address)
+            peer.asked_at = now + min(_META_AT_MOST_S, 2.0**peer.asks)
+            peer.asks += 1
