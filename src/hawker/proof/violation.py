@@ -18,6 +18,10 @@ class Invariant(StrEnum):
     HELD = "what is suspended is held still, and nothing else is"
     FENCED = "network policies are in force"
     UNDISTURBED = "an instance ends by itself or by order"
+    FILLED_ONCE = "no order fills twice"
+    NOT_OVERSOLD = "no host is oversold"
+    CONVERGED = "every replica converges"
+    SPARE_ONCE = "a spare starts at most once for one loss"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 
