@@ -4,6 +4,7 @@ each node in, what is broken out. For the simulated fleet and for the real one."
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hawker.ids import MachineId, NodeId
 from hawker.node import Capacity, Resources, shortfall
@@ -92,7 +93,7 @@ def _not_oversold(nodes: Sequence[NodeSeen]) -> Iterator[Violation]:
 
 def _converged(nodes: Sequence[NodeSeen]) -> Iterator[Violation]:
     asked = [seen for seen in nodes if seen.rows is not None]
-    for one, other in zip(asked, asked[1:], strict=False):
+    for one, other in pairwise(asked):
         assert one.rows is not None and other.rows is not None
         for reader, rows in ((one, one.rows - other.rows), (other, other.rows - one.rows)):
             if rows:
