@@ -7,6 +7,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from hawker.api.bodies import CreateMachineRequest, Machine, MachineEvent, MachineVersion, Ok, UpdateMachineRequest
+from hawker.api.cursor import after_of
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Page
 from hawker.api.routes import (
@@ -30,7 +31,7 @@ from hawker.ids import AppName, OrderId
 from hawker.machine import State
 from hawker.store.contract import Reader
 from hawker.worker import leases, views
-from hawker.worker.handlers.paging import after_of, page_of
+from hawker.worker.handlers.paging import page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.images import resolve
 from hawker.worker.operations import Change

@@ -5,6 +5,7 @@ from heapq import merge
 
 from hawker.api.bodies import MachineOverview, OrgMachine, OrgMachines, instant
 from hawker.api.bounds import IN_PAGE
+from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
@@ -13,7 +14,7 @@ from hawker.config import with_guest
 from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.store.contract import Reader
-from hawker.worker.handlers.paging import after_of, page_of
+from hawker.worker.handlers.paging import page_of
 from hawker.worker.parts import Parts
 from hawker.worker.records import DESTROYED, MACHINES, MachineRecord
 

@@ -1,12 +1,11 @@
-"""Lists in pages: a cursor is the key of the last item shown, in base64 so that nobody leans on it."""
+"""Lists in pages."""
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
 from hawker.api.bounds import APPS_IN_PAGE
+from hawker.api.cursor import after_of, cursor_after
 from hawker.api.route import Page
 from hawker.errors import BadRequest
 
@@ -25,16 +24,4 @@ def page_of(
     shown = tuple(islice(beyond, limit))
     if limit is None or next(beyond, None) is None:
         return Page(shown)
-    return Page(shown, next_cursor=base64.urlsafe_b64encode(key(shown[-1]).encode()).decode())
-
-
-def after_of(cursor: str | None) -> str:
-    """The key that the page comes after: no item has an empty one. Raises `BadRequest`."""
-    return _decode(cursor) if cursor else ""
-
-
-def _decode(cursor: str) -> str:
-    try:
-        return base64.b64decode(cursor.encode(), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError) as error:
-        raise BadRequest("cursor is not one that this API gave out") from error
+    return Page(shown, next_cursor=cursor_after(key(shown[-1])))

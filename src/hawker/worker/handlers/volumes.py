@@ -14,6 +14,7 @@ from hawker.api.bodies import (
     instant,
 )
 from hawker.api.bounds import IN_PAGE
+from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Page
@@ -37,7 +38,7 @@ from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.store.contract import Reader
 from hawker.worker.handlers.orgs import readable_apps
-from hawker.worker.handlers.paging import after_of, page_of
+from hawker.worker.handlers.paging import page_of
 from hawker.worker.orders import serves_region
 from hawker.worker.parts import Parts
 from hawker.worker.records import APPS
