@@ -5,7 +5,7 @@ owner cannot prove that it knows all that it said before.
 """
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,13 @@ from hawker.ids import NodeId
 
 Value: TypeAlias = int | float | str | bytes | None
 """What SQLite stores."""
+
+if TYPE_CHECKING:
+    Cells: TypeAlias = tuple[Value, ...]
+else:
+    Cells = tuple[Any, ...]  # msgspec decodes no union of text and bytes; `Op` looks at each value itself
+
+_KINDS = frozenset({int, float, str, bytes, bool, type(None)})
 
 
 class Scope(StrEnum):
@@ -28,9 +35,14 @@ class Op(msgspec.Struct, frozen=True, array_like=True):
     lacks a column keeps the op aside, one that has more takes its own defaults."""
 
     table: str
-    key: tuple[Value, ...]
+    key: Cells
     columns: tuple[str, ...] = ()
-    row: tuple[Value, ...] | None = None
+    row: Cells | None = None
+
+    def __post_init__(self) -> None:
+        """Also when it is decoded, which then fails."""
+        if not _KINDS.issuperset(map(type, self.key)) or not _KINDS.issuperset(map(type, self.row or ())):
+            raise ValueError("a value that SQLite cannot store")
 
 
 class Tx(msgspec.Struct, frozen=True, array_like=True):
