@@ -1,0 +1,67 @@
+"""What a local transaction changed, as whole rows: SQLite's session extension notes the keys, net of what comes to
+nothing (an update to the same values, an insert and a delete).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from hawker.catalog.change import Op, Scope, Value
+from hawker.catalog.rows import Rows
+from hawker.catalog.statements import StatementFailed
+from hawker.ids import NodeId
+
+ROW_BYTES = 1024 * 1024
+OPS_LIMIT = 200_000
+
+
+class Capture:
+    """Of one transaction. `ops` is there once the block has ended."""
+
+    def __init__(self, connection: apsw.Connection, node: NodeId, rows: Mapping[str, Rows]) -> None:
+        self._connection, self._node, self._rows = connection, node, rows
+        self.ops: dict[Scope, list[Op]] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        session = apsw.Session(self._connection, "main")
+        try:
+            session.table_filter(self._rows.__contains__)
+            session.attach()
+            yield
+            if not session.is_empty:
+                self._take(session.changeset())
+        finally:
+            session.close()
+
+    def _take(self, changeset: bytes) -> None:
+        for count, change in enumerate(apsw.Changeset.iter(changeset), 1):
+            if count > OPS_LIMIT:
+                raise StatementFailed(f"the transaction changes more than {OPS_LIMIT} rows: make it several")
+            rows = self._rows[change.name]
+            op = self._op(rows, change)
+            self.ops.setdefault(rows.table.scope, []).append(op)
+
+    def _op(self, rows: Rows, change: apsw.TableChange) -> Op:
+        table = rows.table
+        values: Any = change.new if change.old is None else change.old
+        key = tuple(values[place] for place in table.places)
+        if key[0] != self._node:
+            raise StatementFailed(
+                f"{table.name}: a row of {key[0]!r}, which only its owner may change; this is {self._node}"
+            )
+        row: tuple[Value, ...] | None = None
+        if change.op != "DELETE":
+            row = rows.read(key)
+        if row is None:
+            return Op(table.name, key)
+        if size_of(key) + size_of(row) > ROW_BYTES:
+            raise StatementFailed(f"{table.name}: a row may have {ROW_BYTES} bytes")
+        return Op(table.name, key, table.columns, row)
+
+
+def size_of(values: tuple[Value, ...]) -> int:
+    """Bytes, about."""
+    return sum(len(value) if isinstance(value, str | bytes) else 8 for value in values)

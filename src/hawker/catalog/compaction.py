@@ -1,0 +1,70 @@
+"""A stream as what its rows are now: the last op of each row that changed beyond a version, by version."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+
+from hawker.catalog.aside import Aside, key_of
+from hawker.catalog.capture import size_of
+from hawker.catalog.change import Delta, Op, VersionedOp
+from hawker.catalog.origins import RESETTING, Stream
+from hawker.catalog.rows import Rows
+
+_OP_BYTES = 16  # what an op takes beside its values and names
+
+
+def delta(
+    stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int, max_bytes: int, since: int
+) -> Delta:
+    """See `contract.Storage.delta`."""
+    if stream.applied == RESETTING or after > stream.applied:
+        return _nothing(stream, after)
+    reset = after < max(stream.floor, 0) or since >= 0
+    if reset and (since < 0 or stream.floor > since):
+        after = RESETTING
+    ops, upto = _part(_changes(stream, rows, asides, after), max_bytes)
+    return Delta(
+        origin=stream.origin,
+        scope=stream.scope,
+        epoch=stream.epoch,
+        reset=reset,
+        after=after,
+        upto=stream.applied if upto is None else upto,
+        floor=stream.floor,
+        ops=ops,
+        last=upto is None,
+        head=stream.applied,
+    )
+
+
+def _nothing(stream: Stream, after: int) -> Delta:
+    """A part that fits nowhere: this replica does not know more."""
+    return Delta(
+        stream.origin, stream.scope, stream.epoch, False, after, after, stream.floor, (), True, max(stream.applied, 0)
+    )
+
+
+def _part(changes: Iterator[VersionedOp], max_bytes: int) -> tuple[tuple[VersionedOp, ...], int | None]:
+    """Whole versions, until they are too much; the version that the part comes to, None when nothing is left."""
+    ops: list[VersionedOp] = []
+    size = 0
+    for change in changes:
+        if size >= max_bytes and ops and ops[-1].version != change.version:
+            return tuple(ops), ops[-1].version
+        ops.append(change)
+        size += _size_of(change.op)
+    return tuple(ops), None
+
+
+def _size_of(op: Op) -> int:
+    return _OP_BYTES + len(op.table) + size_of(op.key) + size_of(op.columns) + size_of(op.row or ())
+
+
+def _changes(stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int) -> Iterator[VersionedOp]:
+    """What was set aside takes the place of what the tables have of that row."""
+    kept = {(kept.op.table, key_of(kept.op.key)): kept for aside in asides for kept in aside.of(stream.number, after)}
+    apart = [VersionedOp(each.version, each.op) for each in sorted(kept.values(), key=lambda each: each.version)]
+    tables = [each.changed(stream.origin, after) for each in rows.values() if each.table.scope is stream.scope]
+    placed = heapq.merge(*tables, key=lambda change: change.version)
+    if kept:
+        placed = (change for change in placed if (change.op.table, key_of(change.op.key)) not in kept)
+    return heapq.merge(placed, apart, key=lambda change: change.version)

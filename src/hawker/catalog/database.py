@@ -1,0 +1,136 @@
+"""The catalog's one file and its one writing connection. WAL, so that any sqlite3 from 3.40 on may read while we write;
+the users' tables have their own columns only, and all that the catalog knows beside them stands in side tables.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from hawker.errors import CannotStart
+
+APPLICATION_ID = 0x68776B63  # "hwkc", in the file's header
+LAYOUT_VERSION = 1
+CHECKPOINT_PAGES = 2_000  # how far the log of writes grows before it is copied into the file
+TRUNCATE_PAGES = 32_000  # from here on readers that are slow are waited for, a little
+STATEMENTS_CACHED = 400
+
+_LAYOUT = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE __c_table (name TEXT NOT NULL PRIMARY KEY, scope TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE __c_origin (
+    number INTEGER PRIMARY KEY, origin TEXT NOT NULL, scope TEXT NOT NULL, epoch INTEGER NOT NULL,
+    applied INTEGER NOT NULL, gc_floor INTEGER NOT NULL, forgotten INTEGER NOT NULL, run INTEGER NOT NULL,
+    came INTEGER NOT NULL, UNIQUE (origin, scope));
+CREATE TABLE __c_log (
+    id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, ver INTEGER NOT NULL, at REAL NOT NULL, payload BLOB NOT NULL);
+CREATE INDEX __c_log_by_version ON __c_log (stream, ver);
+CREATE TABLE __c_unknown (
+    stream INTEGER NOT NULL, tbl TEXT NOT NULL, key BLOB NOT NULL, ver INTEGER NOT NULL, run INTEGER NOT NULL,
+    del INTEGER NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (stream, tbl, key)) WITHOUT ROWID;
+CREATE TABLE __c_quarantine (
+    stream INTEGER NOT NULL, tbl TEXT NOT NULL, key BLOB NOT NULL, ver INTEGER NOT NULL, run INTEGER NOT NULL,
+    del INTEGER NOT NULL, payload BLOB NOT NULL, reason TEXT NOT NULL DEFAULT '', at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (stream, tbl, key)) WITHOUT ROWID;
+CREATE TABLE __c_lease (id INTEGER PRIMARY KEY, run TEXT NOT NULL);
+CREATE TABLE __corro_members (
+    host TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, since REAL NOT NULL, rtt REAL, epoch INTEGER NOT NULL)
+    WITHOUT ROWID;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {LAYOUT_VERSION};
+COMMIT;
+"""
+
+_log = logging.getLogger("hawker.catalog")
+
+
+class Database:
+    """Opens the file, makes it when it is not there. Raises `CannotStart` when it is none of ours, damaged or newer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection = _open(path)
+        self._log_pages = 0
+        self._durable = True
+        self.connection.set_wal_hook(self._note_log_size)
+
+    @contextmanager
+    def transaction(self, *, durable: bool) -> Iterator[apsw.Connection]:
+        """Committed at its end, rolled back when something is raised. One that is not durable may be lost with the
+        power, after which the file is as it was at some earlier moment."""
+        if durable != self._durable:
+            self.connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+            self._durable = durable
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        if self._log_pages < CHECKPOINT_PAGES:
+            return
+        crowded = self._log_pages >= TRUNCATE_PAGES
+        mode = apsw.SQLITE_CHECKPOINT_RESTART if crowded else apsw.SQLITE_CHECKPOINT_PASSIVE
+        try:
+            self.connection.wal_checkpoint(mode=mode)
+        except apsw.BusyError:
+            _log.debug("readers keep the catalog's log", extra={"pages": self._log_pages})
+        except apsw.Error as error:
+            _log.warning("checkpoint failed", extra={"path": str(self.path), "reason": str(error)})
+
+    def close(self) -> None:
+        self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection.close()
+
+    def _note_log_size(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
+        self._log_pages = pages
+        return int(apsw.SQLITE_OK)
+
+
+def _open(path: Path) -> apsw.Connection:
+    try:
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise _damaged(path, str(error)) from error
+    except (apsw.Error, OSError) as error:
+        raise CannotStart(f"{path} cannot be opened: {error}") from error
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    connection.set_busy_timeout(5_000)
+    for pragma in ("journal_mode = WAL", "wal_autocheckpoint = 0", "synchronous = FULL", "cache_size = -65536"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    if connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
+        connection.execute(_LAYOUT).fetchall()
+    check(connection, path)
+
+
+def check(connection: apsw.Connection, path: Path) -> None:
+    """That the file is a catalog which this version can use."""
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise CannotStart(f"{path} is not a hawker catalog: choose another data directory")
+    version = connection.pragma("user_version")
+    if version > LAYOUT_VERSION:
+        text = f"{path} was written by a newer hawker (catalog version {version}, known here: {LAYOUT_VERSION})"
+        raise CannotStart(f"{text}: upgrade this one, or move the file away; the other nodes send it again")
+
+
+def _damaged(path: Path, reason: str) -> CannotStart:
+    text = f"{path} is damaged ({reason}): move it away, with its -wal and -shm"
+    return CannotStart(f"{text}; the node publishes its rows again, and the other nodes send theirs")

@@ -1,0 +1,332 @@
+"""The catalog's database as a whole: keeps `contract.Storage`. One thread writes; a lock makes a second one wait. Reads
+of users do not come here but for `query`; they have connections of their own (guarded.py).
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import apsw
+import msgspec
+
+from hawker.catalog import compaction
+from hawker.catalog.apply import Batch, Parts
+from hawker.catalog.aside import Aside
+from hawker.catalog.capture import Capture
+from hawker.catalog.change import Delta, Op, Position, Scope, Token, Tx, Value
+from hawker.catalog.contract import Committed, Effect, Outcome, Statement, Table
+from hawker.catalog.database import Database
+from hawker.catalog.evolve import evolve, tables_of
+from hawker.catalog.guarded import Guarded
+from hawker.catalog.lease import Lease, boot_id
+from hawker.catalog.log import LOG_AGE_S, Log
+from hawker.catalog.origins import RESETTING, Origins, Stream
+from hawker.catalog.rows import Rows
+from hawker.catalog.schema import fingerprint, read, shipped
+from hawker.catalog.statements import StatementFailed, Statements
+from hawker.clock import Clock
+from hawker.errors import Unavailable
+from hawker.ids import NodeId
+
+ROWS_PER_VERSION = 256  # of a stream that begins again
+QUERY_ROWS = 100_000
+QUERY_BYTES = 64 * 1024 * 1024
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as gossip sees it: `since` is Unix seconds, `rtt` seconds if it was measured, `epoch` its incarnation."""
+
+    host: NodeId
+    state: str
+    since: float
+    rtt: float | None = None
+    epoch: int = 0
+
+
+class SqliteStorage:
+    """Opens or makes the file. `schemas` are the texts of the operator's own schema files, beside the shipped tables.
+    Raises `CannotStart` for a file that cannot be used and `SchemaRefused` for a text that cannot be taken."""
+
+    def __init__(
+        self, path: Path, node: NodeId, clock: Clock, schemas: Sequence[str] = (), *, boot: Callable[[], str] = boot_id
+    ) -> None:
+        self._path, self._node, self._clock = path, node, clock
+        self._lock = RLock()
+        self._database = Database(path)
+        self._connection = self._database.connection
+        self._connection.create_scalar_function("next_version", self._next_version, 0)
+        self._counter: Iterator[int] = iter(())
+        self._statements = Statements(self._connection, clock)
+        self._origins = Origins(self._connection)
+        self._log = Log(self._connection)
+        self._unknown = Aside(self._connection, "__c_unknown")
+        self._quarantine = Aside(self._connection, "__c_quarantine")
+        self._rows: Mapping[str, Rows] = {}
+        self._fingerprint = ""
+        self._reader: Guarded | None = None
+        try:
+            self.declare(schemas)
+            self._lease = Lease(path.with_name(f"{path.name}.lease"), boot())
+            self._renewed: set[Scope] = set()
+            self._proven = self._prove()
+        except BaseException:
+            self._database.close()
+            raise
+
+    @property
+    def node(self) -> NodeId:
+        return self._node
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    # Schema.
+
+    @property
+    def schema_fingerprint(self) -> str:
+        return self._fingerprint
+
+    def tables(self) -> Mapping[str, Scope]:
+        """What replicates, and to whom."""
+        return {name: rows.table.scope for name, rows in self._rows.items()}
+
+    def declare(self, schemas: Sequence[str]) -> int:
+        """Take the shipped tables and those of these texts; rows that waited for them come to their places. How many
+        did. Raises `SchemaRefused`, and then nothing has changed."""
+        ours = read([shipped()])
+        schema = read([shipped(), *schemas])
+        with self._transaction(durable=True):
+            evolve(self._connection, schema, kept=frozenset(ours.tables))
+            tables = tables_of(self._connection)
+            self._rows = {name: Rows(self._connection, table) for name, table in tables.items()}
+            self._fingerprint = fingerprint(tables)
+            return self._place_unknown()
+
+    def _place_unknown(self) -> int:
+        batch = Batch(self._parts(), self._clock.now())
+        placed = 0
+        for stream in [*self._origins.all()]:
+            for kept in [*self._unknown.of(stream.number)]:
+                rows = self._rows.get(kept.op.table)
+                if rows is not None and rows.knows(kept.op.columns):
+                    self._unknown.clear(stream.number, kept.op)
+                    rows.unnote(kept.op.key)
+                    batch.place(stream, kept.version, kept.op)
+                    placed += 1
+        return placed
+
+    # What this node says.
+
+    def proven(self) -> bool:
+        return self._proven
+
+    def commit(self, statements: Sequence[Statement], at: float, *, timeout_s: float | None = None) -> Committed:
+        if not self._proven:
+            raise Unavailable("the catalog is finding out what this node has published before; try again in a moment")
+        if not statements:
+            raise StatementFailed("at least 1 statement is required")
+        with self._transaction(durable=True):
+            capture = Capture(self._connection, self._node, self._rows)
+            with capture.watching():
+                effects = self._statements.run(statements, self._rows, timeout_s)
+            txs = tuple(self._publish(scope, capture.ops[scope], at) for scope in Scope if scope in capture.ops)
+        return _committed(effects, txs)
+
+    def _publish(self, scope: Scope, ops: Sequence[Op], at: float) -> Tx:
+        stream = self._origins.get(self._node, scope)
+        tx = Tx(self._node, scope, stream.epoch, stream.applied + 1, at, tuple(ops))
+        died = max(1, int(self._clock.now()))
+        for op in ops:
+            self._rows[op.table].note(op.key, tx.version, stream.run, died if op.row is None else 0)
+        self._log.add(stream.number, tx, self._clock.now())
+        stream = self._origins.put(msgspec.structs.replace(stream, applied=tx.version))
+        self._lease.cover(scope, stream.position)
+        return tx
+
+    def renew(self, scope: Scope, epoch: int) -> Position:
+        """In that epoch or, if this node is known to have used it, in a later one."""
+        with self._transaction(durable=True):
+            stream = self._origins.get(self._node, scope)
+            epoch = max(epoch, stream.epoch + 1 if stream.begun else 0, stream.fence + 1, self._lease.epoch(scope) + 1)
+            run, count = stream.run + 1, 0
+            self._counter = itertools.count(ROWS_PER_VERSION)
+            for rows in self._rows.values():
+                if rows.table.scope is scope:
+                    rows.renumber(self._node, run)
+                    count += rows.count(self._node)
+            applied = -(-count // ROWS_PER_VERSION)
+            stream = msgspec.structs.replace(
+                stream, epoch=epoch, applied=applied, floor=applied, run=run, came=RESETTING
+            )
+            self._log.drop(stream.number)
+            self._origins.put(stream)
+            if self._proven:
+                self._lease.cover(scope, stream.position)
+        self._renewed.add(scope)
+        if not self._proven and self._renewed.issuperset(Scope):
+            self._begin_lease()
+        return stream.position
+
+    def _next_version(self, *_: Value) -> int:
+        return next(self._counter) // ROWS_PER_VERSION
+
+    def _prove(self) -> bool:
+        run = self._connection.execute("SELECT run FROM __c_lease").get or ""
+        positions = self._own_positions()
+        fenced = any(position.epoch <= position.fence for position in positions.values())
+        if fenced or not self._lease.proves(run, positions):
+            return False
+        self._begin_lease(previous=run)
+        return True
+
+    def _begin_lease(self, previous: str = "") -> None:
+        run = self._clock.token_bytes(16).hex()
+        self._lease.begin(run, previous, self._own_positions())
+        with self._transaction(durable=True):
+            self._connection.execute("INSERT OR REPLACE INTO __c_lease VALUES (1, ?)", (run,))
+        self._lease.settle()
+        self._proven = True
+
+    def _own_positions(self) -> Mapping[Scope, Position]:
+        return {scope: self._own_position(scope) for scope in Scope}
+
+    def _own_position(self, scope: Scope) -> Position:
+        stream = self._origins.find(self._node, scope)
+        return stream.position if stream else Position()
+
+    # What others say.
+
+    def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
+        with self._lock:
+            return self._origins.positions(scope)
+
+    def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
+        with self._transaction(durable=False):
+            return Batch(self._parts(), self._clock.now()).run(batch)
+
+    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
+        with self._lock:
+            stream = self._origins.find(origin, scope)
+            return () if stream is None else self._log.replay(stream.number, after, max_bytes)
+
+    def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int, *, since: int = -1) -> Delta:
+        with self._lock:
+            stream = self._origins.find(origin, scope) or Stream(number=0, origin=origin, scope=scope)
+            return compaction.delta(stream, self._rows, (self._unknown, self._quarantine), after, max_bytes, since)
+
+    def fence(self, origin: NodeId, epoch: int) -> None:
+        with self._transaction(durable=True):
+            for scope in Scope:
+                self._fence(self._origins.get(origin, scope), epoch)
+
+    def _fence(self, stream: Stream, epoch: int) -> None:
+        fenced = msgspec.structs.replace(stream, fence=max(stream.fence, epoch))
+        if stream.origin == self._node:  # its own rows stay; it has to say them again in a later epoch
+            self._proven = self._proven and stream.epoch > fenced.fence
+            self._renewed.clear()
+        elif stream.epoch <= fenced.fence:
+            self._wipe(stream)
+            fenced = msgspec.structs.replace(fenced, epoch=0, applied=0, floor=0, run=stream.run + 1, came=RESETTING)
+        self._origins.put(fenced)
+
+    def _wipe(self, stream: Stream) -> None:
+        for rows in self._rows.values():
+            if rows.table.scope is stream.scope:
+                rows.drop(stream.origin)
+        self._unknown.drop(stream.number)
+        self._quarantine.drop(stream.number)
+        self._log.drop(stream.number)
+
+    def collect(self, before: float) -> int:
+        floors: dict[tuple[NodeId, Scope], int] = {}
+        count = 0
+        with self._transaction(durable=False):
+            for rows in self._rows.values():
+                for owner, version, gone in rows.collect(before):
+                    place = (NodeId(owner), rows.table.scope)
+                    floors[place] = max(version, floors.get(place, 0))
+                    count += gone
+            numbers = {stream.number: (stream.origin, stream.scope) for stream in self._origins.all()}
+            for aside in (self._unknown, self._quarantine):
+                for number, version in aside.collect(before).items():
+                    floors[numbers[number]] = max(version, floors.get(numbers[number], 0))
+            for place, version in floors.items():
+                stream = self._origins.get(*place)
+                self._origins.put(msgspec.structs.replace(stream, floor=max(stream.floor, version)))
+            self._log.trim(max(before, self._clock.now() - LOG_AGE_S))
+        return count
+
+    # Beside the streams.
+
+    def set_members(self, members: Sequence[Member]) -> None:
+        """What gossip knows now, all of it; this table is of this node alone."""
+        with self._transaction(durable=False):
+            self._connection.execute("DELETE FROM __corro_members")
+            rows = (msgspec.structs.astuple(member) for member in members)
+            self._connection.executemany("INSERT INTO __corro_members VALUES (?, ?, ?, ?, ?)", rows)
+
+    def quarantined(self, limit: int = 100) -> Sequence[tuple[NodeId, str, str]]:
+        """Bad rows: whose, of which table, and what is wrong with each; the latest first."""
+        text = """SELECT o.origin, q.tbl, q.reason FROM __c_quarantine q JOIN __c_origin o ON o.number = q.stream
+            ORDER BY q.at DESC LIMIT ?"""
+        with self._lock:
+            rows: list[Any] = self._connection.execute(text, (limit,)).fetchall()
+            return rows
+
+    def query(self, statement: Statement) -> Table:
+        with self._lock:
+            if self._reader is None:
+                self._reader = Guarded(self._path, self._clock)
+            answer = self._reader.start(statement)
+            rows = self._reader.take(answer, rows=QUERY_ROWS, size_bytes=QUERY_BYTES)
+            answer.close()
+            return Table(columns=answer.columns, rows=tuple(rows))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+            if self._proven:
+                self._lease.end(self._own_positions())
+            self._database.close()
+
+    # The transaction.
+
+    @contextmanager
+    def _transaction(self, *, durable: bool) -> Iterator[None]:
+        """What is kept in memory beside the file changes with the file or not at all."""
+        with self._lock:
+            try:
+                with self._database.transaction(durable=durable):
+                    yield
+                    self._origins.write()
+            except BaseException as error:
+                self._origins.forget()
+                for part in (self._log, self._unknown, self._quarantine):
+                    part.load()
+                if isinstance(error, apsw.Error):
+                    raise Unavailable(f"the catalog cannot be written now: {error}") from error
+                raise
+            self._origins.keep()
+
+    def _parts(self) -> Parts:
+        return Parts(
+            node=self._node,
+            rows=self._rows,
+            origins=self._origins,
+            log=self._log,
+            unknown=self._unknown,
+            quarantine=self._quarantine,
+        )
+
+
+def _committed(effects: tuple[Effect, ...], txs: tuple[Tx, ...]) -> Committed:
+    token = None
+    if txs:
+        named = next((tx for tx in txs if tx.scope is Scope.REGION), txs[0])
+        token = Token(origin=named.origin, epoch=named.epoch, version=named.version)
+    return Committed(effects=effects, txs=txs, token=token)
