@@ -195,9 +195,9 @@ async def test_keys_are_rotated_in_three_steps(fair: Fair) -> None:
     added = await fair.api.call(ADD_KEY)
     assert [(key.number, key.primary) for key in added.keys] == [(1, True), (2, False)] and added.version == 2
     assert fair.saved[-1].keyring.version == 2
-    used = await fair.api.call(USE_KEY, params=KeyParams(number=2))
+    used = await fair.api.call(USE_KEY, params=KeyParams(number="2"))
     assert [(key.number, key.primary) for key in used.keys] == [(1, False), (2, True)]
-    left = await fair.api.call(REMOVE_KEY, params=KeyParams(number=1))
+    left = await fair.api.call(REMOVE_KEY, params=KeyParams(number="1"))
     assert [key.number for key in left.keys] == [2]
     assert fair.crowd.keyring.version == fair.saved[-1].keyring.version == left.version == 4
     assert await fair.api.call(LIST_KEYS) == left
@@ -209,7 +209,7 @@ async def test_a_key_that_somebody_lacks_is_not_used_yet(fair: Fair) -> None:
     assert (await fair.api.call(LIST_KEYS)).missing_at == (OTHER,)
     for call in (USE_KEY, REMOVE_KEY):
         with pytest.raises(Conflict, match=f"do not have the keyring's last change yet: {OTHER}"):
-            await fair.api.call(call, params=KeyParams(number=2))
+            await fair.api.call(call, params=KeyParams(number="2"))
 
 
 async def test_a_key_that_is_none_is_refused(fair: Fair) -> None:
@@ -217,4 +217,6 @@ async def test_a_key_that_is_none_is_refused(fair: Fair) -> None:
         with pytest.raises(BadRequest):
             await fair.api.call(ADD_KEY, body=AddKeyRequest(key=key))
     with pytest.raises(BadRequest, match="no key 9"):
-        await fair.api.call(USE_KEY, params=KeyParams(number=9))
+        await fair.api.call(USE_KEY, params=KeyParams(number="9"))
+    with pytest.raises(NotFound, match="there is no key 'one'"):
+        await fair.api.call(USE_KEY, params=KeyParams(number="one"))

@@ -23,7 +23,7 @@ class NodeParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyParams(msgspec.Struct, frozen=True, kw_only=True):
-    number: int
+    number: str
 
 
 class ForgetQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,11 +110,11 @@ class ClusterHandlers:
 
     async def use_key(self, call: Call[KeyParams, NoQuery, None]) -> ClusterKeys:
         _only_root(call.grant)
-        return self._fleet().use_key(call.params.number)
+        return self._fleet().use_key(_number(call.params.number))
 
     async def remove_key(self, call: Call[KeyParams, NoQuery, None]) -> ClusterKeys:
         _only_root(call.grant)
-        return self._fleet().remove_key(call.params.number)
+        return self._fleet().remove_key(_number(call.params.number))
 
     def _fleet(self) -> Fleet:
         """Raises `WrongState` on a node that is alone."""
@@ -168,3 +168,9 @@ def _only_root(grant: Grant) -> None:
     may bear any name, but is no `Everything`."""
     if not isinstance(grant, Everything):
         raise Forbidden("only the root token may do this")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise NotFound(f"there is no key {text!r:.40}: see `hawker node keys list`")
+    return int(text)

@@ -34,3 +34,10 @@ def test_the_node_says_what_it_found_of_each_driver(hawker: Hawker) -> None:
 
 def test_the_node_as_json(hawker: Hawker) -> None:
     assert msgspec.json.decode(hawker("node", "show", "-o", "json").out)["id"] == "0badcafe"
+
+
+def test_another_node_is_shown_as_far_as_it_is_known(hawker: Hawker) -> None:
+    said = hawker("node", "show", "00c0").out
+    assert ["state", "down"] in [line.split() for line in said.splitlines()]
+    assert said.endswith("it does not answer\n")
+    assert msgspec.json.decode(hawker("node", "show", "00c0", "-o", "json").out)["id"] == "00c0ffee"

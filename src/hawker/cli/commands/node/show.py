@@ -2,19 +2,37 @@
 
 import click
 
-from hawker.api.bodies import DriverInfo, NodeInfo
+from hawker.api.bodies import DriverInfo, FleetNode, NodeInfo
+from hawker.api.caller import Caller
 from hawker.api.routes import NODE_INFO
+from hawker.api.routes.cluster import GET_NODE, NodeParams
 from hawker.cli.connect import talk
+from hawker.cli.nodes import find_fleet_node, node_fields
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.tables import fields, local, table
 
 
 @click.command("show")
+@click.argument("node", metavar="[NODE]", required=False)
 @output_option
 @click.pass_context
-def command(ctx: click.Context, form: Form) -> None:
-    """Show the node: its driver and version, what it has, and what is used of it."""
-    show(talk(ctx, lambda caller: caller.call(NODE_INFO)), form, node_text)
+def command(ctx: click.Context, node: str | None, form: Form) -> None:
+    """Show the node that is asked, or another one of the fleet: its driver and version, what it has, and what is used
+    of it. Of a node that is away, what is known of it."""
+    if node is None:
+        show(talk(ctx, lambda caller: caller.call(NODE_INFO)), form, node_text)
+    else:
+        show(talk(ctx, lambda caller: _get(caller, node)), form, fleet_node_text)
+
+
+async def _get(caller: Caller, text: str) -> FleetNode:
+    found = await find_fleet_node(caller, text)
+    return await caller.call(GET_NODE, params=NodeParams(node_id=found.id))
+
+
+def fleet_node_text(node: FleetNode) -> str:
+    said = (_room(node.info), _drivers(node.info)) if node.info else ("it does not answer",)
+    return "\n\n".join(filter(None, (node_fields(node), *said)))
 
 
 def node_text(node: NodeInfo) -> str:

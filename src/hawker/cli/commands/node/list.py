@@ -1,0 +1,20 @@
+"""`hawker node list`: the nodes of the fleet, and how they are."""
+
+import click
+
+from hawker.api.routes.cluster import LIST_NODES
+from hawker.cli.connect import talk
+from hawker.cli.nodes import nodes_table
+from hawker.cli.output import Form, output_option, show
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@output_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool, form: Form) -> None:
+    """List the nodes of the fleet: their region, life and room, as the asked node knows them.
+
+    Figures of nodes in other regions are not known and shown as "-".
+    """
+    show(talk(ctx, lambda caller: caller.call(LIST_NODES)), Form.JSON if as_json else form, nodes_table)

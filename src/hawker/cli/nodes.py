@@ -1,0 +1,82 @@
+"""Nodes of the fleet on the command line: found by the unique beginning of an id, and shown as a table or in full."""
+
+from collections.abc import Iterable
+
+from hawker.api.bodies import FleetNode, FleetNodes
+from hawker.api.caller import Caller
+from hawker.api.routes.cluster import LIST_NODES
+from hawker.cli.tables import fields, local, size, table
+from hawker.errors import BadRequest, NotFound
+
+_MIB = 1 << 20
+
+
+async def find_fleet_node(caller: Caller, text: str) -> FleetNode:
+    """Raises `NotFound`, and `BadRequest` when several begin so."""
+    nodes = (await caller.call(LIST_NODES)).nodes
+    found = [node for node in nodes if node.id.startswith(text)] if text else []
+    if not found:
+        raise NotFound(f"no node {text!r}; there are {_named(nodes)}")
+    if len(found) > 1:
+        raise BadRequest(f"node {text!r} is not unique: {_named(found)}")
+    return found[0]
+
+
+def nodes_table(answer: FleetNodes) -> str:
+    rows = (
+        (
+            node.id,
+            node.region,
+            node.state,
+            _orders(node),
+            node.machines,
+            _cpus(node),
+            _memory(node),
+            "-" if node.rtt_ms is None else f"{node.rtt_ms:.3g} ms",
+            node.version,
+        )
+        for node in answer.nodes
+    )
+    return table(("NODE", "REGION", "STATE", "ORDERS", "MACHINES", "CPUS", "MEMORY", "RTT", "VERSION"), rows)
+
+
+def node_fields(node: FleetNode) -> str:
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(node.labels.items()))
+    return fields(
+        (
+            ("id", node.id),
+            ("region", node.region),
+            ("state", node.state),
+            ("since", local(node.since) if node.since else None),
+            ("orders", _orders(node)),
+            ("labels", labels),
+            ("drivers", ", ".join(node.drivers)),
+            ("peer api", node.api),
+            ("version", node.version),
+        )
+    )
+
+
+def _named(nodes: Iterable[FleetNode]) -> str:
+    return ", ".join(node.id for node in nodes)
+
+
+def _orders(node: FleetNode) -> str:
+    """Whether it takes new machines."""
+    if node.draining:
+        return "draining"
+    return "cordoned" if node.cordoned else "taken"
+
+
+def _cpus(node: FleetNode) -> str | None:
+    """Used and sold; shared ones count for what they take of a cpu."""
+    if node.capacity is None or node.used is None:
+        return None
+    used = node.used.performance_cpus + node.used.shared_cpus / (node.capacity.shared_cpu_ratio or 1)
+    return f"{used:.3g}/{node.capacity.cpus}"
+
+
+def _memory(node: FleetNode) -> str | None:
+    if node.capacity is None or node.used is None:
+        return None
+    return f"{size(node.used.memory_mb * _MIB)}/{size(node.capacity.memory_mb * _MIB)}"

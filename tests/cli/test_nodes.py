@@ -1,0 +1,34 @@
+import pytest
+
+from hawker.api.bodies import FleetNode, FleetNodes
+from hawker.cli.nodes import node_fields, nodes_table
+from tests.cli.conftest import Hawker
+from tests.cli.fake_fleet import FakeFleet
+
+
+def test_nodes_are_shown_with_what_is_known_of_them() -> None:
+    lines = nodes_table(FleetNodes(nodes=tuple(FakeFleet().nodes.values()))).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["0badcafe", "mad", "alive", "taken", "3", "1.5/4", "512.0", "MiB/2.0", "GiB", "-", "-"],
+        ["0bad0001", "mad", "alive", "cordoned", "-", "-", "-", "0.422", "ms", "-"],
+        ["00c0ffee", "fra", "down", "taken", "-", "-", "-", "-", "-"],
+    ]
+
+
+def test_a_node_that_is_drained_says_so() -> None:
+    node = FleetNode(id="a", region="mad", state="alive", cordoned=True, draining=True, labels={"b": "2", "a": "1"})
+    found = [line.split() for line in node_fields(node).splitlines()]
+    assert ["orders", "draining"] in found and ["labels", "a=1,", "b=2"] in found
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("ffff", 3, "no node 'ffff'; there are 0badcafe, 0bad0001, 00c0ffee"),
+        ("0bad", 1, "node '0bad' is not unique: 0badcafe, 0bad0001"),
+        ("", 3, "no node ''"),
+    ],
+)
+def test_what_is_no_node_is_told(hawker: Hawker, text: str, status: int, said: str) -> None:
+    told = hawker("node", "show", text)
+    assert told.status == status and said in told.err
