@@ -94,7 +94,8 @@ class Storage(Protocol):
 
     def fence(self, origin: NodeId, epoch: int) -> None:
         """Forget an origin in both scopes: where a stream's epoch is not above `epoch`, its rows go and it is at
-        `Position(0, 0)`; in both, what comes in epochs up to `epoch` is passed over from now on. Fences only rise."""
+        `Position(0, 0)`; in both, what comes in epochs up to `epoch` is passed over from now on. Fences only rise. Of
+        this node's own streams only the fence is noted: they are renewed above it."""
 
     def commit(self, statements: Sequence[Statement], at: float, *, timeout_s: float | None = None) -> Committed:
         """A local transaction; on disk when this returns. `at` is Unix seconds. Raises `BadRequest` for what cannot be

@@ -118,21 +118,19 @@ class Intake:
                 self._hand_over(tx, tx.epoch, tx.version)
         self.pulls.met(origin, *self.where(origin))
 
-    def applied(self, batch: Iterable[Tx | Delta]) -> None:
-        """These are done with, whether they went in or were passed over; `moved` tells which."""
-        for item in batch:
-            ahead = self._ahead.get(item.origin)
+    def applied(self, origins: Iterable[NodeId]) -> None:
+        """An item of each is done with, whether it went in or was passed over; `moved` tells which."""
+        for origin in origins:
+            ahead = self._ahead.get(origin)
             if ahead is not None:
                 ahead.items -= 1
                 if ahead.items <= 0 and not (ahead.version < 0 and ahead.since >= 0):
-                    del self._ahead[item.origin]
+                    del self._ahead[origin]
 
     def moved(self, origin: NodeId, position: Position) -> bool:
         """The storage has a stream elsewhere, after a batch, a fence or a renewal. Whether it is further."""
         before = self.vector.get(origin)
         self.vector.set(origin, position)
-        if self.fences.get(origin, -1) <= position.fence:
-            self.fences.pop(origin, None)
         ahead = self._ahead.get(origin)
         if ahead is not None and ahead.items <= 0 and (ahead.epoch, -1) != (position.epoch, position.applied):
             del self._ahead[origin]
@@ -140,6 +138,11 @@ class Intake:
             return False
         self.follow(origin)
         return position.applied >= 0
+
+    def fenced(self, origin: NodeId, epoch: int) -> None:
+        """The storage has put up a fence."""
+        if self.fences.get(origin, epoch + 1) <= epoch:
+            del self.fences[origin]
 
     def _is_new(self, tx: Tx, epoch: int, version: int) -> bool:
         if Bug.OLD_EPOCH in self._planted and tx.epoch < epoch:

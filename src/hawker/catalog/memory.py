@@ -1,5 +1,5 @@
-"""A storage in memory that keeps the promises of `contract.Storage`: for the fuzz, simulations and tests. It understands
-two statements, as `upsert` and `remove` make them, and takes a row for what the table's columns say.
+"""A storage in memory that keeps the promises of `contract.Storage`: for the fuzz, simulations and tests. It knows two
+statements, as `upsert` and `remove` make them, and takes a row for what the table's columns say.
 
 `image` is all that a disk would keep. A real storage is storage.py; one suite of tests holds both to the contract.
 """
@@ -131,13 +131,14 @@ class MemoryStorage:
     def fence(self, origin: NodeId, epoch: int) -> None:
         for scope in Scope:
             stream = self._stream(origin, scope)
-            if stream.position.epoch <= epoch and Bug.NO_FENCE not in self._planted:
-                fresh = self.image.streams[origin, scope] = Stream()
-                fresh.at(fence=max(epoch, stream.position.fence))
-            elif Bug.NO_FENCE in self._planted:
+            if Bug.NO_FENCE in self._planted:
                 stream.rows.clear()
-            else:
-                stream.at(fence=max(epoch, stream.position.fence))
+                continue
+            if stream.position.epoch <= epoch and origin != self._me:
+                fence = stream.position.fence
+                stream = self.image.streams[origin, scope] = Stream()
+                stream.at(fence=fence)
+            stream.at(fence=max(epoch, stream.position.fence))
 
     def commit(self, statements: Sequence[Statement], at: float, *, timeout_s: float | None = None) -> Committed:
         changes: dict[Scope, dict[Key, Op]] = {}
@@ -164,6 +165,8 @@ class MemoryStorage:
         stream.log.clear()
         stream.rows = {key: (1 + number // ROWS_A_VERSION, op, at) for number, (key, op, at) in enumerate(live)}
         upto = -(-len(live) // ROWS_A_VERSION)
+        if Bug.NO_REPUBLISH in self._planted:
+            stream.rows = {key: (-1, op, at) for key, op, at in live}
         stream.at(epoch=epoch, applied=upto, floor=upto)
         self._proven.add(scope)
         return stream.position

@@ -2,7 +2,7 @@
 to send, questions to ask over streams, and what `intake` has ready to be applied.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from hawker.catalog import rumor
 from hawker.catalog.change import Delta, Position, Scope, Tx
@@ -89,12 +89,6 @@ class Replication:
             self.vector.set(self.me, position)
             self._fresh[self.me] = IHAVE_TICKS
         self._spread(tx, hop=0, size=size_of(tx), without=(self.me,))
-
-    def applied(self, batch: Iterable[Tx | Delta], positions: Mapping[NodeId, Position]) -> None:
-        """What the storage says after a batch. What it passed over will be found missing again."""
-        self.intake.applied(batch)
-        for origin, position in positions.items():
-            self.moved(origin, position)
 
     def moved(self, origin: NodeId, position: Position) -> None:
         """The storage has a stream elsewhere: after a batch, a fence or a renewal."""
@@ -244,7 +238,9 @@ class Replication:
     # time
 
     def next_due(self) -> float:
-        due = min(self._rounds.due, self._ihave_due, self.pulls.next_due())
+        due = min(self._rounds.due, self.pulls.next_due())
+        if self._fresh:
+            due = min(due, self._ihave_due)
         return due if self._inquiry is None else min(due, self._inquiry.due)
 
     def tick(self) -> None:
@@ -252,7 +248,7 @@ class Replication:
         now = self._clock.monotonic()
         if self._inquiry is not None:
             self._inquire(self._inquiry, now)
-        if self._ihave_due <= now:
+        if self._fresh and self._ihave_due <= now:
             self._ihave_due = now + IHAVE_EVERY_S
             self._tell_fresh()
         if self._rounds.due <= now:

@@ -1,0 +1,301 @@
+"""Both scopes of a replica, without I/O: takes what the mesh brings, leaves messages to send, questions to ask over
+streams, answers to give, and one job after the other for the storage's thread. A shell (replica.py) or a simulation
+carries them out; what a job did comes back by `finish`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from hawker.catalog import rumor
+from hawker.catalog.change import Position, Scope, Tx
+from hawker.catalog.epochs import next_epoch
+from hawker.catalog.jobs import Apply, Collect, Done, Fence, Job, Renew, Serve
+from hawker.catalog.lag import Lag
+from hawker.catalog.messages import (
+    Bulk,
+    DeltaPart,
+    Forget,
+    Head,
+    Message,
+    Parts,
+    Pull,
+    Push,
+    Txs,
+    Want,
+    decode,
+    size_of,
+)
+from hawker.catalog.peers import Peer
+from hawker.catalog.planted import SOUND, Bug
+from hawker.catalog.replication import BULK_BYTES, MESSAGE_BYTES, Replication
+from hawker.catalog.slices import Slices
+from hawker.clock import Clock
+from hawker.ids import NodeId
+
+SERVED = 3
+WAITING = 64
+GRACE_S = 24 * 3600.0
+COLLECT_EVERY_S = 60.0
+
+
+class Engine:
+    """`out` are messages and whom they are for, `questions` are asked over streams and answered by `answered`;
+    `answers` are to questions of others, by the number that `ask` gave; None when this node is too busy to answer."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        region: str,
+        positions: Mapping[Scope, Mapping[NodeId, Position]],
+        clock: Clock,
+        *,
+        proven: bool,
+        grace_s: float = GRACE_S,
+        part_bytes: int = BULK_BYTES,
+        planted: frozenset[Bug] = SOUND,
+    ) -> None:
+        self.me, self._region, self._clock, self._grace_s = me, region, clock, grace_s
+        self._part_bytes = part_bytes
+        self.scopes = {
+            scope: Replication(me, scope, region, positions[scope], clock, proven=proven, planted=planted)
+            for scope in Scope
+        }
+        self.out: list[tuple[tuple[NodeId, ...], Message]] = []
+        self.questions: list[tuple[NodeId, Scope, Pull]] = []
+        self.answers: list[tuple[int, Parts | None]] = []
+        self.slices, self.lag = Slices(), Lag()
+        self.refused = 0
+        self.quarantined = 0
+        self.unknown = 0
+        self._serves: deque[Serve] = deque()
+        self._ended: list[tuple[Scope, list[NodeId]]] = []
+        self._turn = False
+        self._asks = 0
+        self._collect_due = clock.monotonic() + COLLECT_EVERY_S
+
+    @property
+    def settled(self) -> bool:
+        """Whether this node may write."""
+        return all(scope.settled for scope in self.scopes.values())
+
+    def position(self, scope: Scope, origin: NodeId) -> Position:
+        return self.scopes[scope].vector.get(origin)
+
+    @property
+    def queued(self) -> int:
+        """Changes that wait to be applied."""
+        return sum(len(scope.intake.ready) + len(scope.intake.pending) for scope in self.scopes.values())
+
+    @property
+    def gaps(self) -> int:
+        """Streams that are known to be behind."""
+        return sum(len(scope.pulls) for scope in self.scopes.values())
+
+    # members
+
+    def tell(self, peer: Peer) -> None:
+        """A node that is alive, or suspected, or whose round trip or region is another now."""
+        if peer.node == self.me:
+            return
+        self.scopes[Scope.GLOBAL].peers.tell(peer)
+        if peer.region == self._region:
+            self.scopes[Scope.REGION].peers.tell(peer)
+        else:
+            self.scopes[Scope.REGION].peers.lose(peer.node)
+
+    def lose(self, node: NodeId) -> None:
+        """It is down or left. What it said stays."""
+        for scope in self.scopes.values():
+            scope.peers.lose(node)
+
+    def forget(self, origin: NodeId) -> int:
+        """An operator's word. Up to which epoch."""
+        epoch = max(scope.vector.get(origin).epoch for scope in self.scopes.values())
+        self._fence(origin, epoch, hop=0, without={self.me})
+        return epoch
+
+    def committed(self, txs: Iterable[Tx]) -> None:
+        for tx in txs:
+            self.scopes[tx.scope].committed(tx)
+        self._gather()
+
+    # messages
+
+    def receive(self, sender: NodeId, raw: bytes) -> None:
+        """What cannot be read is counted and dropped."""
+        try:
+            message = decode(raw)
+        except ValueError:
+            self.refused += 1
+            return
+        self.take(sender, message)
+
+    def take(self, sender: NodeId, message: Message) -> None:
+        match message:
+            case Push() | Txs() | DeltaPart():
+                scope = _scope_of(message)
+                if scope is not None and self._exchanges(sender, scope):
+                    self.scopes[scope].receive(sender, message)
+            case Pull():
+                self._serve(sender, message, None)
+            case Parts():
+                self.refused += 1
+            case Forget():
+                intake = self.scopes[Scope.GLOBAL].intake
+                if message.epoch > intake.fence(message.origin) and intake.room(message.origin):
+                    self._fence(message.origin, message.epoch, message.hop + 1, without={self.me, sender})
+            case _:
+                if self._exchanges(sender, message.scope):
+                    self.scopes[message.scope].receive(sender, message)
+        self._gather()
+
+    def ask(self, sender: NodeId, raw: bytes) -> int:
+        """A question over a stream; its number, under which `answers` will have what to say. Raises `ValueError`."""
+        message = decode(raw)
+        if not isinstance(message, Pull):
+            raise ValueError("only a pull is asked over a stream")
+        self._asks += 1
+        self._serve(sender, message, self._asks)
+        return self._asks
+
+    def answered(self, sender: NodeId, scope: Scope, parts: Parts | None) -> None:
+        self.scopes[scope].answered(sender, parts)
+        self._gather()
+
+    def _exchanges(self, sender: NodeId, scope: Scope) -> bool:
+        """A region's streams are not taken from another region's nodes; a member that is new may not be known yet."""
+        peers = self.scopes[Scope.GLOBAL].peers
+        return scope is Scope.GLOBAL or sender in self.scopes[scope].peers or sender not in peers
+
+    def _fence(self, origin: NodeId, epoch: int, hop: int, without: set[NodeId]) -> None:
+        for scope in self.scopes.values():
+            fences = scope.intake.fences
+            fences[origin] = max(epoch, fences.get(origin, -1))
+        if hop <= rumor.HOPS:
+            chosen = rumor.choose(self.scopes[Scope.GLOBAL].peers, self._clock.random, without=without)
+            if chosen:
+                self.out.append((tuple(chosen), Forget(origin=origin, epoch=epoch, hop=hop)))
+
+    # jobs
+
+    def next_job(self) -> Job | None:
+        """What the storage should do now. One at a time: `finish` it before the next."""
+        for scope in self.scopes.values():
+            for origin, epoch in scope.intake.fences.items():
+                return Fence(origin, epoch)
+            if scope.renew_above is not None:
+                return Renew(self.me, scope.scope, next_epoch(self._clock, scope.renew_above))
+        self._turn = not self._turn
+        job = self._next_serve() if self._turn else self._next_apply()
+        job = job or self._next_apply() or self._next_serve()
+        if job is None and self._collect_due <= self._clock.monotonic():
+            self._collect_due = self._clock.monotonic() + min(COLLECT_EVERY_S, self._grace_s)
+            return Collect(self._clock.now() - self._grace_s)
+        return job
+
+    def finish(self, job: Job, done: Done) -> None:
+        if done.outcome is not None:
+            self.quarantined += done.outcome.quarantined
+            self.unknown += done.outcome.unknown
+        if isinstance(job, Apply):
+            self.lag.note(job.batch, self._clock.now())
+            for scope, ended in self._ended:
+                self.scopes[scope].intake.applied(ended)
+            self._ended = []
+        for (origin, scope), position in done.positions.items():
+            self.scopes[scope].moved(origin, position)
+        if isinstance(job, Fence):
+            for each in self.scopes.values():
+                each.intake.fenced(job.origin, job.epoch)
+        if isinstance(job, Serve):
+            self._answer(job, done.parts)
+        self._gather()
+
+    def _next_apply(self) -> Apply | None:
+        for scope in self.scopes.values():
+            if scope.intake.ready:
+                batch, ended = self.slices.take(scope.intake.ready)
+                self._ended.append((scope.scope, ended))
+                return Apply(tuple(batch))
+        return None
+
+    def _next_serve(self) -> Serve | None:
+        return self._serves.popleft() if self._serves else None
+
+    def _serve(self, sender: NodeId, pull: Pull, ask: int | None) -> None:
+        wants = tuple(self._possible(pull))
+        if (ask is not None and self._asked_now() >= SERVED) or len(self._serves) >= WAITING:
+            if ask is not None:
+                self.answers.append((ask, None))
+        elif wants:
+            most = min(self._part_bytes, pull.max_bytes, MESSAGE_BYTES if ask is None else BULK_BYTES)
+            self._serves.append(Serve(sender, pull.scope, wants, max(1, most), ask))
+        elif ask is not None:
+            self.answers.append((ask, Parts(txs=(), deltas=(), more=False)))
+
+    def _asked_now(self) -> int:
+        return sum(serve.ask is not None for serve in self._serves)
+
+    def _possible(self, pull: Pull) -> Iterable[Want]:
+        """What of it this replica can answer: where it has more, and is in no reset itself."""
+        vector = self.scopes[pull.scope].vector
+        for want in pull.wants:
+            position = vector.get(want.origin)
+            same = want.epoch == position.epoch
+            more = (position.epoch, position.applied) > (want.epoch, want.after if want.since < 0 else -1)
+            if position.applied >= 0 and position.epoch > 0 and more:
+                yield Want(
+                    origin=want.origin,
+                    epoch=position.epoch,
+                    after=want.after if same else -1,
+                    since=want.since if same else -1,
+                )
+
+    def _answer(self, serve: Serve, parts: Parts | None) -> None:
+        """Over a stream as it is; as messages what is whole, and of the rest that it is there."""
+        assert parts is not None
+        if serve.ask is not None:
+            self.answers.append((serve.ask, parts))
+            return
+        heads: list[Head] = []
+        txs = [tx for tx in parts.txs if size_of(tx) <= MESSAGE_BYTES]
+        heads += [_head(tx.origin, tx.epoch, tx.version) for tx in parts.txs if size_of(tx) > MESSAGE_BYTES]
+        if txs:
+            self.out.append(((serve.to,), Txs(txs=tuple(txs))))
+        for delta in parts.deltas:
+            if delta.last and size_of(delta) <= 2 * MESSAGE_BYTES:
+                self.out.append(((serve.to,), DeltaPart(delta=delta)))
+            else:
+                heads.append(_head(delta.origin, delta.epoch, delta.head))
+        if heads:
+            self.out.append(((serve.to,), Bulk(scope=serve.scope, heads=tuple(heads))))
+
+    # time
+
+    def tick(self) -> float:
+        """Do what is due; when there will be something again, by the monotonic clock."""
+        for scope in self.scopes.values():
+            scope.tick()
+        self._gather()
+        return min(self._collect_due, *(scope.next_due() for scope in self.scopes.values()))
+
+    def _gather(self) -> None:
+        for scope in self.scopes.values():
+            self.out.extend(scope.out)
+            scope.out.clear()
+            self.questions.extend((whom, scope.scope, pull) for whom, pull in scope.questions)
+            scope.questions.clear()
+
+
+def _head(origin: NodeId, epoch: int, version: int) -> Head:
+    return Head(origin=origin, epoch=epoch, version=version)
+
+
+def _scope_of(message: Push | Txs | DeltaPart) -> Scope | None:
+    match message:
+        case Push():
+            return message.tx.scope
+        case DeltaPart():
+            return message.delta.scope
+        case Txs():
+            return message.txs[0].scope if message.txs else None
