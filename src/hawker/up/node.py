@@ -11,92 +11,46 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
-from pathlib import Path
 
 import aiohttp
 import anyio
 import msgspec
-from anyio import to_thread
 
 from hawker import log
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, serving
 from hawker.api.server import PROGRAM_VERSION, Server
-from hawker.archive.archive import Archive
-from hawker.archive.place import open_place
 from hawker.broker.handlers import TokenHandlers
 from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart, Unavailable
-from hawker.fsm.runner import Runner
-from hawker.gpu import parse_gpus
-from hawker.host.facts import Facts, read_facts
-from hawker.host.fencing import NodeFences
-from hawker.host.luks import Luks
-from hawker.host.network import NodeNetwork
-from hawker.host.outward import own_address
-from hawker.host.plug import Tapped, Wired
+from hawker.host.facts import read_facts
 from hawker.host.systemd import Notifier, handed_over
-from hawker.host.users import user_of
-from hawker.host.vfio import PciDevices
-from hawker.ids import NodeId, new_node_id
+from hawker.ids import new_node_id
 from hawker.image.cache import ImageCache
-from hawker.image.limits import MIB, ImageSettings, Limits
-from hawker.observe.metrics import Metrics, build_metrics
-from hawker.observe.span import Origin
-from hawker.observe.spans import MakeExporter, load_exporter
-from hawker.observe.spool import Spool
+from hawker.observe.metrics import build_metrics
+from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
-from hawker.runtime.driver import Driver
-from hawker.runtime.guest_volumes import GuestVolumes
-from hawker.runtime.probe import Verdict
 from hawker.runtime.roster import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.capacity import Room
-from hawker.worker.changes import Changes
+from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
 from hawker.worker.ephemeral import destroy_everything
-from hawker.worker.fences import Fences
 from hawker.worker.format import enter
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.ciphers import Ciphers
-from hawker.worker.lifecycle.copies import PARALLEL_COPIES, HostCopies
-from hawker.worker.lifecycle.deps import Deps, Rootfs
-from hawker.worker.lifecycle.disks import HostDisks
-from hawker.worker.lifecycle.guest_copies import GuestCopies
-from hawker.worker.lifecycle.guest_disks import GuestDisks
-from hawker.worker.lifecycle.network import HostNetworks
-from hawker.worker.lifecycle.root_disks import DiskRootfs
-from hawker.worker.lifecycle.rootfs import HostRootfs
-from hawker.worker.lifecycle.volume_use import VolumeUse
 from hawker.worker.parts import Parts
-from hawker.worker.probe import NetworkProber
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.records import APPS, NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
-from hawker.worker.scrape import HttpFetch
-from hawker.worker.secret_keys import SecretKeys
-from hawker.worker.secrets import Secrets
-from hawker.worker.serve import begin, join
+from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
-from hawker.worker.table import MachineTable
-from hawker.worker.telemetry import Telemetry
-from hawker.worker.traces import Traces
-from hawker.worker.vault import Vault, load_or_create_key
-from hawker.worker.volumes.copies import Copies
-from hawker.worker.volumes.disks import Disks
-from hawker.worker.volumes.keys import VolumeKeys
-from hawker.worker.volumes.table import VolumeTable
 
 _log = log.bind("hawker.up")
-_LAST_SPANS_S = 1.0
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 
 
@@ -124,7 +78,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     exporter = load_exporter() if settings.otel_endpoint else None
     roster = Roster(settings, facts, place, clock)
     drivers = await roster.decide()
-    archive = _archive(settings, place)
+    archive = archive_of(settings, place)
     listener = given or _bind(settings.listen)
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
@@ -139,15 +93,15 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         place.remember(node.id)
         roster.remember(drivers)
         driver = roster.driver(drivers, node.id)
-        images = ImageCache(place.images, _image_settings(settings), clock)
+        images = ImageCache(place.images, image_settings(settings), clock)
         stack.push_async_callback(images.aclose)
         with or_refuse(settings.data_dir):
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         with or_refuse(settings.data_dir):
-            deps = await _deps(settings, place, driver, node.id, store, images, clock, archive)
-        traces = _traces(stack, exporter, settings, node, metrics) if exporter else None
-        parts = _parts(deps, node, facts, http, metrics, traces, drivers)
+            deps = await deps_of(settings, place, driver, node.id, store, images, clock, archive)
+        traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
+        parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             await _serve(settings, place, listener, notifier, parts, signals)
@@ -158,15 +112,6 @@ def _bind(listen: str) -> socket.socket:
     if not host or not port.isdigit():
         raise CannotStart(f"--listen takes HOST:PORT, not {listen!r}")
     return bind(host.strip("[]"), int(port))
-
-
-def _archive(settings: Settings, place: Place) -> Archive | None:
-    """Where histories go; whether it is there and takes them is seen later, since nothing may hold up a boot."""
-    if settings.archive is None:
-        return None
-    endpoint, region = settings.archive_endpoint, settings.archive_region
-    to = open_place(settings.archive, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
-    return Archive(to, place.archive)
 
 
 async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
@@ -180,114 +125,6 @@ async def _node_record(store: Store, place: Place, region: str, clock: Clock) ->
         record = NodeRecord(id=place.remembered() or new_node_id(clock), region=region, created_at=clock.now())
     await store.write(lambda tx: tx.put(NODE, "self", record))
     return record
-
-
-def _image_settings(settings: Settings) -> ImageSettings:
-    return ImageSettings(
-        allow_local=settings.allow_local_images,
-        insecure_hosts=frozenset(settings.insecure_registries),
-        auth_file=settings.registry_auth_file,
-        limits=Limits(
-            max_layer_bytes=settings.max_layer_mib * MIB,
-            max_image_bytes=settings.max_image_mib * MIB,
-            max_import_bytes=settings.max_import_mib * MIB,
-        ),
-    )
-
-
-async def _deps(
-    settings: Settings,
-    place: Place,
-    driver: Driver,
-    node_id: NodeId,
-    store: Store,
-    images: ImageCache,
-    clock: Clock,
-    archive: Archive | None,
-) -> Deps:
-    network = _network(place, node_id, driver)
-    if network is not None:
-        await network.boot()
-    vault = Vault(load_or_create_key(place.key, clock), clock)
-    secrets = Secrets(store, vault, clock)
-    keys = VolumeKeys(vault, clock)
-    disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
-    return Deps(
-        store=store,
-        table=MachineTable(clock, Changes()),
-        images=images,
-        driver=driver,
-        rootfs=_rootfs(settings, place, driver, images),
-        networks=HostNetworks(network, kernels=driver.features.disks) if network is not None else None,
-        settings=settings,
-        clock=clock,
-        secrets=secrets,
-        secret_keys=SecretKeys(store, vault, secrets, clock),
-        fences=Fences(store, NodeFences(node_id) if network is not None else None),
-        volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
-        disks=disks,
-        copies=copies,
-        volume_keys=keys,
-        gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
-        archive=archive,
-    )
-
-
-def _network(place: Place, node_id: NodeId, driver: Driver) -> NodeNetwork | None:
-    if not driver.features.network:
-        return None
-    return NodeNetwork(node_id, place.networks, Tapped(user_of) if driver.features.disks else Wired())
-
-
-def _rootfs(settings: Settings, place: Place, driver: Driver, images: ImageCache) -> Rootfs | None:
-    """Block files for machines with a kernel of their own, mounts for all others."""
-    if driver.features.disks:
-        return DiskRootfs(place.root, images, settings.machine_disk_mib)
-    return HostRootfs(place.root, images) if driver.features.rootfs else None
-
-
-def _volumes(
-    settings: Settings, place: Place, driver: Driver, store: Store, ciphers: Ciphers
-) -> tuple[Disks | None, Copies | None]:
-    """The same of volumes and their copies."""
-    floor_bytes = settings.free_disk_floor_mib * MIB
-    if isinstance(driver, GuestVolumes) and driver.features.disks:
-        use = VolumeUse(store, driver)
-        guest_disks = GuestDisks(place.volumes, driver, use)
-        return guest_disks, GuestCopies(place.snapshots, guest_disks.file, driver, use, floor_bytes)
-    if not driver.features.mounts:
-        return None, None
-    disks = HostDisks(place.volumes, ciphers)
-    return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes)
-
-
-def _traces(
-    stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: Metrics
-) -> Traces:
-    """Spans of what the engine does; at the end, a collector gets a moment to take the last ones."""
-    origin = Origin(node=node.id, region=node.region, version=PROGRAM_VERSION)
-    spool = Spool(exporter(settings.otel_endpoint or "", origin), metrics.spans)
-    stack.push_async_callback(to_thread.run_sync, spool.close, _LAST_SPANS_S)
-    return Traces(spool)
-
-
-def _parts(
-    deps: Deps,
-    node: NodeRecord,
-    facts: Facts,
-    http: aiohttp.ClientSession,
-    metrics: Metrics,
-    traces: Traces | None,
-    drivers: tuple[Verdict, ...],
-) -> Parts:
-    settings, room = deps.settings, Room(deps.settings, facts)
-    queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}
-    keep, epoch = settings.runs_kept, facts.boot_id
-    watcher = Telemetry(metrics.runs, traces)
-    runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
-    prober, fetch = NetworkProber(http), HttpFetch(http)
-    parts = join(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
-    return replace(parts, drivers=drivers)
 
 
 class _Told:
