@@ -212,6 +212,7 @@ class Pool:
     def __init__(self, open_one: Callable[[], Guarded]) -> None:
         self._open = open_one
         self._spare: SimpleQueue[Guarded] = SimpleQueue()
+        self._out: set[Guarded] = set()
         self._closed = False
 
     @contextmanager
@@ -224,16 +225,24 @@ class Pool:
 
     def take(self) -> Guarded:
         try:
-            return self._spare.get_nowait()
+            guarded = self._spare.get_nowait()
         except Empty:
-            return self._open()
+            guarded = self._open()
+        self._out.add(guarded)
+        return guarded
 
     def give(self, guarded: Guarded) -> None:
         guarded.deadline(None)
+        self._out.discard(guarded)
         if self._closed or self._spare.qsize() >= SPARE:
             guarded.close()
         else:
             self._spare.put(guarded)
+
+    def interrupt(self) -> None:
+        """End all that runs now, from any thread: it raises `DeadlineExceeded` there."""
+        for guarded in list(self._out):
+            guarded.connection.interrupt()
 
     def close(self) -> None:
         self._closed = True

@@ -7,7 +7,7 @@ from itertools import islice
 
 from hawker.catalog.contract import Change, Statement
 from hawker.catalog.guarded import Guarded, Pool
-from hawker.catalog.live.kept import FreshRow, Kept, Key
+from hawker.catalog.live.kept import About, FreshRow, Kept, Key
 from hawker.catalog.live.schema import Schema
 from hawker.catalog.live.tree import TableInfo, Tree, tree_of
 from hawker.clock import Clock
@@ -36,6 +36,10 @@ class Plan:
     @property
     def sources(self) -> int:
         return len(self.tree.sources) if self.tree else 0
+
+    @property
+    def about(self) -> About:
+        return About(sql=self.sql, columns=self.columns, sources=self.sources)
 
     def concerns(self, changed: Changed) -> bool:
         return any(table.name.lower() in changed for table in self.tables)

@@ -1,6 +1,6 @@
 """A feed: events that many may hear, from where each joined. A subscription is one, so are the updates of a table."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 
 import anyio
@@ -14,7 +14,9 @@ _PORTION = 256
 class Feed:
     """`idle_since` is when the last listener left, by the monotonic clock; None while somebody listens."""
 
-    def __init__(self, clock: Clock, first: int = 1, *, events: int = RING_EVENTS, size_bytes: int = RING_BYTES) -> None:
+    def __init__(
+        self, clock: Clock, first: int = 1, *, events: int = RING_EVENTS, size_bytes: int = RING_BYTES
+    ) -> None:
         self._clock = clock
         self._ring = Ring(first, events=events, size_bytes=size_bytes)
         self._news = anyio.Event()
@@ -42,6 +44,14 @@ class Feed:
         self._ended, self._closed = last, True
         self._wake()
 
+    def touch(self) -> None:
+        """Somebody is about to listen."""
+        if self.idle_since is not None:
+            self.idle_since = self._clock.monotonic()
+
+    def idle_for(self, now: float) -> float:
+        return 0.0 if self.idle_since is None else now - self.idle_since
+
     @contextmanager
     def listener(self) -> Iterator[None]:
         """For as long as somebody listens."""
@@ -54,7 +64,7 @@ class Feed:
             if not self._listeners:
                 self.idle_since = self._clock.monotonic()
 
-    async def events(self, number: int) -> AsyncIterator[list[Told]]:
+    async def events(self, number: int) -> AsyncGenerator[list[Told], None]:
         """All events from `number` on, in portions. Raises `Lagged` when the caller was too slow."""
         while True:
             news = self._news

@@ -47,10 +47,12 @@ def pack(values: Sequence[object]) -> bytes:
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file is of: the statement with its parameters written out, and the names of its columns."""
+    """What the file is of: the statement with its parameters written out, the names of its columns, and of how many
+    tables its rows have keys."""
 
     sql: str
     columns: tuple[str, ...]
+    sources: int
 
 
 class FreshRow(msgspec.Struct, frozen=True, kw_only=True):

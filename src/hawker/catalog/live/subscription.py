@@ -2,21 +2,22 @@
 
 import hashlib
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
+import apsw
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Change
 from hawker.catalog.lines import change_line, error_line
 from hawker.catalog.live.asked import Asked, Changed, Plan
 from hawker.catalog.live.feed import Feed
-from hawker.catalog.live.kept import About, Snapshot
+from hawker.catalog.live.kept import Snapshot
 from hawker.catalog.live.ring import Told
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
@@ -69,6 +70,7 @@ class Subscription:
         self.feed = Feed(clock, asked.kept.last + 1)
         self.turn = anyio.Lock()
         self.cost_s = 0.0  # what the last look took
+        self.awaited = False  # a look at the whole answer is to come
         self._asked, self._limiter, self._clock = asked, limiter, clock
 
     @property
@@ -98,10 +100,13 @@ class Subscription:
             self.cost_s = self._clock.monotonic() - began
             self.feed.tell([Told(change, change_line(change)) for change in changes])
 
-    async def hear(self, *, after: int | None = None, skip_rows: bool = False) -> AsyncIterator[Heard]:
+    async def hear(self, *, after: int | None = None, skip_rows: bool = False) -> AsyncGenerator[Heard, None]:
         """`after` None or 0 begins with the answer as it is, unless that is skipped; else with the change after it.
         Raises `Gone` before the first item, and `Lagged` when the caller was too slow."""
-        snapshot = await anyio.to_thread.run_sync(Snapshot, self.file)
+        try:
+            snapshot = await anyio.to_thread.run_sync(Snapshot, self.file)
+        except apsw.Error as error:
+            raise Unavailable("this live query has just ended: subscribe anew") from error
         try:
             if after:
                 joined = max(after, snapshot.last)
@@ -111,16 +116,18 @@ class Subscription:
                 yield News([Told(change, change_line(change)) for change in missed])
             else:
                 joined = snapshot.last
-                async for heard in self._answer(snapshot) if not skip_rows else _nothing():
-                    yield heard
+                if not skip_rows:
+                    async for heard in self._answer(snapshot):
+                        yield heard
         finally:
             snapshot.close()
-        async for told in self.feed.events(min(joined + 1, self.feed.next)):
-            later = [one for one in told if not isinstance(one.said, Change) or one.said.number > joined]
-            if later:
-                yield News(later)
+        async with aclosing(self.feed.events(min(joined + 1, self.feed.next))) as events:
+            async for told in events:
+                later = [one for one in told if not isinstance(one.said, Change) or one.said.number > joined]
+                if later:
+                    yield News(later)
 
-    async def _answer(self, snapshot: Snapshot) -> AsyncIterator[Heard]:
+    async def _answer(self, snapshot: Snapshot) -> AsyncGenerator[Heard, None]:
         yield Columns(self.plan.columns)
         while rows := await anyio.to_thread.run_sync(snapshot.rows, _ROWS):
             yield Rows(rows)
@@ -134,17 +141,11 @@ class Subscription:
                 await anyio.to_thread.run_sync(self._close, keep)
 
     def _close(self, keep: bool) -> None:
-        about = About(sql=self.plan.sql, columns=self.plan.columns)
         if keep:
-            self._asked.kept.note(about, completed=True)
+            self._asked.kept.note(self.plan.about, completed=True)
         self._asked.kept.close()
         if not keep:
             remove(self.file)
-
-
-async def _nothing() -> AsyncIterator[Heard]:
-    return
-    yield
 
 
 def remove(file: Path) -> None:

@@ -1,0 +1,136 @@
+"""The ASGI application: who may call, which route it is, how many may run at once. The routes' own work is beside it."""
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from hawker.catalog.http.exchange import Answered, Exchange, Left, Receive, Scope, Send
+from hawker.catalog.http.service import Access
+from hawker.catalog.http.statement import NotJson, WrongShape
+from hawker.errors import HawkerError
+
+CROWDED = "max concurrency limit reached"
+_MOST_READ_AT_ONCE = 128
+_ENDPOINT = b"x-corrosion-requested-endpoint-name"
+
+_log = logging.getLogger("hawker.catalog.http")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`rest` routes take one more part of a path, which is given to the handler; else that is empty. `most` calls run
+    at once, any more are turned away."""
+
+    method: str
+    path: str
+    answer: Callable[[Exchange, str], Awaitable[None]]
+    most: int = 128
+    rest: bool = False
+
+
+class CatalogApp:
+    def __init__(self, endpoints: Iterable[Endpoint], access: Access) -> None:
+        self._endpoints = tuple(endpoints)
+        self._access = access
+        self._running: dict[Endpoint, int] = {}
+        self._scopes: set[anyio.CancelScope] = set()
+        self._stopped = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive, send)
+        with self._until_stop(), _left():
+            await self._serve(exchange)
+
+    def stop(self) -> None:
+        """Ends what runs; its clients see their answers end."""
+        self._stopped = True
+        for scope in list(self._scopes):
+            scope.cancel()
+
+    @contextmanager
+    def _until_stop(self) -> Iterator[None]:
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            if self._stopped:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        try:
+            self._admit(exchange)
+            endpoint, rest = self._route(exchange)
+            with self._place(endpoint):
+                await endpoint.answer(exchange, rest)
+        except Answered as answer:
+            await exchange.text(answer.status, str(answer))
+        except NotJson as error:
+            await exchange.text(400, f"Failed to parse the request body as JSON: {error}")
+        except WrongShape as error:
+            await exchange.text(422, f"Failed to deserialize the JSON body into the target type: {error}")
+        except HawkerError as error:
+            if exchange.begun:
+                _log.warning("answer cut off", extra={"path": exchange.path, "reason": str(error)})
+                return
+            await exchange.say(error.status, {"error": plain(error)})
+        await exchange.drain()
+
+    def _admit(self, exchange: Exchange) -> None:
+        token, endpoint = self._access.token, self._access.endpoint
+        if token is not None:
+            given = exchange.header(b"authorization") or b""
+            if not hmac.compare_digest(given, b"Bearer " + token.encode()):
+                raise Answered(401)
+        asked = exchange.header(_ENDPOINT)
+        if endpoint is not None and asked is not None:
+            if not asked.isascii():
+                raise Answered(400, "the name of the endpoint is not ASCII")
+            if asked.decode() != endpoint:
+                raise Answered(421)
+
+    def _route(self, exchange: Exchange) -> tuple[Endpoint, str]:
+        matching = [(one, rest) for one in self._endpoints if (rest := _matched(one, exchange.path)) is not None]
+        if not matching:
+            raise Answered(404)
+        for endpoint, rest in matching:
+            if endpoint.method == exchange.method:
+                return endpoint, rest
+        raise Answered(405)
+
+    @contextmanager
+    def _place(self, endpoint: Endpoint) -> Iterator[None]:
+        if self._running.get(endpoint, 0) >= endpoint.most:
+            raise Answered(503, CROWDED)
+        self._running[endpoint] = self._running.get(endpoint, 0) + 1
+        try:
+            yield
+        finally:
+            self._running[endpoint] -= 1
+
+
+def plain(error: HawkerError) -> str:
+    """Without the word that the rest of Hawker puts before it."""
+    return str(error).removeprefix(f"{error.prefix}: ")
+
+
+def _matched(endpoint: Endpoint, path: str) -> str | None:
+    if not endpoint.rest:
+        return "" if path == endpoint.path else None
+    head, _, rest = path.rpartition("/")
+    return rest if head == endpoint.path and rest else None
+
+
+@contextmanager
+def _left() -> Iterator[None]:
+    try:
+        yield
+    except Left:
+        pass

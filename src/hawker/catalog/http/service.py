@@ -1,0 +1,42 @@
+"""What the HTTP API needs of the node that serves it. Protocols and values only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from hawker.catalog.contract import Committed, Statement
+
+
+class Writer(Protocol):
+    async def commit(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> Committed:
+        """A local transaction, on disk. Raises `BadRequest` for what cannot be run, `DeadlineExceeded`, and
+        `Unavailable` when the same could work later."""
+
+
+class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+    """How replication does: versions that are known to be missing, members alive, the 99th percentile of how old what
+    comes is (None before anything came), what waits to be applied."""
+
+    gaps: int
+    members: int
+    p99_lag: float | None
+    queue_size: int
+
+
+class Doctor(Protocol):
+    def vitals(self) -> Vitals: ...
+
+
+class Migrations(Protocol):
+    async def migrate(self, texts: Sequence[str]) -> None:
+        """Take these definitions of tables and indexes for those of the same name. Raises `BadRequest`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may call, and under which name. None lets everybody, and any name."""
+
+    token: str | None = None
+    endpoint: str | None = None

@@ -1,0 +1,258 @@
+"""`Live`: all live queries of one catalog. Commits are told to it by key; it looks again and tells who listens.
+
+Queries with the same text, parameters written out, share one answer. One without listeners goes after ten minutes; after
+a clean stop each is there again under the same id.
+"""
+
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from hawker.catalog.contract import Statement, Touched
+from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.live.asked import Asked, Plan, plan_of
+from hawker.catalog.live.kept import Kept, about_completed
+from hawker.catalog.live.pending import Batch, Pending
+from hawker.catalog.live.schema import read_schema
+from hawker.catalog.live.subscription import Subscription, remove
+from hawker.catalog.live.updates import Updates
+from hawker.clock import Clock
+from hawker.errors import BadRequest, Fault, NotFound, Unavailable
+
+FLUSH_S = 0.010
+FLUSH_KEYS = 1_000
+IDLE_S = 600.0
+SWEEP_S = 60.0
+MOST = 512
+THREADS = 4
+_LEAST_PAUSE_S, _MOST_PAUSE_S, _PAUSE_BY_COST = 0.05, 0.25, 5.0
+NO_SUBSCRIPTION = "a `from` query param was supplied, but no existing subscription found"
+
+_log = logging.getLogger("hawker.catalog.live")
+
+
+class Live:
+    """`file` is the catalog's; `place` is a folder of its own. Used within `running()`, in one event loop."""
+
+    def __init__(self, file: Path, place: Path, clock: Clock) -> None:
+        self._file, self._place, self._clock = file, place, clock
+        self._pool = Pool(lambda: Guarded(file, clock))
+        self._limiter = anyio.CapacityLimiter(THREADS)
+        self._by_sql: dict[str, Subscription] = {}
+        self._by_id: dict[uuid.UUID, Subscription] = {}
+        self._updates: dict[str, Updates] = {}
+        self._pending = Pending()
+        self._woken = anyio.Event()
+        self._opening = anyio.Lock()
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        return list(self._by_id.values())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Restores what a clean stop left, then looks at what changes until the end, which is a clean stop."""
+        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await self._restore()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._follow)
+                tasks.start_soon(self._sweep_often)
+                try:
+                    yield
+                finally:
+                    self._pool.interrupt()
+                    tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for subscription in self.subscriptions:
+                    await subscription.close(keep=not subscription.feed.closed)
+                for updates in self._updates.values():
+                    updates.feed.end(None)
+                self._pool.close()
+
+    def touched(self, touched: Touched) -> None:
+        """Something was committed and can be read now. Does not block."""
+        if self._by_id or self._updates:
+            self._pending.add(touched)
+            self._woken.set()
+
+    async def open(self, statement: Statement, *, existing: bool = False) -> Subscription:
+        """The live query of this text. Raises `BadRequest` for what cannot be live,
+        or when it had to be there; `Unavailable` when there are too many."""
+        async with self._opening:
+            plan = await anyio.to_thread.run_sync(self._plan, statement, limiter=self._limiter)
+            known = self._by_sql.get(plan.sql)
+            if known is not None and not known.feed.closed:
+                known.feed.touch()
+                return known
+            if existing:
+                raise BadRequest(NO_SUBSCRIPTION)
+            if len(self._by_id) >= MOST:
+                await self.sweep(IDLE_S)
+            if len(self._by_id) >= MOST:
+                raise Unavailable(f"{MOST} live queries are kept already: share one, or wait until others end")
+            made = await self._made(self.new_id(), plan)
+            self._add(made)
+        # What was committed while the first answer was read, and before anybody waited for it.
+        await made.look(None)
+        return made
+
+    def new_id(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self._clock.token_bytes(16), version=4)
+
+    def find(self, text: str) -> Subscription:
+        try:
+            found = self._by_id.get(uuid.UUID(text))
+        except ValueError:
+            found = None
+        if found is None or found.feed.closed:
+            raise NotFound(f"could not find subscription with id {text}")
+        found.feed.touch()
+        return found
+
+    async def updates(self, name: str) -> Updates:
+        """Raises `BadRequest` when there is no such table."""
+        known = self._updates.get(name.lower())
+        if known is None or known.feed.closed:
+            schema = await anyio.to_thread.run_sync(read_schema, self._file)
+            table = schema.table(name)
+            if table is None:
+                raise BadRequest(f"table `{name}` not found in schema")
+            known = self._updates[name.lower()] = Updates(table, self._pool, self._clock)
+        known.feed.touch()
+        return known
+
+    async def sweep(self, idle_s: float = IDLE_S) -> None:
+        """Drop what nobody has listened to for so long, and what has ended."""
+        now = self._clock.monotonic()
+        for name, updates in list(self._updates.items()):
+            if updates.feed.closed or updates.feed.idle_for(now) > SWEEP_S:
+                del self._updates[name]
+        for subscription in self.subscriptions:
+            if subscription.feed.closed or subscription.feed.idle_for(now) >= idle_s:
+                self._forget(subscription)
+                await subscription.close(keep=False)
+
+    def _plan(self, statement: Statement) -> Plan:
+        with self._pool.one() as guarded:
+            return plan_of(guarded, statement, read_schema(self._file))
+
+    async def _made(self, number: uuid.UUID, plan: Plan) -> Subscription:
+        return await anyio.to_thread.run_sync(self._make, number, plan, limiter=self._limiter)
+
+    def _make(self, number: uuid.UUID, plan: Plan) -> Subscription:
+        file = self._place / f"{number}.db"
+        kept = Kept(file, plan.sources)
+        try:
+            kept.note(plan.about, completed=False)
+            asked = Asked(plan, kept, self._pool, self._clock)
+            asked.first()
+        except BaseException:
+            kept.close()
+            remove(file)
+            raise
+        return Subscription(number, asked, self._limiter, self._clock)
+
+    def _add(self, subscription: Subscription) -> None:
+        self._by_id[subscription.id] = subscription
+        self._by_sql[subscription.plan.sql] = subscription
+
+    def _forget(self, subscription: Subscription) -> None:
+        self._by_id.pop(subscription.id, None)
+        if self._by_sql.get(subscription.plan.sql) is subscription:
+            del self._by_sql[subscription.plan.sql]
+
+    async def _restore(self) -> None:
+        for file in sorted(self._place.glob("*.db")):
+            restored = await anyio.to_thread.run_sync(self._restored, file)
+            if restored is None:
+                remove(file)
+                continue
+            self._add(restored)
+            await restored.look(None)
+
+    def _restored(self, file: Path) -> Subscription | None:
+        """What a file holds, if it was closed well and its query can still be asked in the same way."""
+        about = about_completed(file)
+        try:
+            number = uuid.UUID(file.stem)
+            plan = self._plan(Statement(query=about.sql)) if about else None
+        except (ValueError, BadRequest, Fault) as error:
+            _log.info("live query not restored", extra={"file": file.name, "reason": str(error)})
+            return None
+        if about is None or plan is None or plan.about != about:
+            return None
+        kept = Kept(file, plan.sources)
+        kept.note(about, completed=False)
+        return Subscription(number, Asked(plan, kept, self._pool, self._clock), self._limiter, self._clock)
+
+    async def _follow(self) -> None:
+        """A moment after the first change, so that one look serves many."""
+        while True:
+            await self._woken.wait()
+            if self._pending.count < FLUSH_KEYS:
+                await self._clock.sleep(FLUSH_S)
+            self._woken = anyio.Event()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Look at all that is pending now."""
+        batch = self._pending.take()
+        if batch.empty:
+            return
+        async with anyio.create_task_group() as group:
+            for subscription in self.subscriptions:
+                if batch.everything or subscription.plan.concerns(batch.tables):
+                    group.start_soon(self._look, subscription, batch)
+            for name, updates in list(self._updates.items()):
+                if batch.everything or name in batch.tables:
+                    group.start_soon(self._notify, updates, batch)
+
+    async def _look(self, subscription: Subscription, batch: Batch) -> None:
+        if subscription.plan.tree is None:
+            self._look_soon(subscription)
+            return
+        try:
+            await subscription.look(None if batch.everything else batch.tables)
+        except Unavailable:
+            self._look_soon(subscription)
+
+    def _look_soon(self, subscription: Subscription) -> None:
+        """At the whole answer, once, after a pause that grows with what a look costs."""
+        if subscription.awaited or self._tasks is None:
+            return
+        subscription.awaited = True
+        self._tasks.start_soon(self._look_later, subscription)
+
+    async def _look_later(self, subscription: Subscription) -> None:
+        pause = min(max(subscription.cost_s * _PAUSE_BY_COST, _LEAST_PAUSE_S), _MOST_PAUSE_S)
+        await self._clock.sleep(pause)
+        subscription.awaited = False
+        try:
+            await subscription.look(None)
+        except Unavailable:
+            self._look_soon(subscription)
+
+    async def _notify(self, updates: Updates, batch: Batch) -> None:
+        if batch.everything:
+            updates.overflow()
+            return
+        keys = batch.tables[updates.table.name.lower()]
+        try:
+            updates.feed.tell(await anyio.to_thread.run_sync(updates.look, keys, limiter=self._limiter))
+        except (BadRequest, Fault, Unavailable):
+            updates.overflow()
+
+    async def _sweep_often(self) -> None:
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            await self.sweep()

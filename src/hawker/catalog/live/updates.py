@@ -1,0 +1,49 @@
+"""The updates of one table: which rows changed, whether they are still there, and nothing of what they hold."""
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from hawker.catalog.contract import Statement
+from hawker.catalog.guarded import Pool
+from hawker.catalog.lines import error_line, notify_line
+from hawker.catalog.live.feed import Feed
+from hawker.catalog.live.kept import Key
+from hawker.catalog.live.ring import Told
+from hawker.catalog.live.token import quoted
+from hawker.catalog.live.tree import TableInfo
+from hawker.clock import Clock
+
+_PORTION = 256
+TOO_MUCH = "more changed than can be told row by row: read the table anew, then ask for its updates again"
+
+
+class Updates:
+    def __init__(self, table: TableInfo, pool: Pool, clock: Clock) -> None:
+        self.table = table
+        self.feed = Feed(clock)
+        self._pool = pool
+        names = ", ".join(map(quoted, table.key))
+        self._query = f"SELECT {names} FROM {quoted(table.name)} WHERE ({names}) IN (VALUES {{rows}})"
+        self._one = f"({', '.join('?' * len(table.key))})"
+
+    def look(self, keys: Collection[Key]) -> list[Told]:
+        """Blocks."""
+        there: set[Key] = set()
+        left = iter(keys)
+        with self._pool.one() as guarded:
+            while portion := list(islice(left, _PORTION)):
+                params = tuple(value for key in portion for value in key)
+                query = self._query.format(rows=", ".join([self._one] * len(portion)))
+                answer = guarded.start(Statement(query=query, params=params))
+                there.update(guarded.take(answer, rows=_PORTION + 1, size_bytes=1 << 30))
+                answer.close()
+        return list(self._told(keys, there))
+
+    def overflow(self) -> None:
+        """Tell those who listen that they have to begin again."""
+        self.feed.end(Told(TOO_MUCH, error_line(TOO_MUCH)))
+
+    def _told(self, keys: Collection[Key], there: set[Key]) -> Iterator[Told]:
+        for key in keys:
+            kind = "update" if key in there else "delete"
+            yield Told((kind, key), notify_line(kind, key))
