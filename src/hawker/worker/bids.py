@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from hawker.api.bodies import Bid, BidAsk, CreateMachineRequest, Decline, DeclineKind, Headroom, LayerRef
+from hawker.api.failure import problem_of
+from hawker.api.routes.market import NUMBERED
 from hawker.config import validate
 from hawker.config.gpu_rules import demand_of
 from hawker.config.placement import Spread, lacking, parse_labels, placement_of
@@ -21,7 +23,8 @@ from hawker.worker.gpus import short_of, taken
 from hawker.worker.images import names_of
 from hawker.worker.lifecycle.room import room_for
 from hawker.worker.parts import Parts
-from hawker.worker.records import BY_APP, BY_NAME, NODE
+from hawker.worker.records import BY_APP, BY_NAME, BY_ORDER, NODE
+from hawker.worker.table import order_key
 from hawker.worker.volumes import attachment
 
 MOST_AT_ONCE = 64
@@ -65,10 +68,16 @@ class Bids:
         return msgspec.structs.replace(self._offer(ask, counter), same_app=same_app, name_taken=self._taken(ask))
 
     def _filled(self, ask: BidAsk) -> str | None:
+        """Also under the names that it has once it was moved on (`NUMBERED`)."""
         if ask.order_id is None:
             return None
-        made = self._parts.deps.table.made_for(self._parts.deps.store, AppName(ask.app), OrderId(ask.order_id))
-        return None if made is None else made.id
+        store, app = self._parts.deps.store, AppName(ask.app)
+        made = self._parts.deps.table.made_for(store, app, OrderId(ask.order_id))
+        if made is not None:
+            return made.id
+        for _, key in store.scan(BY_ORDER, f"{order_key(app, OrderId(ask.order_id))}{NUMBERED}", limit=1):
+            return key.id
+        return None
 
     def _taken(self, ask: BidAsk) -> bool:
         name = ask.machine.name
@@ -83,7 +92,7 @@ class Bids:
             wanted = placement_of(ask.machine.config)
             validate(ask.machine.config, self._parts.deps.driver.features)
         except Unprocessable as error:
-            return Decline(kind=DeclineKind.UNFIT, reason=str(error))
+            return _refused(DeclineKind.UNFIT, error)
         missing = lacking(wanted.labels, self._labels)
         if missing is not None:
             return Decline(kind=DeclineKind.LABELS, reason=f"the node does not have the label {missing}")
@@ -94,7 +103,7 @@ class Bids:
         try:
             attachment.findable(self._parts.deps.store, AppName(ask.app), ask.machine.config)
         except HawkerError as error:
-            return Decline(kind=DeclineKind.VOLUME, reason=str(error))
+            return _refused(DeclineKind.VOLUME, error)
         return None
 
     def _offer(self, ask: BidAsk, counter: "_Counter") -> Bid:
@@ -195,6 +204,10 @@ def _layers(layers: Iterable[LayerRef]) -> list[Layer]:
     """What is no digest is nowhere."""
     sound = ((each.digest if is_digest(each.digest) else _NOWHERE, each.size) for each in layers)
     return [Layer(digest=Digest(digest), size=size, media_type=_MEDIA_TYPE) for digest, size in sound]
+
+
+def _refused(kind: DeclineKind, error: HawkerError) -> Decline:
+    return Decline(kind=kind, reason=str(error), http_status=error.status, problem=problem_of(error))
 
 
 def _declined(kind: DeclineKind, reason: str) -> Bid:

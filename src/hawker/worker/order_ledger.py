@@ -32,9 +32,10 @@ class CancelRecord(Dated, frozen=True, kw_only=True):
 
 
 class ClaimRecord(Dated, frozen=True, kw_only=True):
-    """Where an order with a key goes."""
+    """Where an order with a key goes, and how often it moved on."""
 
     node: NodeId
+    number: int = 0
 
 
 CANCELLED = Bucket("orders_cancelled", CancelRecord)  # app/order id
@@ -71,17 +72,19 @@ class OrderLedger:
 
         return await self._store.write(apply)
 
-    async def claim(self, app: AppName, order: OrderId, node: NodeId, instead_of: NodeId | None) -> NodeId:
-        """Where the order belongs: at `node` if nobody had claimed it, or `instead_of` is where it was."""
+    async def claim(self, app: AppName, order: OrderId, node: NodeId, instead_of: int | None) -> ClaimRecord:
+        """Where the order belongs: at `node` if nobody had claimed it, or the claim of that number was the last one."""
         key = checked_key(app, order)
 
-        def apply(tx: Tx) -> NodeId:
+        def apply(tx: Tx) -> ClaimRecord:
             there = tx.get(CLAIMS, key)
-            if there is not None and there.node != instead_of:
-                return there.node
-            tx.put(CLAIMS, key, ClaimRecord(node=node, at=self._clock.now()))
+            if there is not None and there.number != instead_of:
+                return there
+            number = 0 if there is None else there.number + 1
+            claim = ClaimRecord(node=node, number=number, at=self._clock.now())
+            tx.put(CLAIMS, key, claim)
             self._sweep(tx, CLAIMS)
-            return node
+            return claim
 
         return await self._store.write(apply)
 

@@ -47,9 +47,13 @@ class DeclineKind(StrEnum):
 
 
 class Decline(Answer, frozen=True, kw_only=True):
+    """`http_status` and `problem` where there is an error that says it better than the lack of a host."""
+
     kind: DeclineKind
     reason: str
     shortfall: dict[str, int] = msgspec.field(default_factory=dict)
+    http_status: int = 0
+    problem: Problem | None = None
 
 
 class Headroom(Answer, frozen=True, kw_only=True):
@@ -111,16 +115,19 @@ class CancelAnswer(Answer, frozen=True, kw_only=True):
 
 
 class ClaimRequest(Request, frozen=True, kw_only=True):
-    """`node` is where the order is to go. `instead_of`: the one where it was, and where it is cancelled for certain."""
+    """`node` is where the order is to go. `instead_of` is the number of the claim at whose node the order is cancelled
+    for certain."""
 
     node: str
-    instead_of: str | None = None
+    instead_of: int | None = None
 
 
 class Claim(Answer, frozen=True, kw_only=True):
-    """Where the order belongs, whoever asks."""
+    """Where the order belongs, whoever asks. `number` counts how often it moved on: at each node it goes by another
+    name, so that what was cancelled there once does not stand in the way later."""
 
     node: str
+    number: int
 
 
 class PlaceRequest(Request, frozen=True, kw_only=True):

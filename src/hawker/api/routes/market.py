@@ -32,6 +32,8 @@ from hawker.errors import (
 )
 
 ORDER_TIMEOUT_S = 75.0
+NUMBERED = "~"
+"""Between an order's key and the number of its claim, in its name at the node of the claim; the first has no number."""
 
 
 class OrderParams(msgspec.Struct, frozen=True, kw_only=True):
