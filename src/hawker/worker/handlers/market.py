@@ -64,8 +64,8 @@ class MarketHandlers:
 
     async def claim(self, call: Call[ClaimParams, NoQuery, ClaimRequest]) -> Claim:
         app, order = AppName(call.params.app_name), OrderId(call.params.order_id)
-        instead_of = None if call.body.instead_of is None else NodeId(call.body.instead_of)
-        return Claim(node=await self._ledger.claim(app, order, NodeId(call.body.node), instead_of))
+        claim = await self._ledger.claim(app, order, NodeId(call.body.node), call.body.instead_of)
+        return Claim(node=claim.node, number=claim.number)
 
     async def export(self, call: Call[AppParams, NoQuery, None]) -> OrderedApp:
         return self._filling.export(call.params.app_name)
