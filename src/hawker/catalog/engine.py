@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from hawker.catalog import rumor
-from hawker.catalog.change import Position, Scope, Tx
+from hawker.catalog.change import Position, Scope, Token, Tx
 from hawker.catalog.epochs import next_epoch
 from hawker.catalog.jobs import Apply, Collect, Done, Fence, Job, Renew, Serve
 from hawker.catalog.lag import Lag
@@ -88,8 +88,21 @@ class Engine:
 
     @property
     def gaps(self) -> int:
-        """Streams that are known to be behind."""
-        return sum(len(scope.pulls) for scope in self.scopes.values())
+        """Versions that are known to be missing."""
+        return sum(scope.intake.gaps() for scope in self.scopes.values())
+
+    @property
+    def peers(self) -> int:
+        """Other nodes that are alive."""
+        return len(self.scopes[Scope.GLOBAL].peers.alive)
+
+    def reached(self, token: Token) -> bool:
+        """Whether this replica has it, or knows that its owner began anew. The scopes' epochs are never the same."""
+        positions = [scope.vector.get(token.origin) for scope in self.scopes.values()]
+        for position in positions:
+            if position.epoch == token.epoch:
+                return position.applied >= token.version
+        return all(position.epoch > token.epoch for position in positions)
 
     # members
 
@@ -184,7 +197,7 @@ class Engine:
             for origin, epoch in scope.intake.fences.items():
                 return Fence(origin, epoch)
             if scope.renew_above is not None:
-                return Renew(self.me, scope.scope, next_epoch(self._clock, scope.renew_above))
+                return Renew(self.me, scope.scope, next_epoch(self._clock, scope.renew_above, scope.scope))
         self._turn = not self._turn
         job = self._next_serve() if self._turn else self._next_apply()
         job = job or self._next_apply() or self._next_serve()

@@ -4,7 +4,7 @@ A node goes on in its epoch only if its file proves that it is whole, and then o
 that they know no more of it than it does itself. In doubt it begins a new one: that costs a reset, and is always right.
 """
 
-from hawker.catalog.change import Position
+from hawker.catalog.change import Position, Scope
 from hawker.catalog.peers import Peers
 from hawker.clock import Clock
 from hawker.ids import NodeId
@@ -15,11 +15,12 @@ PATIENCE_S = 5.0
 EVERY_S = 0.25
 
 
-def next_epoch(clock: Clock, above: int) -> int:
+def next_epoch(clock: Clock, above: int, scope: Scope) -> int:
     """Unix seconds and chance, so that a node whose memory was taken away does not choose the same one twice; and above
-    all that was heard, should the clock be wrong."""
+    all that was heard, should the clock be wrong. Odd for the global scope, so that a token tells its scope."""
     seconds = max(int(clock.now()), (above >> _RANDOM_BITS) + 1)
-    return (seconds << _RANDOM_BITS) + int(clock.random() * (1 << _RANDOM_BITS))
+    chance = int(clock.random() * (1 << _RANDOM_BITS))
+    return (seconds << _RANDOM_BITS) + (chance | 1 if scope is Scope.GLOBAL else chance & ~1)
 
 
 def outdated(own: Position, epoch: int, version: int, fence: int = -1) -> bool:

@@ -69,6 +69,14 @@ class Intake:
         known = self.vector.get(origin) != Position() or origin in self.pulls
         return len(self.ready) < QUEUED and (known or len(self.vector) + len(self.pulls) < ORIGINS)
 
+    def gaps(self) -> int:
+        """Versions that are known to be missing."""
+        count = 0
+        for missing in self.pulls.all():
+            epoch, version = self.where(missing.origin)
+            count += max(1, missing.version - max(0, version) if missing.epoch == epoch else missing.version)
+        return count
+
     def want(self, missing: Missing) -> Want:
         """How to ask for it: behind what is here, or on with a reset."""
         epoch, version = self.where(missing.origin)

@@ -17,9 +17,9 @@ class Lag:
     def note(self, batch: Iterable[Tx | Delta], now: float) -> None:
         self._seconds.extend(max(0.0, now - item.at) for item in batch if isinstance(item, Tx))
 
-    def percentile(self, share: float) -> float:
-        """0 with nothing to measure."""
+    def percentile(self, share: float) -> float | None:
+        """None before anything came."""
         if not self._seconds:
-            return 0.0
+            return None
         ordered = sorted(self._seconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

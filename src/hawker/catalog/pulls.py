@@ -3,7 +3,7 @@
 The first question waits for 20 ms and a round trip, since most holes are filled by a copy that is under way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hawker.catalog.peers import Peers
 from hawker.catalog.rumor import pick
@@ -43,6 +43,9 @@ class Pulls:
 
     def __contains__(self, origin: NodeId) -> bool:
         return origin in self._missing
+
+    def all(self) -> Iterable[Missing]:
+        return self._missing.values()
 
     def want(self, origin: NodeId, epoch: int, version: int, source: NodeId, due: float) -> Missing:
         missing = self._missing.get(origin)

@@ -1,0 +1,330 @@
+"""`Replica`: this node's catalog at work. Joins the engine, the storage, which one task has to itself, and the mesh, of
+which it knows no more than how to send, to ask, and who is there. Decides nothing: see engine.py and replication.py.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from hawker.catalog.bucket import Bucket
+from hawker.catalog.change import Scope, Token
+from hawker.catalog.contract import Change, Committed, OnTouched, Statement, Storage, Table, Touched
+from hawker.catalog.engine import GRACE_S, Engine
+from hawker.catalog.http.service import Vitals
+from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
+from hawker.catalog.memory import touched
+from hawker.catalog.messages import Parts, Pull, decode, encode
+from hawker.catalog.outbox import Outbox
+from hawker.catalog.peers import Peer
+from hawker.clock import Clock
+from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
+from hawker.ids import NodeId
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Storage)
+
+TXS_PER_S, TXS_AT_ONCE = 500, 2000
+WAITING = 1024
+SETTLE_S = 10.0
+ASK_S = 15.0
+ANSWER_S = 30.0
+NAP_S = 1.0
+
+
+class Runner(Protocol):
+    """Runs what blocks, one call at a time."""
+
+    async def __call__(self, work: Callable[[], T]) -> T: ...
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(work)
+
+
+class _Waiting(Generic[T]):
+    """A call of the storage that waits for its turn, and what came of it. `after` is called in the event loop once it
+    went well, whether somebody still waits for it or not."""
+
+    def __init__(self, work: Callable[[], T], after: Callable[[T], None] = lambda result: None) -> None:
+        self.work, self.after = work, after
+        self.done = anyio.Event()
+        self.ran = False
+        self.result: T | None = None
+        self.error: HawkerError | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.work()
+            self.ran = True
+        except HawkerError as error:
+            self.error = error
+
+    def end(self) -> None:
+        if self.error is None and self.ran:
+            self.after(self.result)  # type: ignore[arg-type]
+        self.done.set()
+
+    async def wait(self) -> T:
+        await self.done.wait()
+        if self.error is not None:
+            raise self.error
+        return self.result  # type: ignore[return-value]
+
+
+class Replica(Generic[S]):
+    """Keeps `contract.Catalog`. Used within `running()`, in one event loop. `send` and `ask` are the mesh's; `reads`
+    answers queries and blocks, in the worker's turn when it is not given; `subscribes` is that of live queries."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        region: str,
+        storage: S,
+        clock: Clock,
+        *,
+        send: Callable[[NodeId, bytes], None],
+        ask: Callable[[NodeId, bytes, float], Awaitable[bytes]],
+        reads: Callable[[Statement, float], Table] | None = None,
+        subscribes: Callable[[Statement], AbstractAsyncContextManager[AsyncIterator[Table | Change]]] | None = None,
+        run: Runner = in_thread,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self._storage, self._clock, self._run = storage, clock, run
+        self._send, self._ask_over = send, ask
+        self._reads, self._subscribes = reads, subscribes
+        positions = {scope: storage.positions(scope) for scope in Scope}
+        self.engine = Engine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
+        self._outbox = Outbox(clock)
+        self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
+        self._calls: deque[_Waiting[Any]] = deque()
+        self._answers: dict[int, _Waiting[Parts | None]] = {}
+        self._listeners: list[OnTouched] = []
+        self._wake, self._moved = anyio.Event(), anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Works until the end, then closes the storage in good order."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._work)
+                try:
+                    yield
+                finally:
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            with anyio.CancelScope(shield=True):
+                for call in self._calls:
+                    call.error = Unavailable("the catalog is stopping; try again once the node is up")
+                    call.done.set()
+                await self._run(self._storage.close)
+
+    # what the mesh brings
+
+    def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None:
+        """What gossip believes of a node; who is suspected is still alive."""
+        if alive:
+            self.engine.tell(Peer(node, region, rtt_s))
+        else:
+            self.engine.lose(node)
+        self._stir()
+
+    def on_message(self, sender: NodeId, raw: bytes) -> None:
+        self.engine.receive(sender, raw)
+        self._stir()
+
+    async def on_request(self, sender: NodeId, raw: bytes) -> bytes:
+        """Answers a question of another node over a stream; nothing when this node is too busy. Raises `BadRequest`."""
+        try:
+            number = self.engine.ask(sender, raw)
+        except ValueError as error:
+            raise BadRequest(f"the catalog cannot read this: {error}") from error
+        waiting = self._answers[number] = _Waiting(lambda: None)
+        self._stir()
+        try:
+            with anyio.fail_after(ANSWER_S):
+                parts = await waiting.wait()
+        except TimeoutError as error:
+            raise Unavailable("the catalog is too busy to answer; ask another node") from error
+        finally:
+            self._answers.pop(number, None)
+        return encode(parts) if parts is not None else b""
+
+    async def forget(self, origin: NodeId) -> int:
+        """Its rows go, here and everywhere, and it is not believed again before a newer epoch. Up to which one."""
+        if origin == self.engine.me:
+            raise BadRequest("a node cannot forget itself; ask another one to")
+        epoch = self.engine.forget(origin)
+        self._stir()
+        return epoch
+
+    # what Hawker asks
+
+    async def transact(self, statements: Sequence[Statement]) -> Token | None:
+        return (await self.commit(statements)).token
+
+    async def commit(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> Committed:
+        """A local transaction, on disk and on its way. Raises as `Storage.commit`, and `Unavailable` when there are too
+        many, or while this node still finds out what it has published before."""
+        await self._settled()
+        if not self._bucket.take(1):
+            raise Unavailable(f"more than {TXS_PER_S} transactions a second; put more into each, or try in a moment")
+        at = self._clock.now()
+        return await self._turn(lambda: self._storage.commit(statements, at, timeout_s=timeout_s), self._committed)
+
+    def _committed(self, committed: Committed) -> None:
+        self.engine.committed(committed.txs)
+        self._flush()
+        self._tell(touched({(op.table, op.key) for tx in committed.txs for op in tx.ops}))
+
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+        if self._reads is not None:
+            return await in_thread(partial(self._reads, statement, timeout_s))
+        return await self.do(lambda storage: storage.query(statement))
+
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[Table | Change]]:
+        if self._subscribes is None:
+            raise NotServed("this catalog has no live queries")
+        return self._subscribes(statement)
+
+    async def reached(self, token: Token, *, timeout_s: float) -> bool:
+        with anyio.move_on_after(timeout_s):
+            while not self.engine.reached(token):
+                await self._moved.wait()
+            return True
+        return self.engine.reached(token)
+
+    def listen(self, callback: OnTouched) -> Callable[[], None]:
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    async def do(self, work: Callable[[S], T], *, touches: bool = False) -> T:
+        """Run this with the storage, in its turn; `touches` when readers may see anything differently after it."""
+        everything = Touched(tables={}, everything=touches)
+        return await self._turn(lambda: work(self._storage), lambda result: self._tell(everything))
+
+    async def _turn(self, work: Callable[[], T], after: Callable[[T], None]) -> T:
+        if len(self._calls) >= WAITING:
+            raise Unavailable(f"{WAITING} calls of the catalog wait already; try again in a moment")
+        call = _Waiting(work, after)
+        self._calls.append(call)
+        self._wake.set()
+        return await call.wait()
+
+    def vitals(self) -> Vitals:
+        engine = self.engine
+        return Vitals(
+            gaps=engine.gaps,
+            members=engine.peers + 1,
+            p99_lag=engine.lag.percentile(0.99),
+            queue_size=engine.queued,
+        )
+
+    async def _settled(self) -> None:
+        with anyio.move_on_after(SETTLE_S):
+            while not self.engine.settled:
+                await self._moved.wait()
+        if not self.engine.settled:
+            raise Unavailable("the catalog is finding out what this node has published before; try again in a moment")
+
+    # the worker
+
+    async def _work(self) -> None:
+        """Calls of this process first, then what replication wants; one at a time."""
+        while True:
+            due = self.engine.tick()
+            self._flush()
+            if self._calls:
+                await self._serve_calls()
+            elif (job := self.engine.next_job()) is not None:
+                await self._do_job(job)
+            else:
+                await self._nap(due)
+
+    async def _nap(self, due: float) -> None:
+        wait = min(due - self._clock.monotonic(), self._outbox.wait_s(), NAP_S)
+        with anyio.move_on_after(max(0.0, wait)):
+            await self._wake.wait()
+        self._wake = anyio.Event()
+
+    async def _serve_calls(self) -> None:
+        calls = [*self._calls]
+        self._calls.clear()
+        try:
+            await self._run(partial(_run_all, calls))
+        finally:
+            for call in calls:
+                call.end()
+
+    async def _do_job(self, job: Job) -> None:
+        began = self._clock.monotonic()
+        done = await self._run(lambda: perform(self._storage, job))
+        if isinstance(job, Apply):
+            ops = sum(len(item.ops) for item in job.batch)
+            self.engine.slices.took(ops, self._clock.monotonic() - began)
+        self.engine.finish(job, done)
+        self._moved.set()
+        self._moved = anyio.Event()
+        self._flush()
+        self._tell(_touched_by(job, done))
+
+    def _tell(self, what: Touched) -> None:
+        if what.tables or what.everything:
+            for listener in [*self._listeners]:
+                listener(what)
+
+    def _stir(self) -> None:
+        """The engine was told something: there may be more to send and to do."""
+        self._flush()
+        self._wake.set()
+
+    def _flush(self) -> None:
+        """Hand to the mesh what the engine left for it."""
+        engine = self.engine
+        for to, message in engine.out:
+            raw = encode(message)
+            for node in to:
+                self._outbox.put(node, raw)
+        engine.out.clear()
+        for node, raw in self._outbox.take():
+            self._send(node, raw)
+        for number, parts in engine.answers:
+            if (waiting := self._answers.get(number)) is not None:
+                waiting.result = parts
+                waiting.done.set()
+        engine.answers.clear()
+        questions = [*engine.questions]
+        engine.questions.clear()
+        for whom, scope, pull in questions:
+            if self._tasks is not None:
+                self._tasks.start_soon(self._question, whom, scope, pull)
+
+    async def _question(self, whom: NodeId, scope: Scope, pull: Pull) -> None:
+        parts: Parts | None = None
+        try:
+            answer = await self._ask_over(whom, encode(pull), ASK_S)
+            found = decode(answer) if answer else None
+            parts = found if isinstance(found, Parts) else None
+        except (HawkerError, ValueError):
+            parts = None  # somebody else is asked
+        self.engine.answered(whom, scope, parts)
+        self._stir()
+
+
+def _run_all(calls: Sequence[_Waiting[Any]]) -> None:
+    for call in calls:
+        call.run()
+
+
+def _touched_by(job: Job, done: Done) -> Touched:
+    if done.outcome is not None:
+        return done.outcome.touched
+    return Touched(tables={}, everything=isinstance(job, Fence))

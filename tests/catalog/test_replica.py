@@ -1,0 +1,159 @@
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import pytest
+
+from hawker.catalog.change import Scope, Token
+from hawker.catalog.contract import Statement, Touched
+from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.replica import TXS_AT_ONCE, Replica
+from hawker.clock import SystemClock
+from hawker.errors import BadRequest, Unavailable
+from hawker.ids import NodeId
+
+SCHEMA = {
+    "machines": Layout(Scope.REGION, ("node", "id"), ("state",)),
+    "nodes": Layout(Scope.GLOBAL, ("node",), ("region",)),
+}
+A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
+LONG_S = 30.0
+
+
+class Wire:
+    """A mesh in one process, without loss."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[NodeId, Replica[MemoryStorage]] = {}
+
+    def send(self, sender: NodeId) -> Callable[[NodeId, bytes], None]:
+        def send(to: NodeId, raw: bytes) -> None:
+            if to in self.replicas:
+                self.replicas[to].on_message(sender, raw)
+
+        return send
+
+    def ask(self, sender: NodeId) -> Callable[[NodeId, bytes, float], "object"]:
+        async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
+            return await self.replicas[to].on_request(sender, raw)
+
+        return ask
+
+
+@asynccontextmanager
+async def fleet(*nodes: NodeId) -> AsyncIterator[Wire]:
+    wire = Wire()
+    async with AsyncExitStack() as stack:
+        for node in nodes:
+            await start(wire, node, stack)
+        yield wire
+
+
+async def start(wire: Wire, node: NodeId, stack: AsyncExitStack) -> Replica[MemoryStorage]:
+    clock = SystemClock()
+    storage = MemoryStorage(node, SCHEMA, clock)
+    replica = Replica(node, "mad", storage, clock, send=wire.send(node), ask=wire.ask(node))  # type: ignore[arg-type]
+    await stack.enter_async_context(replica.running())
+    for other, there in wire.replicas.items():
+        replica.on_member(other, region="mad", alive=True)
+        there.on_member(node, region="mad", alive=True)
+    wire.replicas[node] = replica
+    return replica
+
+
+def machine(node: NodeId, name: str, state: str) -> Statement:
+    return upsert("machines", {"node": node, "id": name, "state": state})
+
+
+MACHINES = Statement(query="SELECT * FROM machines")
+
+
+async def test_what_one_node_writes_the_others_read() -> None:
+    async with fleet(A, B, C) as wire:
+        token = await wire.replicas[A].transact([machine(A, "1", "started")])
+        assert token is not None
+        for node in (A, B, C):
+            assert await wire.replicas[node].reached(token, timeout_s=LONG_S)
+            answer = await wire.replicas[node].query(MACHINES)
+            assert answer.rows == ((A, "1", "started"),)
+
+
+async def test_listeners_hear_which_keys_changed_here_and_there() -> None:
+    heard: list[Touched] = []
+    async with fleet(A, B) as wire:
+        stop = wire.replicas[B].listen(heard.append)
+        token = await wire.replicas[A].transact([machine(A, "1", "started")])
+        assert token is not None and await wire.replicas[B].reached(token, timeout_s=LONG_S)
+        assert {"machines": frozenset({(A, "1")})} in [dict(each.tables) for each in heard]
+        await wire.replicas[B].transact([machine(B, "2", "started")])
+        assert {"machines": frozenset({(B, "2")})} in [dict(each.tables) for each in heard]
+        stop()
+        count = len(heard)
+        await wire.replicas[B].transact([remove("machines", {"node": B, "id": "2"})])
+        assert len(heard) == count
+
+
+async def test_a_fresh_node_gets_all_there_is() -> None:
+    async with AsyncExitStack() as stack, fleet(A, B) as wire:
+        for number in range(300):
+            await wire.replicas[A].transact([machine(A, str(number), "x" * 4000)])
+        token = await wire.replicas[B].transact([machine(B, "1", "started")])
+        fresh = await start(wire, C, stack)
+        assert token is not None and await fresh.reached(token, timeout_s=LONG_S)
+        last = Token(origin=A, epoch=wire.replicas[A].engine.position(Scope.REGION, A).epoch, version=300)
+        assert await fresh.reached(last, timeout_s=LONG_S)
+        assert len((await fresh.query(MACHINES)).rows) == 301
+
+
+async def test_a_row_of_another_node_cannot_be_written() -> None:
+    async with fleet(A) as wire:
+        with pytest.raises(BadRequest):
+            await wire.replicas[A].transact([machine(B, "1", "started")])
+
+
+async def test_what_was_not_heard_of_in_time_is_not_reached() -> None:
+    async with fleet(A) as wire:
+        assert not await wire.replicas[A].reached(Token(origin=B, epoch=1, version=1), timeout_s=0.0)
+
+
+async def test_a_node_that_writes_too_much_is_told_to_wait() -> None:
+    async with fleet(A) as wire:
+        with pytest.raises(Unavailable):
+            for _ in range(50 * TXS_AT_ONCE):
+                await wire.replicas[A].transact([machine(A, "1", "started")])
+
+
+async def test_a_forgotten_node_comes_back_with_all_its_rows_in_a_newer_epoch() -> None:
+    async with fleet(A, B, C) as wire:
+        token = await wire.replicas[A].transact([machine(A, "1", "started")])
+        assert token is not None
+        assert await wire.replicas[B].reached(token, timeout_s=LONG_S)
+        fence = await wire.replicas[B].forget(A)
+        assert fence >= token.epoch
+        with anyio.fail_after(LONG_S):
+            while wire.replicas[C].engine.position(Scope.REGION, A).epoch <= fence:
+                await wire.replicas[C].do(lambda storage: None)
+        again = Token(origin=A, epoch=wire.replicas[C].engine.position(Scope.REGION, A).epoch, version=1)
+        assert await wire.replicas[C].reached(again, timeout_s=LONG_S)
+        assert (await wire.replicas[C].query(MACHINES)).rows == ((A, "1", "started"),)
+
+
+async def test_a_node_does_not_forget_itself() -> None:
+    async with fleet(A) as wire:
+        with pytest.raises(BadRequest):
+            await wire.replicas[A].forget(A)
+
+
+async def test_health_is_told_in_numbers() -> None:
+    async with fleet(A, B) as wire:
+        token = await wire.replicas[A].transact([machine(A, "1", "started")])
+        assert token is not None and await wire.replicas[B].reached(token, timeout_s=LONG_S)
+        vitals = wire.replicas[B].vitals()
+        assert (vitals.gaps, vitals.members, vitals.queue_size) == (0, 2, 0)
+        assert vitals.p99_lag is not None
+
+
+async def test_an_unreadable_question_is_the_askers_fault() -> None:
+    async with fleet(A) as wire:
+        with pytest.raises(BadRequest):
+            await wire.replicas[A].on_request(B, b"\xff")
