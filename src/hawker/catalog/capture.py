@@ -52,11 +52,10 @@ class Capture:
             raise StatementFailed(
                 f"{table.name}: a row of {key[0]!r}, which only its owner may change; this is {self._node}"
             )
-        row: tuple[Value, ...] | None = None
-        if change.op != "DELETE":
-            row = rows.read(key)
-        if row is None:
+        if change.op == "DELETE":
             return Op(table.name, key)
+        whole = values if change.op == "INSERT" else rows.read(key)
+        row = tuple([value for place, value in enumerate(whole) if place not in table.places])
         if size_of(key) + size_of(row) > ROW_BYTES:
             raise StatementFailed(f"{table.name}: a row may have {ROW_BYTES} bytes")
         return Op(table.name, key, table.columns, row)
@@ -64,4 +63,4 @@ class Capture:
 
 def size_of(values: tuple[Value, ...]) -> int:
     """Bytes, about."""
-    return sum(len(value) if isinstance(value, str | bytes) else 8 for value in values)
+    return 8 * len(values) + sum([len(value) for value in values if isinstance(value, str | bytes)])

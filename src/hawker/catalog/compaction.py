@@ -21,7 +21,7 @@ def delta(
     reset = after < max(stream.floor, 0) or since >= 0
     if reset and (since < 0 or stream.floor > since):
         after = RESETTING
-    ops, upto = _part(_changes(stream, rows, asides, after), max_bytes)
+    ops, upto = _part(changes(stream, rows, asides, after), max_bytes)
     return Delta(
         origin=stream.origin,
         scope=stream.scope,
@@ -59,7 +59,7 @@ def _size_of(op: Op) -> int:
     return _OP_BYTES + len(op.table) + size_of(op.key) + size_of(op.columns) + size_of(op.row or ())
 
 
-def _changes(stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int) -> Iterator[VersionedOp]:
+def changes(stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int) -> Iterator[VersionedOp]:
     """What was set aside takes the place of what the tables have of that row."""
     kept = {(kept.op.table, key_of(kept.op.key)): kept for aside in asides for kept in aside.of(stream.number, after)}
     apart = [VersionedOp(each.version, each.op) for each in sorted(kept.values(), key=lambda each: each.version)]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
@@ -17,6 +18,7 @@ LAYOUT_VERSION = 1
 CHECKPOINT_PAGES = 2_000  # how far the log of writes grows before it is copied into the file
 TRUNCATE_PAGES = 32_000  # from here on readers that are slow are waited for, a little
 STATEMENTS_CACHED = 400
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 
 _LAYOUT = f"""
 BEGIN IMMEDIATE;
@@ -99,7 +101,7 @@ def _open(path: Path) -> apsw.Connection:
     try:
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
+        connection = apsw.Connection(f"file:{quote(str(path))}", flags=_FLAGS, statementcachesize=STATEMENTS_CACHED)
         try:
             _prepare(connection, path)
         except BaseException:

@@ -24,6 +24,8 @@ class Rows:
         self._owner = quoted(table.key[0])
         self._puts: dict[tuple[str, ...], str] = {}
         self._note = self._note_text()
+        self._read = f"SELECT {', '.join(map(quoted, table.stored))} FROM {self._name} WHERE {self._match}"
+        self._delete = f"DELETE FROM {self._name} WHERE {self._match}"
         self._changed = self._changed_text()
 
     # What is known of a row.
@@ -56,12 +58,13 @@ class Rows:
         self._connection.execute(text, (*key, *row))
 
     def delete(self, key: Key) -> None:
-        self._connection.execute(f"DELETE FROM {self._name} WHERE {self._match}", key)
+        self._connection.execute(self._delete, key)
 
-    def read(self, key: Key) -> tuple[Value, ...] | None:
-        columns = ", ".join(map(quoted, self.table.columns)) or "NULL"
-        row = self._connection.execute(f"SELECT {columns} FROM {self._name} WHERE {self._match}", key).fetchone()
-        return None if row is None else tuple(row) if self.table.columns else ()
+    def read(self, key: Key) -> tuple[Value, ...]:
+        """All that is stored of a row that is there, the key in its places."""
+        row: Any = self._connection.execute(self._read, key).fetchone()
+        assert row is not None, f"{self.table.name}: no row {key}"
+        return tuple(row)
 
     def _put_text(self, columns: tuple[str, ...]) -> str:
         names = ", ".join(map(quoted, (*self.table.key, *columns)))
@@ -107,7 +110,7 @@ class Rows:
         """Rows that this run has not confirmed go, with all that is known of them. Which ones were live."""
         where = f"FROM {self._side} WHERE {self._owner} = ? AND __run != ?"
         keys = self._connection.execute(f"SELECT {self._keys} {where}", (owner, run)).fetchall()
-        self._connection.executemany(f"DELETE FROM {self._name} WHERE {self._match}", keys)
+        self._connection.executemany(self._delete, keys)
         self._connection.execute(f"DELETE {where}", (owner, run))
         return keys
 

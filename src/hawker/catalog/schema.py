@@ -30,14 +30,15 @@ class SchemaRefused(BadRequest):
 
 
 class Replicated(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of which rows replicate. `columns` are those that are stored, without the key's; `places` says where the
-    parts of the key are among all that are stored. `defaults` has what an omitted column gets, if `fixed` says that it
-    is the same at every time."""
+    """A table of which rows replicate. `stored` are all columns but the computed ones, `columns` those without the
+    key's; `places` says where the parts of the key are among the stored. `defaults` has what an omitted column gets,
+    if `fixed` says that it is the same at every time."""
 
     name: str
     scope: Scope
     key: tuple[str, ...]
     places: tuple[int, ...]
+    stored: tuple[str, ...]
     columns: tuple[str, ...]
     defaults: tuple[Value, ...]
     fixed: tuple[bool, ...]
@@ -165,7 +166,7 @@ def describe(connection: apsw.Connection, name: str, scope: Scope) -> Replicated
     key = tuple(column for column, pk, _, _ in sorted(columns, key=lambda column: column[1]) if pk)
     stored = [(column, default) for column, pk, hidden, default in columns if not pk and not hidden]
     names = tuple(column for column, _ in stored)
-    order = [column for column, _, hidden, _ in columns if not hidden]
+    order = tuple(column for column, _, hidden, _ in columns if not hidden)
     defaults = _defaults(connection, name, key, names)
     literal = (default is None or _LITERAL.fullmatch(default.strip()) is not None for _, default in stored)
     return Replicated(
@@ -173,6 +174,7 @@ def describe(connection: apsw.Connection, name: str, scope: Scope) -> Replicated
         scope=scope,
         key=key,
         places=tuple(map(order.index, key)),
+        stored=order,
         columns=names,
         defaults=defaults or (None,) * len(names),
         fixed=tuple(literal) if defaults else (False,) * len(names),

@@ -3,11 +3,12 @@ of users do not come here but for `query`; they have connections of their own (g
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 import msgspec
@@ -17,15 +18,17 @@ from hawker.catalog.apply import Batch, Parts
 from hawker.catalog.aside import Aside
 from hawker.catalog.capture import Capture
 from hawker.catalog.change import Delta, Op, Position, Scope, Token, Tx, Value
-from hawker.catalog.contract import Committed, Effect, Outcome, Statement, Table
+from hawker.catalog.contract import Committed, Effect, Outcome, Statement, Table, Touched
 from hawker.catalog.database import Database
 from hawker.catalog.evolve import evolve, tables_of
 from hawker.catalog.guarded import Guarded
+from hawker.catalog.install import Draft, is_further, opened, take
 from hawker.catalog.lease import Lease, boot_id
 from hawker.catalog.log import LOG_AGE_S, Log
 from hawker.catalog.origins import RESETTING, Origins, Stream
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import fingerprint, read, shipped
+from hawker.catalog.snapshot import Snapshot, make
 from hawker.catalog.statements import StatementFailed, Statements
 from hawker.clock import Clock
 from hawker.errors import Unavailable
@@ -202,7 +205,7 @@ class SqliteStorage:
 
     def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
         with self._lock:
-            return self._origins.positions(scope)
+            return {self._node: Position(), **self._origins.positions(scope)}
 
     def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
         with self._transaction(durable=False):
@@ -259,6 +262,32 @@ class SqliteStorage:
                 self._origins.put(msgspec.structs.replace(stream, floor=max(stream.floor, version)))
             self._log.trim(max(before, self._clock.now() - LOG_AGE_S))
         return count
+
+    # All streams at once.
+
+    def snapshot(self, target: Path, scopes: Collection[Scope] = frozenset(Scope)) -> Snapshot:
+        """May be called in any thread, and holds up nothing. The file is there until the snapshot is closed."""
+        return make(self._path, target, scopes)
+
+    def install(self, file: Path, digest: str) -> Touched:
+        """Take what a snapshot knows more. Blocks for long: call it in a thread; between two streams others go on.
+        Raises `SnapshotRefused`."""
+        with opened(file, digest, self._path.with_name(f"{self._path.name}.installing")) as draft:
+            with self._lock:
+                self._connection.execute("ATTACH ? AS draft", (f"file:{quote(str(draft.path))}?mode=ro",))
+            try:
+                for theirs in draft.streams:
+                    self._take(draft, theirs)
+            finally:
+                with self._lock:
+                    self._connection.execute("DETACH draft")
+        return Touched(tables={}, everything=True)
+
+    def _take(self, draft: Draft, theirs: Stream) -> None:
+        with self._transaction(durable=False):
+            ours = self._origins.find(theirs.origin, theirs.scope)
+            if theirs.origin != self._node and is_further(theirs, ours):
+                take(self._connection, draft, self._parts(), theirs, self._clock.now())
 
     # Beside the streams.
 
