@@ -1,7 +1,8 @@
 """What the parts of the catalog promise each other, and what the rest of Hawker may ask of it. Protocols only."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -119,6 +120,29 @@ class Storage(Protocol):
 
 OnTouched: TypeAlias = Callable[[Touched], None]
 """Called in the event loop once what changed can be read; must not block."""
+
+
+class SnapshotFile(Protocol):
+    """A compressed file on disk until it is closed; `digest` is its SHA-256 in hex. Any part may be read again."""
+
+    size_bytes: int
+    digest: str
+
+    def read(self, offset: int, size: int) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class Snapshots(Protocol):
+    """All streams as one file, for a node that begins or is far behind. Both calls block for seconds, may be made in any
+    thread, and hold up neither commits nor batches for longer than one stream takes."""
+
+    def snapshot(self, target: Path, scopes: Collection[Scope] = ...) -> SnapshotFile:
+        """Of those scopes: a node of another region gets the global one only. Writes `target`."""
+
+    def install(self, file: Path, digest: str) -> Touched:
+        """Take from the file each stream that it knows further, as a reset would; ask for the positions afterwards. The
+        file stays. Raises `BadRequest` for one that is no whole snapshot."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
