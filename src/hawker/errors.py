@@ -142,7 +142,7 @@ class OrderUncertain(HawkerError):
     retry = True
     code = "order_uncertain"
 
-    def __init__(self, text: str, *, order: str) -> None:
+    def __init__(self, text: str, *, order: str = "") -> None:
         super().__init__(text)
         self.order = order
 

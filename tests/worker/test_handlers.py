@@ -1,6 +1,7 @@
 import pytest
 
 from hawker.api.routes import ROUTES
+from hawker.api.routes.market import MARKET_ROUTES
 from hawker.api.routes.tokens import TOKEN_ROUTES
 from hawker.sim.life import Worker
 from hawker.worker.handlers import worker_handlers
@@ -9,4 +10,4 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_every_route_of_the_table_is_answered_but_for_those_of_the_broker(worker: Worker) -> None:
-    assert worker_handlers(worker.parts).missing(set(ROUTES) - set(TOKEN_ROUTES)) == ()
+    assert worker_handlers(worker.parts).missing(set(ROUTES) - {*TOKEN_ROUTES, *MARKET_ROUTES}) == ()

@@ -21,6 +21,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, serving
 from hawker.api.server import PROGRAM_VERSION, Server
 from hawker.broker.handlers import TokenHandlers
+from hawker.broker.preferences import Preferences, load_preferences
 from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
@@ -39,6 +40,7 @@ from hawker.runtime.roster import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
+from hawker.up.alone import place_alone
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
 from hawker.worker.ephemeral import destroy_everything
 from hawker.worker.format import enter
@@ -79,6 +81,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     roster = Roster(settings, facts, place, clock)
     drivers = await roster.decide()
     archive = archive_of(settings, place)
+    preferences = load_preferences(settings.market)
     listener = given or _bind(settings.listen)
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
@@ -104,7 +107,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
-            await _serve(settings, place, listener, notifier, parts, signals)
+            await _serve(settings, place, listener, notifier, parts, preferences, signals)
 
 
 def _bind(listen: str) -> socket.socket:
@@ -146,11 +149,13 @@ async def _serve(
     listener: socket.socket,
     notifier: Notifier,
     parts: Parts,
+    preferences: Preferences,
     signals: AsyncIterator[signal.Signals],
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps = parts.deps
     handlers, tokens = _front(place, parts)
+    place_alone(parts, handlers, preferences)
     limiter = RateLimits(deps.clock, parts.metrics.api.limited) if deps.settings.rate_limits else None
     server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api, limiter=limiter)
     told = _Told()

@@ -42,7 +42,7 @@ from hawker.api.routes.machines import (
     ListMachinesQuery,
     MachineParams,
 )
-from hawker.api.routes.market import PLACE
+from hawker.api.routes.market import MARKET_ROUTES, PLACE
 from hawker.api.routes.memory import GET_MEMORY, MEMORY_ROUTES, RECLAIM_MEMORY, SET_MEMORY
 from hawker.api.routes.metadata import (
     DELETE_METADATA,
@@ -147,6 +147,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *NODE_ROUTES,
     *CLUSTER_ROUTES,
     *PLACEMENT_ROUTES,
+    *MARKET_ROUTES,
     *RUN_ROUTES,
     *IMAGE_ROUTES,
     *DOCTOR_ROUTES,
