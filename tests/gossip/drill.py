@@ -1,6 +1,6 @@
 """A cluster of protocol cores in virtual time: one heap of events, one seed, a network that loses, delays and parts.
 
-No sockets, no event loop, no sealing: what happens is a function of the seed, and an hour of a hundred nodes is a minute.
+No sockets, no event loop, no sealing: what happens is a function of the seed, an hour of a hundred nodes is minutes.
 """
 
 import heapq
@@ -43,8 +43,8 @@ class Node:
 
 
 class Drill:
-    """`loss` is the share of datagrams that vanish, `delay_s` the range of how long one takes, `cut` pairs (from, to) of
-    addresses between which nothing passes, in that direction."""
+    """`loss` is the share of datagrams that vanish, `delay_s` the range of how long one takes, `cut` pairs of addresses
+    (from, to) between which nothing passes, in that direction."""
 
     def __init__(
         self,

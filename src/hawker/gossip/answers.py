@@ -30,7 +30,7 @@ from hawker.gossip.identity import Identity
 from hawker.gossip.intruders import Intruders
 from hawker.gossip.keyring import Keyring, checked, rank_of
 from hawker.gossip.mail import Mail
-from hawker.gossip.outcome import Changed, Heard, Joined, Outbox, Rejected, Rekeyed
+from hawker.gossip.outcome import Heard, Joined, Outbox, Rejected, Rekeyed
 from hawker.gossip.peer import Peer
 from hawker.gossip.probes import Probe, Relay, Relays
 from hawker.gossip.timing import Timing
@@ -148,10 +148,7 @@ class Answers:
             case MetaReq():
                 self._meta_req(frame, heard)
             case MetaIs():
-                peer = self._belief.roster.get(frame.node)
-                if peer is not None and peer.learn(frame.content):
-                    peer.asks = 0
-                    self._out.tell(Changed(peer.member()))
+                self._belief.learn(frame.node, frame.content)
             case JoinOk():
                 self._let_in(frame, heard)
             case Refused():
@@ -214,7 +211,9 @@ class Answers:
         seq = self.next_seq()
         nack_at = heard.now + self._timing.nack_after * self._timing.direct_s
         self.relays.add(seq, Relay(request.seq, heard.address, nack_at, heard.now + 2 * self._timing.probe_s))
-        self._mail.post(request.address, Ping(seq=seq, to=request.to, at=self._mail.wall_ms(), keys=self.rank))
+        digest = self._belief.roster.digest
+        ping = Ping(seq=seq, to=request.to, at=self._mail.wall_ms(), view=digest, keys=self.rank)
+        self._mail.post(request.address, ping)
 
     def _meta_req(self, request: MetaReq, heard: From) -> None:
         peer = self._belief.roster.get(request.node)

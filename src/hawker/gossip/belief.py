@@ -37,6 +37,7 @@ class Belief:
         self.order = Order(chance)
         self.health = LocalHealth(timing.health_most)
         self.suspects: dict[NodeId, Peer] = {}
+        self.lacking: dict[NodeId, Peer] = {}  # those whose meta was not heard yet
         self.twin_at: str | None = None
         self._timing = timing
         self._out = out
@@ -72,6 +73,8 @@ class Belief:
             self.suspects.pop(peer.node, None)
         if peer.living:
             self.order.joins(peer.node)
+        if peer.lacks_meta:
+            self.lacking[peer.node] = peer
         self.rumors.put(peer.node, encode(peer.claim(now)))
         if news:
             self._out.tell(Changed(peer.member()))
@@ -105,7 +108,21 @@ class Belief:
     def clean(self, now: float) -> None:
         for peer in list(self.roster):
             if not peer.living and peer is not self.me and now - peer.changed_at > self._timing.remembered_s:
-                self.roster.remove(peer)
+                self._remove(peer)
+
+    def learn(self, node: NodeId, content: bytes) -> None:
+        """Somebody's meta, whoever tells it."""
+        peer = self.roster.get(node)
+        if peer is not None and peer.learn(content):
+            peer.asks = 0
+            self.lacking.pop(node, None)
+            self._out.tell(Changed(peer.member()))
+
+    def _remove(self, peer: Peer) -> None:
+        self.roster.remove(peer)
+        self.rumors.drop(peer.node)
+        for table in (self.suspects, self.lacking):
+            table.pop(peer.node, None)
 
     # This node itself.
 
@@ -126,6 +143,7 @@ class Belief:
     def declare(self, now: float, *, epoch: int | None, meta: Meta | None) -> None:
         if meta is not None:
             self.me.content, self.me.meta = content_of(meta), meta
+            self.me.learned = print_of(self.me.content)
         self._say(now, incarnation=self.me.incarnation + 1, epoch=epoch)
         self._out.tell(Changed(self.me.member()))
 
@@ -154,9 +172,7 @@ class Belief:
             return False
         peer = self.roster.get(forget.node)
         if peer is not None and peer is not self.me and peer.epoch <= forget.fence:
-            self.roster.remove(peer)
-            self.suspects.pop(peer.node, None)
-            self.rumors.drop(peer.node)
+            self._remove(peer)
         self.rumors.put(f"forget {forget.node}", encode(forget))
         self._out.tell(Forgot(forget.node, forget.fence))
         return True

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 import msgspec
+from anyio.abc import ByteStream, TaskStatus
 
 from hawker.ids import NodeId
 
@@ -91,3 +92,26 @@ class Mesh(Protocol):
 
     async def leave(self) -> None:
         """Say goodbye, so that nobody suspects this node. Bounded."""
+
+
+class Transport(Protocol):
+    """What carries datagrams and streams: sockets, or the memory of one process. An address is HOST:PORT."""
+
+    @property
+    def address(self) -> str:
+        """Where it is bound; complete once it serves."""
+
+    def send(self, address: str, datagram: bytes) -> None:
+        """Does not block, promises nothing."""
+
+    async def dial(self, address: str) -> ByteStream:
+        """Raises `Unavailable`. Its caller sets the deadline."""
+
+    async def serve(
+        self,
+        on_datagram: Callable[[str, bytes], None],
+        on_stream: Callable[[ByteStream], Awaitable[None]],
+        *,
+        task_status: TaskStatus[None],
+    ) -> None:
+        """Until cancelled. Started once it is bound; raises `CannotStart` when it cannot be."""

@@ -17,7 +17,7 @@ _META = msgspec.msgpack.Decoder(Meta)
 
 class Peer:
     """Made from the first claim about it. `changed_at` is when its fate changed, in monotonic seconds; `content` is its
-    meta as it wrote it. `keys` is the rank of the keyring that it was last heard to have."""
+    meta as it wrote it, `learned` that content's fingerprint; `keys` the rank of the keyring that it said it has."""
 
     __slots__ = (
         "address",
@@ -30,6 +30,7 @@ class Peer:
         "fate",
         "incarnation",
         "keys",
+        "learned",
         "meta",
         "node",
         "print",
@@ -41,7 +42,7 @@ class Peer:
     def __init__(self, claim: Claim, now: float) -> None:
         self.node = claim.node
         self.round_trip = RoundTrip()
-        self.content = b""
+        self.content, self.learned = b"", 0
         self.meta: Meta | None = None
         self.suspicion: Suspicion | None = None
         self.asked_at, self.asks = -1e9, 0
@@ -63,7 +64,7 @@ class Peer:
 
     @property
     def lacks_meta(self) -> bool:
-        return self.print != 0 and self.print != (print_of(self.content) if self.content else 0)
+        return self.print != 0 and self.print != self.learned
 
     def outdone_by(self, claim: Claim) -> bool:
         """A total order, so that all end up with the same whatever they hear first."""
@@ -77,7 +78,7 @@ class Peer:
             self.meta = _META.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        self.content = content
+        self.content, self.learned = content, self.print
         return True
 
     def claim(self, now: float, by: str = "") -> Claim:

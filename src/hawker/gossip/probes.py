@@ -80,7 +80,9 @@ class Relays:
 
     @property
     def due(self) -> float:
-        return min((min(relay.nack_at, relay.until) for relay in self._relays.values()), default=float("inf"))
+        if not self._relays:
+            return float("inf")
+        return min(min(relay.nack_at, relay.until) for relay in self._relays.values())
 
     def silent(self, now: float) -> Iterator[Relay]:
         """Those to whom it must be said that nothing was heard. An answer that is late is passed on still."""

@@ -26,6 +26,7 @@ _JOIN_AT_MOST_S = 10.0
 _METAS = 10
 _META_AT_MOST_S = 30.0
 _FAREWELLS = 16
+_CLEAN_S = 60.0
 
 
 class Swim:
@@ -59,6 +60,7 @@ class Swim:
         self._gossip_at = _NEVER
         self._upkeep_at = now + chance() * self._timing.upkeep_s
         self._reach_at = now + self._timing.reach_s * (0.5 + chance())
+        self._clean_at = now + _CLEAN_S
 
     # What its owner asks.
 
@@ -248,7 +250,9 @@ class Swim:
         self._upkeep_at = now + self._timing.upkeep_s
         if self.me.fate is Fate.LEFT:
             return
-        self.belief.clean(now)
+        if self._clean_at <= now:
+            self._clean_at = now + _CLEAN_S
+            self.belief.clean(now)
         self._ask_metas(now)
         if self._reach_at <= now:
             self._reach_at = now + self._timing.reach_s * (0.5 + self._chance())
@@ -264,7 +268,7 @@ class Swim:
             self.answers.joining, self._join_at, self._join_s = True, now, self._timing.join_s
 
     def _ask_metas(self, now: float) -> None:
-        lacking = [peer for peer in self.belief.roster.others if peer.lacks_meta and peer.asked_at <= now]
+        lacking = [peer for peer in self.belief.lacking.values() if peer.living and peer.asked_at <= now]
         for peer in lacking[:_METAS]:
             others = self.belief.roster.some(1, self._chance) if peer.asks % 2 else []
             self.answers.ask_meta(peer, (others or [peer])[0].address)
