@@ -9,11 +9,12 @@ import pytest
 from hawker.cli import commands
 from hawker.cli.commands.machine import TABLE as MACHINE_TABLE
 from hawker.cli.commands.node import TABLE as NODE_TABLE
+from hawker.cli.commands.sim import TABLE as SIM_TABLE
 from hawker.cli.commands.volumes import TABLE as VOLUMES_TABLE
 from hawker.cli.lazy import LazyGroup, Place
 from hawker.cli.main import TABLE
 
-PLACES = [*TABLE.items(), *MACHINE_TABLE.items(), *NODE_TABLE.items(), *VOLUMES_TABLE.items()]
+PLACES = [*TABLE.items(), *MACHINE_TABLE.items(), *NODE_TABLE.items(), *SIM_TABLE.items(), *VOLUMES_TABLE.items()]
 _GROUPS = {f"hawker.cli.commands.{name}" for name in ("machine", "node", "volumes")}
 _FOLDER = Path(commands.__file__).parent
 

@@ -8,6 +8,8 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("banned", "tests/contract/test_driver_exec.py", "anyio.sleep", "a slow reader is what the test is about"),
     Allowed("banned", "src/hawker/sim/loop.py", "*", "a Clock over a loop whose time is virtual"),
     Allowed("downward", "src/hawker/cli/commands/up.py", "hawker.up", "the command that starts a node"),
+    Allowed("downward", "src/hawker/cli/commands/join.py", "hawker.up", "goes on as the command that starts a node"),
+    Allowed("downward", "src/hawker/cli/commands/worker.py", "hawker.up", "the same without an address for clients"),
     Allowed("downward", "src/hawker/cli/commands/chaos.py", "hawker.chaos.*", "commands with a node of their own"),
     Allowed("downward", "src/hawker/cli/commands/sim.py", "hawker.sim.*", "plays a node instead of asking one"),
     Allowed("downward", "src/hawker/cli/commands/schedulers.py", "hawker.sim.*", "plays fleets instead of asking one"),

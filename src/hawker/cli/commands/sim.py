@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import click
 
 from hawker.cli.exits import Exit
+from hawker.cli.lazy import LazyGroup, Place
 from hawker.cli.output import line_of_json
 from hawker.sim.kit import SOUND
 from hawker.sim.plan import MINUTES, Plan, draw
@@ -21,6 +22,10 @@ from hawker.sim.shrink import shrink
 from hawker.sim.story import repeat, story, summary
 
 SEEDS = 20
+
+TABLE = {
+    "schedulers": Place("hawker.cli.commands.schedulers", "Give one workload to five ways to place it, side by side."),
+}
 
 
 class Seeds(click.ParamType[range]):
@@ -50,7 +55,7 @@ class Numbers(click.ParamType[frozenset[int]]):
         return frozenset(map(int, parts))
 
 
-@click.command("sim")
+@click.group("sim", cls=LazyGroup, table=TABLE, invoke_without_command=True)
 @click.option("--seed", type=click.IntRange(0), help="Play this one.")
 @click.option("--seeds", type=Seeds(), help=f"Play so many, or these; {SEEDS} unless told.")
 @click.option("--minutes", type=click.FloatRange(0.1, 600), default=MINUTES, show_default=True,
@@ -61,7 +66,9 @@ class Numbers(click.ParamType[frozenset[int]]):
 @click.option("--only", type=Numbers(), help="Only these deeds of the seed, as a story names them.")
 @click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
 @click.option("--json", "json", is_flag=True, help="One object a line for each seed.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     seed: int | None,
     seeds: range | None,
     minutes: float,
@@ -76,6 +83,8 @@ def command(
 
     Ends with 1 when something was found, and tells the shortest story of how it came to it.
 
+    Its commands play other things than a worker.
+
     \b
     Examples:
       hawker sim
@@ -83,6 +92,8 @@ def command(
       hawker sim --seed 7 --trace
       hawker sim --plant no-fsync
     """
+    if ctx.invoked_subcommand is not None:
+        return Exit.OK
     if plants:
         click.echo("\n".join(f"{each.name:22} {each.what}" for each in PLANTS))
         return Exit.OK

@@ -1,0 +1,124 @@
+"""A million orders over 10,000 hosts in one run, by the market, with every promise checked; and how many decisions a
+second each policy makes when it does nothing else.
+
+    python bench/million_orders.py [--orders N] [--hosts N] [--decisions N] [--only orders|decisions]
+
+One core, virtual time. Seconds are of the processor, so what else runs here counts for little. Needs no root.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+
+from hawker.broker.candidates import rounds
+from hawker.broker.directory import Node
+from hawker.broker.preferences import preferences
+from hawker.clock import ManualClock
+from hawker.node import Capacity, Resources
+from hawker.sim.schedulers.central import first_fit, spread
+from hawker.sim.schedulers.costs import Costs
+from hawker.sim.schedulers.fleet import FleetPlan
+from hawker.sim.schedulers.host import Host
+from hawker.sim.schedulers.optimistic import Snapshot, Table, fullest_of_some
+from hawker.sim.schedulers.order import Order
+from hawker.sim.schedulers.run import Run
+from hawker.sim.schedulers.valuation import node_id, ranked
+from hawker.sim.schedulers.view import View
+from hawker.sim.schedulers.workload import Workload, orders
+
+_PLAN_MIB = 32_768 * 5 // 4  # of a host of the plan, on average
+_ASKED = 16
+_RATIO = 8
+_DISK_MIB = 1 << 20
+
+
+def row(what: str, found: str) -> None:
+    print(f"| {what} | {found} |", flush=True)
+
+
+def million(count: int, hosts: int) -> None:
+    began = time.process_time()
+    run = Run("market", FleetPlan(hosts=hosts), Costs(), seed=1)
+    report = run.play(orders(Workload(orders=count), run.fleet.memory_mib))
+    took_s = time.process_time() - began
+    print("| what | found |\n|---|---:|")
+    row("orders over hosts", f"{report.orders:,} over {report.hosts:,}")
+    row("virtual time", f"{report.virtual_s:,.0f} s")
+    row("one core's time", f"{took_s:,.0f} s")
+    row("orders a second of it", f"{report.orders / took_s:,.0f}")
+    row("most memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
+    row("placed", f"{report.placed:,}")
+    refused = ", ".join(f"{number:,} {why}" for why, number in report.refused.items())
+    row("refused", f"{refused or 0} ({report.avoidable:,} while some host had room)")
+    row("placement p50 / p99, virtual", f"{report.place_p50_ms} / {report.place_p99_ms} ms")
+    row("machines at the end", f"{run.notary.machines:,}")
+    row("busy, second half", f"{report.busy:.0%}")
+    row("host failures", f"{report.failures:,}, with {report.lost_with_hosts:,} machines on hosts that never came back")
+    row("broken promises", f"{len(report.breaches)}")
+    for breach in report.breaches:
+        row(breach.promise, f"{breach.about}: {breach.what}")
+
+
+def half_full(count: int) -> list[Host]:
+    """A fleet that a shared random order filled, whatever the policy."""
+    fleet = FleetPlan(hosts=count).build()
+    chance = ManualClock(seed=1)
+    for order in orders(Workload(orders=count * 12), count * _PLAN_MIB):
+        host = fleet[int(chance.random() * count)]
+        if host.fits(order):
+            host.take(order)
+            host.pull(order, 0.0)
+    return fleet
+
+
+def rate(decide: Callable[[Order], object], asked: list[Order]) -> str:
+    began = time.process_time()
+    for order in asked:
+        decide(order)
+    return f"{len(asked) / (time.process_time() - began):,.0f}"
+
+
+def decisions(hosts: int, count: int) -> None:
+    fleet = half_full(hosts)
+    view, chance, wishes = View(fleet), ManualClock(seed=2), preferences()
+    snapshot = Snapshot(Table(view))
+    asked = list(orders(Workload(orders=count, seed=3), hosts * _PLAN_MIB))
+    nodes = [_node(host) for host in fleet]
+
+    def market(order: Order) -> None:
+        ranked([fleet[int(chance.random() * hosts)] for _ in range(_ASKED)], order, wishes)
+
+    print(f"| decisions a second over {hosts:,} hosts | |\n|---|---:|")
+    row("first-fit, by the tree of the model", rate(lambda order: first_fit(view, order), asked))
+    row("spread, by the tree of the model", rate(lambda order: spread(view, order), asked))
+    row("optimistic, log2 of hosts with room", rate(lambda order: fullest_of_some(snapshot, order, chance), asked))
+    row(f"market, {_ASKED} bids made and ranked", rate(market, asked))
+    few = asked[: max(1, 200_000 // hosts)]
+    row("market, candidates of the first round", rate(lambda _: next(rounds(nodes, wishes, chance.random())), few))
+
+
+def _node(host: Host) -> Node:
+    return Node(
+        id=node_id(host),
+        region="sim",
+        labels={},
+        capacity=Capacity(cpus=host.cpus // _RATIO, memory_mib=host.memory_mib, disk_mib=_DISK_MIB),
+        used=Resources(
+            shared_cpus=host.cpus - host.cpus_left, memory_mib=host.memory_mib - host.memory_left, disk_mib=0
+        ),
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--orders", type=int, default=1_000_000)
+    parser.add_argument("--hosts", type=int, default=10_000)
+    parser.add_argument("--decisions", type=int, default=5000)
+    parser.add_argument("--only", choices=["orders", "decisions"])
+    given = parser.parse_args()
+    if given.only != "orders":
+        for size in (100, 1000, 10_000):
+            decisions(size, given.decisions)
+    if given.only != "decisions":
+        million(given.orders, given.hosts)
