@@ -28,6 +28,7 @@ class FakeFleet:
             "00c0ffee": _node("00c0ffee", region="fra", state="down", drivers=("container",)),
         }
         self.missing_at: tuple[str, ...] = ()
+        self.residents: tuple[bodies.NodeMachine, ...] = ()
 
     async def _list_nodes(self, call: Call[Any, Any, Any]) -> bodies.FleetNodes:
         return bodies.FleetNodes(nodes=tuple(self.nodes.values()))
@@ -42,6 +43,10 @@ class FakeFleet:
 
     async def _uncordon_node(self, call: Call[Any, Any, Any]) -> FleetNode:
         return msgspec.structs.replace(await self._get_node(call), cordoned=False)
+
+    async def _drain_node(self, call: Call[Any, Any, Any]) -> bodies.DrainAnswer:
+        node = msgspec.structs.replace(await self._get_node(call), cordoned=True, draining=True)
+        return bodies.DrainAnswer(node=node, machines=self.residents)
 
     async def _forget_node(self, call: Call[Any, Any, Any]) -> bodies.ForgottenNode:
         return bodies.ForgottenNode(node=call.params.node_id, epoch=4)

@@ -59,12 +59,13 @@ class Resident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What became of one machine: its copy's id, or why it stays."""
+    """What became of one machine: its copy's id, or why it stays; one that is `gone` need not be moved."""
 
     resident: Resident
     name: str = ""
     copy: str = ""
     why: str = ""
+    gone: bool = False
 
 
 def stays(machine: Machine) -> Left | None:
@@ -124,11 +125,13 @@ class Mover:
                 GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
             )
             left = stays(machine)
+            if left is Left.GONE:
+                return Moved(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
                 return self._stay(resident, machine.name, left.value)
             return await self._move(resident, machine)
         except NotFound:
-            return Moved(resident=resident, why="it was destroyed meanwhile")
+            return Moved(resident=resident, why="it was destroyed meanwhile", gone=True)
         except (HawkerError, Failure) as error:
             return self._stay(resident, "", str(error))
 

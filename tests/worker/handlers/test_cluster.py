@@ -13,6 +13,7 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes.cluster import (
     ADD_KEY,
     CORDON_NODE,
+    DRAIN_NODE,
     FORGET_NODE,
     GET_NODE,
     JOIN_CLUSTER,
@@ -220,3 +221,14 @@ async def test_a_key_that_is_none_is_refused(fair: Fair) -> None:
         await fair.api.call(USE_KEY, params=KeyParams(number="9"))
     with pytest.raises(NotFound, match="there is no key 'one'"):
         await fair.api.call(USE_KEY, params=KeyParams(number="one"))
+
+
+async def test_a_node_that_is_drained_says_what_is_on_it_until_it_is_uncordoned(worker: Worker) -> None:
+    machine_id = await worker.stopped()
+    answer = await worker.api.call(DRAIN_NODE, params=me(worker))
+    assert (answer.node.cordoned, answer.node.draining) == (True, True)
+    assert [(each.app, each.id) for each in answer.machines] == [("stall", machine_id)]
+    again = await worker.api.call(DRAIN_NODE, params=me(worker))
+    assert again.machines == answer.machines
+    node = await worker.api.call(UNCORDON_NODE, params=me(worker))
+    assert (node.cordoned, node.draining) == (False, False)

@@ -7,11 +7,13 @@ from hawker.api.bodies.cluster import (
     ClusterKey,
     ClusterKeys,
     ClusterPeer,
+    DrainAnswer,
     FleetNode,
     FleetNodes,
     ForgottenNode,
     JoinAnswer,
     JoinRequest,
+    NodeMachine,
 )
 from hawker.api.bodies.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
 from hawker.api.bodies.event import EventRequest, ExitEvent, MachineEvent
@@ -172,6 +174,7 @@ __all__ = [
     "Decrypted",
     "DeployToken",
     "DeployTokenRequest",
+    "DrainAnswer",
     "DriverInfo",
     "EncryptRequest",
     "Encrypted",
@@ -223,6 +226,7 @@ __all__ = [
     "NetworkPolicy",
     "NetworkPolicyRequest",
     "NodeInfo",
+    "NodeMachine",
     "Ok",
     "OrderRequest",
     "OrderedApp",

@@ -61,6 +61,18 @@ class FleetNodes(Answer, frozen=True, kw_only=True):
     nodes: tuple[FleetNode, ...]
 
 
+class NodeMachine(Answer, frozen=True, kw_only=True):
+    id: str
+    app: str
+
+
+class DrainAnswer(Answer, frozen=True, kw_only=True):
+    """The node, which takes no new machines from now on, and those that are still on it."""
+
+    node: FleetNode
+    machines: tuple[NodeMachine, ...]
+
+
 class ForgottenNode(Answer, frozen=True, kw_only=True):
     """What of `node` is ignored from now on: all that it said up to `epoch`."""
 

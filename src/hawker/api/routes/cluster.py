@@ -7,6 +7,7 @@ import msgspec
 from hawker.api.bodies import (
     AddKeyRequest,
     ClusterKeys,
+    DrainAnswer,
     FleetNode,
     FleetNodes,
     ForgottenNode,
@@ -99,6 +100,20 @@ UNCORDON_NODE = Unary(
     action=Action.ALL,
 )
 
+DRAIN_NODE = Unary(
+    name="drain_node",
+    method="POST",
+    path="/hawker/v1/nodes/{node_id}/drain",
+    params=NodeParams,
+    query=NoQuery,
+    body=NoneType,
+    response=DrainAnswer,
+    tag=Tag.NODE,
+    summary="Have a node take no new machines, and be told which are to be moved away from it",
+    errors=(NotFound, Unavailable),
+    action=Action.ALL,
+)
+
 FORGET_NODE = Unary(
     name="forget_node",
     method="DELETE",
@@ -177,6 +192,7 @@ CLUSTER_ROUTES = (
     GET_NODE,
     CORDON_NODE,
     UNCORDON_NODE,
+    DRAIN_NODE,
     FORGET_NODE,
     LIST_KEYS,
     ADD_KEY,

@@ -5,11 +5,13 @@ import msgspec
 from hawker.api.bodies import (
     AddKeyRequest,
     ClusterKeys,
+    DrainAnswer,
     FleetNode,
     FleetNodes,
     ForgottenNode,
     JoinAnswer,
     JoinRequest,
+    NodeMachine,
 )
 from hawker.api.caller import Caller
 from hawker.api.grant import Everything, Grant
@@ -19,6 +21,7 @@ from hawker.api.routes import NODE_INFO
 from hawker.api.routes.cluster import (
     ADD_KEY,
     CORDON_NODE,
+    DRAIN_NODE,
     FORGET_NODE,
     GET_NODE,
     JOIN_CLUSTER,
@@ -39,7 +42,7 @@ from hawker.worker.fleet.fleet import Fleet
 from hawker.worker.fleet.labels import labels_of
 from hawker.worker.handlers.node import VERSION, node_info
 from hawker.worker.parts import Parts
-from hawker.worker.records import NODE
+from hawker.worker.records import MACHINES, NODE
 
 _ASK_S = 3.0
 _ALONE = "this node is in no cluster: start it with `hawker up --advertise HOST` to begin one"
@@ -55,6 +58,7 @@ class ClusterHandlers:
         handlers.on(GET_NODE, self.get)
         handlers.on(CORDON_NODE, self.cordon)
         handlers.on(UNCORDON_NODE, self.uncordon)
+        handlers.on(DRAIN_NODE, self.drain)
         handlers.on(FORGET_NODE, self.forget)
         handlers.on(LIST_KEYS, self.keys)
         handlers.on(ADD_KEY, self.add_key)
@@ -98,6 +102,15 @@ class ClusterHandlers:
             return await other.call(UNCORDON_NODE, params=call.params)
         return await self._set(cordoned=False)
 
+    async def drain(self, call: Call[NodeParams, NoQuery, None]) -> DrainAnswer:
+        """Moving them is the client's work: an operator looks on, and may begin again at any time."""
+        other = await self._other(call)
+        if other is not None:
+            return await other.call(DRAIN_NODE, params=call.params)
+        node = await self._set(cordoned=True, draining=True)
+        there = (record for _, record in self._parts.deps.store.scan(MACHINES))
+        return DrainAnswer(node=node, machines=tuple(NodeMachine(id=each.id, app=each.app) for each in there))
+
     async def forget(self, call: Call[NodeParams, ForgetQuery, None]) -> ForgottenNode:
         return await self._fleet().forget(call.params.node_id, force=call.query.force)
 
@@ -132,12 +145,12 @@ class ClusterHandlers:
         node = await self._parts.fleet.node(node_id)
         return self._parts.fleet.caller(NodeId(node.id), call.caller)
 
-    async def _set(self, *, cordoned: bool) -> FleetNode:
+    async def _set(self, *, cordoned: bool, draining: bool = False) -> FleetNode:
         """Durable when it returns."""
 
         def apply(tx: Tx) -> None:
             record = tx.get(NODE, "self") or self._parts.node
-            tx.put(NODE, "self", msgspec.structs.replace(record, cordoned=cordoned))
+            tx.put(NODE, "self", msgspec.structs.replace(record, cordoned=cordoned, draining=draining))
 
         await self._parts.deps.store.write(apply)
         return self._mine()

@@ -11,6 +11,7 @@ TABLE = {
     "status": Place(f"{_IN}.show", _SHOW, hidden=True),
     "cordon": Place(f"{_IN}.cordon", "Have a node take no new machines.", attribute="cordon"),
     "uncordon": Place(f"{_IN}.cordon", "Have a node take new machines again.", attribute="uncordon"),
+    "drain": Place(f"{_IN}.drain", "Move a node's machines to other nodes."),
     "forget": Place(f"{_IN}.forget", "Forget a node that is gone for good."),
     "keys": Place(f"{_IN}.keys", "List and replace the keys that nodes seal their messages with."),
     "doctor": Place(f"{_IN}.doctor", "Compare store and host, say what is wrong, and mend it when asked."),
