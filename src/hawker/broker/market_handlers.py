@@ -64,16 +64,16 @@ class MarketHandlers:
         return (await self._placing.one(wish)).machine
 
     async def place(self, call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
-        body = call.body
+        body, count = call.body, 1 if call.body.count is None else call.body.count
         app = app_name(body.app)
         call.grant.check(Attempt(Action.CREATE, app=app))
-        if not 1 <= body.count <= MOST_AT_ONCE:
-            raise Unprocessable(f"count must be between 1 and {MOST_AT_ONCE}, not {body.count}")
-        self._spend(call.caller, 1 if body.dry_run else body.count)
+        if not 1 <= count <= MOST_AT_ONCE:
+            raise Unprocessable(f"count: {count} is not between 1 and {MOST_AT_ONCE}")
+        self._spend(call.caller, 1 if body.dry_run else count)
         wish = self._wish(PLACE, call, app, body.machine)
-        wish = replace(wish, count=body.count, all_or_nothing=body.all_or_nothing)
+        wish = replace(wish, count=count, all_or_nothing=bool(body.all_or_nothing))
         placed = await (self._placing.dry_run(wish) if body.dry_run else self._placing.many(wish))
-        return _answer(placed, body.count)
+        return _answer(placed, count)
 
     async def placements(self, call: Call[NoParams, NoQuery, PlacementsRequest]) -> Placements:
         """What the nodes say, summed by region; the nearest first. A node that does not answer offers nothing."""

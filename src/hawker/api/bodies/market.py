@@ -131,13 +131,13 @@ class Claim(Answer, frozen=True, kw_only=True):
 
 
 class PlaceRequest(Request, frozen=True, kw_only=True):
-    """`count` machines, in the app's name; a dry run only asks who would fill them."""
+    """`count` machines, one unless told; a dry run only asks who would fill them."""
 
     app: str
     machine: CreateMachineRequest
-    count: int = 1
-    all_or_nothing: bool = False
-    dry_run: bool = False
+    count: int | None = None
+    all_or_nothing: bool | None = None
+    dry_run: bool | None = None
 
 
 class BidPart(Answer, frozen=True, kw_only=True):
