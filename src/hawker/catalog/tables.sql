@@ -25,6 +25,7 @@ CREATE TABLE apps (
     record TEXT NOT NULL DEFAULT '{}',     -- the worker's AppRecord
     PRIMARY KEY (node, name)
 ) WITHOUT ROWID;
+CREATE INDEX apps_by_name ON apps (name);
 
 CREATE TABLE revoked_tokens (
     node TEXT NOT NULL,
