@@ -27,17 +27,21 @@ from hawker.worker.fleet.rows import (
     revoked_row,
     row_of,
     service_rows,
+    takeover_row,
     upsert,
     volume_row,
 )
 from hawker.worker.health import CheckResult
 from hawker.worker.records import AppRecord, NodeRecord
+from hawker.worker.spares.records import TakeoverRecord
 from hawker.worker.volumes.records import VolumeRecord, VolumeState
 from tests.worker.machines import machine
 
 NODE = NodeId("0000000a")
 SAID = Self(api="http://10.0.0.1:4282", version="1", drivers=("container",), labels={"disk": "ssd"}, started_at=5.0)
 APP = AppRecord(id="a", number=1, name=AppName("web"), org="me", network="default", network_id=1, created_at=1.0)
+
+TAKEOVER = TakeoverRecord(machine=MachineId("d1"), spare=MachineId("e1"), owner=NodeId("bbbbbbbb"), seen=2.5, at=3.5)
 
 
 def every_row() -> Iterator[Row]:
@@ -50,6 +54,7 @@ def every_row() -> Iterator[Row]:
     yield volume_row(NODE, volume())
     yield capacity_row(NODE, Capacity(cpus=4, memory_mib=1024, disk_mib=2048), Resources(memory_mib=256), ())
     yield image_row(NODE, "sha256:00")
+    yield takeover_row(NODE, TAKEOVER)
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
 
 

@@ -19,6 +19,7 @@ from hawker.api.routes.cluster import (
     JOIN_CLUSTER,
     LIST_KEYS,
     LIST_NODES,
+    MEMBER_FATE,
     REMOVE_KEY,
     UNCORDON_NODE,
     USE_KEY,
@@ -232,3 +233,9 @@ async def test_a_node_that_is_drained_says_what_is_on_it_until_it_is_uncordoned(
     assert again.machines == answer.machines
     node = await worker.api.call(UNCORDON_NODE, params=me(worker))
     assert (node.cordoned, node.draining) == (False, False)
+
+
+async def test_a_witness_says_what_it_believes(fair: Fair) -> None:
+    fair.crowd.set(OTHER, Fate.DOWN)
+    assert (await fair.api.call(MEMBER_FATE, params=NodeParams(node_id=OTHER))).fate == "down"
+    assert (await fair.api.call(MEMBER_FATE, params=NodeParams(node_id="ffffffff"))).fate == "unknown"

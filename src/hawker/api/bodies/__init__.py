@@ -13,6 +13,7 @@ from hawker.api.bodies.cluster import (
     ForgottenNode,
     JoinAnswer,
     JoinRequest,
+    MemberFate,
     NodeMachine,
 )
 from hawker.api.bodies.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
@@ -219,6 +220,7 @@ __all__ = [
     "MachineHistory",
     "MachineOverview",
     "MachineVersion",
+    "MemberFate",
     "MemoryAnswer",
     "MetadataValue",
     "NameKept",

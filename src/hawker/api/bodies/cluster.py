@@ -61,6 +61,13 @@ class FleetNodes(Answer, frozen=True, kw_only=True):
     nodes: tuple[FleetNode, ...]
 
 
+class MemberFate(Answer, frozen=True, kw_only=True):
+    """What the node that is asked believes of another: alive, suspect, down, left; unknown of one that it never
+    heard of."""
+
+    fate: str
+
+
 class NodeMachine(Answer, frozen=True, kw_only=True):
     id: str
     app: str

@@ -13,6 +13,7 @@ from hawker.api.bodies import (
     ForgottenNode,
     JoinAnswer,
     JoinRequest,
+    MemberFate,
 )
 from hawker.api.route import NoParams, NoQuery, Tag, Unary
 from hawker.errors import Conflict, Forbidden, NotFound, NotServed, Unavailable, Unprocessable, WrongState
@@ -186,6 +187,19 @@ REMOVE_KEY = Unary(
     action=Action.ALL,
 )
 
+MEMBER_FATE = Unary(
+    name="member_fate",
+    method="GET",
+    path="/internal/v1/members/{node_id}",
+    params=NodeParams,
+    query=NoQuery,
+    body=NoneType,
+    response=MemberFate,
+    tag=Tag.NODE,
+    summary="What this node believes of another",
+    timeout_s=3.0,
+)
+
 CLUSTER_ROUTES = (
     JOIN_CLUSTER,
     LIST_NODES,
@@ -199,3 +213,4 @@ CLUSTER_ROUTES = (
     USE_KEY,
     REMOVE_KEY,
 )
+CLUSTER_PEER_ROUTES = (MEMBER_FATE,)

@@ -15,6 +15,7 @@ from hawker.node import Capacity, Resources
 from hawker.worker.gpus import counted
 from hawker.worker.health import CheckResult
 from hawker.worker.records import AppRecord, MachineRecord, NodeRecord
+from hawker.worker.spares.records import TakeoverRecord
 from hawker.worker.volumes.records import VolumeRecord
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "volumes": ("node", "id"),
     "capacity": ("node",),
     "images": ("node", "digest"),
+    "takeovers": ("node", "machine", "spare"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -40,6 +42,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "capacity": ("cpus", "memory_mib", "disk_mib", "shared_ratio", "used_shared_cpus", "used_performance_cpus",
                  "used_memory_mib", "used_disk_mib", "gpus"),
     "images": (),
+    "takeovers": ("seen", "at"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -152,6 +155,10 @@ def capacity_row(node: NodeId, room: Capacity, used: Resources, taken: Iterable[
 
 def image_row(node: NodeId, digest: str) -> Row:
     return _row("images", (node, digest), ())
+
+
+def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:
+    return _row("takeovers", (node, record.machine, record.spare), (record.seen, record.at))
 
 
 def revoked_row(node: NodeId, token_id: str, *, at: float, by: str, note: str) -> Row:

@@ -18,12 +18,14 @@ from hawker.worker.fleet.rows import (
     machine_row,
     node_row,
     service_rows,
+    takeover_row,
     volume_row,
 )
 from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.gpus import taken
 from hawker.worker.parts import Parts
 from hawker.worker.records import APPS, MACHINES, NODE, USED
+from hawker.worker.spares.records import TAKEOVERS
 from hawker.worker.volumes.records import VOLUMES
 
 HEALTH, IMAGES = "health", "images"
@@ -37,6 +39,7 @@ def worker_sources(parts: Parts, said: Self) -> tuple[Source, ...]:
         Source(name=NODE.name, every=partial(keys, NODE), rows=rows.node),
         Source(name=APPS.name, every=partial(keys, APPS), rows=rows.app),
         Source(name=MACHINES.name, every=partial(keys, MACHINES), rows=rows.machine),
+        Source(name=TAKEOVERS.name, every=partial(keys, TAKEOVERS), rows=rows.takeover),
         Source(name=VOLUMES.name, every=partial(keys, VOLUMES), rows=rows.volume),
         Source(name=USED.name, every=_one, rows=rows.capacity, calm=True, looked_at=True),
         Source(name=HEALTH, every=partial(keys, MACHINES), rows=rows.health, calm=True),
@@ -76,6 +79,10 @@ class _Rows:
     def machine(self, key: str) -> Iterable[Row]:
         record = self._store.get(MACHINES, key)
         return () if record is None else (machine_row(self._node, record), *service_rows(self._node, record))
+
+    def takeover(self, key: str) -> Iterable[Row]:
+        record = self._store.get(TAKEOVERS, key)
+        return () if record is None else (takeover_row(self._node, record),)
 
     def volume(self, key: str) -> Iterable[Row]:
         record = self._store.get(VOLUMES, key)

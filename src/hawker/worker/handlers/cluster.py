@@ -11,6 +11,7 @@ from hawker.api.bodies import (
     ForgottenNode,
     JoinAnswer,
     JoinRequest,
+    MemberFate,
     NodeMachine,
 )
 from hawker.api.caller import Caller
@@ -27,6 +28,7 @@ from hawker.api.routes.cluster import (
     JOIN_CLUSTER,
     LIST_KEYS,
     LIST_NODES,
+    MEMBER_FATE,
     REMOVE_KEY,
     UNCORDON_NODE,
     USE_KEY,
@@ -60,6 +62,7 @@ class ClusterHandlers:
         handlers.on(UNCORDON_NODE, self.uncordon)
         handlers.on(DRAIN_NODE, self.drain)
         handlers.on(FORGET_NODE, self.forget)
+        handlers.on(MEMBER_FATE, self.fate)
         handlers.on(LIST_KEYS, self.keys)
         handlers.on(ADD_KEY, self.add_key)
         handlers.on(USE_KEY, self.use_key)
@@ -113,6 +116,10 @@ class ClusterHandlers:
 
     async def forget(self, call: Call[NodeParams, ForgetQuery, None]) -> ForgottenNode:
         return await self._fleet().forget(call.params.node_id, force=call.query.force)
+
+    async def fate(self, call: Call[NodeParams, NoQuery, None]) -> MemberFate:
+        fates = {member.node: str(member.fate) for member in self._fleet().members}
+        return MemberFate(fate=fates.get(NodeId(call.params.node_id), "unknown"))
 
     async def keys(self, call: Call[NoParams, NoQuery, None]) -> ClusterKeys:
         return self._fleet().keys()
