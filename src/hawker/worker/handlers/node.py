@@ -3,11 +3,11 @@
 from collections import Counter
 from importlib.metadata import version
 
-from hawker.api.bodies import Amounts, DriverInfo, Health, HostCapacity, NodeInfo, Region, RegionList, instant
+from hawker.api.bodies import Amounts, DriverInfo, Health, HostCapacity, NodeInfo, RegionList, instant
 from hawker.api.handlers import Handlers
+from hawker.api.regions import region_list
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
-from hawker.region import SPOTS
 from hawker.worker.gpus import counted, taken
 from hawker.worker.parts import Parts
 from hawker.worker.records import MACHINES
@@ -31,20 +31,8 @@ class NodeHandlers:
         return node_info(self._parts)
 
     async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
-        """This node's own; one that is on no map is at 0, 0."""
-        code = self._parts.node.region
-        spot = SPOTS.get(code)
-        region = Region(
-            code=code,
-            name=spot.name if spot else code,
-            latitude=spot.latitude if spot else 0.0,
-            longitude=spot.longitude if spot else 0.0,
-            gateway_available=True,
-            requires_paid_plan=False,
-            deprecated=False,
-            geo_region=spot.area.value if spot else "",
-        )
-        return RegionList(regions=(region,), nearest=code, Regions=(region,), Nearest=code)
+        """This node's own."""
+        return region_list((self._parts.node.region,), self._parts.node.region)
 
 
 def node_info(parts: Parts) -> NodeInfo:
