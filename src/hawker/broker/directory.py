@@ -26,6 +26,26 @@ class Node:
     used: Resources | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownApp:
+    """That a node knows an app. `created_at` is the app's, Unix seconds."""
+
+    node: NodeId
+    name: AppName
+    org: str
+    home: bool
+    created_at: float = 0.0
+
+
+class AppIndex(Protocol):
+    """Who knows which apps, in all regions."""
+
+    def apps(self, org: str | None = None) -> Sequence[KnownApp]: ...
+
+    def app(self, name: AppName) -> Sequence[KnownApp]:
+        """One for each node that knows it, its home first."""
+
+
 class Directory(Protocol):
     """Reads that do not block for longer than a look into a local file."""
 

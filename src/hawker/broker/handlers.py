@@ -32,7 +32,7 @@ from hawker.api.routes import (
     AppParams,
 )
 from hawker.app import DEFAULT_ORG
-from hawker.broker.revocations import Revocation, Revocations
+from hawker.broker.revocations import Ended, Revocation
 from hawker.broker.tokens import ROOT, Narrowed, Offered, Tokens
 from hawker.clock import Clock
 from hawker.config.duration import parse_duration
@@ -47,7 +47,7 @@ _UNKNOWN_HERE = ("app_feature", "machine_feature", "org_feature", "mutation", "s
 class TokenHandlers:
     """`has_app` says whether there is such an app."""
 
-    def __init__(self, tokens: Tokens, revocations: Revocations, clock: Clock, has_app: Callable[[str], bool]) -> None:
+    def __init__(self, tokens: Tokens, revocations: Ended, clock: Clock, has_app: Callable[[str], bool]) -> None:
         self._tokens = tokens
         self._revocations = revocations
         self._clock = clock

@@ -16,6 +16,7 @@ from hawker.clock import Clock
 from hawker.errors import Conflict, Fault, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
 from hawker.store.contract import Bucket, Reader, Store, Tx
+from hawker.tokens.peer import luggage_key
 from hawker.worker.records import (
     APPS,
     BY_APP,
@@ -176,3 +177,16 @@ def _replace(tx: Tx, bucket: Bucket[T], app: AppName, wanted: dict[str, T]) -> N
             tx.delete(bucket, key)
     for key, value in wanted.items():
         tx.put(bucket, f"{app}/{key}", value)
+
+
+def vaults_of(keys: Callable[[], Sequence[bytes]], clock: Clock) -> Callable[[], Sequence[Vault]]:
+    """Made of the cluster's keys, the one in use first, as they are when it is asked."""
+    known: dict[bytes, Vault] = {}
+
+    def vaults() -> Sequence[Vault]:
+        now = keys()
+        for key in [key for key in known if key not in now]:
+            del known[key]
+        return [known.setdefault(key, Vault(luggage_key(key), clock)) for key in now]
+
+    return vaults

@@ -10,6 +10,7 @@ from hawker.api.route import Call, NoQuery
 from hawker.api.routes.apps import AppParams
 from hawker.api.routes.owners import CARRY_APP, GET_OWNER, KEEP_NAME, RELEASE_NAME, OwnerParams, ReleaseQuery
 from hawker.app import app_name
+from hawker.catalog.contract import Statement
 from hawker.errors import NotFound, NotServed
 from hawker.ids import NodeId
 from hawker.store.contract import Bucket, Tx
@@ -30,6 +31,10 @@ _PLACES = {
     "volume": (Bucket(VOLUMES.name, _OfApp), Bucket(GONE_VOLUMES.name, _OfApp)),
     "snapshot": (Bucket(SNAPSHOTS.name, _OfApp),),
 }
+_ROWS = {
+    "machine": "SELECT node, app FROM machines WHERE id = ? ORDER BY generation DESC, node LIMIT 1",
+    "volume": "SELECT node, app FROM volumes WHERE id = ? ORDER BY node LIMIT 1",
+}
 
 
 class PeerAppHandlers:
@@ -44,12 +49,21 @@ class PeerAppHandlers:
         handlers.on(RELEASE_NAME, self.release)
 
     async def owner(self, call: Call[OwnerParams, NoQuery, None]) -> Owner:
-        """From this node's own records alone: what others have is the broker's to know."""
+        """From this node's own records, else from what its catalog says of the region."""
         for bucket in _PLACES[call.params.kind]:
             found = self._store.get(bucket, call.params.id)
             if found is not None:
                 return Owner(node=self._parts.node.id, app=found.app)
-        raise NotFound(f"{call.params.kind} not found")
+        told = await self._told(call.params)
+        if told is None:
+            raise NotFound(f"{call.params.kind} not found")
+        return told
+
+    async def _told(self, params: OwnerParams) -> Owner | None:
+        if self._parts.catalog is None or params.kind not in _ROWS:
+            return None
+        table = await self._parts.catalog.query(Statement(query=_ROWS[params.kind], params=(params.id,)))
+        return next((Owner(node=str(node), app=str(app)) for node, app in table.rows), None)
 
     async def carry(self, call: Call[AppParams, NoQuery, OrderedApp]) -> App:
         porter = self._parts.porter
