@@ -133,7 +133,10 @@ class _File:
         elif begin.startswith("create unique index"):
             raise SchemaRefused(f"{_named(words[3:])[0]}: unique indexes are not supported")
         elif begin == "drop index if":
-            self._dropped.add(_named(words[2:])[0])
+            name = _named(words[2:])[0]
+            if name in _indexes(self._connection):
+                raise SchemaRefused(f"index {name} is both created and dropped")
+            self._dropped.add(name)
         elif not begin.startswith("create index"):
             raise SchemaRefused(f"unsupported command: {' '.join(words[:3])}")
 
@@ -210,12 +213,11 @@ def _faults(connection: apsw.Connection, table: Replicated) -> Iterator[str]:
     name = table.name
     if name.startswith("__") or name.endswith("__m"):
         yield "names that begin with __ or end with __m are the catalog's own"
+    if "autoincrement" in (word.casefold() for word in tokens(table.sql)):
+        yield "AUTOINCREMENT is not supported"
     text = 'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)'
     columns: list[Any] = connection.execute(text, (name,)).fetchall()
     yield from _column_faults(columns, table)
-    words = [word.casefold() for word in tokens(table.sql)]
-    if "autoincrement" in words:
-        yield "AUTOINCREMENT is not supported"
     if connection.execute("SELECT count(*) FROM pragma_foreign_key_list(?)", (name,)).get:
         yield "foreign keys are not supported"
     indexes = connection.execute("SELECT name, origin FROM pragma_index_list(?)", (name,)).fetchall()

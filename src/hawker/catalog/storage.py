@@ -102,12 +102,17 @@ class SqliteStorage:
         did. Raises `SchemaRefused`, and then nothing has changed."""
         ours = read([shipped()])
         schema = read([shipped(), *schemas])
-        with self._transaction(durable=True):
-            evolve(self._connection, schema, kept=frozenset(ours.tables))
-            tables = tables_of(self._connection)
-            self._rows = {name: Rows(self._connection, table) for name, table in tables.items()}
-            self._fingerprint = fingerprint(tables)
-            return self._place_unknown()
+        before = self._rows, self._fingerprint
+        try:
+            with self._transaction(durable=True):
+                evolve(self._connection, schema, kept=frozenset(ours.tables))
+                tables = tables_of(self._connection)
+                self._rows = {name: Rows(self._connection, table) for name, table in tables.items()}
+                self._fingerprint = fingerprint(tables)
+                return self._place_unknown()
+        except BaseException:
+            self._rows, self._fingerprint = before
+            raise
 
     def _place_unknown(self) -> int:
         batch = Batch(self._parts(), self._clock.now())

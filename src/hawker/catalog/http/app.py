@@ -1,9 +1,9 @@
-"""The ASGI application: who may call, which route it is, how many may run at once. The routes' own work is beside it."""
+"""The ASGI application: who may call, which route it is, how many may run at once. The routes' work is beside it."""
 
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -14,7 +14,6 @@ from hawker.catalog.http.statement import NotJson, WrongShape
 from hawker.errors import HawkerError
 
 CROWDED = "max concurrency limit reached"
-_MOST_READ_AT_ONCE = 128
 _ENDPOINT = b"x-corrosion-requested-endpoint-name"
 
 _log = logging.getLogger("hawker.catalog.http")
@@ -130,7 +129,5 @@ def _matched(endpoint: Endpoint, path: str) -> str | None:
 
 @contextmanager
 def _left() -> Iterator[None]:
-    try:
+    with suppress(Left):
         yield
-    except Left:
-        pass

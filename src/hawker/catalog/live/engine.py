@@ -1,7 +1,7 @@
 """`Live`: all live queries of one catalog. Commits are told to it by key; it looks again and tells who listens.
 
-Queries with the same text, parameters written out, share one answer. One without listeners goes after ten minutes; after
-a clean stop each is there again under the same id.
+Queries with the same text, parameters written out, share one answer. One without listeners goes after ten minutes;
+after a clean stop each is there again under the same id.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What live queries know of the catalog's file: its replicated tables with their keys, and which functions gather rows."""
+"""What live queries know of the catalog's file: replicated tables with their keys, and which functions gather rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,6 +9,7 @@ trace of the root that its end would bring back.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hawker.catalog.live.token import Kind, Token, quoted, tokens_of
 
@@ -105,7 +106,7 @@ def tree_of(sql: str, schema: Mapping[str, TableInfo], aggregates: frozenset[str
 def _is_beyond(tokens: Sequence[Token], aggregates: frozenset[str]) -> bool:
     if any(token.upper in _BEYOND for token in tokens) or sum(token.upper == "SELECT" for token in tokens) > 1:
         return True
-    pairs = zip(tokens, tokens[1:], strict=False)
+    pairs = pairwise(tokens)
     return any(token.names and token.text.lower() in aggregates and after.text == "(" for token, after in pairs)
 
 

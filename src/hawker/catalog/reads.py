@@ -1,0 +1,86 @@
+"""`Reads`: what workers and brokers ask of the replica in this process, whole answers and live ones."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from typing import assert_never
+
+from hawker.catalog.change import Value
+from hawker.catalog.contract import Change, Statement, Table
+from hawker.catalog.guarded import Answer, Guarded, Pool
+from hawker.catalog.live.engine import Live
+from hawker.catalog.live.ring import Lagged
+from hawker.catalog.live.subscription import Columns, End, Heard, News, Rows
+from hawker.clock import Clock
+from hawker.errors import HawkerError, Unavailable, Unprocessable
+
+MOST_ROWS = 100_000
+MOST_BYTES = 64 * 1024 * 1024
+_TAKE_ROWS = 5_000
+
+
+class Reads:
+    """What a replica answers beside its writes: `query` blocks, `subscribe` waits for changes."""
+
+    def __init__(self, pool: Pool, live: Live, clock: Clock) -> None:
+        self._pool, self._live, self._clock = pool, live, clock
+
+    def query(self, statement: Statement, timeout_s: float) -> Table:
+        """Raises `BadRequest` for what is no reading statement, `DeadlineExceeded`, `Unprocessable` when the answer is
+        too big to be one."""
+        with self._pool.one() as guarded:
+            guarded.deadline(self._clock.monotonic() + timeout_s)
+            answer = guarded.start(statement)
+            try:
+                return Table(columns=answer.columns, rows=tuple(_all(guarded, answer)))
+            finally:
+                answer.close()
+
+    @asynccontextmanager
+    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[Table | Change]]:
+        subscription = await self._live.open(statement)
+        with subscription.listener():
+            async with aclosing(_told(subscription.hear())) as told:
+                yield told
+
+
+def _all(guarded: Guarded, answer: Answer) -> Iterator[tuple[Value, ...]]:
+    count = size = 0
+    while rows := guarded.take(answer, rows=_TAKE_ROWS, size_bytes=MOST_BYTES):
+        count += len(rows)
+        size += sum(len(cell) for row in rows for cell in row if isinstance(cell, str | bytes))
+        if count > MOST_ROWS or size > MOST_BYTES:
+            raise Unprocessable(f"the answer has more than {MOST_ROWS} rows or {MOST_BYTES >> 20} MiB: ask for less")
+        yield from rows
+
+
+async def _told(heard: AsyncGenerator[Heard, None]) -> AsyncGenerator[Table | Change, None]:
+    """The first answer as one table, then the changes. Raises `Unavailable` when the caller was too slow, or what ended
+    the subscription."""
+    columns: tuple[str, ...] = ()
+    rows: list[tuple[Value, ...]] = []
+    try:
+        async with aclosing(heard):
+            async for one in heard:
+                match one:
+                    case Columns():
+                        columns = one.names
+                    case Rows():
+                        rows.extend(row for _, row in one.rows)
+                    case End():
+                        yield Table(columns=columns, rows=tuple(rows))
+                        rows.clear()
+                    case News():
+                        for told in one.told:
+                            yield _change(told.said)
+                    case _:
+                        assert_never(one)
+    except Lagged as error:
+        raise Unavailable("too slow for the changes of this live query: subscribe anew") from error
+    raise Unavailable("the live query has ended: subscribe anew")
+
+
+def _change(said: object) -> Change:
+    if isinstance(said, HawkerError):
+        raise said
+    assert isinstance(said, Change)
+    return said
