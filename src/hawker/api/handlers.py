@@ -68,6 +68,10 @@ class Handlers:
     def socket(self, route: Socket[P, Q, B, R, U], handler: SocketHandler[P, Q, B, R, U]) -> None:
         self._bind(route, handler)
 
+    def adopt(self, route: AnyRoute, other: "Handlers") -> None:
+        """As the other ones answer it."""
+        self._bind(route, other._bound[route.name].handler)
+
     def of(self, route: Route[P, Q, B, R]) -> Callable[..., Any]:
         return self._bound[route.name].handler
 

@@ -138,11 +138,15 @@ class Passing:
         return None if found is None or found.node == node else NodeId(found.node)
 
     def _candidates(self, call: AnyCall, hint: NodeId | None) -> tuple[NodeId, ...]:
-        """Who may have it: the nodes that know its app; all that are alive when the path does not name the app."""
-        app = getattr(call.params, "app_name", None)
-        if app is not None:
-            return self.owners.nodes_of_app(AppName(app), hint)
-        return tuple(node.id for node in self.owners.directory.nodes() if node.alive)
+        """Who may have it: the nodes that know its app, then, since the catalog may not say yet that one knows it, the
+        others of this region; all that are alive when the path does not name the app."""
+        directory, app = self.owners.directory, getattr(call.params, "app_name", None)
+        alive = [node for node in directory.nodes() if node.alive]
+        if app is None:
+            return tuple(node.id for node in alive)
+        knows = self.owners.nodes_of_app(AppName(app), hint)
+        near = [node.id for node in alive if node.region == directory.region] if knows else []
+        return tuple(dict.fromkeys([*knows, *near]))
 
     def _stream(
         self, route: Stream[P, Q, B, R], choose: Choose
