@@ -31,7 +31,7 @@ class Seen:
         self.agree = 1
         self.asked = 0
 
-    def fates(self) -> Mapping[NodeId, str]:
+    async def fates(self) -> Mapping[NodeId, str]:
         return self.said
 
     async def watched(self, machine_id: MachineId) -> Watched | None:

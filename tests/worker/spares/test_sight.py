@@ -57,14 +57,21 @@ def sight(rows: Rows, answers: Mapping[NodeId, str | None] | None = None) -> Cat
             raise Unavailable("no answer")
         return answer
 
-    fates = {ME: ALIVE, LOST: DOWN, **dict.fromkeys(said, ALIVE)}
-    return CatalogSight(me=ME, catalog=rows, region_fates=lambda: fates, ask=ask)
+    fates = {LOST: DOWN, **dict.fromkeys(said, ALIVE)}
+    for node in (ME, *fates):
+        rows.put("INSERT OR IGNORE INTO nodes (node, region) VALUES (?, 'mad')", node)
+    return CatalogSight(me=ME, region="mad", catalog=rows, believed=lambda: fates, ask=ask)
 
 
 async def test_the_row_that_counts_is_that_of_the_greatest_generation(rows: Rows) -> None:
     machine(rows, OTHER, WATCHED, "stopped", generation=1)
     machine(rows, LOST, WATCHED, "started", generation=2)
     assert await sight(rows).watched(WATCHED) == Watched(id=WATCHED, owner=LOST, runs=True, seen=7.0)
+
+
+async def test_nodes_of_the_region_that_gossip_does_not_know_count_as_down(rows: Rows) -> None:
+    rows.put("INSERT INTO nodes (node, region) VALUES ('ffffffff', 'mad'), ('eeeeeeee', 'fra')")
+    assert await sight(rows, {OTHER: ALIVE}).fates() == {ME: ALIVE, LOST: DOWN, OTHER: ALIVE, "ffffffff": DOWN}
 
 
 async def test_a_machine_that_nobody_published_is_unknown(rows: Rows) -> None:

@@ -50,7 +50,7 @@ class Sentinel:
     async def look(self) -> None:
         """Once at everything."""
         await self._give_way()
-        lost = {node for node, fate in self._sight.fates().items() if fate == DOWN}
+        lost = {node for node, fate in (await self._sight.fates()).items() if fate == DOWN}
         if lost:
             for machine_id in sorted(self._spares):
                 await self._stand_by(machine_id, lost)
@@ -82,13 +82,13 @@ class Sentinel:
     async def _judge(self, record: MachineRecord, watched: Watched) -> Verdict:
         """Witnesses are asked last, since that is a call."""
         spare = Spare(id=record.id, owner=self._me)
-        fates, spares = self._sight.fates(), await self._sight.spares(watched.id)
+        fates, spares = await self._sight.fates(), await self._sight.spares(watched.id)
         takeovers = [*await self._sight.takeovers(watched.id), *self._own(watched.id)]
         verdict = judge(spare, watched, fates, spares, takeovers, 0)
         if verdict is not Verdict.WITNESS:
             return verdict
         witnesses = await self._sight.witnesses(watched.owner)
-        return judge(spare, watched, self._sight.fates(), spares, takeovers, witnesses)
+        return judge(spare, watched, await self._sight.fates(), spares, takeovers, witnesses)
 
     def _own(self, machine_id: MachineId) -> Sequence[Takeover]:
         records = [record for _, record in self._store.scan(TAKEOVERS, f"{machine_id}/")]

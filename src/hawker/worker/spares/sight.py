@@ -15,6 +15,7 @@ from hawker.worker.spares.judgement import ALIVE, DOWN, Spare, Takeover, Watched
 
 QUERY_S = 5.0
 _RUNS = frozenset({State.STARTED, State.STARTING, State.RESTARTING, State.UPDATING})
+_NODES = "SELECT node FROM nodes WHERE region = ?"
 _WATCHED = "SELECT node, id, state, updated_at FROM machines WHERE id = ? ORDER BY generation DESC LIMIT 1"
 _SPARES = (
     "SELECT machines.node, machines.id FROM machines, json_each(machines.standby_for) AS watched "
@@ -34,7 +35,7 @@ class Asked(Protocol):
 
 
 class Sight(Protocol):
-    def fates(self) -> Mapping[NodeId, str]:
+    async def fates(self) -> Mapping[NodeId, str]:
         """Of the region's nodes that are not forgotten, this one included."""
 
     async def watched(self, machine_id: MachineId) -> Watched | None: ...
@@ -52,15 +53,21 @@ class Sight(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CatalogSight:
-    """`ask` asks a node what it believes of another. Rows are read with a deadline; what cannot be read is raised."""
+    """`believed` is what gossip says of nodes, `ask` asks a node what it believes of another. Rows are read with a
+    deadline; what cannot be read is raised."""
 
     me: NodeId
+    region: str
     catalog: Asked
-    region_fates: Callable[[], Mapping[NodeId, str]]
+    believed: Callable[[], Mapping[NodeId, str]]
     ask: Callable[[NodeId, NodeId], Awaitable[str]]
 
-    def fates(self) -> Mapping[NodeId, str]:
-        return self.region_fates()
+    async def fates(self) -> Mapping[NodeId, str]:
+        """One that gossip has not heard of counts as down: a daemon that has just begun sees most nodes so, and decides
+        nothing."""
+        believed = {**self.believed(), self.me: ALIVE}
+        nodes = [NodeId(str(node)) for (node,) in await self._rows(_NODES, self.region)]
+        return {node: believed.get(node, DOWN) for node in {*nodes, self.me}}
 
     async def watched(self, machine_id: MachineId) -> Watched | None:
         for node, machine, state, updated_at in await self._rows(_WATCHED, machine_id):
@@ -81,7 +88,7 @@ class CatalogSight:
 
     async def witnesses(self, owner: NodeId) -> int:
         """Asks one after the other, and stops at the first who agrees: one is enough."""
-        others = [node for node, fate in self.fates().items() if fate == ALIVE and node not in (self.me, owner)]
+        others = [node for node, fate in (await self.fates()).items() if fate == ALIVE and node not in (self.me, owner)]
         for other in others:
             try:
                 if await self.ask(other, owner) == DOWN:
