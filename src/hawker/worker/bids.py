@@ -29,6 +29,7 @@ from hawker.worker.volumes import attachment
 
 MOST_AT_ONCE = 64
 MOST_OF_ONE = 1000
+_MOVED = 64  # names that are looked at
 _ASK = msgspec.json.Decoder(BidAsk)
 _NOWHERE = "sha256:" + "-" * 64
 _MEDIA_TYPE = ""  # of a layer that is only counted
@@ -73,11 +74,11 @@ class Bids:
             return None
         store, app = self._parts.deps.store, AppName(ask.app)
         made = self._parts.deps.table.made_for(store, app, OrderId(ask.order_id))
-        if made is not None:
+        if made is not None and NUMBERED not in ask.order_id:
             return made.id
-        for _, key in store.scan(BY_ORDER, f"{order_key(app, OrderId(ask.order_id))}{NUMBERED}", limit=1):
-            return key.id
-        return None
+        prefix = f"{order_key(app, OrderId(ask.order_id))}{NUMBERED}"
+        moved = store.scan(BY_ORDER, prefix, limit=_MOVED)
+        return next((found.id for key, found in moved if key.removeprefix(prefix).isdigit()), None)
 
     def _taken(self, ask: BidAsk) -> bool:
         name = ask.machine.name
