@@ -1,6 +1,7 @@
 """The broker's answers about placing machines: one for a client of the Machines API, many or only asked for by ours."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import anyio
@@ -26,7 +27,7 @@ from hawker.broker.placing import Placed, Placing, Wish
 from hawker.broker.preferences import Limits, Preferences
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
-from hawker.ids import AppName
+from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
 from hawker.region import accepts, by_distance
 
@@ -120,8 +121,14 @@ class MarketHandlers:
             behalf=call.caller,
             until=self._clock.monotonic() + route.timeout_s,
             key=key,
+            avoid=self._hosts_of(machine.config.standbys or ()),
             marks=call.marks,
         )
+
+    def _hosts_of(self, machine_ids: Sequence[str]) -> frozenset[NodeId]:
+        """A spare beside the machine that it stands by for would be lost with it."""
+        owners = map(self._directory.owner_of_machine, machine_ids)
+        return frozenset(owner for owner in owners if owner is not None)
 
     def _spend(self, caller: str, orders: int) -> None:
         """Raises `RateLimited`."""
