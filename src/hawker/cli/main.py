@@ -12,10 +12,13 @@ _IN = "hawker.cli.commands"
 
 TABLE = {
     "up": Place(f"{_IN}.up", "Run a node on this host."),
+    "join": Place(f"{_IN}.join", "Make this host one of a cluster, and run a node on it."),
+    "worker": Place(f"{_IN}.worker", "Run a node that does not answer clients."),
     "apps": Place(f"{_IN}.apps", "List, create, show and destroy apps."),
     "machine": Place(f"{_IN}.machine", "Order machines and work with them."),
     "machines": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
     "m": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
+    "place": Place(f"{_IN}.place", "Order machines and see every bid, or only ask who would fill the order."),
     "volumes": Place(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
     "volume": Place(f"{_IN}.volumes", "The same as volumes.", hidden=True),
     "images": Place(f"{_IN}.images", "List, pull, import and prune the node's images."),
@@ -26,6 +29,7 @@ TABLE = {
     "tokens": Place(f"{_IN}.tokens", "Make tokens that allow less, look at them, end them."),
     "kernel": Place(f"{_IN}.kernel", "Import, list, choose and remove the kernels of microVMs."),
     "node": Place(f"{_IN}.node", "What the node has and how it is."),
+    "catalog": Place(f"{_IN}.catalog", "Ask in SQL what runs where in the cluster."),
     "sim": Place(f"{_IN}.sim", "Play a worker in virtual time and look for broken promises."),
     "chaos": Place(f"{_IN}.chaos", "Hurt a node of its own, and check what it promised."),
     "version": Place(f"{_IN}.version", "Print the versions of this command and of the node."),

@@ -1,5 +1,5 @@
 """`hawker up` and `hawker worker`: the roles of a node in one process. Only here objects are built and joined."""
 
-from hawker.up.node import run
+from hawker.up.node import join, run
 
-__all__ = ["run"]
+__all__ = ["join", "run"]

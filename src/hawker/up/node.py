@@ -6,31 +6,30 @@ Stopping leaves machines running; the next `up` on the same directory takes them
 import gc
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 import aiohttp
 import anyio
 import msgspec
 
 from hawker import log
-from hawker.api.handlers import Handlers
-from hawker.api.listener import bind, serving
+from hawker.api.listener import serving
 from hawker.api.server import PROGRAM_VERSION, Server
-from hawker.broker.handlers import TokenHandlers
 from hawker.broker.preferences import Preferences, load_preferences
 from hawker.broker.rate_limits import RateLimits
-from hawker.broker.revocations import Revocations
-from hawker.broker.tokens import Tokens, load_or_create_token
+from hawker.catalog.http.server import serving as serving_catalog
 from hawker.clock import Clock, system_clock
-from hawker.errors import CannotStart, Unavailable
+from hawker.cluster import Cluster
+from hawker.errors import Unavailable
 from hawker.host.facts import read_facts
 from hawker.host.systemd import Notifier, handed_over
 from hawker.ids import new_node_id
 from hawker.image.cache import ImageCache
+from hawker.log import Secret
 from hawker.observe.metrics import build_metrics
 from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
@@ -40,14 +39,18 @@ from hawker.runtime.roster import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
-from hawker.up.alone import place_alone
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
+from hawker.up.doors import Doors, open_doors
+from hawker.up.fleet import InFleet, in_fleet
+from hawker.up.front import front_alone, front_of_fleet, revocations_of
 from hawker.worker.ephemeral import destroy_everything
+from hawker.worker.fleet.joining import join_cluster
+from hawker.worker.fleet.labels import labels_of
+from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.format import enter
-from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.records import APPS, NODE, NodeRecord
+from hawker.worker.records import NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
@@ -56,24 +59,35 @@ _log = log.bind("hawker.up")
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 
 
-def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. Raises `CannotStart`."""
+def run(settings: Settings, *, public: bool = True) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. Without `public` only the nodes of the cluster are answered.
+    Raises `CannotStart`."""
     log.configure(settings.log_level)
     os.umask(0o077)
-    return anyio.run(_main, settings, system_clock(os.environ), backend_options={"use_uvloop": True})
+    clock = system_clock(os.environ)
+    return anyio.run(_main, settings, clock, public, backend_options={"use_uvloop": True})
 
 
-async def _main(settings: Settings, clock: Clock) -> int:
+def join(settings: Settings, target: str, token: Secret) -> Cluster:
+    """Make the node of this data directory one of the cluster that `target` is in. Raises `CannotStart`, and what the
+    other node answers."""
+    os.umask(0o077)
+    place, clock = Place(settings.data_dir), system_clock(os.environ)
+    joining = partial(join_cluster, advertise=settings.advertise, peer_port=settings.peer_port)
+    return anyio.run(joining, place, clock, target, token)
+
+
+async def _main(settings: Settings, clock: Clock, public: bool) -> int:
     """From the first moment a signal to stop is heard, so that a node that has just begun ends as cleanly as any."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
-            await _live(settings, clock, signals)
+            await _live(settings, clock, signals, public)
         except BaseExceptionGroup as group:
             raise (wrapped_in(group) or group) from group.__cause__
     return 0
 
 
-async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.Signals]) -> None:
+async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.Signals], public: bool) -> None:
     """What can be refused is refused before anything is made."""
     notifier, given = Notifier.of(os.environ, os.getpid()), handed_over(os.environ, os.getpid())
     facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
@@ -82,9 +96,10 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     drivers = await roster.decide()
     archive = archive_of(settings, place)
     preferences = load_preferences(settings.market)
-    listener = given or _bind(settings.listen)
+    labels_of(settings.labels)
+    doors = open_doors(settings, place, clock, given, public=public)
     async with AsyncExitStack() as stack:
-        stack.callback(listener.close)
+        stack.callback(doors.close)
         place.make()
         stack.enter_context(place.held())
         store = SqliteStore(place.store, metrics.store)
@@ -93,6 +108,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         with or_refuse(settings.data_dir):
             await enter(store)
             node = await _node_record(store, place, settings.region, clock)
+        kept = WatchedStore(store) if doors.seat else None
         place.remember(node.id)
         roster.remember(drivers)
         driver = roster.driver(drivers, node.id)
@@ -102,19 +118,17 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         with or_refuse(settings.data_dir):
-            deps = await deps_of(settings, place, driver, node.id, store, images, clock, archive)
+            deps = await deps_of(settings, place, driver, node.id, kept or store, images, clock, archive)
         traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
         parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
-            await _serve(settings, place, listener, notifier, parts, preferences, signals)
-
-
-def _bind(listen: str) -> socket.socket:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise CannotStart(f"--listen takes HOST:PORT, not {listen!r}")
-    return bind(host.strip("[]"), int(port))
+            async with AsyncExitStack() as around:
+                fleet = None
+                if doors.seat and kept:
+                    revocations = revocations_of(node.id, kept)
+                    fleet = await around.enter_async_context(in_fleet(doors.seat, parts, kept, place, [revocations]))
+                await _serve(place, doors, notifier, fleet.parts if fleet else parts, fleet, preferences, signals)
 
 
 async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
@@ -144,20 +158,17 @@ class _Told:
 
 
 async def _serve(
-    settings: Settings,
     place: Place,
-    listener: socket.socket,
+    doors: Doors,
     notifier: Notifier,
     parts: Parts,
+    fleet: InFleet | None,
     preferences: Preferences,
     signals: AsyncIterator[signal.Signals],
 ) -> None:
     """Take up what the last daemon left, then answer."""
-    deps = parts.deps
-    handlers, tokens = _front(place, parts)
-    place_alone(parts, handlers, preferences)
-    limiter = RateLimits(deps.clock, parts.metrics.api.limited) if deps.settings.rate_limits else None
-    server = Server(handlers, tokens, deps.clock, observer=parts.metrics.api, limiter=limiter)
+    deps, settings = parts.deps, parts.deps.settings
+    server = _server(place, parts, fleet, preferences)
     told = _Told()
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
@@ -169,8 +180,9 @@ async def _serve(
             _end_within(_STOP_S)
             tasks.cancel_scope.cancel()
             return
-        async with serving(server, listener) as url:
-            place.announce(url)
+        async with _answering(doors, server, fleet) as url:
+            if doors.public is not None:
+                place.announce(url)
             gc.freeze()  # what is here now stays: else the collector walks it again and again, and nobody is answered
             sys.stdout.write(f"ready {url}\n")
             sys.stdout.flush()
@@ -179,6 +191,7 @@ async def _serve(
             await told.event.wait()
             _log.info("stopping", extra={"signal": told.signal})
             notifier.stopping()
+            server.stop()
         if settings.ephemeral:
             await destroy_everything(parts)
         _end_within(_STOP_S)
@@ -187,19 +200,30 @@ async def _serve(
         tasks.cancel_scope.cancel()
 
 
-def _front(place: Place, parts: Parts) -> tuple[Handlers, Tokens]:
-    """The broker's part: whom the node answers, and its own answers beside the worker's."""
-    store, clock = parts.deps.store, parts.deps.clock
+def _server(place: Place, parts: Parts, fleet: InFleet | None, preferences: Preferences) -> Server:
+    """What clients meet."""
+    clock, metrics = parts.deps.clock, parts.metrics.api
+    limiter = RateLimits(clock, metrics.limited) if parts.deps.settings.rate_limits else None
+    if fleet is None:
+        handlers, tokens = front_alone(place, parts, preferences)
+        return Server(handlers, tokens, clock, observer=metrics, limiter=limiter)
+    handlers, tokens = front_of_fleet(place, fleet, preferences)
+    return Server(handlers, tokens, clock, observer=metrics, limiter=limiter)
 
-    def org_of(app: str) -> str | None:
-        record = store.get(APPS, app)
-        return None if record is None else record.org
 
-    revocations = Revocations(store, clock)
-    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
-    handlers = worker_handlers(parts)
-    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(handlers)
-    return handlers, tokens
+@asynccontextmanager
+async def _answering(doors: Doors, server: Server, fleet: InFleet | None) -> AsyncIterator[str]:
+    """At every door that is there. The URL for clients, or for peers where clients are not answered."""
+    async with AsyncExitStack() as stack:
+        url = ""
+        if fleet is not None and doors.seat is not None:
+            url = await stack.enter_async_context(serving(fleet.server, doors.seat.listener))
+            stack.callback(fleet.server.stop)
+            if fleet.kept.app is not None and doors.catalog is not None:
+                await stack.enter_async_context(serving_catalog(fleet.kept.app, doors.catalog))
+        if doors.public is not None:
+            url = await stack.enter_async_context(serving(server, doors.public))
+        yield url
 
 
 def _end_within(seconds: float) -> None:

@@ -84,10 +84,10 @@ class Crowd:
     def set(self, node: NodeId, fate: Fate) -> None:
         self._fates[node] = fate
 
-    def rotate(self, keyring: Keyring) -> None:
+    def rekey(self, keyring: Keyring) -> None:
         self.keyring = keyring
 
-    def lacking(self) -> list[NodeId]:
+    def behind(self) -> list[NodeId]:
         return self.without_keys
 
     def forget(self, node: NodeId, fence: int) -> None:

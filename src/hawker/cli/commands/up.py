@@ -3,6 +3,7 @@ file of the command line that imports what stands above it.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -104,19 +105,27 @@ def _metavar(kind: object) -> str:
     return "N" if int in kinds or float in kinds else "TEXT"
 
 
-def _run(config: Path | None, **flags: object) -> int:
+def settings_of(config: Path | None, flags: Mapping[str, object]) -> Settings:
+    """Of a command that has `settings_options`. Raises `CannotStart`."""
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
     environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    return up.run(load_settings(given, environ, config))
+    return load_settings(given, environ, config)
 
 
-command = click.Command(
-    "up",
-    callback=_run,
-    help=_HELP,
-    params=[
-        click.Option(["--config"], metavar="FILE", type=click.Path(path_type=Path), envvar="HAWKER_CONFIG",
-                     help="A TOML file of settings."),
-        *(_option(name, kind) for name, kind in get_type_hints(Settings).items()),
-    ],
-)  # fmt: skip
+def settings_options() -> list[click.Parameter]:
+    """One for each setting, and the file of settings."""
+    file = click.Option(
+        ["--config"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="HAWKER_CONFIG",
+        help="A TOML file of settings.",
+    )
+    return [file, *(_option(name, kind) for name, kind in get_type_hints(Settings).items())]
+
+
+def _run(config: Path | None, **flags: object) -> int:
+    return up.run(settings_of(config, flags))
+
+
+command = click.Command("up", callback=_run, help=_HELP, params=settings_options())

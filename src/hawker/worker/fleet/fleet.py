@@ -21,7 +21,7 @@ from hawker.api.bodies import (
 from hawker.api.caller import Caller
 from hawker.catalog.contract import Catalog
 from hawker.clock import Clock
-from hawker.cluster import KEY_BYTES, Cluster, Keyring, Peer, name_of_key
+from hawker.cluster import KEY_BYTES, MAX_PEERS, Cluster, Keyring, Peer, name_of_key
 from hawker.errors import BadRequest, Conflict, NotFound, WrongState
 from hawker.gossip.contract import Fate, Member, Mesh
 from hawker.gossip.keyring import Keyring as Ring
@@ -41,10 +41,10 @@ class Gossip(Mesh, Protocol):
     @property
     def keyring(self) -> Ring: ...
 
-    def rotate(self, keyring: Ring) -> None:
+    def rekey(self, keyring: Ring) -> None:
         """Use this one from now on, and tell everybody."""
 
-    def lacking(self) -> Sequence[NodeId]:
+    def behind(self) -> Sequence[NodeId]:
         """The living who are not known to have this keyring."""
 
     def forget(self, node: NodeId, fence: int) -> None:
@@ -128,6 +128,7 @@ class Fleet:
             raise WrongState(f"node {node.id} is {node.state}: stop it first, or forget it with --force")
         epoch = await self._forgets.forget(NodeId(node.id))
         self._gossip.forget(NodeId(node.id), epoch)
+        self._drop(NodeId(node.id))
         _log.warning("node forgotten", extra={"forgotten": node.id, "epoch": epoch})
         return ForgottenNode(node=node.id, epoch=epoch)
 
@@ -139,7 +140,7 @@ class Fleet:
             ClusterKey(number=number, name=name_of_key(key), primary=number == ring.primary)
             for number, key in sorted(ring.keys.items())
         )
-        return ClusterKeys(keys=keys, version=ring.version, missing_at=tuple(self._gossip.lacking()))
+        return ClusterKeys(keys=keys, version=ring.version, missing_at=tuple(self._gossip.behind()))
 
     def add_key(self, key: str | None) -> ClusterKeys:
         """Raises `BadRequest`, `Conflict`."""
@@ -161,8 +162,18 @@ class Fleet:
         if keyring is not None:
             cluster = msgspec.structs.replace(cluster, keyring=keyring_of(keyring))
         if members:
-            peers = tuple(Peer(node=each.node, address=each.address) for each in members if each.node != self.me)
-            cluster = msgspec.structs.replace(cluster, peers=tuple(sorted(peers, key=lambda peer: peer.node)))
+            found = {peer.node: peer for peer in self._cluster.peers}
+            found |= {each.node: Peer(node=each.node, address=each.address) for each in members}
+            found.pop(self.me, None)
+            peers = tuple(peer for _, peer in sorted(found.items()))[:MAX_PEERS]
+            cluster = msgspec.structs.replace(cluster, peers=peers)
+        self._write(cluster)
+
+    def _drop(self, node: NodeId) -> None:
+        peers = tuple(peer for peer in self._cluster.peers if peer.node != node)
+        self._write(msgspec.structs.replace(self._cluster, peers=peers))
+
+    def _write(self, cluster: Cluster) -> None:
         if cluster != self._cluster:
             self._save(cluster)
             self._cluster = cluster
@@ -170,13 +181,13 @@ class Fleet:
     def _rotate(self, ring: Ring) -> ClusterKeys:
         """On this node's disk before anybody hears of it."""
         self.remember(ring)
-        self._gossip.rotate(ring)
+        self._gossip.rekey(ring)
         return self.keys()
 
     def _all_have_it(self) -> None:
-        lacking = self._gossip.lacking()
-        if lacking:
-            raise Conflict(f"nodes that do not have the keyring's last change yet: {', '.join(lacking)}; try again")
+        behind = self._gossip.behind()
+        if behind:
+            raise Conflict(f"nodes that do not have the keyring's last change yet: {', '.join(behind)}; try again")
 
     def _bytes_of(self, key: str | None) -> bytes:
         if key is None:

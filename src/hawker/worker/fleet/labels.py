@@ -15,7 +15,7 @@ def labels_of(texts: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals or not _KEY.fullmatch(key) or len(value) > _MAX_VALUE or not value.isprintable():
+        if not equals or not _KEY.fullmatch(key) or len(value) > _MAX_VALUE or not _fits(value):
             raise CannotStart(f"label {text!r:.80} is not KEY=VALUE, such as disk=ssd")
         if key in found:
             raise CannotStart(f"label {key} is given twice")
@@ -23,3 +23,8 @@ def labels_of(texts: Iterable[str]) -> dict[str, str]:
     if len(found) > MAX_LABELS:
         raise CannotStart(f"a node has at most {MAX_LABELS} labels, not {len(found)}")
     return found
+
+
+def _fits(value: str) -> bool:
+    """An order names several labels with commas between them."""
+    return value.isprintable() and "," not in value

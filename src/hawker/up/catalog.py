@@ -1,0 +1,91 @@
+"""The catalog of a node in a cluster: its own replica with all that reads it, or an agent's URL (engine corrosion)."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from hawker.catalog.agent import AgentCatalog
+from hawker.catalog.change import Scope
+from hawker.catalog.contract import Catalog, OnTouched
+from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.http.app import CatalogApp
+from hawker.catalog.http.assembly import catalog_app
+from hawker.catalog.live.engine import Live
+from hawker.catalog.reads import Reads
+from hawker.catalog.replica import Replica
+from hawker.catalog.storage import SqliteStorage
+from hawker.clock import Clock
+from hawker.ids import NodeId
+from hawker.place import Place
+from hawker.worker.fleet.fleet import Forgets
+from hawker.worker.fleet.meeting import Meeting, Told, Untold
+from hawker.worker.fleet.members import Replicates
+from hawker.worker.records import NodeRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """`running` is the time in which it may be asked. `file` and `app`, which answers over HTTP, are None where an
+    agent keeps the catalog; `fences` are the nodes that were forgotten, `schema` a fingerprint."""
+
+    catalog: Catalog
+    told: Replicates
+    running: Callable[[], AbstractAsyncContextManager[None]]
+    forgets: Forgets | None = None
+    schema: str = ""
+    fences: Mapping[NodeId, int]
+    file: Path | None = None
+    app: CatalogApp | None = None
+
+
+def own_catalog(
+    storage: SqliteStorage, node: NodeRecord, place: Place, clock: Clock, meeting: Meeting[SqliteStorage]
+) -> Kept:
+    pool = Pool(lambda: Guarded(place.catalog, clock))
+    live = Live(place.catalog, place.root / "subscriptions", clock)
+    reads = Reads(pool, live, clock)
+    replica: Replica[SqliteStorage] = Replica(
+        node.id,
+        node.region,
+        storage,
+        clock,
+        send=meeting.send,
+        ask=meeting.ask,
+        reads=reads.query,
+        subscribes=reads.subscribe,
+    )
+    meeting.replica = replica
+    replica.listen(live.touched)
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        async with replica.running(), live.running():
+            yield
+        pool.close()
+
+    positions = storage.positions(Scope.GLOBAL)
+    return Kept(
+        catalog=replica,
+        told=Told(replica),
+        running=running,
+        forgets=replica,
+        schema=storage.schema_fingerprint,
+        fences={origin: position.fence for origin, position in positions.items() if position.fence >= 0},
+        file=place.catalog,
+        app=catalog_app(place.catalog, node.id, clock, writer=replica, live=live, pool=pool, doctor=replica),
+    )
+
+
+async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock) -> Kept:
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    return Kept(catalog=_Agent(session, url, clock), told=Untold(), running=nullcontext, fences={})
+
+
+class _Agent(AgentCatalog):
+    """Keeps `contract.Catalog`. An agent tells nobody of changes: who wants to know looks now and then."""
+
+    def listen(self, callback: OnTouched) -> Callable[[], None]:
+        return lambda: None

@@ -1,0 +1,241 @@
+"""A node's part in its cluster, joined: gossip, the catalog's replica, what is told of this node, and the address where
+other nodes call it. Its machines need none of it: whatever is away here, the worker works.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from socket import socket
+
+import anyio
+import msgspec
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from hawker import log
+from hawker.api.handlers import Handlers
+from hawker.api.listener import bind, url_of
+from hawker.api.route import AnyRoute
+from hawker.api.routes import ROUTES
+from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.broker.peer_tokens import PeerTokens
+from hawker.broker.peers import HttpPeers
+from hawker.catalog.contract import Catalog
+from hawker.catalog.storage import SqliteStorage
+from hawker.clock import Clock
+from hawker.cluster import Cluster, found_cluster, read_cluster, write_cluster
+from hawker.errors import CannotStart, HawkerError
+from hawker.gossip.contract import Member, Meta
+from hawker.gossip.keyring import Keyring
+from hawker.gossip.listener import Listener
+from hawker.gossip.node import GossipNode
+from hawker.gossip.transport import SocketTransport, joined
+from hawker.ids import NodeId
+from hawker.place import Place
+from hawker.settings import Settings
+from hawker.up.catalog import Kept, agent_catalog, own_catalog
+from hawker.worker.fleet.fleet import Fleet, ring_of
+from hawker.worker.fleet.labels import labels_of
+from hawker.worker.fleet.meeting import Meeting
+from hawker.worker.fleet.members import Members
+from hawker.worker.fleet.publish import Publisher, Source
+from hawker.worker.fleet.revoked import Revoked
+from hawker.worker.fleet.rows import Self
+from hawker.worker.fleet.sources import follow, worker_sources
+from hawker.worker.fleet.watch import WatchedStore
+from hawker.worker.handlers import worker_handlers
+from hawker.worker.parts import Parts
+
+_log = log.bind("hawker.up")
+_LEAVE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A node's place in a cluster, before it begins: what it knows, and the address for its peers, which is bound."""
+
+    cluster: Cluster
+    listener: socket
+
+    @property
+    def gossips_at(self) -> str:
+        return joined(self.cluster.advertise, self.cluster.peer_port)
+
+
+def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
+    """None for a node that is alone. Writes nothing. Raises `CannotStart`."""
+    cluster = read_cluster(place.cluster)
+    if cluster is None and settings.advertise is None:
+        return None
+    if settings.advertise is not None:
+        host, port = settings.advertise.strip("[]"), settings.peer_port
+        if cluster is None:
+            cluster = found_cluster(clock, advertise=host, peer_port=port)
+        cluster = msgspec.structs.replace(cluster, advertise=host, peer_port=port)
+    assert cluster is not None
+    try:
+        return Seat(cluster=cluster, listener=bind(cluster.advertise, cluster.peer_port + 1))
+    except CannotStart as error:
+        text = f"{error}".replace("--listen", "--advertise and --peer-port")
+        raise CannotStart(f"the address for other nodes: {text}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFleet:
+    """`parts` are the worker's, now with its fleet; `server` is for peers, on the seat's listener."""
+
+    parts: Parts
+    handlers: Handlers
+    catalog: Catalog
+    kept: Kept
+    gossip: GossipNode
+    peers: HttpPeers
+    publisher: Publisher
+    revoked: Revoked
+    server: Server
+
+
+@asynccontextmanager
+async def in_fleet(
+    seat: Seat, parts: Parts, store: WatchedStore, place: Place, more: Sequence[Source] = ()
+) -> AsyncIterator[InFleet]:
+    """One of the cluster, until the context is left; then the others are told that it was meant. `more` is what else is
+    published. Nobody else has to be there."""
+    clock = parts.deps.clock
+    write_cluster(place.cluster, seat.cluster)
+    meeting: Meeting[SqliteStorage] = Meeting()
+    async with AsyncExitStack() as stack:
+        kept = await _catalog(stack, parts, place, meeting)
+        api = url_of(seat.listener)
+        members = Members(lambda: gossip, kept.told, clock, lambda some: fleet.remember(members=some))
+        gossip = _gossip(seat, parts, api, kept, meeting, members, lambda ring: fleet.remember(ring))  # noqa: PLW0108
+        meeting.gossip = gossip
+        tokens = PeerTokens(partial(_keys, gossip))
+        peers = HttpPeers(partial(_api_of, gossip), tokens.own)
+        stack.push_async_callback(peers.close)
+        fleet = Fleet(
+            cluster=seat.cluster,
+            gossip=gossip,
+            catalog=kept.catalog,
+            forgets=kept.forgets,
+            caller=lambda node, behalf: peers.caller(node, behalf=behalf),
+            clock=clock,
+            save=partial(write_cluster, place.cluster),
+        )
+        parts = replace(parts, fleet=fleet, catalog=kept.catalog)
+        publisher = Publisher(kept.catalog, clock, parts.node.id, (*worker_sources(parts, _said(parts, api)), *more))
+        follow(publisher, store, parts)
+        handlers = worker_handlers(parts)
+        server = Server(
+            handlers,
+            tokens,
+            clock,
+            routes=answered_by(handlers),
+            written=publisher.written,
+            between_nodes=True,
+            observer=parts.metrics.api,
+        )
+        revoked = Revoked(kept.catalog, clock)
+        tasks = await stack.enter_async_context(_tasks(gossip))
+        await stack.enter_async_context(kept.running())
+        tasks.start_soon(members.serve)
+        tasks.start_soon(revoked.serve)
+        await tasks.start(publisher.serve)
+        tasks.start_soon(_find_others, gossip, [peer.address for peer in seat.cluster.peers])
+        _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": seat.gossips_at, "peer_api": api})
+        yield InFleet(
+            parts=parts,
+            handlers=handlers,
+            catalog=kept.catalog,
+            kept=kept,
+            gossip=gossip,
+            peers=peers,
+            publisher=publisher,
+            revoked=revoked,
+            server=server,
+        )
+
+
+@asynccontextmanager
+async def _tasks(gossip: GossipNode) -> AsyncIterator[TaskGroup]:
+    """What serves meanwhile. At the end the others are told before it stops."""
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(gossip.serve)
+        yield tasks
+        with anyio.move_on_after(_LEAVE_S):
+            await gossip.leave()
+        tasks.cancel_scope.cancel()
+
+
+async def _catalog(stack: AsyncExitStack, parts: Parts, place: Place, meeting: Meeting[SqliteStorage]) -> Kept:
+    deps = parts.deps
+    if deps.settings.catalog_url is not None:
+        return await agent_catalog(stack, deps.settings.catalog_url, deps.clock)
+    storage = await to_thread.run_sync(SqliteStorage, place.catalog, parts.node.id, deps.clock)
+    return own_catalog(storage, parts.node, place, deps.clock, meeting)
+
+
+def _gossip(
+    seat: Seat,
+    parts: Parts,
+    api: str,
+    kept: Kept,
+    meeting: Meeting[SqliteStorage],
+    members: Members,
+    remember: Callable[[Keyring], None],
+) -> GossipNode:
+    listener = Listener(
+        on_member=members.heard,
+        on_message=meeting.on_message,
+        on_request=meeting.on_request,
+        on_forget=meeting.on_forget,
+        on_keyring=remember,
+    )
+    return GossipNode(
+        node=parts.node.id,
+        cluster=seat.cluster.id,
+        keyring=ring_of(seat.cluster.keyring),
+        transport=SocketTransport(seat.gossips_at),
+        advertise=seat.gossips_at,
+        meta=Meta(region=parts.node.region, api=api, catalog=kept.schema, version=PROGRAM_VERSION),
+        clock=parts.deps.clock,
+        listener=listener,
+        fences=kept.fences,
+    )
+
+
+async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:
+    """Gossip goes on trying by itself."""
+    if not seeds:
+        return
+    try:
+        await gossip.join(seeds)
+    except HawkerError as error:
+        _log.warning("no other node was found yet", extra={"error": str(error)})
+
+
+def answered_by(handlers: Handlers) -> list[AnyRoute]:
+    """Of all calls those that the worker answers; the broker's are not for peers."""
+    return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
+
+
+def _said(parts: Parts, api: str) -> Self:
+    return Self(
+        api=api,
+        version=PROGRAM_VERSION,
+        drivers=(parts.deps.driver.name,),
+        labels=labels_of(parts.deps.settings.labels),
+        started_at=parts.started_at,
+    )
+
+
+def _keys(gossip: GossipNode) -> list[bytes]:
+    ring = gossip.keyring
+    return [ring.keys[ring.primary], *(key for number, key in ring.keys.items() if number != ring.primary)]
+
+
+def _api_of(gossip: GossipNode, node: NodeId) -> str | None:
+    member: Member | None = gossip.member(node)
+    return member.meta.api if member is not None and member.meta is not None else None

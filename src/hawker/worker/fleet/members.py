@@ -1,0 +1,103 @@
+"""What gossip says of the others' lives, passed on: to the catalog's replication, to its table `__corro_members`, which
+any query may join, and now and then to cluster.json, so that this node finds the others again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import anyio
+
+from hawker.catalog.change import Position, Scope
+from hawker.catalog.storage import Member as Row
+from hawker.clock import Clock
+from hawker.errors import HawkerError
+from hawker.gossip.contract import Fate, Member
+from hawker.gossip.node import GossipNode
+from hawker.ids import NodeId
+from hawker.log import bind
+
+GATHER_S = 0.05
+LOOK_EVERY_S = 5.0
+REMEMBER_EVERY_S = 30.0
+_LIVING = frozenset({Fate.ALIVE, Fate.SUSPECT})
+
+_log = bind("hawker.members")
+
+
+class Replicates(Protocol):
+    """What the catalog is told of members."""
+
+    def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None: ...
+
+    async def set_members(self, members: Sequence[Row]) -> None: ...
+
+    def own_position(self, scope: Scope) -> Position: ...
+
+
+class Members:
+    def __init__(
+        self,
+        gossip: Callable[[], GossipNode],
+        replica: Replicates,
+        clock: Clock,
+        remember: Callable[[Sequence[Member]], None],
+    ) -> None:
+        self._gossip = gossip
+        self._replica = replica
+        self._clock = clock
+        self._remember = remember
+        self._wake = anyio.Event()
+        self._remember_at = clock.monotonic()
+        self._declared = 0
+
+    def heard(self, member: Member) -> None:
+        """Of each change; in the event loop."""
+        self._tell(member)
+        self._wake.set()
+
+    async def serve(self) -> None:
+        """Until cancelled. Round trips change without a word, so that all is looked at now and then."""
+        while True:
+            try:
+                await self._pass_on()
+            except (HawkerError, OSError) as error:
+                _log.warning("cannot pass on who is there", extra={"error": str(error)})
+            self._wake = anyio.Event()
+            with anyio.move_on_after(LOOK_EVERY_S):
+                await self._wake.wait()
+            await self._clock.sleep(GATHER_S)
+
+    async def _pass_on(self) -> None:
+        members = self._gossip().members()
+        for member in members:
+            self._tell(member)
+        await self._replica.set_members([row_of(member) for member in members])
+        self._declare()
+        if self._clock.monotonic() >= self._remember_at:
+            self._remember_at = self._clock.monotonic() + REMEMBER_EVERY_S
+            self._remember([member for member in members if member.fate in _LIVING])
+
+    def _tell(self, member: Member) -> None:
+        region = member.meta.region if member.meta is not None else ""
+        self._replica.on_member(member.node, region=region, alive=member.fate in _LIVING, rtt_s=member.rtt_s)
+
+    def _declare(self) -> None:
+        """The epoch that is above every fence only if both streams' are."""
+        epoch = lower_epoch({scope: self._replica.own_position(scope) for scope in Scope})
+        if epoch > self._declared:
+            self._gossip().declare(epoch=epoch)
+            self._declared = epoch
+
+
+def lower_epoch(positions: Mapping[Scope, Position]) -> int:
+    return min(position.epoch for position in positions.values())
+
+
+def row_of(member: Member) -> Row:
+    return Row(
+        host=member.node,
+        state=str(member.fate),
+        since=member.since,
+        rtt=member.rtt_s or None,
+        epoch=member.epoch,
+    )
