@@ -294,10 +294,12 @@ class Engine:
 
     def _gather(self) -> None:
         for scope in self.scopes.values():
-            self.out.extend(scope.out)
-            scope.out.clear()
-            self.questions.extend((whom, scope.scope, pull) for whom, pull in scope.questions)
-            scope.questions.clear()
+            if scope.out:
+                self.out.extend(scope.out)
+                scope.out.clear()
+            if scope.questions:
+                self.questions.extend((whom, scope.scope, pull) for whom, pull in scope.questions)
+                scope.questions.clear()
 
 
 def _head(origin: NodeId, epoch: int, version: int) -> Head:

@@ -119,9 +119,12 @@ class Intake:
         epoch, version = self.where(origin)
         if version < 0:
             return
+        held = self.pending.epoch(origin)
         if (epoch, version) == (0, 0):
-            epoch = self.pending.epoch(origin)
-        if epoch > self.fence(origin):
+            epoch = held
+        if held < epoch or held <= self.fence(origin):
+            self.pending.drop(origin)
+        else:
             for tx, _ in self.pending.follow(origin, epoch, version):
                 self._hand_over(tx, tx.epoch, tx.version)
         self.pulls.met(origin, *self.where(origin))

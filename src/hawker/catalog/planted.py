@@ -19,7 +19,6 @@ class Bug(StrEnum):
     OLD_EPOCH = "old-epoch"  # a late transaction of an epoch that is over is applied
     ASIDE_NOT_SERVED = "aside-not-served"  # what this node has no table for is kept from others too
     BACKWARDS = "backwards"  # an answer that is older than what is there is applied
-    TORN = "torn"  # a transaction is applied row by row, and a crash may fall between
 
 
 SOUND: frozenset[Bug] = frozenset()

@@ -87,6 +87,8 @@ class Pulls:
             missing.due = max(missing.due, due)
 
     def next_due(self) -> float:
+        if not self._missing:
+            return float("inf")
         return min((missing.due for missing in self._missing.values()), default=float("inf"))
 
     def take(self, now: float, peers: Peers, random: Callable[[], float]) -> list[tuple[NodeId, Missing]]:

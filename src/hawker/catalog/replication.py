@@ -255,7 +255,7 @@ class Replication:
             whom = self._rounds.next(now, self.peers)
             if whom is not None and Bug.NO_ANTI_ENTROPY not in self._planted:
                 self._send((whom,), Digest(scope=self.scope, digest=self.vector.digest()))
-        if self.pulls.next_due() <= now:
+        if len(self.pulls) and self.pulls.next_due() <= now:
             self._pull(now)
 
     def _inquire(self, inquiry: Inquiry, now: float) -> None:

@@ -1,0 +1,139 @@
+"""What must hold. At any time: what the engine believes is what is on disk; queues are bounded; a replica of a stream
+is as its owner was at that very version; who follows the changes by their keys sees what is there. At rest: replicas of
+a stream are alike, and as their owner if it is up. (The five invariants of Corrosion's own tests, and the order.)
+"""
+
+from collections.abc import Iterable, Mapping
+
+from hawker.catalog.change import Position, Scope, Value
+from hawker.catalog.contract import Committed
+from hawker.catalog.intake import QUEUED
+from hawker.catalog.jobs import Done, Job, Renew
+from hawker.catalog.memory import Key, MemoryStorage
+from hawker.catalog.pending import TXS
+from hawker.ids import NodeId
+from hawker.sim.catalog.disks import Content
+from hawker.sim.catalog.host import Host
+
+MIRROR_EVERY = 16
+
+
+class Broken(Exception):
+    """Something that must hold did not."""
+
+
+class Oracle:
+    """`strict`: streams are never sent in parts, so the order can be checked at any time."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._said: dict[tuple[NodeId, Scope, int], dict[int, Content]] = {}
+        self._mirrors: dict[NodeId, tuple[int, dict[Key, tuple[Value, ...]]]] = {}
+        self._steps = 0
+        self.checked = 0
+
+    def look(self, host: Host, what: Job | Committed, done: Done | None) -> None:
+        """After each job and each commit of a host."""
+        if isinstance(what, Committed):
+            for tx in what.txs:
+                self._note(host, tx.scope, tx.epoch, tx.version)
+        elif done is not None:
+            if isinstance(what, Renew):
+                for (_, scope), position in done.positions.items():
+                    self._note(host, scope, position.epoch, position.applied)
+            for (origin, scope), position in done.positions.items():
+                self._check_books(host, origin, scope, position)
+                if self._strict:
+                    self._check_order(host, origin, scope, position)
+        self._follow(host, what, done)
+        if host.engine.queued > QUEUED + TXS:
+            raise Broken(f"{host.node} has {host.engine.queued} changes waiting")
+
+    def _note(self, host: Host, scope: Scope, epoch: int, version: int) -> None:
+        said = self._said.setdefault((host.node, scope, epoch), {})
+        said[version] = host.disk.content(host.node, scope)
+
+    def _check_books(self, host: Host, origin: NodeId, scope: Scope, position: Position) -> None:
+        believed = host.engine.position(scope, origin)
+        if believed != position:
+            raise Broken(f"{host.node} believes that it has {origin} at {believed}, and the disk has {position}")
+
+    def _check_order(self, host: Host, origin: NodeId, scope: Scope, position: Position) -> None:
+        if position.applied < 0 or position.epoch == 0:
+            return
+        said = self._said.get((origin, scope, position.epoch), {})
+        if position.applied not in said:
+            raise Broken(f"{host.node} has {origin} at {position}, which it never said")
+        self.checked += 1
+        gap = _differs(host.disk.content(origin, scope), said[position.applied])
+        if gap:
+            raise Broken(f"{host.node} has {origin} at {position}, and its {gap} was never like that")
+
+    def _follow(self, host: Host, what: Job | Committed, done: Done | None) -> None:
+        """A reader that looks again only at what it is told of."""
+        storage = host.disk.storage
+        if not isinstance(storage, MemoryStorage):
+            return
+        life, mirror = self._mirrors.get(host.node, (-1, {}))
+        keys: set[Key] = set()
+        if isinstance(what, Committed):
+            keys = {(op.table, op.key) for tx in what.txs for op in tx.ops}
+        elif done is not None and done.outcome is not None:
+            touched = done.outcome.touched.tables
+            keys = {(table, key) for table, found in touched.items() for key in found}
+        if life != host.life or not keys:
+            self._mirrors[host.node] = (host.life, storage.rows())
+            return
+        for origin in {NodeId(str(key[0])) for _, key in keys}:
+            rows = storage.rows(origin)
+            for each in keys:
+                if each[1][0] == origin:
+                    mirror.pop(each, None)
+                    if each in rows:
+                        mirror[each] = rows[each]
+        self._steps += 1
+        if self._steps % MIRROR_EVERY == 0 and mirror != storage.rows():
+            raise Broken(f"who follows the changes at {host.node} does not see what is there")
+
+
+def at_rest(hosts: Iterable[Host]) -> str | None:
+    """Why the fleet is not at rest; None when it is."""
+    alive = [host for host in hosts if host.up]
+    nodes = [host.node for host in hosts]
+    for host in alive:
+        if not host.engine.settled:
+            return f"{host.node} does not know what it has published"
+        if host.engine.gaps or host.engine.queued:
+            return f"{host.node} has {host.engine.gaps} gaps, {host.engine.queued} changes waiting"
+    for scope in Scope:
+        for origin in nodes:
+            unlike = _unlike(alive, origin, scope)
+            if unlike:
+                return unlike
+    return None
+
+
+def _unlike(alive: list[Host], origin: NodeId, scope: Scope) -> str | None:
+    by_region: dict[str, list[Host]] = {}
+    for host in alive:
+        by_region.setdefault(host.region if scope is Scope.REGION else "", []).append(host)
+    for group in by_region.values():
+        first = next((host for host in group if host.node == origin), group[0])
+        for host in group:
+            here, there = _place(host, origin, scope), _place(first, origin, scope)
+            if here != there:
+                return f"{host.node} has {origin} at {here} in {scope}, and {first.node} at {there}"
+            gap = _differs(host.disk.content(origin, scope), first.disk.content(origin, scope))
+            if gap:
+                return f"{host.node} has another {gap} of {origin} than {first.node}, both at {here}"
+    return None
+
+
+def _place(host: Host, origin: NodeId, scope: Scope) -> tuple[int, int, int]:
+    position = host.engine.position(scope, origin)
+    return position.epoch, position.applied, position.fence
+
+
+def _differs(one: Mapping[str, frozenset[tuple[Value, ...]]], other: Content) -> str | None:
+    """A table that both know and that is not alike."""
+    return next((table for table in one if table in other and one[table] != other[table]), None)
