@@ -34,7 +34,8 @@ _LAST_LOGS = 3000
 
 class Daemon:
     """One data directory, and the process that is on it now, if any. Each life has its own stdout and stderr beside
-    it. Without `driver` the node chooses. `before_it` is a command that runs the node, such as one that drops rights.
+    it. Without `driver` the node chooses. `before_it` is a command that runs the node, such as one that drops rights;
+    the next life may have another one.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Daemon:
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
         self.environment[LIMITS] = "false"  # whoever hurts a node asks it more often than a customer may
         self._clock = clock
-        self._before_it = before_it
+        self.before_it = before_it
         self._before = host()
         self._lives = 0
         self._ephemeral = False
@@ -62,7 +63,7 @@ class Daemon:
         self._lives += 1
         self._ephemeral = "--ephemeral" in (*self.flags, *flags)
         where = ("--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
-        command = [*self._before_it, HAWKER, "up", *where, *self.flags, *flags]
+        command = [*self.before_it, HAWKER, "up", *where, *self.flags, *flags]
         armed = {} if failpoint is None else {VARIABLE: failpoint}
         with self._file("out").open("wb") as out, self._file("err").open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=out, stderr=errors, env=self.environment | armed)

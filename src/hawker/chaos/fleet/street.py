@@ -41,6 +41,10 @@ class Host:
         assert self._first is not None, "the host has power"
         return ("nsenter", "--target", str(self._first.pid), "--mount", "--net", "--")
 
+    @property
+    def has_power(self) -> bool:
+        return self._first is not None
+
     def power_on(self) -> None:
         stash = self._street.directory / f"stash-{self.number}"
         stash.mkdir(exist_ok=True)
@@ -67,12 +71,14 @@ class Host:
     def run(self, *command: str) -> str:
         return _out((*self.before_it, *command))
 
-    def drop_from(self, others: Iterable["Host"], *, percent: int = 100) -> None:
-        """Lose so much of what these hosts send to this one; nothing else is lost any more."""
+    def drop_from(self, others: Iterable["Host"], *, percent: int = 100, everybody: bool = False) -> None:
+        """Lose so much of what these hosts, or all, send to this one; nothing else is lost any more."""
         rules = [f"add table ip {_TABLE}", f"delete table ip {_TABLE}", f"add table ip {_TABLE}"]
         rules.append(f"add chain ip {_TABLE} arriving {{ type filter hook input priority -300; }}")
         chance = "" if percent >= 100 else f"numgen random mod 100 < {percent} "
         rules += [f"add rule ip {_TABLE} arriving ip saddr {other.address} {chance}drop" for other in others]
+        if everybody:
+            rules.append(f"add rule ip {_TABLE} arriving iifname != lo {chance}drop")
         subprocess.run((*self.before_it, "nft", "-f", "-"), input="\n".join(rules).encode(), check=True)
 
 

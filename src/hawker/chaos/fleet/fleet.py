@@ -1,0 +1,116 @@
+"""A fleet of real nodes to be hurt: a daemon on each host of a street, one cluster. Calls block, as a daemon's do."""
+
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hawker.chaos.daemon import HAWKER, Daemon
+from hawker.chaos.fleet.street import Host, Street
+from hawker.clock import Clock
+from hawker.errors import Unavailable
+from hawker.host.cgroup import Cgroups, find_hierarchies
+from hawker.host.mount import mounts
+from hawker.ids import NodeId
+
+PORT = 4280
+JOINS_WITHIN_S = 60.0
+
+
+class Stall:
+    """One node: its host and its daemon."""
+
+    def __init__(self, host: Host, daemon: Daemon) -> None:
+        self.host = host
+        self.daemon = daemon
+
+    @property
+    def id(self) -> NodeId:
+        return NodeId(self.daemon.node_id)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host.address}:{PORT}"
+
+    def crash(self) -> None:
+        """Of the daemon only; its machines go on."""
+        self.daemon.kill()
+
+    def restart(self) -> None:
+        self.daemon.start()
+
+    def power_off(self) -> None:
+        """The daemon, its machines, its network: all at once, and without a word to anybody."""
+        node_id = self.id
+        self.host.drop_from((), percent=100, everybody=True)
+        self.daemon.kill()
+        groups = Cgroups(node_id, find_hierarchies(mounts()))
+        for machine_id in groups.list():
+            groups.kill(machine_id)
+        self.host.power_off()
+
+    def power_on(self) -> None:
+        self.host.power_on()
+        self.daemon.before_it = self.host.before_it
+        self.daemon.start()
+
+
+class Fleet:
+    """Of one region unless told; `regions` are dealt to the hosts in turn. Leaving the context destroys every machine;
+    `left` says what stays on the host all the same."""
+
+    def __init__(
+        self, street: Street, directory: Path, clock: Clock, *flags: str, driver: str, regions: Sequence[str] = ("mad",)
+    ) -> None:
+        self.street = street
+        self.left: list[str] = []
+        self.stalls = [
+            Stall(host, self._daemon(directory, host, clock, flags, driver, regions[index % len(regions)]))
+            for index, host in enumerate(street.hosts)
+        ]
+
+    def __enter__(self) -> Self:
+        first, *others = self.stalls
+        with ExitStack() as undo:
+            undo.callback(self._close)
+            first.daemon.start()
+            for stall in others:
+                self._join(stall, first)
+            undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _daemon(
+        self, directory: Path, host: Host, clock: Clock, flags: Sequence[str], driver: str, region: str
+    ) -> Daemon:
+        own = directory / f"node-{host.number}"
+        own.mkdir()
+        where = ("--listen", f"{host.address}:{PORT}", "--advertise", host.address, "--region", region)
+        return Daemon(own, clock, *where, *flags, driver=driver, before_it=host.before_it)
+
+    def _join(self, stall: Stall, first: Stall) -> None:
+        """As `hawker join` does it, the daemon then being ours to kill."""
+        daemon = stall.daemon
+        command = [*daemon.before_it, HAWKER, "join", first.url, "--token", first.daemon.token, "--no-start"]
+        command += ["--data-dir", str(daemon.data_dir), "--advertise", stall.host.address]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=JOINS_WITHIN_S, env=daemon.environment
+        )
+        if done.returncode != 0:
+            raise Unavailable(f"node {stall.host.number} cannot join: {done.stderr.strip()}")
+        daemon.start()
+
+    def _close(self) -> None:
+        """Each node once more, to destroy what it has: on a host that has its power and hears everybody."""
+        for stall in self.stalls:
+            if not stall.host.has_power:
+                stall.host.power_on()
+                stall.daemon.before_it = stall.host.before_it
+            stall.host.drop_from(())
+            self.left += stall.daemon.withdraw()
