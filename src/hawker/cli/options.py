@@ -6,9 +6,13 @@ from functools import wraps
 from typing import Any, TypeAlias
 
 import click
+import msgspec
 
 from hawker.cli.candidates import complete_machine
-from hawker.cli.notation import Written, seconds
+from hawker.cli.notation import OneOf, Written, pair, seconds
+from hawker.config import MachineConfig
+from hawker.config.placement import SPREAD, Spread
+from hawker.config.placement import Placement as Wanted
 
 Command: TypeAlias = Callable[..., Any]
 
@@ -64,12 +68,22 @@ wait_option = click.option("--wait/--no-wait", default=True, help="Whether to wa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """What an order says beside its config."""
+    """What an order says beside its config, and where its machines are to be."""
 
     app: str | None
     name: str | None
     region: str | None
     order_id: str | None
+    label: tuple[tuple[str, str], ...] = ()
+    driver: str | None = None
+    spread: Spread | None = None
+
+    def within(self, config: MachineConfig) -> MachineConfig:
+        """The config that says so itself, and goes on saying it wherever the machine is moved."""
+        said = Wanted(labels=dict(self.label), driver=self.driver).metadata()
+        if self.spread is not None:
+            said[SPREAD] = self.spread.value
+        return msgspec.structs.replace(config, metadata={**(config.metadata or {}), **said}) if said else config
 
 
 placement_options = gathered(
@@ -78,7 +92,18 @@ placement_options = gathered(
     (
         app_option,
         click.option("-n", "--name", metavar="NAME", help="The machine's name, unique in its app."),
-        click.option("-r", "--region", metavar="CODE", help="Where the machine shall be."),
+        click.option(
+            "-r", "--region", metavar="LIST", help="Where the machine shall be: codes, the best first, or any."
+        ),
         click.option("--order-id", metavar="ID", help="The same id never makes a second machine."),
+        click.option(
+            "--label",
+            metavar="KEY=VALUE",
+            multiple=True,
+            type=Written(pair, "pair"),
+            help="Only on nodes with this label.",
+        ),
+        click.option("--driver", metavar="NAME", help="Only on nodes that offer this driver."),
+        click.option("--spread", type=OneOf(Spread), help="Whether the app's machines keep apart; soft unless told."),
     ),
 )

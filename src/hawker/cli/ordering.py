@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine
+from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine, PlaceAnswer, PlaceRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, GET_APP, AppParams, MachineParams
+from hawker.api.routes import CREATE_APP, CREATE_MACHINE, GET_APP, PLACE, AppParams, MachineParams
 from hawker.cli import waiting
 from hawker.cli.images import pull_if_missing
 from hawker.cli.options import DEFAULT_APP
 from hawker.clock import Clock
 from hawker.config import MachineConfig, MachineRestart
-from hawker.errors import NameTaken, NotFound
+from hawker.errors import NameTaken, NotFound, NotServed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ async def place(caller: Caller, order: Order) -> Machine:
         await ensure_app(caller, order.app_name)
     else:
         await caller.call(GET_APP, params=AppParams(app_name=order.app_name))
-    if order.request.config.image:
+    if order.request.config.image and await _is_for_one_node(caller, order):
         await pull_if_missing(caller, order.request.config.image)
     return await caller.call(
         CREATE_MACHINE,
@@ -42,6 +42,33 @@ async def place(caller: Caller, order: Order) -> Machine:
         body=order.request,
         idempotency_key=order.order_id,
     )
+
+
+async def place_many(
+    caller: Caller, order: Order, *, count: int, all_or_nothing: bool = False, dry_run: bool = False
+) -> PlaceAnswer:
+    """So many equal machines, created and perhaps not started yet; in a dry run, none."""
+    if order.app is None and not dry_run:
+        await ensure_app(caller, order.app_name)
+    return await caller.call(
+        PLACE,
+        body=PlaceRequest(
+            app=order.app_name,
+            machine=order.request,
+            count=count,
+            all_or_nothing=all_or_nothing or None,
+            dry_run=dry_run or None,
+        ),
+        idempotency_key=order.order_id,
+    )
+
+
+async def _is_for_one_node(caller: Caller, order: Order) -> bool:
+    """Where several bid, whoever wins pulls the image; pulling it here would be for nothing."""
+    try:
+        return len((await place_many(caller, order, count=1, dry_run=True)).bids) < 2
+    except NotServed:
+        return True
 
 
 async def start(caller: Caller, order: Order, clock: Clock, within_s: float) -> Machine:

@@ -14,6 +14,7 @@ from hawker.cli.machine_options import machine_options, sources
 from hawker.cli.options import Placement, command_argument, placement_options, within_option
 from hawker.cli.ordering import Order, one_off
 from hawker.cli.output import Form, output_option, show
+from hawker.cli.placed import Count, count_options, filled, show_placed
 from hawker.cli.summary import started
 from hawker.clock import SystemClock
 from hawker.config import MachineConfig
@@ -26,6 +27,7 @@ Examples:
   hawker machine run --name web -e PORT=80 --check http:80/ registry.local:5000/web:3
   hawker machine run --rm --attach alpine:3 -- sh -c 'echo hello; exit 3'
   hawker machine run --config web.json -o json
+  hawker machine run --region mad,eu --count 5 --label disk=ssd --spread hard registry.local:5000/web:3
 
 With --rm or --attach a machine that ends is not run again unless --restart says so.
 """
@@ -48,6 +50,7 @@ image_argument = click.argument("image", required=False)
 @click.option("-d", "--detach", is_flag=True, help="Do not wait until it runs; print the id alone.")
 @click.option("--attach", is_flag=True, help="Stay: print its output, exit with its status, stop it with Ctrl-C.")
 @click.option("--skip-launch", is_flag=True, help="Prepare the machine and leave it stopped.")
+@count_options
 @within_option
 @output_option
 @click.pass_context
@@ -60,9 +63,12 @@ def command(
     detach: bool,
     attach: bool,
     skip_launch: bool,
+    count: Count,
     within_s: float,
     form: Form,
 ) -> int | None:
+    if count.count is not None and attach:
+        raise click.UsageError("--attach stays with one machine: it cannot go with --count")
     if attach and (detach or skip_launch):
         raise click.UsageError("--attach stays with the machine: it cannot go with --detach or --skip-launch")
     config = ordered_config(image, arguments, flags)
@@ -71,6 +77,9 @@ def command(
     if attach:
         return talk(ctx, lambda caller: _attached(caller, config, placement))
     order = order_for(config, placement, skip_launch)
+    if count.count is not None:
+        waits_s = None if detach or skip_launch else within_s
+        return show_placed(talk(ctx, lambda caller: filled(caller, order, count, waits_s, SystemClock())), form)
     if detach or skip_launch:
         show(talk(ctx, lambda caller: ordering.place(caller, order)), form, _id)
     else:
@@ -108,7 +117,7 @@ def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) 
 
 def order_for(config: MachineConfig, placement: Placement, skip_launch: bool) -> Order:
     request = CreateMachineRequest(
-        config=config, name=placement.name, region=placement.region, skip_launch=skip_launch or None
+        config=placement.within(config), name=placement.name, region=placement.region, skip_launch=skip_launch or None
     )
     return Order(app=placement.app, request=request, order_id=placement.order_id)
 
