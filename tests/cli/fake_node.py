@@ -41,6 +41,7 @@ from hawker.config.effective import with_guest
 from hawker.errors import DeadlineExceeded, HawkerError, NameTaken, NotFound, NotServed, WrongState
 from hawker.machine import State
 from tests.cli.fake_addresses import FakeAddresses
+from tests.cli.fake_catalog import FakeCatalog
 from tests.cli.fake_command import FakeCommand
 from tests.cli.fake_fleet import FakeFleet
 from tests.cli.fake_memory import FakeMemory
@@ -118,7 +119,7 @@ RUN = Run(
 )
 
 
-class FakeNode(FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
+class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
     `patience_s`, or until a machine is stopped."""

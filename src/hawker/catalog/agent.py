@@ -4,7 +4,7 @@ Hawker's. It never relies on what the two do differently: migrations, the time o
 Who owns a row is a convention there: the agent does not see to it that a node writes its own rows only.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from hawker.catalog.change import Token, Value
-from hawker.catalog.contract import Change, Statement, Table
+from hawker.catalog.contract import Change, OnTouched, Statement, Table
 from hawker.catalog.lines import cell
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unavailable, Unprocessable
@@ -79,6 +79,10 @@ class AgentCatalog:
         """A lost connection is taken up again where it was; what cannot be raises `SubscriptionLost`: subscribe anew."""
         async with aclosing(self._follow(statement)) as told:
             yield told
+
+    def listen(self, callback: OnTouched) -> Callable[[], None]:
+        """An agent tells nobody of all changes: who wants to know looks now and then, or subscribes."""
+        return lambda: None
 
     async def reached(self, token: Token, *, timeout_s: float) -> bool:
         """An agent does not say how far it is in another one's stream, so only time would tell: False, and the caller

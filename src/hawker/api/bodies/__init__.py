@@ -2,6 +2,7 @@
 
 from hawker.api.bodies.app import App, AppList, CreateAppRequest, Organization
 from hawker.api.bodies.body import Answer, Ok, Request, instant
+from hawker.api.bodies.catalog import CatalogLine, CatalogStatement
 from hawker.api.bodies.cluster import (
     AddKeyRequest,
     ClusterKey,
@@ -158,6 +159,8 @@ __all__ = [
     "Bids",
     "BidsRequest",
     "CancelAnswer",
+    "CatalogLine",
+    "CatalogStatement",
     "CheckStatus",
     "Claim",
     "ClaimRequest",

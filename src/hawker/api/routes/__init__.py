@@ -12,6 +12,7 @@ from hawker.api.routes.apps import (
     DeleteAppQuery,
     ListAppsQuery,
 )
+from hawker.api.routes.catalog import CATALOG_ROUTES, QUERY_CATALOG, SUBSCRIBE_CATALOG
 from hawker.api.routes.cluster import CLUSTER_ROUTES
 from hawker.api.routes.doctor import BACK_UP, DOCTOR_ROUTES, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.api.routes.history import HISTORY_ROUTES, MACHINE_HISTORY, HistoryParams
@@ -151,6 +152,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *RUN_ROUTES,
     *IMAGE_ROUTES,
     *DOCTOR_ROUTES,
+    *CATALOG_ROUTES,
 )
 
 __all__ = [
@@ -221,6 +223,7 @@ __all__ = [
     "PRUNE_IMAGES",
     "PULL_IMAGE",
     "PUT_POLICY",
+    "QUERY_CATALOG",
     "RECLAIM_MEMORY",
     "RELEASE_IP",
     "RELEASE_LEASE",
@@ -237,6 +240,7 @@ __all__ = [
     "SIGNAL_MACHINE",
     "START_MACHINE",
     "STOP_MACHINE",
+    "SUBSCRIBE_CATALOG",
     "SUSPEND_MACHINE",
     "UNCORDON_MACHINE",
     "UNDELETE_VOLUME",

@@ -2,6 +2,7 @@
 
 from hawker.api.handlers import Handlers
 from hawker.worker.handlers.apps import AppHandlers
+from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.cluster import ClusterHandlers
 from hawker.worker.handlers.doctor import DoctorHandlers
 from hawker.worker.handlers.history import HistoryHandlers
@@ -55,4 +56,5 @@ def worker_handlers(parts: Parts) -> Handlers:
     RunHandlers(parts).bind(handlers)
     ImageHandlers(parts).bind(handlers)
     DoctorHandlers(parts).bind(handlers)
+    CatalogHandlers(parts).bind(handlers)
     return handlers
