@@ -17,6 +17,7 @@ from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
 _STEPS_BETWEEN_LOOKS = 1_000
 _READS = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
 _WRITES = frozenset({apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
+_OURS = frozenset({"load_extension", "next_version"})
 _PASSING = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.NoMemError, apsw.ReadOnlyError)
 
 
@@ -72,7 +73,7 @@ class Statements:
                 self._connection.set_progress_handler(None)
 
     def _authorize(self, action: int, one: str | None, two: str | None, *_: object) -> int:
-        if not self._guarding or (action in _READS and two != "load_extension"):
+        if not self._guarding or (action in _READS and two not in _OURS):
             return int(apsw.SQLITE_OK)
         if action == apsw.SQLITE_PRAGMA and one == "table_xinfo":
             return int(apsw.SQLITE_OK)  # what the session asks, at the first change of a table

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+from hawker.catalog.database import Database
+from hawker.catalog.log import Log
+from tests.catalog.disk import thing, tx
+
+
+def log_of(folder: Path, versions: int, *, limit: int = 1 << 20) -> Log:
+    log = Log(Database(folder / "c.db").connection, limit)
+    for version in range(1, versions + 1):
+        log.add(1, tx(version, thing(version, "x" * 100)), float(version))
+    return log
+
+
+def versions(log: Log, after: int, max_bytes: int = 1 << 20, stream: int = 1) -> list[int]:
+    return [tx.version for tx in log.replay(stream, after, max_bytes)]
+
+
+def test_transactions_come_as_they_were_said(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 3)
+    assert [*log.replay(1, 1, 1 << 20)] == [tx(2, thing(2, "x" * 100)), tx(3, thing(3, "x" * 100))]
+    assert versions(log, 3) == []
+    assert versions(log, 0, stream=2) == []
+
+
+def test_a_part_has_at_least_one(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 5)
+    assert versions(log, 0, max_bytes=0) == [1]
+    assert versions(log, 0, max_bytes=350) == [1, 2]
+
+
+def test_a_gap_ends_what_can_be_replayed(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 3)
+    log.add(1, tx(7), 1.0)
+    assert versions(log, 0) == [1, 2, 3]
+    assert versions(log, 4) == []
+
+
+def test_the_ring_keeps_its_size(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 1000, limit=20_000)
+    assert log.size_bytes <= 20_000
+    assert versions(log, 0) == []
+    assert versions(log, 990) == [*range(991, 1001)]
+
+
+def test_what_is_too_old_goes(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 1000)
+    log.trim(601.0)
+    assert versions(log, 599) == []
+    assert versions(log, 600)[0] == 601
+    size = log.size_bytes
+    log.load()
+    assert log.size_bytes == size
+
+
+def test_a_stream_that_begins_again_has_none(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 3)
+    log.drop(1)
+    assert versions(log, 0) == []
+    assert log.size_bytes == 0
