@@ -14,15 +14,10 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from hawker import log
-from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, url_of
-from hawker.api.route import AnyRoute
-from hawker.api.routes import ROUTES
-from hawker.api.routes.peer import PEER_ROUTES
-from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.api.server import PROGRAM_VERSION
 from hawker.broker.peer_tokens import PeerTokens
 from hawker.broker.peers import HttpPeers
-from hawker.catalog.contract import Catalog
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.cluster import Cluster, found_cluster, read_cluster, write_cluster
@@ -41,11 +36,10 @@ from hawker.worker.fleet.labels import labels_of
 from hawker.worker.fleet.meeting import Meeting
 from hawker.worker.fleet.members import Members
 from hawker.worker.fleet.publish import Publisher, Source
-from hawker.worker.fleet.revoked import Revoked
 from hawker.worker.fleet.rows import Self
 from hawker.worker.fleet.sources import follow, worker_sources
+from hawker.worker.fleet.standby import sentinel
 from hawker.worker.fleet.watch import WatchedStore
-from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
 
 _log = log.bind("hawker.up")
@@ -84,17 +78,14 @@ def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFleet:
-    """`parts` are the worker's, now with its fleet; `server` is for peers, on the seat's listener."""
+    """`parts` are the worker's, now with its fleet; `tokens` is whom the address for peers answers."""
 
     parts: Parts
-    handlers: Handlers
-    catalog: Catalog
     kept: Kept
     gossip: GossipNode
     peers: HttpPeers
+    tokens: PeerTokens
     publisher: Publisher
-    revoked: Revoked
-    server: Server
 
 
 @asynccontextmanager
@@ -103,59 +94,56 @@ async def in_fleet(
 ) -> AsyncIterator[InFleet]:
     """One of the cluster, until the context is left; then the others are told that it was meant. `more` is what else is
     published. Nobody else has to be there."""
-    clock = parts.deps.clock
     write_cluster(place.cluster, seat.cluster)
-    meeting: Meeting[SqliteStorage] = Meeting()
     async with AsyncExitStack() as stack:
-        kept = await _catalog(stack, parts, place, meeting)
-        api = url_of(seat.listener)
-        members = Members(lambda: gossip, kept.told, clock, lambda some: fleet.remember(members=some))
-        gossip = _gossip(seat, parts, api, kept, meeting, members, lambda ring: fleet.remember(ring))  # noqa: PLW0108
-        meeting.gossip = gossip
-        tokens = PeerTokens(partial(_keys, gossip))
-        peers = HttpPeers(partial(_api_of, gossip), tokens.own)
-        stack.push_async_callback(peers.close)
-        fleet = Fleet(
-            cluster=seat.cluster,
-            gossip=gossip,
-            catalog=kept.catalog,
-            forgets=kept.forgets,
-            caller=lambda node, behalf: peers.caller(node, behalf=behalf),
-            clock=clock,
-            save=partial(write_cluster, place.cluster),
-        )
-        parts = replace(parts, fleet=fleet, catalog=kept.catalog)
-        publisher = Publisher(kept.catalog, clock, parts.node.id, (*worker_sources(parts, _said(parts, api)), *more))
-        follow(publisher, store, parts)
-        handlers = worker_handlers(parts)
-        server = Server(
-            handlers,
-            tokens,
-            clock,
-            routes=answered_by(handlers),
-            written=publisher.written,
-            between_nodes=True,
-            observer=parts.metrics.api,
-        )
-        revoked = Revoked(kept.catalog, clock)
+        joined = await _joined(stack, seat, parts, store, place, more)
+        parts, gossip, catalog = joined.inside.parts, joined.inside.gossip, joined.inside.kept.catalog
         tasks = await stack.enter_async_context(_tasks(gossip))
-        await stack.enter_async_context(kept.running())
-        tasks.start_soon(members.serve)
-        tasks.start_soon(revoked.serve)
-        await tasks.start(publisher.serve)
+        await stack.enter_async_context(joined.inside.kept.running())
+        tasks.start_soon(joined.members.serve)
+        await tasks.start(joined.inside.publisher.serve)
+        tasks.start_soon(sentinel(parts, joined.fleet, catalog).serve)
         tasks.start_soon(_find_others, gossip, [peer.address for peer in seat.cluster.peers])
-        _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": seat.gossips_at, "peer_api": api})
-        yield InFleet(
-            parts=parts,
-            handlers=handlers,
-            catalog=kept.catalog,
-            kept=kept,
-            gossip=gossip,
-            peers=peers,
-            publisher=publisher,
-            revoked=revoked,
-            server=server,
-        )
+        _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": seat.gossips_at, "api": joined.api})
+        yield joined.inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Joined:
+    inside: InFleet
+    fleet: Fleet
+    members: Members
+    api: str
+
+
+async def _joined(
+    stack: AsyncExitStack, seat: Seat, parts: Parts, store: WatchedStore, place: Place, more: Sequence[Source]
+) -> _Joined:
+    """All objects, of which none serves yet."""
+    clock, api = parts.deps.clock, url_of(seat.listener)
+    meeting: Meeting[SqliteStorage] = Meeting()
+    kept = await _catalog(stack, parts, place, meeting)
+    members = Members(lambda: gossip, kept.told, clock, lambda some: fleet.remember(members=some))
+    gossip = _gossip(seat, parts, api, kept, meeting, members, lambda ring: fleet.remember(ring))  # noqa: PLW0108
+    meeting.gossip = gossip
+    tokens = PeerTokens(partial(_keys, gossip))
+    peers = HttpPeers(partial(_api_of, gossip), tokens.own)
+    stack.push_async_callback(peers.close)
+    fleet = Fleet(
+        cluster=seat.cluster,
+        gossip=gossip,
+        catalog=kept.catalog,
+        forgets=kept.forgets,
+        caller=lambda node, behalf: peers.caller(node, behalf=behalf),
+        clock=clock,
+        save=partial(write_cluster, place.cluster),
+    )
+    parts = replace(parts, fleet=fleet, catalog=kept.catalog)
+    sources = (*worker_sources(parts, _said(parts, api)), *more)
+    publisher = Publisher(kept.catalog, clock, parts.node.id, sources)
+    follow(publisher, store, parts)
+    inside = InFleet(parts=parts, kept=kept, gossip=gossip, peers=peers, tokens=tokens, publisher=publisher)
+    return _Joined(inside=inside, fleet=fleet, members=members, api=api)
 
 
 @asynccontextmanager
@@ -214,11 +202,6 @@ async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:
         await gossip.join(seeds)
     except HawkerError as error:
         _log.warning("no other node was found yet", extra={"error": str(error)})
-
-
-def answered_by(handlers: Handlers) -> list[AnyRoute]:
-    """Of all calls those that the worker answers; the broker's are not for peers."""
-    return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
 
 
 def _said(parts: Parts, api: str) -> Self:

@@ -1,13 +1,24 @@
-"""The broker's part of a node: whom it answers, and what the broker answers beside the worker, or in its place."""
+"""The addresses of a node and who is answered there: clients, by the broker beside the worker; peers, by the worker."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from hawker.api.handlers import Handlers
+from hawker.api.route import AnyRoute
+from hawker.api.routes import ROUTES
+from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.server import Server
+from hawker.broker.catalog_directory import CatalogDirectory
+from hawker.broker.front import Beside, BrokerHandlers
 from hawker.broker.handlers import TokenHandlers
+from hawker.broker.market_handlers import MarketHandlers
+from hawker.broker.peers import BesidePeers
 from hawker.broker.preferences import Preferences
-from hawker.broker.revocations import REVOKED, Revocations
+from hawker.broker.rate_limits import RateLimits
+from hawker.broker.revocations import REVOKED, FleetRevocations, Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
+from hawker.catalog.glance import Glance
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.store.contract import Reader
@@ -20,20 +31,65 @@ from hawker.worker.parts import Parts
 from hawker.worker.records import APPS
 
 
-def front_alone(place: Place, parts: Parts, preferences: Preferences) -> tuple[Handlers, Tokens]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """`peers` is None for a node that is alone."""
+
+    public: Server
+    peers: Server | None = None
+
+
+def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
     """Of a node that knows no others: the worker's own answers, and orders in the market of one."""
+    store, clock = parts.deps.store, parts.deps.clock
+
+    def org_of(app: str) -> str | None:
+        record = store.get(APPS, app)
+        return None if record is None else record.org
+
+    revocations = Revocations(store, clock)
+    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
     handlers = worker_handlers(parts)
-    tokens = _tokens(handlers, place, parts, lambda ids: False)
+    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(handlers)
     place_alone(parts, handlers, preferences)
-    return handlers, tokens
+    limiter = _limiter(parts)
+    return Front(public=Server(handlers, tokens, clock, observer=parts.metrics.api, limiter=limiter))
 
 
-def front_of_fleet(place: Place, fleet: InFleet, preferences: Preferences) -> tuple[Handlers, Tokens]:
-    """Of a node in a cluster."""
-    handlers = worker_handlers(fleet.parts)
-    tokens = _tokens(handlers, place, fleet.parts, fleet.revoked)
-    place_alone(fleet.parts, handlers, preferences)
-    return handlers, tokens
+def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferences: Preferences) -> Front:
+    """Of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
+    parts, clock, me = fleet.parts, fleet.parts.deps.clock, fleet.parts.node.id
+    glance = Glance(place.catalog)
+    stack.callback(glance.close)
+    directory = CatalogDirectory(glance, clock, me, parts.node.region)
+    revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
+    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
+    about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
+    own = worker_handlers(parts)
+    about_tokens.bind(own)
+    peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
+    limited = parts.deps.settings.rate_limits
+    market = MarketHandlers(directory, peers, preferences, clock, limited=limited)
+    broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=about_tokens)
+    public = Server(broker.handlers(), tokens, clock, observer=parts.metrics.api, limiter=_limiter(parts))
+    return Front(public=public, peers=_for_peers(fleet, own))
+
+
+def _for_peers(fleet: InFleet, handlers: Handlers) -> Server:
+    return Server(
+        handlers,
+        fleet.tokens,
+        fleet.parts.deps.clock,
+        routes=answered_by(handlers),
+        observer=fleet.parts.metrics.api,
+        written=fleet.publisher.written,
+        between_nodes=True,
+    )
+
+
+def answered_by(handlers: Handlers) -> list[AnyRoute]:
+    """Of all calls those that a worker answers."""
+    return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
 
 
 def revocations_of(node: NodeId, store: Reader) -> Source:
@@ -46,17 +102,5 @@ def revocations_of(node: NodeId, store: Reader) -> Source:
     return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)
 
 
-def _tokens(handlers: Handlers, place: Place, parts: Parts, elsewhere: Callable[[Sequence[str]], bool]) -> Tokens:
-    """`elsewhere` says whether a token was revoked at another node."""
-    store, clock = parts.deps.store, parts.deps.clock
-    org_of = partial(_org_of, store)
-    revocations = Revocations(store, clock)
-    root = load_or_create_token(place.token, clock)
-    tokens = Tokens(root, clock, lambda ids: revocations(ids) or elsewhere(ids), org_of)
-    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(handlers)
-    return tokens
-
-
-def _org_of(store: Reader, app: str) -> str | None:
-    record = store.get(APPS, app)
-    return None if record is None else record.org
+def _limiter(parts: Parts) -> RateLimits | None:
+    return RateLimits(parts.deps.clock, parts.metrics.api.limited) if parts.deps.settings.rate_limits else None

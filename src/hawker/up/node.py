@@ -18,9 +18,8 @@ import msgspec
 
 from hawker import log
 from hawker.api.listener import serving
-from hawker.api.server import PROGRAM_VERSION, Server
-from hawker.broker.preferences import Preferences, load_preferences
-from hawker.broker.rate_limits import RateLimits
+from hawker.api.server import PROGRAM_VERSION
+from hawker.broker.preferences import load_preferences
 from hawker.catalog.http.server import serving as serving_catalog
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
@@ -42,7 +41,7 @@ from hawker.store.sqlite import SqliteStore
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
 from hawker.up.doors import Doors, open_doors
 from hawker.up.fleet import InFleet, in_fleet
-from hawker.up.front import front_alone, front_of_fleet, revocations_of
+from hawker.up.front import Front, front_alone, front_of_fleet, revocations_of
 from hawker.worker.ephemeral import destroy_everything
 from hawker.worker.fleet.joining import join_cluster
 from hawker.worker.fleet.labels import labels_of
@@ -124,11 +123,22 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             async with AsyncExitStack() as around:
-                fleet = None
-                if doors.seat and kept:
-                    revocations = revocations_of(node.id, kept)
-                    fleet = await around.enter_async_context(in_fleet(doors.seat, parts, kept, place, [revocations]))
-                await _serve(place, doors, notifier, fleet.parts if fleet else parts, fleet, preferences, signals)
+                fleet = await _fleet(around, doors, parts, kept, place)
+                if fleet is None:
+                    await _serve(place, doors, notifier, parts, None, front_alone(place, parts, preferences), signals)
+                else:
+                    front = front_of_fleet(around, place, fleet, preferences)
+                    await _serve(place, doors, notifier, fleet.parts, fleet, front, signals)
+
+
+async def _fleet(
+    stack: AsyncExitStack, doors: Doors, parts: Parts, store: WatchedStore | None, place: Place
+) -> InFleet | None:
+    """Until the stack is closed; None for a node that is alone."""
+    if doors.seat is None or store is None:
+        return None
+    revoked = revocations_of(parts.node.id, store)
+    return await stack.enter_async_context(in_fleet(doors.seat, parts, store, place, [revoked]))
 
 
 async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
@@ -163,12 +173,11 @@ async def _serve(
     notifier: Notifier,
     parts: Parts,
     fleet: InFleet | None,
-    preferences: Preferences,
+    front: Front,
     signals: AsyncIterator[signal.Signals],
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps, settings = parts.deps, parts.deps.settings
-    server = _server(place, parts, fleet, preferences)
     told = _Told()
     supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
     async with anyio.create_task_group() as tasks:
@@ -180,7 +189,7 @@ async def _serve(
             _end_within(_STOP_S)
             tasks.cancel_scope.cancel()
             return
-        async with _answering(doors, server, fleet) as url:
+        async with _answering(doors, front, fleet) as url:
             if doors.public is not None:
                 place.announce(url)
             gc.freeze()  # what is here now stays: else the collector walks it again and again, and nobody is answered
@@ -191,7 +200,7 @@ async def _serve(
             await told.event.wait()
             _log.info("stopping", extra={"signal": told.signal})
             notifier.stopping()
-            server.stop()
+            front.public.stop()
         if settings.ephemeral:
             await destroy_everything(parts)
         _end_within(_STOP_S)
@@ -200,29 +209,18 @@ async def _serve(
         tasks.cancel_scope.cancel()
 
 
-def _server(place: Place, parts: Parts, fleet: InFleet | None, preferences: Preferences) -> Server:
-    """What clients meet."""
-    clock, metrics = parts.deps.clock, parts.metrics.api
-    limiter = RateLimits(clock, metrics.limited) if parts.deps.settings.rate_limits else None
-    if fleet is None:
-        handlers, tokens = front_alone(place, parts, preferences)
-        return Server(handlers, tokens, clock, observer=metrics, limiter=limiter)
-    handlers, tokens = front_of_fleet(place, fleet, preferences)
-    return Server(handlers, tokens, clock, observer=metrics, limiter=limiter)
-
-
 @asynccontextmanager
-async def _answering(doors: Doors, server: Server, fleet: InFleet | None) -> AsyncIterator[str]:
+async def _answering(doors: Doors, front: Front, fleet: InFleet | None) -> AsyncIterator[str]:
     """At every door that is there. The URL for clients, or for peers where clients are not answered."""
     async with AsyncExitStack() as stack:
         url = ""
-        if fleet is not None and doors.seat is not None:
-            url = await stack.enter_async_context(serving(fleet.server, doors.seat.listener))
-            stack.callback(fleet.server.stop)
-            if fleet.kept.app is not None and doors.catalog is not None:
-                await stack.enter_async_context(serving_catalog(fleet.kept.app, doors.catalog))
+        if front.peers is not None and doors.seat is not None:
+            url = await stack.enter_async_context(serving(front.peers, doors.seat.listener))
+            stack.callback(front.peers.stop)
+        if fleet is not None and fleet.kept.app is not None and doors.catalog is not None:
+            await stack.enter_async_context(serving_catalog(fleet.kept.app, doors.catalog))
         if doors.public is not None:
-            url = await stack.enter_async_context(serving(server, doors.public))
+            url = await stack.enter_async_context(serving(front.public, doors.public))
         yield url
 
 
