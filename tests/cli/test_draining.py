@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.bodies import CheckStatus, LeaseInfo, Machine
 from hawker.api.local import LocalCaller
-from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, order_id, stays
+from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.storage import Mount
@@ -73,11 +73,18 @@ def test_a_copy_is_the_same_machine_elsewhere_in_its_region() -> None:
     whole = machine(FIRST, region="mad", cordoned=True)
     order = copy_of(whole)
     assert (order.name, order.region, order.skip_launch, order.skip_service_registration) == (
-        whole.name, "mad", None, True,
+        "name-1-m3d8f", "mad", None, True,
     )  # fmt: skip
     assert order.config.metadata == {"hawker_moved_from": FIRST}
     assert msgspec.structs.replace(order.config, metadata=None) == whole.config
     assert copy_of(machine(FIRST, state=State.STOPPED)).skip_launch
+
+
+@pytest.mark.parametrize(
+    ("name", "copy"), [("web", "web-m3d8f"), ("web-m0c21", "web-m3d8f"), ("w" * 63, "w" * 57 + "-m3d8f")]
+)
+def test_a_copy_has_a_name_of_its_own(name: str, copy: str) -> None:
+    assert name_of_copy(machine(FIRST, name=name)) == copy
 
 
 async def test_a_started_machine_goes_once_its_copy_runs() -> None:

@@ -4,6 +4,7 @@ The copy is ordered under a name made of the old machine and its version, so a d
 that it made before. The old machine goes only once the copy runs and its checks pass.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -31,7 +32,9 @@ from hawker.machine import GONE, OFF, State
 
 LOOK_S = 0.5
 MOST_ATTEMPTS = 5
+LONGEST_NAME = 57
 _PASSING = "passing"
+_MOVED = re.compile("-m[0-9a-f]{4}$")
 _MOVED_FROM = "hawker_moved_from"
 
 
@@ -87,11 +90,17 @@ def copy_of(machine: Machine) -> CreateMachineRequest:
     metadata = {**(machine.config.metadata or {}), _MOVED_FROM: machine.id}
     return CreateMachineRequest(
         config=msgspec.structs.replace(machine.config, metadata=metadata),
-        name=machine.name,
+        name=name_of_copy(machine),
         region=machine.region,
         skip_launch=machine.state is not State.STARTED or None,
         skip_service_registration=machine.cordoned or None,
     )
+
+
+def name_of_copy(machine: Machine) -> str:
+    """Names are unique in an app, and the old machine still has its own: `web` becomes `web-m3d8f`, and that one, when
+    it is moved again, `web-m0c21`."""
+    return f"{_MOVED.sub('', machine.name)[:LONGEST_NAME]}-m{machine.id[:4]}"
 
 
 def order_id(node_id: NodeId, machine: Machine, attempt: int = 1) -> str:
