@@ -1,0 +1,83 @@
+"""`hawker broker`: the public front door as a process of its own, beside a node whose catalog it reads. It keeps
+nothing: any number of them serve one node, and one that is killed loses no more than its open connections.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import anyio
+
+from hawker import log
+from hawker.api.listener import bind, serving
+from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.broker.catalog_directory import CatalogDirectory
+from hawker.broker.front import Beside, BrokerHandlers
+from hawker.broker.handlers import TokenHandlers
+from hawker.broker.market_handlers import MarketHandlers
+from hawker.broker.node_files import ClusterFile, own_node, own_region, root_token
+from hawker.broker.peer_tokens import PeerTokens
+from hawker.broker.peers import HttpPeers
+from hawker.broker.preferences import load_preferences
+from hawker.broker.rate_limits import RateLimits
+from hawker.broker.revocations import FleetRevocations, RemoteRevocations
+from hawker.broker.tokens import Tokens
+from hawker.catalog.glance import Glance
+from hawker.clock import Clock, system_clock
+from hawker.errors import CannotStart
+from hawker.observe.metrics import build_metrics
+from hawker.place import Place
+from hawker.settings import Settings
+
+_log = log.bind("hawker.broker")
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. Raises `CannotStart`."""
+    log.configure(settings.log_level)
+    return anyio.run(_main, settings, system_clock(os.environ), backend_options={"use_uvloop": True})
+
+
+async def _main(settings: Settings, clock: Clock) -> int:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with AsyncExitStack() as stack:
+            await _serve(settings, broker_server(settings, clock, stack), signals)
+    return 0
+
+
+def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Server:
+    """All that a broker is made of. Raises `CannotStart` when there is no node in a cluster in the data directory."""
+    place, metrics = Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
+    file = ClusterFile(place.cluster, clock)
+    node, root = own_node(place), root_token(place)
+    glance = Glance(place.catalog)
+    stack.callback(glance.close)
+    directory = CatalogDirectory(glance, clock, node, own_region(glance, node))
+    peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own)
+    stack.push_async_callback(peers.close)
+    ended = FleetRevocations(directory.revoked, RemoteRevocations(peers, node))
+    tokens = Tokens(root, clock, ended, directory.org_of)
+    limiter = RateLimits(clock, metrics.api.limited) if settings.rate_limits else None
+    broker = BrokerHandlers(
+        directory,
+        peers,
+        Beside(node=node, exposition=metrics.exposition),
+        clock,
+        market=MarketHandlers(directory, peers, load_preferences(settings.market), clock, limited=settings.rate_limits),
+        tokens=TokenHandlers(tokens, ended, clock, lambda app: directory.org_of(app) is not None),
+    )
+    return Server(broker.handlers(), tokens, clock, observer=metrics.api, limiter=limiter)
+
+
+async def _serve(settings: Settings, server: Server, signals: AsyncIterator[signal.Signals]) -> None:
+    host, _, port = settings.listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise CannotStart(f"--listen takes HOST:PORT, not {settings.listen!r}")
+    async with serving(server, bind(host.strip("[]"), int(port))) as url:
+        sys.stdout.write(f"ready {url}\n")
+        sys.stdout.flush()
+        _log.info("ready", extra={"url": url})
+        told = await anext(signals)
+        _log.info("stopping", extra={"signal": told.name})
