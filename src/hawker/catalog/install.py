@@ -18,7 +18,6 @@ from hawker.catalog.apply import Batch, Parts
 from hawker.catalog.aside import Aside
 from hawker.catalog.change import Scope, VersionedOp
 from hawker.catalog.definition import quoted
-from hawker.catalog.evolve import side_tables
 from hawker.catalog.origins import RESETTING, Origins, Stream
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import Replicated, describe
@@ -44,18 +43,12 @@ class Draft:
         self._connection = apsw.Connection(str(path))
         self._connection.execute("PRAGMA trusted_schema = 0")
         self.tables = _tables(self._connection)
-        self._rows = {name: Rows(self._connection, table) for name, table in self.tables.items()}
-        self._indexed = False
+        self._rows = {name: Rows(self._connection, table, indexed=False) for name, table in self.tables.items()}
         self._asides = [Aside(self._connection, name) for name in ("__c_unknown", "__c_quarantine")]
         self.streams = [*Origins(self._connection).all()]
 
     def changes(self, stream: Stream) -> Iterator[VersionedOp]:
         """All that it knows of a stream, row by row."""
-        if not self._indexed:
-            for table in self.tables.values():
-                for statement in side_tables(self._connection, table)[1:]:
-                    self._connection.execute(statement)
-            self._indexed = True
         return compaction.changes(stream, self._rows, self._asides, RESETTING)
 
     def has_others(self, stream: Stream, alike: Container[str]) -> bool:

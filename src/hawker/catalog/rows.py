@@ -13,9 +13,9 @@ Key = tuple[Value, ...]
 
 
 class Rows:
-    """Each method is one statement, inside the caller's transaction."""
+    """Each method is one statement, inside the caller's transaction. A copy that is read once has no indexes."""
 
-    def __init__(self, connection: apsw.Connection, table: Replicated) -> None:
+    def __init__(self, connection: apsw.Connection, table: Replicated, *, indexed: bool = True) -> None:
         self._connection, self.table = connection, table
         self._name, self._side = quoted(table.name), quoted(f"{table.name}__m")
         self._keys = ", ".join(map(quoted, table.key))
@@ -26,7 +26,7 @@ class Rows:
         self._note = self._note_text()
         self._read = f"SELECT {', '.join(map(quoted, table.stored))} FROM {self._name} WHERE {self._match}"
         self._delete = f"DELETE FROM {self._name} WHERE {self._match}"
-        self._changed = self._changed_text()
+        self._changed = self._changed_text(indexed)
 
     # What is known of a row.
 
@@ -95,14 +95,14 @@ class Rows:
         named = [(n, v) for n, v, d, fixed in every if not fixed or v != d or type(v) is not type(d)]
         return Op(table.name, key, tuple(name for name, _ in named), tuple(value for _, value in named))
 
-    def _changed_text(self) -> str:
+    def _changed_text(self, indexed: bool) -> str:
         keys = ", ".join(f"m.{quoted(name)}" for name in self.table.key)
         columns = "".join(f", t.{quoted(name)}" for name in self.table.columns)
         same = " AND ".join(f"t.{quoted(name)} = m.{quoted(name)}" for name in self.table.key)
-        by_version = quoted(f"{self.table.name}__v")
+        by_version = f"INDEXED BY {quoted(f'{self.table.name}__v')}" if indexed else ""
         return (
             f"SELECT m.__ver, m.__del, t.{self._owner} IS NOT NULL, {keys}{columns}"
-            f" FROM {self._side} m INDEXED BY {by_version} LEFT JOIN {self._name} t ON {same}"
+            f" FROM {self._side} m {by_version} LEFT JOIN {self._name} t ON {same}"
             f" WHERE m.{self._owner} = ? AND m.__ver > ? ORDER BY m.__ver"
         )
 
