@@ -71,7 +71,7 @@ class Engine:
         self._ended: list[tuple[Scope, list[NodeId]]] = []
         self._turn = False
         self._asks = 0
-        self._collect_due = clock.monotonic() + COLLECT_EVERY_S
+        self._collect_due = clock.monotonic() + min(COLLECT_EVERY_S, grace_s)
 
     @property
     def settled(self) -> bool:

@@ -54,14 +54,16 @@ class Intake:
         return position.epoch, position.applied
 
     def fence(self, origin: NodeId) -> int:
-        if Bug.NO_FENCE in self._planted:
-            return -1
+        """Up to which epoch it is ignored, as far as is known; -1 for never forgotten."""
         return max(self.vector.get(origin).fence, self.fences.get(origin, -1))
+
+    def _counts(self, origin: NodeId, epoch: int) -> bool:
+        return epoch > self.fence(origin) or Bug.NO_FENCE in self._planted
 
     def lacks(self, origin: NodeId, epoch: int, version: int) -> bool:
         """Whether somebody who is there has more, and there is room for it."""
         return (
-            version >= 0 and epoch > self.fence(origin) and (epoch, version) > self.where(origin) and self.room(origin)
+            version >= 0 and self._counts(origin, epoch) and (epoch, version) > self.where(origin) and self.room(origin)
         )
 
     def room(self, origin: NodeId) -> bool:
@@ -88,7 +90,7 @@ class Intake:
     def take_tx(self, tx: Tx, sender: NodeId, soon: float) -> bool:
         """Whether it is news. What comes too early is held, and the hole asked for at `soon`."""
         epoch, version = self.where(tx.origin)
-        if tx.epoch <= self.fence(tx.origin) or not self._is_new(tx, epoch, version) or not self.room(tx.origin):
+        if not (self._counts(tx.origin, tx.epoch) and self._is_new(tx, epoch, version) and self.room(tx.origin)):
             return False
         if self._is_next(tx, epoch, version):
             self._hand_over(tx, tx.epoch, tx.version)
@@ -102,7 +104,7 @@ class Intake:
 
     def take_delta(self, delta: Delta, now: float) -> None:
         origin = delta.origin
-        if delta.epoch <= self.fence(origin) or not self.room(origin) or not self._fits(delta):
+        if not (self._counts(origin, delta.epoch) and self.room(origin) and self._fits(delta)):
             return
         unfinished = delta.reset and not delta.last
         ahead = self._hand_over(delta, delta.epoch, -1 if unfinished else delta.upto)
@@ -122,7 +124,7 @@ class Intake:
         held = self.pending.epoch(origin)
         if (epoch, version) == (0, 0):
             epoch = held
-        if held < epoch or held <= self.fence(origin):
+        if held < epoch or not self._counts(origin, held):
             self.pending.drop(origin)
         else:
             for tx, _ in self.pending.follow(origin, epoch, version):
@@ -172,9 +174,10 @@ class Intake:
         """As `Storage.apply` says it."""
         epoch, version = self.where(delta.origin)
         if not delta.reset:
-            return delta.epoch == epoch and 0 <= delta.after <= version < delta.upto
+            further = version < delta.upto or Bug.BACKWARDS in self._planted
+            return delta.epoch == epoch and 0 <= delta.after <= version and further
         if delta.after < 0:
-            further = version < 0 or delta.head > version or Bug.BACKWARDS in self._planted
+            further = version < 0 or delta.head > version
             return delta.epoch > epoch or (delta.epoch == epoch and further)
         ahead = self._ahead.get(delta.origin)
         return ahead is not None and ahead.since >= 0 and (ahead.epoch, ahead.came_to) == (delta.epoch, delta.after)

@@ -131,9 +131,6 @@ class MemoryStorage:
     def fence(self, origin: NodeId, epoch: int) -> None:
         for scope in Scope:
             stream = self._stream(origin, scope)
-            if Bug.NO_FENCE in self._planted:
-                stream.rows.clear()
-                continue
             if stream.position.epoch <= epoch and origin != self._me:
                 fence = stream.position.fence
                 stream = self.image.streams[origin, scope] = Stream()
@@ -225,7 +222,7 @@ class MemoryStorage:
         unheard = (position.epoch, position.applied) == (0, 0) and tx.version == 1
         is_next = position.applied >= 0 and tx.epoch == position.epoch and tx.version == position.applied + 1
         planted = self._planted & {Bug.SKIP_AHEAD, Bug.OLD_EPOCH}
-        if tx.epoch <= position.fence or not (unheard or is_next or planted):
+        if self._barred(position, tx.epoch) or not (unheard or is_next or planted):
             return []
         if Bug.OLD_EPOCH in planted and tx.epoch < position.epoch:
             for op in tx.ops:
@@ -243,7 +240,7 @@ class MemoryStorage:
         stream.at(epoch=tx.epoch, applied=tx.version)
 
     def _apply_delta(self, stream: Stream, delta: Delta) -> list[tuple[Key, Op | None]]:
-        if delta.epoch <= stream.position.fence or not self._fits(stream, delta):
+        if self._barred(stream.position, delta.epoch) or not self._fits(stream, delta):
             return []
         if delta.reset and delta.after < 0:
             stream.sweep = set(stream.rows)
@@ -276,11 +273,15 @@ class MemoryStorage:
     def _fits(self, stream: Stream, delta: Delta) -> bool:
         epoch, applied = stream.position.epoch, stream.position.applied
         if not delta.reset:
-            return delta.epoch == epoch and 0 <= delta.after <= applied < delta.upto
+            further = applied < delta.upto or Bug.BACKWARDS in self._planted
+            return delta.epoch == epoch and 0 <= delta.after <= applied and further
         if delta.after >= 0:
             return delta.epoch == epoch and stream.sweep is not None and stream.came_to == delta.after
-        further = applied < 0 or delta.head > applied or Bug.BACKWARDS in self._planted
+        further = applied < 0 or delta.head > applied
         return delta.epoch > epoch or (delta.epoch == epoch and further)
+
+    def _barred(self, position: Position, epoch: int) -> bool:
+        return epoch <= position.fence and Bug.NO_FENCE not in self._planted
 
     def _served(self, stream: Stream) -> Iterator[tuple[int, Op]]:
         for version, op, _ in stream.rows.values():

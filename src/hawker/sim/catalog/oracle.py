@@ -120,6 +120,8 @@ def _unlike(alive: list[Host], origin: NodeId, scope: Scope) -> str | None:
     for group in by_region.values():
         first = next((host for host in group if host.node == origin), group[0])
         for host in group:
+            if 0 < host.engine.position(scope, origin).epoch <= host.engine.position(scope, origin).fence:
+                return f"{host.node} has rows of {origin}, which was forgotten"
             here, there = _place(host, origin, scope), _place(first, origin, scope)
             if here != there:
                 return f"{host.node} has {origin} at {here} in {scope}, and {first.node} at {there}"
