@@ -18,8 +18,9 @@ from hawker.ids import NodeId
 _HELP = """Have NODE take no new machines, and move those that it has to other nodes of its region: each is ordered
 elsewhere, and goes here once its copy runs and its checks pass. Machines of one app move one after the other.
 
-Each copy has an id of its own, and a name made of the old one. A drain that was cut short is taken up by the same command. Machines with volumes stay, and are named; so are those for
-which there is no room. `hawker node uncordon` ends it.
+Each copy has an id of its own, and a name made of the old one. A drain that was cut short is taken up by the same
+command. Machines with volumes stay, and are named; so are those for which there is no room. `hawker node uncordon` ends
+it.
 
 \b
 Examples:
