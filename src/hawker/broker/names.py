@@ -1,19 +1,21 @@
 """One app for one name, in a fleet in which nobody is in charge: a majority of three nodes that the name itself chooses
-(rendezvous hashing) keeps it for whoever asked them first. Two brokers that want a name at the same moment ask the same
-three, and only one of them gets two.
+(rendezvous hashing) keeps it for whoever asked them first. Brokers that want a name at the same moment ask the same
+three in the same order, and only one of them gets two.
 
 In a partition the side with the majority of a name's keepers makes apps of that name, the other is refused. While nodes
 join or are forgotten two brokers may see other keepers for a moment; then the catalog's word is what is left.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
+
+import msgspec
 
 from hawker.api.bodies import NameKept, NameRequest
 from hawker.api.caller import Caller
 from hawker.api.routes import GET_APP, AppParams
 from hawker.api.routes.owners import KEEP_NAME, RELEASE_NAME, ReleaseQuery
-from hawker.broker.asking import Asked, Asking
+from hawker.broker.asking import Asking
 from hawker.broker.directory import Directory
 from hawker.errors import HawkerError, NameTaken, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
@@ -42,20 +44,21 @@ class Names:
         """For this claim alone, from now on. Raises `NameTaken`, and `Unavailable` when too few keepers answer: then
         nothing is kept."""
         among = self.keepers(name)
-        first = await self._ask(among, name, NameRequest(claim=claim, home=home), behalf)
-        got = {node: kept for node, kept in first.answers if kept.claim == claim and not kept.taken}
-        for node, kept in first.answers:
-            if node not in got and await self._abandoned(name, kept, behalf):
-                request = NameRequest(claim=claim, home=home, instead_of=kept.claim)
-                again = await self._ask((node,), name, request, behalf)
-                got |= {node: kept for node, kept in again.answers if kept.claim == claim and not kept.taken}
-        if len(got) > len(among) // 2:
-            return
-        await self.release(name, claim, behalf)
-        if len(first.answers) > len(among) // 2:
-            raise NameTaken(TAKEN)
-        reasons = "; ".join(str(error) for _, error in first.silent)
-        raise Unavailable(f"too few of the nodes that keep the name '{name}' answer: nothing was made: {reasons}")
+        got, silent = 0, list[HawkerError]()
+        for node in among:  # one after the other, in an order that all brokers have: whoever is first at one goes on
+            try:
+                kept = await self._keep_at(node, name, NameRequest(claim=claim, home=home), behalf)
+            except HawkerError as error:
+                silent.append(error)
+                continue
+            if kept.claim != claim or kept.taken:
+                await self.release(name, claim, behalf)
+                raise NameTaken(TAKEN)
+            got += 1
+        if got <= len(among) // 2:
+            await self.release(name, claim, behalf)
+            reasons = "; ".join(map(str, silent))
+            raise Unavailable(f"too few of the nodes that keep the name '{name}' answer: nothing was made: {reasons}")
 
     async def release(self, name: AppName, claim: str, behalf: str) -> None:
         """As far as the keepers answer; the others notice that there is no such app. An empty claim is anybody's."""
@@ -68,11 +71,21 @@ class Names:
     def keepers(self, name: AppName) -> tuple[NodeId, ...]:
         return keepers(name, [node.id for node in self._directory.nodes()])
 
-    async def _ask(self, nodes: Sequence[NodeId], name: AppName, request: NameRequest, behalf: str) -> Asked[NameKept]:
+    async def _keep_at(self, node: NodeId, name: AppName, request: NameRequest, behalf: str) -> NameKept:
+        """Whom this keeper then keeps it for. Raises what kept it from answering."""
+        kept = await self._ask(node, name, request, behalf)
+        if kept.claim != request.claim and await self._abandoned(name, kept, behalf):
+            kept = await self._ask(node, name, msgspec.structs.replace(request, instead_of=kept.claim), behalf)
+        return kept
+
+    async def _ask(self, node: NodeId, name: AppName, request: NameRequest, behalf: str) -> NameKept:
         async def one(caller: Caller) -> NameKept:
             return await caller.call(KEEP_NAME, params=AppParams(app_name=name), body=request)
 
-        return await self._asking.every(nodes, behalf, one)
+        asked = await self._asking.every((node,), behalf, one)
+        for _, kept in asked.answers:
+            return kept
+        raise asked.silent[0][1] if asked.silent else Unavailable(f"node {node} keeps no names")
 
     async def _abandoned(self, name: AppName, kept: NameKept, behalf: str) -> bool:
         """Whether whom it is kept for made no app of it, and will not any more."""

@@ -1,0 +1,203 @@
+"""Lists over several nodes: whole, in order, page by page; and answered where a region is away."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hawker.api.bodies import CreateAppRequest
+from hawker.api.routes import (
+    CREATE_APP,
+    LIST_MACHINES,
+    LIST_ORG_MACHINES,
+    LIST_ORG_VOLUMES,
+    LIST_RUNS,
+    LIST_VOLUMES,
+    AppParams,
+    ListMachinesQuery,
+    ListRunsQuery,
+    ListVolumesQuery,
+    OrgMachinesQuery,
+    OrgParams,
+)
+from hawker.errors import BadRequest, NotFound, Unavailable
+from hawker.ids import NodeId
+from hawker.permission import Attempt
+from tests.broker.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+HOME = OrgParams(org_slug="personal")
+
+
+class Only:
+    """The grant of a token for some apps."""
+
+    name = "ann"
+
+    def __init__(self, *apps: str) -> None:
+        self._apps = apps
+
+    def check(self, attempt: Attempt) -> None:
+        assert self.permits(attempt)
+
+    def permits(self, attempt: Attempt) -> bool:
+        return attempt.app in self._apps
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    """Five machines: three far, two here; two volumes here."""
+    async with town_of(tmp_path) as town:
+        api = first(town).api
+        await api.app()
+        for region in (FAR, HERE, FAR, HERE, FAR):
+            await api.machine(region=region)
+        await api.volume()
+        await api.volume(name="more")
+        yield town
+
+
+def first(town: Town, grant: Only | None = None) -> Broker:
+    return Broker(town, next(iter(town.hosts.values())), grant=grant)
+
+
+def everything(town: Town) -> list[str]:
+    return sorted(record.id for host in town.hosts.values() for record in host.worker.machines())
+
+
+async def paged(town: Town, limit: int) -> list[str]:
+    api, found, cursor = first(town).api, list[str](), None
+    while True:
+        page = await api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(limit=limit, cursor=cursor))
+        assert len(page.items) <= limit
+        found += [machine.id for machine in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def test_machines_of_all_nodes_are_one_list(town: Town) -> None:
+    api = first(town).api
+    page = await api.call(LIST_MACHINES, params=SHOP)
+    assert [machine.id for machine in page.items] == everything(town) and len(page.items) == 5
+    assert page.next_cursor is None and not api.marks.missing_regions
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
+async def test_its_pages_are_the_whole_list(town: Town, limit: int) -> None:
+    assert await paged(town, limit) == everything(town)
+
+
+async def test_a_region_is_asked_alone(town: Town) -> None:
+    for host in town.hosts.values():
+        host.calls.clear()
+    page = await first(town).api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(region=FAR))
+    assert len(page.items) == 3 and {machine.region for machine in page.items} == {FAR}
+    assert [host.region for host in town.hosts.values() if host.calls] == [FAR]
+
+
+@pytest.mark.parametrize("how", ["cut", "down"])
+async def test_the_rest_is_answered_and_the_region_named(town: Town, how: str) -> None:
+    setattr(town.hosts[NodeId(f"{3:08x}")], how, True)
+    api = first(town).api
+    page = await api.call(LIST_MACHINES, params=SHOP)
+    assert {machine.region for machine in page.items} == {HERE} and len(page.items) == 2
+    assert tuple(api.marks.missing_regions) == (FAR,)
+    whole = await api.call(LIST_ORG_MACHINES, params=HOME)
+    assert (len(whole.machines), whole.error_regions) == (2, (FAR,))
+
+
+async def test_nobody_who_answers_is_an_error(town: Town) -> None:
+    for host in town.hosts.values():
+        host.cut = True
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await Broker(town, next(iter(town.hosts.values())), apart=True).api.call(LIST_MACHINES, params=SHOP)
+
+
+async def test_an_app_that_nobody_knows_is_not_found(town: Town) -> None:
+    with pytest.raises(NotFound):
+        await first(town).api.call(LIST_MACHINES, params=AppParams(app_name="nobody"))
+
+
+@pytest.mark.parametrize("cursor", ["!", "gA==", "ÿ" * 10])
+async def test_a_hostile_cursor_is_refused_before_anybody_is_asked(town: Town, cursor: str) -> None:
+    for host in town.hosts.values():
+        host.calls.clear()
+    api = first(town).api
+    with pytest.raises(BadRequest):
+        await api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(cursor=cursor))
+    with pytest.raises(BadRequest):
+        await api.call(LIST_ORG_MACHINES, params=HOME, query=OrgMachinesQuery(cursor=cursor))
+    assert not any(host.calls for host in town.hosts.values())
+
+
+async def test_a_cursor_beyond_the_end_is_an_empty_page(town: Town) -> None:
+    page = await first(town).api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(cursor="enp6", limit=3))
+    assert page.items == () and page.next_cursor is None
+
+
+async def test_one_machine_that_two_nodes_show_is_shown_once(town: Town) -> None:
+    here = town.hosts[NodeId(f"{3:08x}")]
+    record = here.worker.machines()[0]
+    page = await first(town).api.call(LIST_MACHINES, params=SHOP)
+    town.moved[record.id] = here.id
+    again = await first(town).api.call(LIST_MACHINES, params=SHOP)
+    assert [machine.id for machine in page.items] == [machine.id for machine in again.items]
+
+
+async def test_a_list_over_an_org_shows_what_the_token_may_see(town: Town) -> None:
+    root = first(town).api
+    await root.call(CREATE_APP, body=CreateAppRequest(name="other"))
+    await root.machine("other")
+    seen = await first(town, Only(APP)).api.call(LIST_ORG_MACHINES, params=HOME)
+    assert {machine.app_name for machine in seen.machines} == {APP} and len(seen.machines) == 5
+    assert len((await root.call(LIST_ORG_MACHINES, params=HOME)).machines) == 6
+    assert not (await first(town, Only()).api.call(LIST_ORG_MACHINES, params=HOME)).machines
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+async def test_what_the_token_may_not_see_leaves_no_holes_in_pages(town: Town, limit: int) -> None:
+    root, api = first(town).api, first(town, Only("other")).api
+    await root.call(CREATE_APP, body=CreateAppRequest(name="other"))
+    wanted = sorted([(await root.machine("other")).id for _ in range(3)])
+    found, cursor = list[str](), ""
+    while True:
+        page = await api.call(LIST_ORG_MACHINES, params=HOME, query=OrgMachinesQuery(limit=limit, cursor=cursor))
+        found += [machine.id for machine in page.machines]
+        assert len(page.machines) == limit or not page.next_cursor
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    assert found == wanted
+
+
+async def test_volumes_are_listed_by_app_and_by_org(town: Town) -> None:
+    api = first(town).api
+    page = await api.call(LIST_VOLUMES, params=SHOP, query=ListVolumesQuery(limit=1))
+    more = await api.call(LIST_VOLUMES, params=SHOP, query=ListVolumesQuery(limit=5, cursor=page.next_cursor))
+    whole = await api.call(LIST_ORG_VOLUMES, params=HOME)
+    assert [volume.id for volume in (*page.items, *more.items)] == [volume.id for volume in whole.volumes]
+    assert whole.last_volume_id == whole.volumes[-1].id and len(whole.volumes) == 2
+
+
+async def test_runs_are_newest_first_over_all_nodes(town: Town) -> None:
+    api, found, cursor = first(town).api, list[str](), None
+    while True:
+        page = await api.call(LIST_RUNS, query=ListRunsQuery(limit=2, cursor=cursor))
+        found += [run.id for run in page.runs]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert found == sorted(found, reverse=True) and len(set(found)) == len(found) >= 7
+
+
+async def test_runs_of_one_machine_are_asked_of_its_owner(town: Town) -> None:
+    (record, *_) = next(iter(town.hosts.values())).worker.machines() or town.hosts[NodeId(f"{2:08x}")].worker.machines()
+    for host in town.hosts.values():
+        host.calls.clear()
+    page = await first(town).api.call(LIST_RUNS, query=ListRunsQuery(resource_id=record.id))
+    assert {run.resource_id for run in page.runs} == {record.id}
+    assert len([host for host in town.hosts.values() if host.calls]) == 1
