@@ -2,6 +2,7 @@
 second each policy makes when it does nothing else.
 
     python bench/million_orders.py [--orders N] [--hosts N] [--decisions N] [--only orders|decisions]
+                                   [--ask-best N] [--ask-random N]
 
 One core, virtual time. Seconds are of the processor, so what else runs here counts for little. Needs no root.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from hawker.broker.candidates import rounds
 from hawker.broker.directory import Node
-from hawker.broker.preferences import preferences
+from hawker.broker.preferences import Limits, preferences
 from hawker.clock import ManualClock
 from hawker.node import Capacity, Resources
 from hawker.sim.schedulers.central import first_fit, spread
@@ -22,7 +23,7 @@ from hawker.sim.schedulers.fleet import FleetPlan
 from hawker.sim.schedulers.host import Host
 from hawker.sim.schedulers.optimistic import Snapshot, Table, fullest_of_some
 from hawker.sim.schedulers.order import Order
-from hawker.sim.schedulers.run import Run
+from hawker.sim.schedulers.run import Kit, Run
 from hawker.sim.schedulers.valuation import node_id, ranked
 from hawker.sim.schedulers.view import View
 from hawker.sim.schedulers.workload import Workload, orders
@@ -37,13 +38,14 @@ def row(what: str, found: str) -> None:
     print(f"| {what} | {found} |", flush=True)
 
 
-def million(count: int, hosts: int) -> None:
+def million(count: int, hosts: int, limits: Limits) -> None:
     began = time.process_time()
-    run = Run("market", FleetPlan(hosts=hosts), Costs(), seed=1)
+    run = Run("market", FleetPlan(hosts=hosts), Costs(), seed=1, kit=Kit(preferences=preferences(limits=limits)))
     report = run.play(orders(Workload(orders=count), run.fleet.memory_mib))
     took_s = time.process_time() - began
     print("| what | found |\n|---|---:|")
     row("orders over hosts", f"{report.orders:,} over {report.hosts:,}")
+    row("asked for each order", f"{report.asked:.1f} hosts")
     row("virtual time", f"{report.virtual_s:,.0f} s")
     row("one core's time", f"{took_s:,.0f} s")
     row("orders a second of it", f"{report.orders / took_s:,.0f}")
@@ -116,9 +118,11 @@ if __name__ == "__main__":
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--decisions", type=int, default=5000)
     parser.add_argument("--only", choices=["orders", "decisions"])
+    parser.add_argument("--ask-best", type=int, default=Limits().ask_best)
+    parser.add_argument("--ask-random", type=int, default=Limits().ask_random)
     given = parser.parse_args()
     if given.only != "orders":
         for size in (100, 1000, 10_000):
             decisions(size, given.decisions)
     if given.only != "decisions":
-        million(given.orders, given.hosts)
+        million(given.orders, given.hosts, Limits(ask_best=given.ask_best, ask_random=given.ask_random))

@@ -36,6 +36,10 @@ class Balance:
         self._every = 1
         self._seen = 0
 
+    @property
+    def kept(self) -> int:
+        return len(self._samples)
+
     def sample(self, hosts: Sequence[Host]) -> None:
         if self._seen % self._every == 0:
             self._samples.append(evenness([host.busy() for host in hosts if host.up]))

@@ -5,7 +5,8 @@ scan and the sort that it makes for each order; they are the same ones, in the s
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from hawker.broker.preferences import Preferences
 from hawker.clock import Clock
@@ -51,34 +52,32 @@ class Board:
     def rounds(self, seed: float) -> Iterator[list[Host]]:
         """As `hawker.broker.candidates.rounds`. What is published meanwhile may move hosts between its rounds."""
         limits = self._preferences.limits
+        if not self._sorted:
+            return
         if len(self._sorted) <= limits.ask_all_up_to:
             yield [self._hosts[number] for _, number in self._sorted]
             return
-        asked: set[int] = set()
+        asked: list[int] = []
         for _ in range(limits.ask_rounds):
-            chosen = self._next_best(asked, limits.ask_best)
-            chosen.extend(self._lots(asked | set(chosen), limits.ask_random, seed))
+            passed = self._places(asked)
+            best = list(islice(_others(passed, len(self._sorted)), limits.ask_best))
+            lots = self._lots(sorted([*passed, *best]), limits.ask_random, seed)
+            chosen = [self._sorted[place][1] for place in (*best, *lots)]
             if not chosen:
                 return
-            asked.update(chosen)
+            asked.extend(chosen)
             yield [self._hosts[number] for number in chosen]
 
-    def _next_best(self, asked: set[int], count: int) -> list[int]:
-        chosen: list[int] = []
-        for _, number in self._sorted:
-            if len(chosen) == count:
-                break
-            if number not in asked:
-                chosen.append(number)
-        return chosen
+    def _places(self, numbers: Iterable[int]) -> list[int]:
+        """Where these stand now, ascending."""
+        keys = (self._keys[number] for number in numbers)
+        return sorted(bisect_left(self._sorted, key) for key in keys if key is not None)
 
-    def _lots(self, passed: set[int], count: int, seed: float) -> list[int]:
-        """Evenly from all that are left, beginning at a place that chance decides."""
-        below = sorted(bisect_left(self._sorted, key) for number in passed if (key := self._keys[number]) is not None)
-        left = len(self._sorted) - len(below)
+    def _lots(self, passed: Sequence[int], count: int, seed: float) -> list[int]:
+        """Evenly from all places that are left, beginning where chance decides."""
+        left = len(self._sorted) - len(passed)
         count = min(count, left)
-        places = [int((seed + index) * (left / count)) % left for index in range(count)]
-        return [self._sorted[_skipping(place, below)][1] for place in places]
+        return [_skipping(int((seed + index) * (left / count)) % left, passed) for index in range(count)]
 
     def _publish(self, host: Host) -> None:
         self._pending[host.number] = 0
@@ -102,10 +101,15 @@ class Board:
             self._keys[host.number] = None
 
 
-def _skipping(place: int, passed: list[int]) -> int:
-    """The index of the item at `place` among those whose indexes, ascending, are not in `passed`."""
-    for index in passed:
-        if index > place:
+def _others(passed: Sequence[int], count: int) -> Iterator[int]:
+    """The places below `count` that are not among these."""
+    return (place for place in range(count) if place not in passed)
+
+
+def _skipping(place: int, passed: Sequence[int]) -> int:
+    """What is at `place` among all that are not in `passed`, which ascends."""
+    for each in passed:
+        if each > place:
             break
         place += 1
     return place

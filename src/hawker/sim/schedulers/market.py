@@ -2,7 +2,6 @@
 from the best; from the next best when that one has no room any more. The worker that admits is the one who decides.
 """
 
-from hawker.broker.preferences import Preferences, preferences
 from hawker.sim.schedulers.board import Board
 from hawker.sim.schedulers.courier import Word
 from hawker.sim.schedulers.host import Host
@@ -16,9 +15,9 @@ from hawker.sim.schedulers.valuation import ranked
 class Market:
     """Each order goes to the next broker in turn."""
 
-    def __init__(self, tools: Tools, wishes: Preferences | None = None) -> None:
+    def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._preferences = wishes or preferences()
+        self._preferences = tools.preferences
         self._board = Board(tools.hosts, self._preferences, tools.costs, tools.timeline, tools.clock)
         self._brokers = [Desk(tools.timeline) for _ in range(tools.costs.brokers)]
 
@@ -39,16 +38,16 @@ class Market:
         """Round by round, until somebody fills it, it cannot be known, or nobody is left to ask."""
         tools, why = self._tools, Refusal.NO_ROOM
         broker = self._brokers[order.number % len(self._brokers)]
-        yield broker.serve(tools.costs.decide_s + len(self._board) * tools.costs.look_s)
         looked = len(self._board)
+        work_s = tools.costs.decide_s + looked * tools.costs.look_s
         for asked in self._board.rounds(tools.clock.random()):
-            yield broker.serve(len(asked) * tools.costs.ask_s)
+            yield broker.serve(work_s + len(asked) * tools.costs.ask_s)
             if tools.is_late(order):
                 why = Refusal.TOO_LATE
                 break
-            yield max(tools.courier.delay_s() + tools.courier.delay_s() for _ in asked)
+            yield 2 * max(tools.courier.delay_s() for _ in asked)
             tools.tally.decided(looked=looked, asked=len(asked))
-            looked = 0
+            looked, work_s = 0, 0.0
             word = yield from self._order(order, ranked(asked, order, self._preferences))
             if word is Word.FILLED:
                 return

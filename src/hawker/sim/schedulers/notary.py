@@ -141,7 +141,8 @@ class Notary:
         self._marks[order.number] |= mark
 
     def _unmark(self, order: Order, mark: int) -> None:
-        self._marks[order.number] &= ~mark
+        if self._marked(order, mark):
+            self._marks[order.number] -= mark
 
     def _breach(self, promise: Promise, about: str, what: str) -> None:
         """The first ones; where one thing is wrong, many follow."""

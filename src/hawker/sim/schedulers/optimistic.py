@@ -91,8 +91,8 @@ class Table:
 
 
 def fullest_of_some(snapshot: Snapshot, order: Order, clock: Clock) -> tuple[int | None, int]:
-    """The host, and how many were looked at. A walk from a random start with a random stride sees each host once; it ends
-    at the log2(hosts)th that has room, or the second if that is more."""
+    """The host, and how many were looked at. A walk from a random start with a random stride sees each host once;
+    it ends at the log2(hosts)th that has room, or the second if that is more."""
     best: int | None = None
     count, found = snapshot.count, 0
     wanted = max(2, math.ceil(math.log2(count)))

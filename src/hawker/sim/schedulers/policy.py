@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from hawker.broker.preferences import Preferences
 from hawker.clock import Clock
 from hawker.sim.schedulers.costs import Costs
 from hawker.sim.schedulers.courier import Courier
@@ -33,6 +34,7 @@ class Tools:
     costs: Costs
     timeline: Timeline
     clock: Clock
+    preferences: Preferences
 
     def is_late(self, order: Order) -> bool:
         return self.timeline.now - order.at_s > self.costs.patience_s

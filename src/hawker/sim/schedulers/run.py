@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from hawker.broker.preferences import Preferences, preferences
 from hawker.clock import ManualClock
 from hawker.sim.schedulers.balance import Balance
 from hawker.sim.schedulers.central import Central, first_fit, spread
@@ -35,8 +36,9 @@ POLICIES: Mapping[str, Callable[[Tools], Policy]] = {
 
 
 class Kit(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that a planted bug replaces."""
+    """The parts that a planted bug replaces, and what the market's operator prefers."""
 
+    preferences: Preferences = msgspec.field(default_factory=preferences)
     host: Callable[..., Host] = Host
     courier: Callable[..., Courier] = Courier
     fleet: Callable[..., Fleet] = Fleet
@@ -66,6 +68,7 @@ class Run:
                 costs=costs,
                 timeline=self.timeline,
                 clock=chance,
+                preferences=kit.preferences,
             )
         )
         self.fleet.watcher = self.policy

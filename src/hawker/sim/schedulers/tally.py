@@ -18,8 +18,8 @@ class Refusal(StrEnum):
 
 
 class Tally:
-    """Work is counted over all orders: `looked` are hosts that a scheduler read in its own memory or table, `asked` those
-    that it sent a message for a decision. `avoidable` refusals are those while some host had the room."""
+    """Work is counted over all orders: `looked` are hosts that a scheduler read in its own memory or table, `asked`
+    those that it sent a message for a decision. `avoidable` refusals are those while some host had the room."""
 
     def __init__(self, timeline: Timeline, notary: Notary) -> None:
         self.placement = Histogram()

@@ -32,13 +32,13 @@ def read_trace(file: Path, most: int = MOST_ORDERS) -> Iterator[Order]:
     images: dict[str, int] = {}
     number, last_s = 0, 0.0
     for line, cells in _lines(file):
-        if number == most:
-            return
         order = _order(number, line, dict(zip(COLUMNS, cells, strict=True)), images)
         if order.at_s < last_s:
             raise _wrong(line, f"arrival_s is {order.at_s:g} after {last_s:g}: orders must come by time")
         number, last_s = number + 1, order.at_s
         yield order
+        if number == most:
+            return
     if not number:
         raise _wrong(2, "there is no order")
 

@@ -54,10 +54,6 @@ class View:
         """Cpus and MiB; nothing on a host that is down."""
         return self._cpus[self._size + number], self._memory[self._size + number]
 
-    def emptiness(self, number: int) -> float:
-        """The share of its scarcest resource that is left; negative when it is down."""
-        return self._empty[self._size + number]
-
     def first(self, order: Order) -> int | None:
         """The host of the lowest number that has room."""
         return self._first(1, order)
