@@ -85,15 +85,11 @@ class Roster:
 
     def some(self, count: int, chance: Callable[[], float], without: frozenset[NodeId] = frozenset()) -> list[Peer]:
         """Up to `count` different ones of those that live, drawn at random."""
-        others = self.others
-        if len(others) <= count + len(without):
-            return shuffled([peer for peer in others if peer.node not in without], chance)[:count]
-        drawn: dict[NodeId, Peer] = {}
-        while len(drawn) < count:
-            peer = others[int(chance() * len(others))]
-            if peer.node not in without:
-                drawn[peer.node] = peer
-        return list(drawn.values())
+        drawn = [peer for peer in self.others if peer.node not in without] if without else list(self.others)
+        for at in range(min(count, len(drawn))):
+            other = at + int(chance() * (len(drawn) - at))
+            drawn[at], drawn[other] = drawn[other], drawn[at]
+        return drawn[:count]
 
 
 def shuffled(peers: Sequence[Peer], chance: Callable[[], float]) -> list[Peer]:

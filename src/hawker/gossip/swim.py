@@ -270,7 +270,7 @@ class Swim:
     def _ask_metas(self, now: float) -> None:
         lacking = [peer for peer in self.belief.lacking.values() if peer.living and peer.asked_at <= now]
         for peer in lacking[:_METAS]:
-            others = self.belief.roster.some(1, self._chance) if peer.asks % 2 else []
+            others = self.belief.roster.some(1, self._chance, frozenset({peer.node})) if peer.asks % 2 else []
             self.answers.ask_meta(peer, (others or [peer])[0].address)
             peer.asked_at = now + min(_META_AT_MOST_S, 2.0**peer.asks)
             peer.asks += 1

@@ -1,0 +1,65 @@
+from hawker.gossip.contract import Fate
+from hawker.gossip.frames import Ack, Claim, Nack, Note, Ping, Sync
+from hawker.gossip.peer import Peer
+from hawker.gossip.probes import Relay
+from hawker.gossip.sealing import PAYLOAD_BYTES
+from tests.gossip.solo import ME, Solo, claim, node, says
+
+
+def peer_of(solo: Solo, number: int) -> Peer:
+    peer = solo.swim.belief.roster.get(node(number))
+    assert peer is not None
+    return peer
+
+
+def test_a_ping_says_who_asks_and_what_is_thought_of_the_asked() -> None:
+    solo = Solo()
+    solo.knows(2)
+    solo.hears(claim(2, Fate.SUSPECT, by=3))
+    solo.swim.belief.rumors.drop(node(2))
+    solo.swim.mail.ping(peer_of(solo, 2), 9, 0)
+    ping, own, reproach = solo.said(solo.swim._out.taken()).to("2:1")
+    assert isinstance(ping, Ping) and (ping.seq, ping.to, ping.view) == (9, node(2), solo.swim.belief.roster.digest)
+    assert isinstance(own, Claim) and own.node == ME
+    assert isinstance(reproach, Claim) and (reproach.node, reproach.fate) == (node(2), Fate.SUSPECT)
+
+
+def test_news_fills_what_is_left_and_no_more() -> None:
+    solo = Solo()
+    for number in range(2, 60):
+        solo.hears(says(number), sender=node(2))
+    outcome = solo.swim.note(peer_of(solo, 2), bytes(600))
+    assert len(outcome.sends[0].payload) <= PAYLOAD_BYTES
+    frames = solo.said(outcome).to("2:1")
+    assert isinstance(frames[0], Note) and 4 < len(frames) < 10
+
+
+def test_no_news_is_no_datagram() -> None:
+    solo = Solo()
+    solo.knows(2)
+    solo.swim.mail.news(peer_of(solo, 2))
+    assert not solo.swim._out.taken().sends
+
+
+def test_everything_goes_in_as_many_datagrams_as_it_takes() -> None:
+    solo = Solo()
+    solo.knows(*range(2, 60))
+    solo.swim.mail.everything("2:1", Sync(want=True), now=solo.now)
+    outcome = solo.swim._out.taken()
+    assert len(outcome.sends) > 1 and all(len(send.payload) <= PAYLOAD_BYTES for send in outcome.sends)
+    frames = solo.said(outcome).to("2:1")
+    assert frames[0] == Sync(want=True)
+    assert {frame.node for frame in frames if isinstance(frame, Claim)} == {node(number) for number in range(1, 60)}
+
+
+def test_an_ack_tells_a_stranger_who_answers() -> None:
+    solo = Solo()
+    solo.swim.mail.ack("9:1", 4, 0, None, current=False)
+    ack, own = solo.said(solo.swim._out.taken()).to("9:1")
+    assert isinstance(ack, Ack) and ack.of == ME and isinstance(own, Claim)
+
+
+def test_a_nack_goes_to_who_asked() -> None:
+    solo = Solo()
+    solo.swim.mail.nack(Relay(5, "3:1", 0, 0))
+    assert solo.said(solo.swim._out.taken()).to("3:1") == (Nack(seq=5),)

@@ -1,0 +1,188 @@
+import pytest
+
+from hawker.gossip.contract import Fate
+from hawker.gossip.frames import Ack, Claim, Join, JoinOk, Malformed, Nack, Ping, PingReq
+from hawker.gossip.outcome import Changed, Knock
+from hawker.gossip.probes import Probe
+from hawker.gossip.timing import Timing
+from tests.gossip.solo import BOOT, ME, Said, Solo, claim, node, says
+
+
+def begun(solo: Solo) -> Probe:
+    """Until the next question is asked."""
+    before = solo.swim._probe
+    while solo.swim._probe is before or solo.swim._probe is None:
+        solo.passes(max(0.0, solo.swim.next_at - solo.now))
+    return solo.swim._probe
+
+
+def fates(said: Said, number: int) -> list[Fate]:
+    members = [event.member for event in said.events if isinstance(event, Changed)]
+    return [member.fate for member in members if member.node == node(number)]
+
+
+def test_a_member_that_answers_is_well() -> None:
+    solo = Solo()
+    solo.knows(2)
+    for _ in range(5):
+        probe = begun(solo)
+        solo.now += 0.01
+        solo.hears(Ack(seq=probe.seq, of=node(2)))
+    assert solo.fate(2) is Fate.ALIVE and solo.swim.belief.health.score == 0
+    peer = solo.swim.belief.roster.get(node(2))
+    assert peer is not None and peer.round_trip.seconds == pytest.approx(0.01)
+
+
+def test_others_are_asked_before_anyone_is_suspected() -> None:
+    solo = Solo()
+    solo.knows(2, 3, 4, 5, 6)
+    probe = begun(solo)
+    said = solo.passes(0.31)
+    asked = [at for at, sent in said.sends for frame in sent if isinstance(frame, PingReq)]
+    assert len(set(asked)) == 3 and f"{int(probe.node, 16)}:1" not in asked
+    assert Knock(probe.node, f"{int(probe.node, 16)}:1", probe.seq) in said.events
+    assert not solo.swim.belief.suspects
+
+
+def test_an_answer_by_way_of_another_counts_but_not_for_the_round_trip() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    probe = begun(solo)
+    other = node(2) if probe.node == node(3) else node(3)
+    solo.hears(Ack(seq=probe.seq, of=probe.node), sender=other)
+    assert not probe.acked
+    solo.passes(0.31)
+    solo.hears(Ack(seq=probe.seq, of=probe.node), sender=other)
+    peer = solo.swim.belief.roster.get(probe.node)
+    assert probe.acked and peer is not None and peer.round_trip.seconds == 0
+
+
+def test_an_answer_over_a_stream_counts() -> None:
+    solo = Solo()
+    solo.knows(2)
+    probe = begun(solo)
+    solo.passes(0.31)
+    solo.swim.knocked(probe.seq - 1, solo.now)
+    assert not probe.acked
+    solo.swim.knocked(probe.seq, solo.now)
+    solo.passes(1)
+    assert solo.fate(2) is Fate.ALIVE
+
+
+def test_silence_is_suspicion_then_down() -> None:
+    solo = Solo()
+    solo.knows(2)
+    begun(solo)
+    said = solo.passes(1.01)
+    assert fates(said, 2) == [Fate.SUSPECT]
+    told = [frame for frame in solo.passes(0.3).to("2:1") if isinstance(frame, Claim) and frame.node == node(2)]
+    assert told and all(frame.fate is Fate.SUSPECT and frame.by == ME for frame in told)
+    assert fates(solo.passes(4), 2) == [Fate.DOWN]
+
+
+def test_silence_that_healthy_relays_confirm_is_not_our_fault() -> None:
+    solo = Solo()
+    solo.knows(2, 3, 4, 5)
+    probe = begun(solo)
+    solo.passes(0.31)
+    for relay in probe.relays:
+        solo.hears(Nack(seq=probe.seq), sender=relay)
+    begun(solo)
+    assert solo.swim.belief.health.score == 0 and solo.fate(int(probe.node, 16)) is Fate.SUSPECT
+
+
+def test_silence_of_everybody_is_our_fault_first() -> None:
+    solo = Solo()
+    solo.knows(2, 3, 4, 5)
+    begun(solo)
+    periods = []
+    for _ in range(4):
+        before = solo.now
+        begun(solo)
+        periods.append(solo.now - before)
+    assert periods == pytest.approx([1, 4, 7, 9], abs=0.05)
+
+
+def test_one_that_stood_still_blames_nobody() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    solo.hears(claim(3, Fate.SUSPECT, by=2))
+    begun(solo)
+    solo.now += 60
+    said = solo.said(solo.swim.tick(solo.now))
+    assert not fates(said, 3) and not fates(said, 2) and solo.swim.belief.health.score == 8
+    solo.hears(says(3, incarnation=2), sender=node(3))
+    assert solo.fate(3) is Fate.ALIVE
+
+
+def test_a_tick_that_is_little_late_is_no_stall() -> None:
+    solo = Solo()
+    solo.now = solo.swim.next_at + 0.9
+    solo.swim.tick(solo.now)
+    assert solo.swim.belief.health.score == 0
+
+
+def test_seeds_are_asked_until_one_answers() -> None:
+    solo = Solo()
+    said = solo.said(solo.swim.join(["2:1", "a:1", "3:1", "4:1", "5:1"], solo.now))
+    asked = [at for at, sent in said.sends for frame in sent if isinstance(frame, Join)]
+    assert len(asked) == 3 and "a:1" not in asked
+    assert len([at for at, sent in solo.passes(60).sends if isinstance(sent[0], Join)]) > 12
+    solo.hears(JoinOk(cluster="c"), says(2))
+    assert not [at for at, sent in solo.passes(3).sends if isinstance(sent[0], Join)]
+
+
+def test_the_answer_of_another_cluster_lets_nobody_in() -> None:
+    solo = Solo()
+    solo.swim.join(["2:1"], solo.now)
+    assert not solo.hears(JoinOk(cluster="other"), says(2)).events[1:]
+    assert solo.swim.answers.joining
+
+
+def test_when_nobody_is_left_the_seeds_are_asked_again() -> None:
+    solo = Solo()
+    solo.swim.join(["2:1"], solo.now)
+    solo.hears(JoinOk(cluster="c"), says(2))
+    solo.hears(claim(2, Fate.DOWN), sender=node(3))
+    said = solo.passes(10)
+    assert [at for at, sent in said.sends if isinstance(sent[0], Join)]
+    assert [at for at, sent in said.sends if isinstance(sent[0], Ping)] == ["2:1"] or solo.fate(2) is Fate.DOWN
+
+
+def test_those_that_are_down_are_tried_now_and_then() -> None:
+    solo = Solo()
+    solo.knows(2)
+    solo.hears(claim(3, Fate.DOWN))
+    pings = [frame for frame in solo.passes(30).to("3:1") if isinstance(frame, Ping)]
+    assert 3 <= len(pings) <= 12
+
+
+def test_a_goodbye_is_told_and_kept() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    said = solo.said(solo.swim.leave(solo.now))
+    for address in ("2:1", "3:1"):
+        (told,) = {frame for frame in said.to(address) if isinstance(frame, Claim) and frame.node == ME}
+        assert told.fate is Fate.LEFT and told.incarnation == 2
+    solo.hears(claim(1, Fate.DOWN, incarnation=7, boot=BOOT))
+    assert solo.swim.me.fate is Fate.LEFT
+    assert not [frame for frame in solo.passes(30).to("2:1") if isinstance(frame, Ping)]
+
+
+def test_what_cannot_be_read_changes_nothing() -> None:
+    solo = Solo()
+    solo.knows(2)
+    with pytest.raises(Malformed):
+        solo.swim.receive(node(2), 2, "2:1", b"\x05\xff", solo.now, False)
+    assert solo.swim.belief.roster.living == 2
+
+
+def test_news_that_comes_together_goes_together_and_then_stops() -> None:
+    solo = Solo(Timing(probe_s=1000))
+    solo.knows(2)
+    solo.now += 0.01
+    solo.hears(claim(3, Fate.DOWN), claim(4, Fate.DOWN))
+    said = solo.passes(10)
+    told = [[frame.node for frame in sent if isinstance(frame, Claim)] for at, sent in said.sends if at == "2:1"]
+    news = [nodes for nodes in told if node(3) in nodes]
+    assert len(news) == 4 and all(node(4) in nodes for nodes in news)
