@@ -42,6 +42,8 @@ def test_a_machine_that_was_promised_and_is_nowhere_is_found() -> None:
 
 def test_an_oversold_host_is_found() -> None:
     assert found(node(A, held(1), held(2), held(3))) == [Invariant.NOT_OVERSOLD]
+    full = NodeSeen(node=A, capacity=ROOM, machines=(), used=Resources(memory_mib=513))
+    assert found(full) == [Invariant.NOT_OVERSOLD]
 
 
 def test_replicas_that_differ_are_found_in_both_directions() -> None:

@@ -15,21 +15,23 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A machine that a node has and has not destroyed. `order` is the name that its client gave the order."""
+    """A machine that a node has and has not destroyed. `order` is the name that its client gave the order; `holds` is
+    left out where the node was only asked for the sum."""
 
     id: MachineId
     order: str | None = None
-    holds: Resources
+    holds: Resources = Resources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """What a node itself says. `rows` is its replica of the region, the same rows in any order; None when it was not
-    asked."""
+    """What a node itself says. `used` is what its books say that its machines hold. `rows` is its replica of the
+    region, the same rows in any order; None when it was not asked."""
 
     node: NodeId
     capacity: Capacity
     machines: tuple[Held, ...]
+    used: Resources | None = None
     rows: frozenset[tuple[object, ...]] | None = None
 
 
@@ -82,13 +84,16 @@ def _kept(nodes: Sequence[NodeSeen], promised: Sequence[Promised]) -> Iterator[V
 
 def _not_oversold(nodes: Sequence[NodeSeen]) -> Iterator[Violation]:
     for seen in nodes:
-        used = Resources()
-        for held in seen.machines:
-            used = used.plus(held.holds)
-        missing = shortfall(seen.capacity, Resources(), used)
-        if missing:
+        held = Resources()
+        for machine in seen.machines:
+            held = held.plus(machine.holds)
+        for used in (held, seen.used or held):
+            missing = shortfall(seen.capacity, Resources(), used)
+            if not missing:
+                continue
             lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
             yield Violation(Invariant.NOT_OVERSOLD, seen.node, f"its machines hold {lacks} more than it has")
+            break
 
 
 def _converged(nodes: Sequence[NodeSeen]) -> Iterator[Violation]:
