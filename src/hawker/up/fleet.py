@@ -40,6 +40,7 @@ from hawker.worker.fleet.rows import Self
 from hawker.worker.fleet.sources import follow, worker_sources
 from hawker.worker.fleet.standby import sentinel
 from hawker.worker.fleet.watch import WatchedStore
+from hawker.worker.luggage import Porter, vaults_of
 from hawker.worker.parts import Parts
 
 _log = log.bind("hawker.up")
@@ -138,7 +139,8 @@ async def _joined(
         clock=clock,
         save=partial(write_cluster, place.cluster),
     )
-    parts = replace(parts, fleet=fleet, catalog=kept.catalog)
+    porter = Porter(store, parts.deps.secrets, clock, parts.node.id, vaults_of(partial(_keys, gossip), clock))
+    parts = replace(parts, fleet=fleet, catalog=kept.catalog, porter=porter)
     sources = (*worker_sources(parts, _said(parts, api)), *more)
     publisher = Publisher(kept.catalog, clock, parts.node.id, sources)
     follow(publisher, store, parts)
