@@ -16,7 +16,7 @@ def delta(
     stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int, max_bytes: int, since: int
 ) -> Delta:
     """See `contract.Storage.delta`."""
-    if stream.applied == RESETTING or after > stream.applied:
+    if not stream.begun or stream.applied == RESETTING or after > stream.applied:
         return _nothing(stream, after)
     reset = after < max(stream.floor, 0) or since >= 0
     if reset and (since < 0 or stream.floor > since):
