@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from hawker.catalog import rumor
 from hawker.catalog.change import Position, Scope, Token, Tx
-from hawker.catalog.epochs import next_epoch
+from hawker.catalog.epochs import in_scope, next_epoch
 from hawker.catalog.jobs import Apply, Collect, Done, Fence, Job, Renew, Serve
 from hawker.catalog.lag import Lag
 from hawker.catalog.messages import (
@@ -71,6 +71,7 @@ class Engine:
         self._ended: list[tuple[Scope, list[NodeId]]] = []
         self._turn = False
         self._asks = 0
+        self._epoch: int | None = None
         self._collect_due = clock.monotonic() + min(COLLECT_EVERY_S, grace_s)
 
     @property
@@ -123,7 +124,7 @@ class Engine:
 
     def forget(self, origin: NodeId) -> int:
         """An operator's word. Up to which epoch."""
-        epoch = max(scope.vector.get(origin).epoch for scope in self.scopes.values())
+        epoch = in_scope(max(scope.vector.get(origin).epoch for scope in self.scopes.values()), Scope.GLOBAL)
         self._fence(origin, epoch, hop=0, without={self.me})
         return epoch
 
@@ -196,8 +197,8 @@ class Engine:
         for scope in self.scopes.values():
             for origin, epoch in scope.intake.fences.items():
                 return Fence(origin, epoch)
-            if scope.renew_above is not None:
-                return Renew(self.me, scope.scope, next_epoch(self._clock, scope.renew_above, scope.scope))
+        if renewal := self._next_renewal():
+            return renewal
         self._turn = not self._turn
         job = self._next_serve() if self._turn else self._next_apply()
         job = job or self._next_apply() or self._next_serve()
@@ -220,9 +221,31 @@ class Engine:
         if isinstance(job, Fence):
             for each in self.scopes.values():
                 each.intake.fenced(job.origin, job.epoch)
+        if isinstance(job, Renew):
+            self._renewed(job)
         if isinstance(job, Serve):
             self._answer(job, done.parts)
         self._gather()
+
+    def _renewed(self, job: Renew) -> None:
+        """The storage knew of a later epoch than anybody else; then once more, so that the two go together."""
+        epoch = self.position(job.scope, self.me).epoch
+        if epoch > job.epoch:
+            self.scopes[job.scope].renew(epoch)
+
+    def _next_renewal(self) -> Renew | None:
+        """Both streams, in epochs that go together."""
+        needy = [scope for scope in self.scopes.values() if scope.renew_above is not None]
+        above = max((scope.renew_above or 0 for scope in needy), default=0)
+        if not needy:
+            self._epoch = None
+            return None
+        if self._epoch is None or above >= self._epoch:
+            self._epoch = next_epoch(self._clock, above)
+            needy = [*self.scopes.values()]
+            for scope in needy:
+                scope.renew(above)
+        return Renew(self.me, needy[0].scope, in_scope(self._epoch, needy[0].scope))
 
     def _next_apply(self) -> Apply | None:
         for scope in self.scopes.values():

@@ -15,12 +15,17 @@ PATIENCE_S = 5.0
 EVERY_S = 0.25
 
 
-def next_epoch(clock: Clock, above: int, scope: Scope) -> int:
+def next_epoch(clock: Clock, above: int) -> int:
     """Unix seconds and chance, so that a node whose memory was taken away does not choose the same one twice; and above
-    all that was heard, should the clock be wrong. Odd for the global scope, so that a token tells its scope."""
+    all that was heard, should the clock be wrong. Even: `in_scope` makes it that of a scope."""
     seconds = max(int(clock.now()), (above >> _RANDOM_BITS) + 1)
-    chance = int(clock.random() * (1 << _RANDOM_BITS))
-    return (seconds << _RANDOM_BITS) + (chance | 1 if scope is Scope.GLOBAL else chance & ~1)
+    return (seconds << _RANDOM_BITS) + (int(clock.random() * (1 << _RANDOM_BITS)) & ~1)
+
+
+def in_scope(epoch: int, scope: Scope) -> int:
+    """Both streams of a node begin again together, the global one in the odd epoch: so a token tells its scope, and
+    whoever knows one of the two can forget both."""
+    return epoch | 1 if scope is Scope.GLOBAL else epoch & ~1
 
 
 def outdated(own: Position, epoch: int, version: int, fence: int = -1) -> bool:

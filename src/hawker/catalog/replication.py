@@ -98,20 +98,21 @@ class Replication:
         if origin != self.me:
             return
         if outdated(position, -1, -1, position.fence):
-            self._renew(position.fence)
+            self.renew(position.fence)
         elif position.epoch > before.epoch:
             self._inquiry = None
             if self.renew_above is not None and self.renew_above < position.epoch:
                 self.renew_above = None
             self._announce(self.me, without=())
 
-    def _renew(self, above: int) -> None:
+    def renew(self, above: int) -> None:
+        """This node's stream has to begin again, in an epoch above that."""
         self.renew_above = max(above, self.vector.get(self.me).epoch, self.renew_above or 0)
 
     def _doubt(self, epoch: int, version: int) -> None:
         """Somebody says how far this node itself is. If that is more than it knows, its memory was taken away."""
         if outdated(self.vector.get(self.me), epoch, version) and Bug.NO_EPOCH_BUMP not in self._planted:
-            self._renew(epoch)
+            self.renew(epoch)
 
     # messages
 
@@ -263,7 +264,7 @@ class Replication:
             self._inquiry = None
         elif inquiry.failed(now):
             self._inquiry = None
-            self._renew(0)
+            self.renew(0)
         elif inquiry.due <= now:
             self._send(inquiry.whom(now, self.peers), Hello(scope=self.scope))
 
