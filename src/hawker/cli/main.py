@@ -14,6 +14,7 @@ TABLE = {
     "up": Place(f"{_IN}.up", "Run a node on this host."),
     "join": Place(f"{_IN}.join", "Make this host one of a cluster, and run a node on it."),
     "worker": Place(f"{_IN}.worker", "Run a node that does not answer clients."),
+    "broker": Place(f"{_IN}.broker", "Answer clients in the name of a node that runs on this host."),
     "apps": Place(f"{_IN}.apps", "List, create, show and destroy apps."),
     "machine": Place(f"{_IN}.machine", "Order machines and work with them."),
     "machines": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
