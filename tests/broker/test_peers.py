@@ -170,14 +170,14 @@ async def test_a_conversation_ends_with_either_end() -> None:
         if message is None:
             ended.set()
             return
-        await channel.send(Exited(exit_code=3))
+        await channel.send(Exited(exit_code=3, signal=0))
 
     handlers.socket(MACHINE_TERMINAL, talk)
     request = TerminalRequest(command=("cat",))
     async with far_node(fake, handlers=handlers) as far, served(passing_handlers(far)) as front:
         async with front.client.socket(MACHINE_TERMINAL, request, params=PARAMS) as channel:
             await channel.send(Input(data=b"x"))
-            assert await channel.receive() == Exited(exit_code=3)
+            assert await channel.receive() == Exited(exit_code=3, signal=0)
             assert await channel.receive() is None
         async with front.client.socket(MACHINE_TERMINAL, request, params=PARAMS):
             pass
