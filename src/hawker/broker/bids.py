@@ -22,7 +22,7 @@ BROKER = "broker"
 SILENT = "no answer in time"
 _TOGETHER = 32
 _TOGETHER_BYTES = 512 * 1024
-_CALLS_AT_ONCE = 2  # to one node
+_CALLS_AT_ONCE = 1  # to one node
 
 
 class _Round:

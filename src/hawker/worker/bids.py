@@ -3,7 +3,9 @@
 One call answers many asks, so what they have in common (the host's room, what is used) is looked up once.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -12,7 +14,7 @@ from hawker.api.failure import problem_of
 from hawker.api.routes.market import NUMBERED
 from hawker.config import validate
 from hawker.config.gpu_rules import demand_of
-from hawker.config.placement import Spread, lacking, parse_labels, placement_of
+from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
 from hawker.errors import BadRequest, HawkerError, Unprocessable
 from hawker.gpu import Demand
 from hawker.ids import AppName, Digest, OrderId
@@ -29,6 +31,7 @@ from hawker.worker.volumes import attachment
 
 MOST_AT_ONCE = 64
 MOST_OF_ONE = 1000
+_KEPT, _KEPT_BYTES = 256, 16 * 1024
 _MOVED = 64  # names that are looked at
 _ASK = msgspec.json.Decoder(BidAsk)
 _NOWHERE = "sha256:" + "-" * 64
@@ -41,6 +44,7 @@ class Bids:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._labels = parse_labels(",".join(parts.deps.settings.labels))
+        self._known: OrderedDict[bytes, _Wanted | Bid] = OrderedDict()
 
     def quotes(self, asks: Iterable[msgspec.Raw]) -> tuple[Bid, ...]:
         """One for each. Equal asks are worked out once."""
@@ -50,23 +54,47 @@ class Bids:
         for raw in asks:
             data = bytes(raw)
             if data not in known:
-                known[data] = self._quote(data, counter)
+                known[data] = self._quote(self._read(data), counter)
             bids.append(known[data])
         return tuple(bids)
 
-    def _quote(self, data: bytes, counter: "_Counter") -> Bid:
+    def _read(self, data: bytes) -> "_Wanted | Bid":
+        """Apps order the same machine again and again: what follows from the ask alone is kept for a while."""
+        read = self._known.get(data)
+        if read is None:
+            read = self._wanted(data)
+            if len(data) <= _KEPT_BYTES:
+                self._known[data] = read
+                if len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+        return read
+
+    def _wanted(self, data: bytes) -> "_Wanted | Bid":
         try:
             ask = _ASK.decode(data)
         except msgspec.DecodeError as error:
-            return _declined(DeclineKind.UNFIT, f"this node cannot read the order: {error}")
+            return Bid(fits=0, decline=Decline(kind=DeclineKind.UNFIT, reason=f"cannot be read here: {error}"))
+        config, features = ask.machine.config, self._parts.deps.driver.features
+        try:
+            placement = placement_of(config)
+            validate(config, features)
+        except Unprocessable as error:
+            return Bid(fits=0, decline=_refused(DeclineKind.UNFIT, error))
+        demand = None if ask.machine.skip_launch else demand_of(config)
+        return _Wanted(ask, placement, asked_by(self._parts, ask.machine), demand)
+
+    def _quote(self, wanted: "_Wanted | Bid", counter: "_Counter") -> Bid:
+        if isinstance(wanted, Bid):
+            return wanted
+        ask = wanted.ask
         filled = self._filled(ask)
         if filled is not None:
             return Bid(fits=0, filled=filled)
         same_app = counter.machines_of(ask.app)
-        decline = self._decline(ask, same_app)
+        decline = self._decline(ask, wanted.placement, same_app)
         if decline is not None:
             return Bid(fits=0, same_app=same_app, decline=decline, name_taken=self._taken(ask))
-        return msgspec.structs.replace(self._offer(ask, counter), same_app=same_app, name_taken=self._taken(ask))
+        return msgspec.structs.replace(self._offer(wanted, counter), same_app=same_app, name_taken=self._taken(ask))
 
     def _filled(self, ask: BidAsk) -> str | None:
         """Also under the names that it has once it was moved on (`NUMBERED`)."""
@@ -84,16 +112,11 @@ class Bids:
         name = ask.machine.name
         return bool(name) and self._parts.deps.store.get(BY_NAME, f"{ask.app}/{name}") is not None
 
-    def _decline(self, ask: BidAsk, same_app: int) -> Decline | None:
+    def _decline(self, ask: BidAsk, wanted: Placement, same_app: int) -> Decline | None:
         """Every reason but room."""
         reason = closed(self._parts)
         if reason is not None:
             return Decline(kind=DeclineKind.CLOSED, reason=reason)
-        try:
-            wanted = placement_of(ask.machine.config)
-            validate(ask.machine.config, self._parts.deps.driver.features)
-        except Unprocessable as error:
-            return _refused(DeclineKind.UNFIT, error)
         missing = lacking(wanted.labels, self._labels)
         if missing is not None:
             return Decline(kind=DeclineKind.LABELS, reason=f"the node does not have the label {missing}")
@@ -107,9 +130,8 @@ class Bids:
             return _refused(DeclineKind.VOLUME, error)
         return None
 
-    def _offer(self, ask: BidAsk, counter: "_Counter") -> Bid:
-        asked = asked_by(self._parts, ask.machine)
-        demand = None if ask.machine.skip_launch else demand_of(ask.machine.config)
+    def _offer(self, wanted: "_Wanted", counter: "_Counter") -> Bid:
+        ask, asked, demand = wanted.ask, wanted.asked, wanted.demand
         most = max(1, min(ask.count, MOST_OF_ONE))
         fits = how_many(counter.room, counter.used, asked, most=most)
         missing = {} if fits else shortfall(counter.room, counter.used, asked)
@@ -145,6 +167,16 @@ class Bids:
             else:
                 return None, None, told
         return size, absent, told
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """An ask, read and found to be served here."""
+
+    ask: BidAsk
+    placement: Placement
+    asked: Resources
+    demand: Demand | None
 
 
 class _Counter:
@@ -209,7 +241,3 @@ def _layers(layers: Iterable[LayerRef]) -> list[Layer]:
 
 def _refused(kind: DeclineKind, error: HawkerError) -> Decline:
     return Decline(kind=kind, reason=str(error), http_status=error.status, problem=problem_of(error))
-
-
-def _declined(kind: DeclineKind, reason: str) -> Bid:
-    return Bid(fits=0, decline=Decline(kind=kind, reason=reason))
