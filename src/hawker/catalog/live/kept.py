@@ -66,9 +66,9 @@ class Kept:
     """Used by one thread at a time. `sources` is of how many tables a row has a key: 0 when rows are only what they
     hold. All methods block."""
 
-    def __init__(self, file: Path, sources: int, *, history: int = HISTORY) -> None:
+    def __init__(self, file: Path, sources: int, *, history: int = HISTORY, most_rows: int = MAX_ROWS) -> None:
         self.file = file
-        self._sources, self._history = sources, history
+        self._sources, self._history, self._most_rows = sources, history, most_rows
         self._db = apsw.Connection(str(file))
         self._db.execute(_TABLES).fetchall()
         if sources:
@@ -113,7 +113,7 @@ class Kept:
             first = self._last + 1
             numbered = [msgspec.structs.replace(change, number=first + i) for i, change in enumerate(changes)]
             self._write(numbered)
-            if other and (self._one("SELECT count(*) FROM kept") or 0) > MAX_ROWS:
+            if other and (self._one("SELECT count(*) FROM kept") or 0) > self._most_rows:
                 raise BadRequest(_BOUND)
             self._db.execute("DELETE FROM fresh; DELETE FROM touched")
         self._last += len(numbered)
@@ -148,7 +148,7 @@ class Kept:
             cells = pack(row.cells)
             key = pack(row.keys) if self._sources else _nth(cells, seen)
             size += len(cells) + len(key)
-            if place >= MAX_ROWS or size > MAX_BYTES:
+            if place >= self._most_rows or size > MAX_BYTES:
                 raise BadRequest(_BOUND)
             self._db.execute("INSERT OR REPLACE INTO fresh VALUES (?, ?, ?)", (key, cells, place))
 

@@ -204,14 +204,13 @@ def _start(tokens: Sequence[Token], at: int) -> int:
 def _hides_null_sides(conditions: Sequence[Token], tokens: Sequence[Token], sources: Sequence[Source]) -> bool:
     """Whether WHERE, or the condition of an inner join, speaks of a left joined table."""
     nullable = [source for source in sources if source.left]
-    names = {source.alias.lower() for source in nullable}
-    names |= {column.lower() for source in nullable for column in source.table.columns}
+    owners = {source.alias.lower() for source in nullable}
+    columns = {column.lower() for source in nullable for column in source.table.columns}
     inner = [source for source in sources if not source.left]
     asked = list(conditions)
     for source in inner:
         asked += [token for token in tokens if source.end <= token.start < source.until]
-    aliases = {source.alias.lower() for source in inner} - {source.alias.lower() for source in nullable}
-    return any(_speaks_of(around, names, aliases) for around in _triples(asked))
+    return any(_speaks_of(around, owners, columns) for around in _triples(asked))
 
 
 def _triples(tokens: Sequence[Token]) -> Iterator[tuple[str, str, Token, str]]:
@@ -220,11 +219,13 @@ def _triples(tokens: Sequence[Token]) -> Iterator[tuple[str, str, Token, str]]:
     return ((texts[i], texts[i + 1], token, texts[i + 3]) for i, token in enumerate(tokens))
 
 
-def _speaks_of(around: tuple[str, str, Token, str], names: set[str], inner_aliases: set[str]) -> bool:
+def _speaks_of(around: tuple[str, str, Token, str], owners: set[str], columns: set[str]) -> bool:
     """`inner.column` does not, whatever the column is called. A string beside a dot is a name to SQLite."""
     owner, dot, token, after = around
-    text = token.text.strip("'") if token.kind is Kind.STRING else token.text
-    if token.kind is Kind.STRING and "." not in (dot, after):
+    if after == ".":
+        return token.text.strip("'").lower() in owners
+    if not token.names and not (token.kind is Kind.STRING and dot == "."):
         return False
-    owned_by_inner = dot == "." and owner.strip("'").lower() in inner_aliases
-    return not owned_by_inner and text.lower() in names
+    if dot == ".":
+        return owner.strip("'").lower() in owners
+    return token.text.lower() in columns
