@@ -9,7 +9,7 @@ KEY = "node TEXT NOT NULL PRIMARY KEY"
 
 
 def test_the_shipped_tables_have_the_scopes_that_their_file_says() -> None:
-    tables = read([shipped()]).tables
+    tables = read((shipped(),)).tables
     assert tables["nodes"].scope is Scope.GLOBAL
     assert tables["apps"].scope is Scope.GLOBAL
     assert tables["machines"].scope is Scope.REGION
@@ -17,14 +17,14 @@ def test_the_shipped_tables_have_the_scopes_that_their_file_says() -> None:
 
 
 def test_a_file_without_scope_is_of_the_region() -> None:
-    schema = read([shipped(), f"CREATE TABLE mine ({KEY});", f"-- scope: global\nCREATE TABLE all_of ({KEY});"])
+    schema = read((shipped(), f"CREATE TABLE mine ({KEY});", f"-- scope: global\nCREATE TABLE all_of ({KEY});"))
     assert schema.tables["mine"].scope is Scope.REGION
     assert schema.tables["all_of"].scope is Scope.GLOBAL
 
 
 def test_defaults_are_as_a_row_has_them() -> None:
     columns = "a REAL NOT NULL DEFAULT 8, b TEXT DEFAULT CURRENT_TIMESTAMP, c, d AS (a + 1), e BLOB DEFAULT x'00'"
-    table = read([f"CREATE TABLE t ({KEY}, {columns})"]).tables["t"]
+    table = read((f"CREATE TABLE t ({KEY}, {columns})",)).tables["t"]
     assert table.columns == ("a", "b", "c", "e")
     assert table.fixed == (True, False, True, True)
     assert table.defaults[0] == 8.0
@@ -33,7 +33,7 @@ def test_defaults_are_as_a_row_has_them() -> None:
 
 
 def test_a_table_whose_empty_row_cannot_be_has_no_known_defaults() -> None:
-    table = read([f"CREATE TABLE t ({KEY}, a TEXT DEFAULT '{{', b AS (json_extract(a, '$.x')) STORED)"]).tables["t"]
+    table = read((f"CREATE TABLE t ({KEY}, a TEXT DEFAULT '{{', b AS (json_extract(a, '$.x')) STORED)",)).tables["t"]
     assert table.fixed == (False,)
 
 
@@ -72,7 +72,7 @@ def test_a_table_whose_empty_row_cannot_be_has_no_known_defaults() -> None:
 )
 def test_what_is_refused(text: str, why: str) -> None:
     with pytest.raises(SchemaRefused, match=why):
-        read([text])
+        read((text,))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_what_is_refused(text: str, why: str) -> None:
     ],
 )
 def test_what_is_allowed(text: str) -> None:
-    assert set(read([text]).tables) <= {"t"}
+    assert set(read((text,)).tables) <= {"t"}
 
 
 def test_the_fingerprint_is_of_what_the_tables_mean() -> None:
     def of(text: str) -> str:
-        return fingerprint(read([text]).tables)
+        return fingerprint(read((text,)).tables)
 
     assert of(f"CREATE TABLE t ({KEY}, b, c)") == of(f"create table IF NOT EXISTS t({KEY},\n c,  b) -- so")
     assert of(f"CREATE TABLE t ({KEY}, b, c)") != of(f"CREATE TABLE t ({KEY}, b)")

@@ -4,6 +4,7 @@ column that is added later must be declared the same way. Only texts that SQLite
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -30,6 +31,7 @@ def tokens(text: str) -> list[str]:
     return [match["token"] for match in _TOKEN.finditer(text) if match["token"]]
 
 
+@lru_cache(maxsize=5000)
 def normal(text: str) -> str:
     """The same for texts that mean the same: case and blanks do not count outside of quotes."""
     return " ".join(token if token[-1] in "'\"`]" else token.casefold() for token in tokens(text))
@@ -45,6 +47,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@lru_cache(maxsize=500)
 def parse(create_table: str) -> Definition:
     every = tokens(create_table)
     first = every.index("(")

@@ -5,6 +5,7 @@ in memory; what it then knows of each table is checked here. No live database is
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -58,7 +59,8 @@ def shipped() -> str:
     return (files("hawker.catalog") / "tables.sql").read_text()
 
 
-def read(texts: Sequence[str]) -> Schema:
+@lru_cache(maxsize=16)
+def read(texts: tuple[str, ...]) -> Schema:
     """Raises `SchemaRefused` with the table and the rule."""
     connection = apsw.Connection(":memory:")
     try:
@@ -77,6 +79,7 @@ def read(texts: Sequence[str]) -> Schema:
         connection.close()
 
 
+@lru_cache(maxsize=TABLES_LIMIT)
 def described(sql: str, scope: Scope) -> Replicated:
     """One table from its CREATE TABLE alone."""
     connection = apsw.Connection(":memory:")

@@ -100,8 +100,8 @@ class SqliteStorage:
     def declare(self, schemas: Sequence[str]) -> int:
         """Take the shipped tables and those of these texts; rows that waited for them come to their places. How many
         did. Raises `SchemaRefused`, and then nothing has changed."""
-        ours = read([shipped()])
-        schema = read([shipped(), *schemas])
+        ours = read((shipped(),))
+        schema = read((shipped(), *schemas))
         before = self._rows, self._fingerprint
         try:
             with self._transaction(durable=True):
