@@ -1,0 +1,130 @@
+"""Clients of a fleet, one at each node's broker: what they order, what they are told, and what each node says of itself
+in the end."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from hawker.api.bodies import (
+    CatalogStatement,
+    CreateAppRequest,
+    CreateMachineRequest,
+    FleetNode,
+    Machine,
+    NodeInfo,
+)
+from hawker.api.client import Client
+from hawker.api.routes import (
+    CREATE_APP,
+    CREATE_MACHINE,
+    GET_MACHINE,
+    LIST_MACHINES,
+    NODE_INFO,
+    AppParams,
+    MachineParams,
+)
+from hawker.api.routes.catalog import QUERY_CATALOG
+from hawker.api.routes.cluster import LIST_NODES
+from hawker.chaos.fleet.fleet import Fleet, Stall
+from hawker.clock import Clock
+from hawker.config import Guest, MachineConfig
+from hawker.errors import HawkerError, NoRoom, Unavailable
+from hawker.ids import MachineId
+from hawker.log import Secret
+from hawker.proof.fleet import Promised
+
+APP = "trial"
+ORDER = "trial_order"
+_HERE = AppParams(app_name=APP)
+_REPLICA = (
+    "SELECT 'machine', node, id, state, version FROM machines"
+    " UNION ALL SELECT 'app', node, name, org, home FROM apps"
+    " UNION ALL SELECT 'volume', node, id, state, machine FROM volumes"
+    " UNION ALL SELECT 'takeover', node, machine, spare, seen FROM takeovers"
+)
+
+
+@dataclass(slots=True)
+class Told:
+    """What clients were told: promises, and how long each answer took, by its outcome."""
+
+    promised: list[Promised] = field(default_factory=list)
+    answers: list[tuple[str, float]] = field(default_factory=list)
+
+
+class Clients:
+    """`at` has one for each node, in the fleet's order."""
+
+    def __init__(self, at: Sequence[Client], clock: Clock, config: MachineConfig) -> None:
+        self.at = at
+        self._clock = clock
+        self._config = config
+        self.promised: list[Promised] = []
+
+    async def open(self) -> None:
+        await self.at[0].call(CREATE_APP, body=CreateAppRequest(name=APP))
+
+    async def order(self, broker: int, key: str, told: Told, *, timeout_s: float = 30.0) -> None:
+        """Once, and note what was answered."""
+        began = self._clock.monotonic()
+        outcome = await self._outcome(broker, key, told, timeout_s)
+        told.answers.append((outcome, self._clock.monotonic() - began))
+
+    async def _outcome(self, broker: int, key: str, told: Told, timeout_s: float) -> str:
+        try:
+            machine = await self.create(broker, key, timeout_s=timeout_s)
+        except NoRoom:
+            return "refused"
+        except Unavailable:
+            return "unavailable"
+        except HawkerError:
+            return "unknown"  # `OrderUncertain` among them, or the answer was lost on the way to us
+        promise = Promised(order=key, machine=MachineId(machine.id))
+        told.promised.append(promise)
+        self.promised.append(promise)
+        return "filled"
+
+    async def create(
+        self, broker: int, key: str, *, standbys: tuple[str, ...] | None = None, timeout_s: float = 30.0
+    ) -> Machine:
+        config = MachineConfig(
+            image=self._config.image,
+            init=self._config.init,
+            restart=self._config.restart,
+            guest=Guest(cpu_kind="shared", cpus=1, memory_mb=256),
+            metadata={ORDER: key},
+            standbys=standbys,
+        )
+        body = CreateMachineRequest(config=config, skip_launch=True if standbys else None)
+        return await self.at[broker].call(
+            CREATE_MACHINE, params=_HERE, body=body, idempotency_key=key, timeout_s=timeout_s
+        )
+
+    async def machine(self, broker: int, machine_id: str) -> Machine:
+        return await self.at[broker].call(GET_MACHINE, params=MachineParams(app_name=APP, machine_id=machine_id))
+
+    async def machines(self, broker: int) -> tuple[Machine, ...]:
+        return (await self.at[broker].call(LIST_MACHINES, params=_HERE)).items
+
+    async def nodes(self, broker: int) -> tuple[FleetNode, ...]:
+        return (await self.at[broker].call(LIST_NODES)).nodes
+
+    async def info(self, broker: int) -> NodeInfo:
+        return await self.at[broker].call(NODE_INFO)
+
+    async def replica(self, broker: int) -> frozenset[tuple[object, ...]]:
+        """What this node's catalog says of the region."""
+        statement = CatalogStatement(query=_REPLICA)
+        async with self.at[broker].stream(QUERY_CATALOG, body=statement) as lines:
+            return frozenset([line.row async for line in lines if line.row is not None])
+
+
+@asynccontextmanager
+async def clients_of(fleet: Fleet, clock: Clock, config: MachineConfig) -> AsyncIterator[Clients]:
+    async with AsyncExitStack() as stack:
+        token = Secret(fleet.stalls[0].daemon.token)
+        yield Clients([await _client(stack, stall, token) for stall in fleet.stalls], clock, config)
+
+
+async def _client(stack: AsyncExitStack, stall: Stall, token: Secret) -> Client:
+    return await stack.enter_async_context(Client(stall.url, token))

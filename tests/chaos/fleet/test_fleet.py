@@ -1,0 +1,39 @@
+"""Nodes on a street are one cluster; what is killed comes back, and at the end nothing is left."""
+
+from pathlib import Path
+
+import pytest
+
+from hawker.api.routes.cluster import LIST_NODES
+from hawker.chaos.fleet.fleet import Fleet
+from hawker.chaos.fleet.street import Street
+from hawker.clock import SystemClock
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
+
+WITHIN_S = 90.0
+
+
+async def test_nodes_find_each_other_again_after_a_crash_and_without_power(tmp_path: Path) -> None:
+    for name in ("street", "nodes"):
+        (tmp_path / name).mkdir()
+    with Street(tmp_path / "street", 73, 2) as street:
+        fleet = Fleet(street, tmp_path / "nodes", SystemClock(), driver="container")
+        with fleet:
+            first, second = fleet.stalls
+
+            async def both() -> bool:
+                async with first.daemon.client() as client:
+                    nodes = (await client.call(LIST_NODES)).nodes
+                    return sorted(node.state for node in nodes) == ["alive", "alive"]
+
+            await eventually(both, WITHIN_S)
+            second.crash()
+            second.restart()
+            await eventually(both, WITHIN_S)
+            second.power_off()
+            assert not second.host.has_power
+            second.power_on()
+            await eventually(both, WITHIN_S)
+    assert fleet.left == []

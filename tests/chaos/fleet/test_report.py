@@ -1,0 +1,23 @@
+"""A trial on one page."""
+
+from hawker.chaos.fleet.report import Moment, Phase, Report, page, phase_of
+
+ANSWERS = [("filled", 0.25), ("filled", 0.75), ("filled", 0.5), ("refused", 0.1), ("unknown", 30.0)]
+
+
+def test_a_phase_counts_outcomes_and_says_how_long_was_waited() -> None:
+    assert phase_of("quiet", ANSWERS) == Phase(
+        name="quiet", filled=3, refused=1, unavailable=0, unknown=1, p50_ms=500.0, slowest_s=30.0
+    )
+    assert phase_of("empty", []).slowest_s == 0.0
+
+
+def test_the_page_has_orders_times_and_findings() -> None:
+    moment = Moment(what="the lost host is down", seconds=4.5)
+    whole = Report(nodes=3, phases=(phase_of("quiet", ANSWERS),), moments=(moment,), findings=())
+    assert whole.status == 0
+    lines = page(whole).splitlines()
+    assert lines[3].split() == ["quiet", "3", "1", "0", "1", "500", "30.00"]
+    assert "    4.50 s  the lost host is down" in lines and lines[-1] == "0 findings"
+    broken = Report(nodes=3, phases=(), moments=(), findings=("no order fills twice: x",))
+    assert broken.status == 1 and "found: no order fills twice: x" in page(broken)
