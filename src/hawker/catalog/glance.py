@@ -27,9 +27,9 @@ class Glance:
             self._connection = apsw.Connection(file, flags=_FLAGS, statementcachesize=STATEMENTS_CACHED)
             self._connection.set_busy_timeout(WAIT_MS)
             self._connection.pragma("query_only", True)
+            check(self._connection, path)
         except apsw.Error as error:
             raise CannotStart(f"cannot read the catalog {path}: {error}; does its node run here?") from error
-        check(self._connection, path)
 
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         """All of a constant query of ours. Raises `Unavailable` when the file cannot be read now."""
