@@ -97,7 +97,12 @@ def decisions(hosts: int, count: int) -> None:
     row("optimistic, log2 of hosts with room", rate(lambda order: fullest_of_some(snapshot, order, chance), asked))
     row(f"market, {_ASKED} bids made and ranked", rate(market, asked))
     few = asked[: max(1, 200_000 // hosts)]
+    row("spread, by a plain scan", rate(lambda order: _emptiest(fleet, order), few))
     row("market, candidates of the first round", rate(lambda _: next(rounds(nodes, wishes, chance.random())), few))
+
+
+def _emptiest(fleet: list[Host], order: Order) -> Host:
+    return min((host for host in fleet if host.fits(order)), key=Host.busy)
 
 
 def _node(host: Host) -> Node:
