@@ -14,14 +14,14 @@ from hawker.broker.curves import Curve, curve
 from hawker.errors import CannotStart
 
 _CURVES: Mapping[str, tuple[tuple[float, float], ...]] = {
-    "cpu": ((0.0, 1.0), (0.7, 0.8), (0.9, 0.3), (1.0, 0.0)),
-    "memory": ((0.0, 1.0), (0.7, 0.8), (0.9, 0.3), (1.0, 0.0)),
-    "disk": ((0.0, 1.0), (0.8, 0.8), (0.95, 0.2), (1.0, 0.0)),
+    "cpu": ((0.0, 1.0), (0.8, 0.85), (0.95, 0.3), (1.0, 0.0)),
+    "memory": ((0.0, 1.0), (0.8, 0.85), (0.95, 0.3), (1.0, 0.0)),
+    "disk": ((0.0, 1.0), (0.85, 0.85), (0.97, 0.2), (1.0, 0.0)),
     "gpu": ((0.0, 0.8), (1.0, 1.0)),
     "image": ((0.0, 1.0), (16.0, 0.8), (256.0, 0.4), (2048.0, 0.1), (16384.0, 0.0)),
     "spread": ((0.0, 1.0), (1.0, 0.7), (4.0, 0.4), (16.0, 0.0)),
 }
-_WEIGHTS: Mapping[str, float] = {"cpu": 1.0, "memory": 1.0, "disk": 0.5, "gpu": 1.0, "image": 0.5, "spread": 0.5}
+_WEIGHTS: Mapping[str, float] = {"cpu": 1.0, "memory": 1.0, "disk": 0.5, "gpu": 1.0, "image": 1.0, "spread": 0.5}
 _UTILISED = frozenset({"cpu", "memory", "disk", "gpu"})
 _GREATEST_WEIGHT = 1000.0
 RESOURCES = tuple(_CURVES)
