@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.broker.revocations import Revocations
+from hawker.broker.revocations import FleetRevocations, Revocation, Revocations
 from hawker.clock import ManualClock
 from hawker.store.memory import MemoryStore
 
@@ -26,3 +26,15 @@ async def test_a_revocation_outlives_the_daemon() -> None:
     store = MemoryStore()
     await Revocations(store, ManualClock()).add("b", by="ann")
     assert Revocations(store.crash(0), ManualClock())(["b"])
+
+
+async def test_in_a_fleet_what_any_node_ended_counts() -> None:
+    clock, told = ManualClock(), dict[str, Revocation]()
+    mine = Revocations(MemoryStore(), clock)
+    fleet = FleetRevocations(lambda: told, mine)
+    assert not fleet(["a", "b"])
+    told["a"] = Revocation(token_id="a", at=9.0, by="bob")
+    await fleet.add("b", by="ann")
+    assert fleet(["x", "a"]) and fleet(["b"]) and mine(["b"]) and not fleet(["x"])
+    assert (await fleet.add("a", by="ann")).by == "bob" and not mine(["a"])
+    assert [each.token_id for each in fleet.list()] == ["a", "b"]
