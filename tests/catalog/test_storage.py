@@ -143,6 +143,18 @@ def test_a_node_that_was_forgotten_speaks_again_above_the_fence(tmp_path: Path) 
     assert said(storage, put(2, 20)).epoch == EPOCH + 5
 
 
+def test_a_fence_between_two_renewals_asks_for_no_more_than_it_covers(tmp_path: Path) -> None:
+    storage = bare(tmp_path)
+    storage.renew(Scope.REGION, 7)
+    storage.fence(A, 6)
+    storage.renew(Scope.GLOBAL, 8)
+    assert storage.proven()
+    storage.fence(A, 7)
+    assert not storage.proven()
+    storage.renew(Scope.REGION, 9)
+    assert storage.proven()
+
+
 def test_a_fence_outlives_a_restart(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     storage.fence(A, EPOCH)

@@ -159,7 +159,8 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             forgotten = await one.call(FORGET_NODE, params=NodeParams(node_id=second.node.node_id))
             assert forgotten.epoch > 0
             await eventually(lambda: _gone(one, second.node.node_id), WITHIN_S)
-            second.node.place.catalog.unlink()
+            for file in second.node.data_dir.glob("catalog.db*"):
+                file.unlink()
             second.node.start()
             await eventually(lambda: _all_alive(one, ids), WITHIN_S)
             assert (await the_node(one, second.node.node_id)).labels == {"host": "1"}

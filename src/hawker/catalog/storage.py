@@ -73,8 +73,8 @@ class SqliteStorage:
         try:
             self.declare(schemas)
             self._lease = Lease(path.with_name(f"{path.name}.lease"), boot())
-            self._renewed: set[Scope] = set()
             self._proven = self._prove()
+            self._renewed = set(Scope) if self._proven else set()
         except BaseException:
             self._database.close()
             raise
@@ -234,8 +234,9 @@ class SqliteStorage:
     def _fence(self, stream: Stream, epoch: int) -> None:
         fenced = msgspec.structs.replace(stream, fence=max(stream.fence, epoch))
         if stream.origin == self._node:  # its own rows stay; it has to say them again in a later epoch
-            self._proven = self._proven and stream.epoch > fenced.fence
-            self._renewed.clear()
+            if stream.epoch <= fenced.fence:
+                self._proven = False
+                self._renewed.discard(stream.scope)
         elif stream.epoch <= fenced.fence:
             self._wipe(stream)
             fenced = msgspec.structs.replace(fenced, epoch=0, applied=0, floor=0, run=stream.run + 1, came=RESETTING)
