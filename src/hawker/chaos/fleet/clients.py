@@ -64,40 +64,47 @@ class Clients:
     async def open(self) -> None:
         await self.at[0].call(CREATE_APP, body=CreateAppRequest(name=APP))
 
-    async def order(self, broker: int, key: str, told: Told, *, timeout_s: float = 30.0) -> None:
+    async def order(self, broker: int, name: str, told: Told, *, keyed: bool = True, timeout_s: float = 30.0) -> None:
         """Once, and note what was answered."""
         began = self._clock.monotonic()
-        outcome = await self._outcome(broker, key, told, timeout_s)
+        outcome = await self._outcome(broker, name, told, keyed, timeout_s)
         told.answers.append((outcome, self._clock.monotonic() - began))
 
-    async def _outcome(self, broker: int, key: str, told: Told, timeout_s: float) -> str:
+    async def _outcome(self, broker: int, name: str, told: Told, keyed: bool, timeout_s: float) -> str:
         try:
-            machine = await self.create(broker, key, timeout_s=timeout_s)
+            machine = await self.create(broker, name, keyed=keyed, timeout_s=timeout_s)
         except NoRoom:
             return "refused"
         except Unavailable:
             return "unavailable"
         except HawkerError:
             return "unknown"  # `OrderUncertain` among them, or the answer was lost on the way to us
-        promise = Promised(order=key, machine=MachineId(machine.id))
+        promise = Promised(order=name, machine=MachineId(machine.id))
         told.promised.append(promise)
         self.promised.append(promise)
         return "filled"
 
     async def create(
-        self, broker: int, key: str, *, standbys: tuple[str, ...] | None = None, timeout_s: float = 30.0
+        self,
+        broker: int,
+        name: str,
+        *,
+        keyed: bool = True,
+        standbys: tuple[str, ...] | None = None,
+        timeout_s: float = 30.0,
     ) -> Machine:
+        """The machine bears the order's name; whoever gives the order again with its key gets the same machine."""
         config = MachineConfig(
             image=self._config.image,
             init=self._config.init,
             restart=self._config.restart,
             guest=Guest(cpu_kind="shared", cpus=1, memory_mb=256),
-            metadata={ORDER: key},
+            metadata={ORDER: name},
             standbys=standbys,
         )
         body = CreateMachineRequest(config=config, skip_launch=True if standbys else None)
         return await self.at[broker].call(
-            CREATE_MACHINE, params=_HERE, body=body, idempotency_key=key, timeout_s=timeout_s
+            CREATE_MACHINE, params=_HERE, body=body, idempotency_key=name if keyed else None, timeout_s=timeout_s
         )
 
     async def machine(self, broker: int, machine_id: str) -> Machine:

@@ -100,7 +100,8 @@ class Trial:
         await run_sync(self._street.heal)
 
     async def _parted(self) -> None:
-        """A smaller and a larger side; both get orders, and some are given to both."""
+        """A smaller and a larger side; both get orders. Every fifth is the same at both, and so has a key: only the side
+        with the app's home can fill it."""
         hosts, cut = self._street.hosts, (self._plan.nodes - 1) // 2
         await run_sync(self._street.part, hosts[:cut], hosts[cut:])
         self._tell(f"parted: {cut} and {self._plan.nodes - cut} nodes, for {self._plan.partition_s:g} s")
@@ -110,9 +111,10 @@ class Trial:
             while self._clock.monotonic() < until:
                 number += 1
                 shared = number % 5 == 0
-                tasks.start_soon(self._clients.order, number % cut, f"parted {number} {shared or 'a'}", smaller)
-                broker = cut + number % (self._plan.nodes - cut)
-                tasks.start_soon(self._clients.order, broker, f"parted {number} {shared or 'b'}", larger)
+                for side, told, first, size in (("a", smaller, 0, cut), ("b", larger, cut, self._plan.nodes - cut)):
+                    name = f"parted {number} {'both' if shared else side}"
+                    broker = first + number % size
+                    tasks.start_soon(partial(self._clients.order, broker, name, told, keyed=shared))
                 await self._clock.sleep(1.0)
         self._note(f"parted, the side of {cut}", smaller)
         self._note(f"parted, the side of {self._plan.nodes - cut}", larger)
