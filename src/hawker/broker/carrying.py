@@ -2,8 +2,6 @@
 carries what it cannot read.
 """
 
-from collections.abc import Iterable
-
 from hawker.api.bodies import OrderedApp
 from hawker.api.caller import Caller
 from hawker.api.routes import AppParams
@@ -55,16 +53,16 @@ class Carrying:
         async def one(caller: Caller) -> OrderedApp:
             return await caller.call(EXPORT_APP, params=AppParams(app_name=app))
 
-        first: Iterable[NodeId] = (home,) if home is not None else ()
-        asked = await self._asking.first(first, behalf, one)
+        asked = await self._asking.first((home,) if home is not None else (), behalf, one)
         if not asked.answers and home is not None and not asked.silent:
             raise NotFound("app not found")
         if not asked.answers and only_home:
             return None
-        if not asked.answers:
-            asked = await self._asking.first([node for node in nodes if node != home], behalf, one)
         for _, packed in asked.answers:
             return packed
-        if asked.silent:
-            raise Unavailable(f"nobody who knows app '{app}' can be asked: {asked.silent[0][1]}")
+        others = await self._asking.first([node for node in nodes if node != home], behalf, one)
+        for _, packed in others.answers:
+            return packed
+        for _, why in (*asked.silent, *others.silent):
+            raise Unavailable(f"nobody who knows app '{app}' can be asked: {why}")
         raise NotFound("app not found")

@@ -1,5 +1,5 @@
-"""Where a new volume is made: on the node that has what it is made from, else on one of the region that has room. A node
-that has none sends the call to the next.
+"""Where a new volume is made: on the node that has what it is made from, else on one of the region that has room. A
+node that has none sends the call to the next.
 """
 
 from hawker.api.bodies import CreateVolumeRequest, Owner, Volume
