@@ -26,6 +26,7 @@ from hawker.api.routes import (
 from hawker.api.routes.catalog import QUERY_CATALOG
 from hawker.api.routes.cluster import LIST_NODES
 from hawker.chaos.fleet.fleet import Fleet, Stall
+from hawker.chaos.fleet.report import Answer
 from hawker.clock import Clock
 from hawker.config import Guest, MachineConfig
 from hawker.errors import HawkerError, NoRoom, Unavailable
@@ -49,7 +50,7 @@ class Told:
     """What clients were told: promises, and how long each answer took, by its outcome."""
 
     promised: list[Promised] = field(default_factory=list)
-    answers: list[tuple[str, float]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
 
 
 class Clients:
@@ -67,22 +68,20 @@ class Clients:
     async def order(self, broker: int, name: str, told: Told, *, keyed: bool = True, timeout_s: float = 30.0) -> None:
         """Once, and note what was answered."""
         began = self._clock.monotonic()
-        outcome = await self._outcome(broker, name, told, keyed, timeout_s)
-        told.answers.append((outcome, self._clock.monotonic() - began))
-
-    async def _outcome(self, broker: int, name: str, told: Told, keyed: bool, timeout_s: float) -> str:
+        outcome, why = "filled", ""
         try:
             machine = await self.create(broker, name, keyed=keyed, timeout_s=timeout_s)
-        except NoRoom:
-            return "refused"
-        except Unavailable:
-            return "unavailable"
-        except HawkerError:
-            return "unknown"  # `OrderUncertain` among them, or the answer was lost on the way to us
-        promise = Promised(order=name, machine=MachineId(machine.id))
-        told.promised.append(promise)
-        self.promised.append(promise)
-        return "filled"
+        except NoRoom as error:
+            outcome, why = "refused", str(error)
+        except Unavailable as error:
+            outcome, why = "unavailable", str(error)
+        except HawkerError as error:  # `OrderUncertain` among them, or the answer was lost on the way to us
+            outcome, why = "unknown", str(error)
+        else:
+            promise = Promised(order=name, machine=MachineId(machine.id))
+            told.promised.append(promise)
+            self.promised.append(promise)
+        told.answers.append(Answer(outcome=outcome, seconds=self._clock.monotonic() - began, why=why))
 
     async def create(
         self,

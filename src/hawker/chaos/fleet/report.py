@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+_SHOWN = 5
+
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """How long it took until `what` was so."""
@@ -13,9 +15,18 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """To one order: what became of it, how long that took, and the error's text."""
+
+    outcome: str
+    seconds: float
+    why: str = ""
+
+
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """Orders given while something was done to the network. `refused` are typed refusals of the market, `unknown` those
-    whose fate the broker could not learn; `slowest_s` is the longest that a client waited for any answer."""
+    whose fate the client could not learn; `slowest_s` is the longest that a client waited for any answer; `why` has
+    what was said of those that were not filled, each text once."""
 
     name: str
     filled: int
@@ -24,6 +35,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int
     p50_ms: float
     slowest_s: float
+    why: tuple[str, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,10 +49,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return 1 if self.findings else 0
 
 
-def phase_of(name: str, answers: Sequence[tuple[str, float]]) -> Phase:
-    """From each order's outcome and how long it took, in seconds."""
-    counts = Counter(outcome for outcome, _ in answers)
-    filled = sorted(seconds for outcome, seconds in answers if outcome == "filled")
+def phase_of(name: str, answers: Sequence[Answer]) -> Phase:
+    counts = Counter(answer.outcome for answer in answers)
+    filled = sorted(answer.seconds for answer in answers if answer.outcome == "filled")
     return Phase(
         name=name,
         filled=counts["filled"],
@@ -48,7 +59,8 @@ def phase_of(name: str, answers: Sequence[tuple[str, float]]) -> Phase:
         unavailable=counts["unavailable"],
         unknown=counts["unknown"],
         p50_ms=round(filled[len(filled) // 2] * 1000, 1) if filled else 0.0,
-        slowest_s=round(max((seconds for _, seconds in answers), default=0.0), 2),
+        slowest_s=round(max((answer.seconds for answer in answers), default=0.0), 2),
+        why=tuple({f"{answer.outcome}: {answer.why}": None for answer in answers if answer.why})[:_SHOWN],
     )
 
 
@@ -57,6 +69,8 @@ def page(report: Report) -> str:
     for each in report.phases:
         counts = f"{each.filled:6}  {each.refused:7}  {each.unavailable:4}  {each.unknown:7}"
         lines.append(f"{each.name:34}{counts}  {each.p50_ms:6.0f}  {each.slowest_s:9.2f}")
+    for each in report.phases:
+        lines += [f"{each.name}: {text}" for text in each.why]
     lines += ["", *(f"{moment.seconds:8.2f} s  {moment.what}" for moment in report.moments), ""]
     lines += [*(f"found: {finding}" for finding in report.findings), f"{len(report.findings)} findings"]
     return "\n".join(lines)

@@ -100,8 +100,8 @@ class Trial:
         await run_sync(self._street.heal)
 
     async def _parted(self) -> None:
-        """A smaller and a larger side; both get orders. Every fifth is the same at both, and so has a key: only the side
-        with the app's home can fill it."""
+        """A smaller and a larger side; both get orders. Every fifth is the same at both and has a key, so that only the
+        side with the app's home can fill it."""
         hosts, cut = self._street.hosts, (self._plan.nodes - 1) // 2
         await run_sync(self._street.part, hosts[:cut], hosts[cut:])
         self._tell(f"parted: {cut} and {self._plan.nodes - cut} nodes, for {self._plan.partition_s:g} s")
