@@ -29,7 +29,7 @@ class Faults:
             self._lose_tail: 2.0,
             self._restore: 1.0,
             self._wipe: 1.0,
-            self._forget: 1.0,
+            self._forget: 2.0,
             self._wrong_clock: 0.5,
             self._mark: 2.0,
         }
@@ -161,8 +161,10 @@ class Faults:
 
     def _forget(self) -> None:
         """By anybody; who was forgotten may never come back, or be up all the time."""
-        forgotten, by = self._anyone(), self._anyone()
+        away = [host for host in self._hosts.values() if not host.up]
+        forgotten, by = self._chance.one_of(away) if away else self._anyone(), self._anyone()
         if by.up and by is not forgotten:
+            self._cut()
             by.forget(forgotten.node)
             if not forgotten.up and self._chance.happens(0.4):
                 forgotten.gone = True

@@ -29,7 +29,7 @@ class Plan:
 
 
 def draw(seed: int, chance: Chance) -> Plan:
-    nodes = chance.weighed({3: 5, 4: 3, 5: 3, 6: 2, 8: 1, 12: 0.6, 30: 0.12})
+    nodes = chance.weighed({3: 5, 4: 3, 5: 3, 6: 2, 8: 1, 12: 0.4, 30: 0.06})
     return Plan(
         seed=seed,
         nodes=nodes,

@@ -1,0 +1,213 @@
+from collections.abc import Mapping
+
+from hawker.catalog.change import Position, Scope
+from hawker.catalog.messages import (
+    Bulk,
+    DeltaPart,
+    Digest,
+    Entry,
+    Head,
+    Hello,
+    Ihave,
+    Known,
+    Message,
+    Parts,
+    Pull,
+    Push,
+    Txs,
+    Vector,
+)
+from hawker.catalog.peers import Peer
+from hawker.catalog.replication import PUSH_BYTES, Replication
+from hawker.clock import ManualClock
+from hawker.ids import NodeId
+from tests.catalog.kit import ME, A, B, C, delta, op, tx
+
+
+class Table:
+    """A core among peers, and what it has left to send."""
+
+    def __init__(self, positions: Mapping[NodeId, Position] | None = None, *, proven: bool = True) -> None:
+        self.clock = ManualClock()
+        known = {ME: Position(5, 3)} if positions is None else positions
+        self.core = Replication(ME, Scope.REGION, "mad", known, self.clock, proven=proven)
+        for node in (A, B, C):
+            self.core.peers.tell(Peer(node, "mad", 0.01))
+
+    def sent(self) -> list[tuple[tuple[NodeId, ...], Message]]:
+        out = [*self.core.out]
+        self.core.out.clear()
+        return out
+
+    def settle(self) -> None:
+        for _ in range(12):
+            self.core.tick()
+            for to, message in self.sent():
+                if isinstance(message, Hello):
+                    for node in to:
+                        self.core.receive(node, Known(scope=Scope.REGION, entry=Entry(origin=ME, epoch=5, applied=3)))
+            self.clock.advance(0.1)
+        assert self.core.settled
+
+    def after(self, seconds: float) -> list[tuple[tuple[NodeId, ...], Message]]:
+        self.clock.advance(seconds)
+        self.core.tick()
+        return self.sent()
+
+
+def of(kind: type[Message], sent: list[tuple[tuple[NodeId, ...], Message]]) -> list[tuple[tuple[NodeId, ...], Message]]:
+    return [each for each in sent if isinstance(each[1], kind)]
+
+
+def test_a_commit_is_pushed_to_a_few() -> None:
+    table = Table()
+    table.core.committed(tx(4, op(origin=ME), origin=ME))
+    ((to, message),) = table.sent()
+    assert isinstance(message, Push) and message.hop == 0
+    assert len(to) == 3 and ME not in to
+    assert table.core.vector.get(ME) == Position(5, 4)
+
+
+def test_news_is_passed_on_once_and_not_to_who_has_it() -> None:
+    table = Table()
+    push = Push(hop=0, tx=tx(1))
+    table.core.receive(B, push)
+    assert table.sent() == [((C,), Push(hop=1, tx=push.tx))]
+    table.core.receive(C, push)
+    assert table.sent() == []
+
+
+def test_a_rumor_ends() -> None:
+    table = Table()
+    table.core.receive(B, Push(hop=16, tx=tx(1)))
+    assert table.sent() == [] and len(table.core.intake.ready) == 1
+
+
+def test_what_is_long_is_announced_and_pulled() -> None:
+    table = Table()
+    table.core.committed(tx(4, op(state="x" * PUSH_BYTES, origin=ME), origin=ME))
+    ((_, message),) = table.sent()
+    assert message == Ihave(scope=Scope.REGION, heads=(Head(origin=ME, epoch=5, version=4),))
+    reader = Table()
+    reader.core.receive(A, Ihave(scope=Scope.REGION, heads=(Head(origin=A, epoch=5, version=4),)))
+    assert reader.sent() == []
+    ((to, pull),) = of(Pull, reader.after(0.05))
+    assert to == (A,) and isinstance(pull, Pull) and pull.wants[0].origin == A
+
+
+def test_a_hole_is_pulled_after_a_moment_unless_it_was_filled() -> None:
+    table = Table({ME: Position(5, 3), A: Position(5, 1)})
+    table.core.receive(B, Push(hop=0, tx=tx(3)))
+    table.sent()
+    assert of(Pull, table.after(0.02)) == []
+    assert [to for to, _ in of(Pull, table.after(0.02))] == [(B,)]
+    table.core.receive(B, Txs(txs=(tx(2),)))
+    assert table.sent() == [] and len(table.core.pulls) == 0
+
+
+def test_two_that_differ_tell_each_other_what_they_have() -> None:
+    one, other = Table({ME: Position(5, 3), A: Position(5, 9)}), Table({ME: Position(5, 3), A: Position(5, 4)})
+    one.core.receive(B, Digest(scope=Scope.REGION, digest=other.core.vector.digest()))
+    ((_, vector),) = one.sent()
+    assert isinstance(vector, Vector) and vector.back
+    other.core.receive(C, vector)
+    ((_, back),) = other.sent()
+    assert isinstance(back, Vector) and not back.back
+    assert A in other.core.pulls
+    one.core.receive(B, back)
+    assert A not in one.core.pulls and one.sent() == []
+
+
+def test_two_that_agree_say_nothing() -> None:
+    table = Table()
+    table.core.receive(B, Digest(scope=Scope.REGION, digest=table.core.vector.digest()))
+    assert table.sent() == []
+
+
+def test_a_node_that_proves_nothing_begins_again_at_once() -> None:
+    table = Table(proven=False)
+    assert not table.core.settled and table.core.renew_above == 5
+    table.core.moved(ME, Position(9, 1, 1))
+    assert table.core.settled
+    assert of(Ihave, table.sent())
+
+
+def test_a_node_goes_on_once_all_peers_know_no_more() -> None:
+    table = Table()
+    assert not table.core.settled
+    table.settle()
+    assert table.core.renew_above is None
+
+
+def test_a_peer_that_knows_more_makes_it_begin_again() -> None:
+    for entry in (
+        Entry(origin=ME, epoch=5, applied=4),
+        Entry(origin=ME, epoch=6, applied=0),
+        Entry(origin=ME, epoch=0, applied=0, fence=7),
+    ):
+        table = Table()
+        table.core.receive(B, Known(scope=Scope.REGION, entry=entry))
+        if entry.fence > 0:
+            table.core.moved(ME, Position(5, 3, 0, 7))
+        assert table.core.renew_above == max(entry.epoch, entry.fence, 5)
+
+
+def test_without_answers_it_begins_again_to_be_sure() -> None:
+    table = Table()
+    for _ in range(60):
+        table.after(0.1)
+    assert table.core.renew_above == 5
+
+
+def test_an_echo_from_the_future_makes_it_begin_again() -> None:
+    table = Table()
+    table.settle()
+    table.core.receive(B, Push(hop=0, tx=tx(9, origin=ME)))
+    assert table.core.renew_above == 5 and not table.core.settled
+
+
+def test_what_is_too_long_for_a_message_is_asked_over_a_stream() -> None:
+    table = Table()
+    table.core.receive(B, Bulk(scope=Scope.REGION, heads=(Head(origin=A, epoch=5, version=9),)))
+    table.after(0.0)
+    ((whom, pull),) = table.core.questions
+    assert whom == B and pull.wants[0].origin == A
+    table.core.answered(B, Parts(txs=(), deltas=(delta(-1, 9, reset=True),), more=False))
+    assert len(table.core.intake.ready) == 1 and A not in table.core.pulls
+
+
+def test_a_question_that_nobody_answered_goes_to_another() -> None:
+    table = Table()
+    table.core.receive(B, Bulk(scope=Scope.REGION, heads=(Head(origin=A, epoch=5, version=9),)))
+    table.after(0.0)
+    table.core.questions.clear()
+    table.core.answered(B, None)
+    table.after(0.1)
+    assert len(table.core.questions) == 1
+
+
+def test_a_fresh_node_asks_for_all_in_one_question() -> None:
+    table = Table({})
+    entries = tuple(Entry(origin=NodeId(f"{number:08x}"), epoch=5, applied=2) for number in range(1, 40))
+    table.core.receive(B, Vector(scope=Scope.REGION, buckets=(), entries=entries, back=False))
+    assert of(Pull, table.after(0.1)) == []
+    ((_, pull),) = table.core.questions
+    assert len(pull.wants) == 39
+
+
+def test_what_is_fresh_is_announced_four_times() -> None:
+    table = Table()
+    table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
+    table.core.intake.applied([A])
+    table.core.moved(A, Position(5, 3))
+    told = [to for _ in range(10) for to, _ in of(Ihave, table.after(0.2))]
+    assert len(told) == 4
+
+
+def test_another_scopes_changes_are_not_taken() -> None:
+    table = Table()
+    other = tx(1)
+    table.core.scope = Scope.GLOBAL
+    table.core.receive(B, Push(hop=0, tx=other))
+    table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
+    assert not table.core.intake.ready

@@ -1,0 +1,47 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.catalog.change import Position
+from hawker.catalog.vector import BUCKETS, VersionVector, bucket_of
+from hawker.ids import NodeId
+from tests.catalog.kit import A, B
+
+nodes = st.integers(0, 20).map(lambda number: NodeId(f"{number:08x}"))
+positions = st.builds(Position, epoch=st.integers(0, 3), applied=st.integers(-1, 3), fence=st.integers(-1, 2))
+
+
+@given(st.lists(st.tuples(nodes, positions)))
+def test_the_digest_kept_is_the_digest_made_anew(steps: list[tuple[NodeId, Position]]) -> None:
+    kept = VersionVector({})
+    for origin, position in steps:
+        kept.set(origin, position)
+    assert kept.digest() == VersionVector(dict(kept.items())).digest()
+    assert kept.differing(VersionVector(dict(steps)).digest()) == ()
+
+
+def test_what_differs_is_in_its_bucket() -> None:
+    one, other = VersionVector({A: Position(1, 4), B: Position(1, 1)}), VersionVector({A: Position(1, 5)})
+    assert set(one.differing(other.digest())) == {bucket_of(A), bucket_of(B)}
+    assert (A, Position(1, 4)) in list(one.within([bucket_of(A)]))
+
+
+def test_steps_of_two_streams_do_not_cancel_out() -> None:
+    pairs = [(NodeId(f"{n:08x}"), NodeId(f"{n + 1:08x}")) for n in range(0, 400, 2)]
+    for one, other in pairs:
+        left = VersionVector({one: Position(1, 2), other: Position(1, 1)})
+        assert left.differing(VersionVector({one: Position(1, 1), other: Position(1, 2)}).digest())
+
+
+def test_the_floor_is_each_replicas_own_affair() -> None:
+    assert VersionVector({A: Position(1, 5, 3)}).digest() == VersionVector({A: Position(1, 5, 0)}).digest()
+
+
+def test_what_was_never_heard_of_counts_for_nothing() -> None:
+    assert VersionVector({A: Position()}).digest() == VersionVector({}).digest()
+    assert VersionVector({}).get(A) == Position()
+
+
+def test_a_digest_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match=str(BUCKETS * 4)):
+        VersionVector({}).differing(b"short")
