@@ -76,7 +76,9 @@ class Solo:
 
     def passes(self, seconds: float) -> Said:
         """Each moment that it wants to act at, one after the other."""
-        end, sends, events = self.now + seconds, [], []
+        end = self.now + seconds
+        sends: list[tuple[str, tuple[Frame, ...]]] = []
+        events: list[Event] = []
         while self.swim.next_at <= end:
             self.now = max(self.now, self.swim.next_at)
             said = self.said(self.swim.tick(self.now))

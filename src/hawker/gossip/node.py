@@ -70,7 +70,7 @@ class GossipNode:
         self._answered = anyio.Event()
         self._known: Member | None = None
         self._rejected: Rejected | None = None
-        self._is_joining = self._let_in = False
+        self._is_joining = self._let_in = self._expelled = False
         self._troubles: deque[Trouble] = deque(maxlen=_TROUBLES)
 
     # What is believed.
@@ -232,6 +232,8 @@ class GossipNode:
             self._wake, self._wakes_at = anyio.Event(), self._swim.next_at
             with anyio.move_on_after(self._wakes_at - now):
                 await self._wake.wait()
+            if self._expelled and self._rejected is not None:
+                raise Conflict(self._rejected.text)
 
     def _heard(self, address: str, datagram: bytes) -> None:
         opened = self._opener.open(datagram)
@@ -296,7 +298,8 @@ class GossipNode:
         """Another cluster stays another one. A twin may be one that is about to be found dead, so joining goes on."""
         self._rejected = rejected
         if not self._is_joining and not self._swim.answers.joining:
-            raise Conflict(rejected.text)
+            self._expelled = True
+            self._wake.set()
         if rejected.code == "cluster":
             self._answered.set()
 

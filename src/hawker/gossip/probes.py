@@ -36,19 +36,27 @@ class Order:
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
         self._ahead: list[NodeId] = []
+        self._waiting: set[NodeId] = set()  # the same ones
 
     def next(self, roster: Roster) -> Peer | None:
         for _ in range(2):
             while self._ahead:
-                peer = roster.get(self._ahead.pop())
+                peer = roster.get(self._popped())
                 if peer is not None and peer.living and peer is not roster.me:
                     return peer
             self._ahead = [peer.node for peer in shuffled(roster.others, self._chance)]
+            self._waiting = set(self._ahead)
         return None
+
+    def _popped(self) -> NodeId:
+        node = self._ahead.pop()
+        self._waiting.discard(node)
+        return node
 
     def joins(self, node: NodeId) -> None:
         """Somewhere in the round that is under way."""
-        if node not in self._ahead:
+        if node not in self._waiting:
+            self._waiting.add(node)
             self._ahead.insert(int(self._chance() * (len(self._ahead) + 1)), node)
 
 

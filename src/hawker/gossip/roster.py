@@ -13,6 +13,7 @@ class Roster:
     def __init__(self, me: Peer, most: int, fences: Mapping[NodeId, int]) -> None:
         self.me = me
         self.digest = 0
+        self.living = 0  # how many do, suspects and this node included
         self._most = most
         self._peers: dict[NodeId, Peer] = {}
         self._fences: dict[NodeId, int] = {}
@@ -41,10 +42,6 @@ class Roster:
             self._others = [peer for peer in self._peers.values() if peer.living and peer is not self.me]
         return self._others
 
-    @property
-    def living(self) -> int:
-        return len(self.others) + 1
-
     def add(self, claim: Claim, now: float) -> Peer | None:
         """None when there is no room."""
         if len(self._peers) >= self._most:
@@ -55,18 +52,21 @@ class Roster:
 
     def _insert(self, peer: Peer) -> None:
         self._peers[peer.node] = peer
-        self.digest ^= peer.digest()
-        self._others = None
+        self._count(peer, 1)
 
     def change(self, peer: Peer, claim: Claim, now: float) -> None:
-        self.digest ^= peer.digest()
+        self._count(peer, -1)
         peer.take(claim, now)
-        self.digest ^= peer.digest()
-        self._others = None
+        self._count(peer, 1)
 
     def remove(self, peer: Peer) -> None:
         del self._peers[peer.node]
+        self._count(peer, -1)
+
+    def _count(self, peer: Peer, step: int) -> None:
+        """In or out of what is kept about all."""
         self.digest ^= peer.digest()
+        self.living += step if peer.living else 0
         self._others = None
 
     def fence(self, node: NodeId, fence: int) -> bool:
