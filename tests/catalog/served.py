@@ -11,6 +11,7 @@ import anyio.to_thread
 from hawker.catalog.change import Scope, Tx
 from hawker.catalog.contract import Committed, Statement, Touched
 from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.http.server import bind, serving
 from hawker.catalog.http.service import Access, Migrations, Vitals
@@ -61,16 +62,25 @@ class Served:
     node: OneNode
     live: Live
     storage: SqliteStorage
+    app: CatalogApp
 
 
 @asynccontextmanager
 async def served(
-    folder: Path, *, access: Access | None = None, schemas: Sequence[str] = (), with_migrations: bool = True
+    folder: Path,
+    *,
+    access: Access | None = None,
+    schemas: Sequence[str] = (),
+    with_migrations: bool = True,
+    ring_events: int = 10_240,
 ) -> AsyncIterator[Served]:
     clock = SystemClock()
     file = folder / "catalog.db"
     storage = SqliteStorage(file, NODE, clock, schemas)
-    live, pool = Live(file, folder / "subscriptions", clock), Pool(lambda: Guarded(file, clock))
+    live, pool = (
+        Live(file, folder / "subscriptions", clock, ring_events=ring_events),
+        Pool(lambda: Guarded(file, clock)),
+    )
     node = OneNode(storage, live, clock)
     migrations: Migrations | None = node if with_migrations else None
     try:
@@ -90,7 +100,7 @@ async def served(
                 access=access,
             )
             async with serving(app, bind("127.0.0.1:0")) as url:
-                yield Served(url, node, live, storage)
+                yield Served(url, node, live, storage, app)
     finally:
         pool.close()
         storage.close()

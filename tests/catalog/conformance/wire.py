@@ -34,14 +34,14 @@ class Wire(Protocol):
 
 
 class Http1:
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, buffer_bytes: int = LINE_BYTES) -> None:
+        self._url, self._buffer_bytes = url, buffer_bytes
 
     @asynccontextmanager
     async def send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
         timeout = aiohttp.ClientTimeout(total=None)
         async with (
-            aiohttp.ClientSession(timeout=timeout, read_bufsize=LINE_BYTES) as session,
+            aiohttp.ClientSession(timeout=timeout, read_bufsize=self._buffer_bytes) as session,
             session.request(
                 method, self._url + path, data=body, headers=headers, skip_auto_headers=["content-type"]
             ) as response,

@@ -22,13 +22,14 @@ _log = logging.getLogger("hawker.catalog.http")
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """`rest` routes take one more part of a path, which is given to the handler; else that is empty. `most` calls run
-    at once, any more are turned away."""
+    at once, any more are turned away. Those that last are ended when the server stops."""
 
     method: str
     path: str
     answer: Callable[[Exchange, str], Awaitable[None]]
     most: int = 128
     rest: bool = False
+    lasts: bool = False
 
 
 class CatalogApp:
@@ -38,37 +39,57 @@ class CatalogApp:
         self._running: dict[Endpoint, int] = {}
         self._scopes: set[anyio.CancelScope] = set()
         self._stopped = False
+        self._answering, self._ended = 0, anyio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         exchange = Exchange(scope, receive, send)
-        with self._until_stop(), _left():
+        with self._counted(), _left():
             await self._serve(exchange)
 
     def stop(self) -> None:
-        """Ends what runs; its clients see their answers end."""
+        """Ends what lasts; its clients see their answers end."""
         self._stopped = True
         for scope in list(self._scopes):
             scope.cancel()
 
+    async def idle(self) -> None:
+        """Until nothing is being answered."""
+        while self._answering:
+            self._ended = anyio.Event()
+            await self._ended.wait()
+
     @contextmanager
-    def _until_stop(self) -> Iterator[None]:
+    def _counted(self) -> Iterator[None]:
+        self._answering += 1
+        try:
+            yield
+        finally:
+            self._answering -= 1
+            if not self._answering:
+                self._ended.set()
+
+    async def _answer(self, exchange: Exchange, endpoint: Endpoint, rest: str) -> None:
+        if not endpoint.lasts:
+            return await endpoint.answer(exchange, rest)
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             if self._stopped:
                 scope.cancel()
             try:
-                yield
+                await endpoint.answer(exchange, rest)
             finally:
                 self._scopes.discard(scope)
+        if scope.cancelled_caught:
+            await exchange.end()
 
     async def _serve(self, exchange: Exchange) -> None:
         try:
             self._admit(exchange)
             endpoint, rest = self._route(exchange)
             with self._place(endpoint):
-                await endpoint.answer(exchange, rest)
+                await self._answer(exchange, endpoint, rest)
         except Answered as answer:
             await exchange.text(answer.status, str(answer))
         except NotJson as error:

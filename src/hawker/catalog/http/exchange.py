@@ -107,6 +107,13 @@ class Exchange:
         if isinstance(failure, HawkerError):
             raise failure
 
+    async def end(self) -> None:
+        """Whatever was begun, or that there is no time for it."""
+        if self.begun:
+            await self._finish()
+        else:
+            await self.text(503, "the node is stopping")
+
     async def _finish(self) -> None:
         with anyio.move_on_after(LAST_S):
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -27,7 +27,7 @@ class Queries:
         self._limiter = anyio.CapacityLimiter(THREADS)
 
     def endpoints(self) -> list[Endpoint]:
-        return [Endpoint("POST", "/v1/queries", self.query)]
+        return [Endpoint("POST", "/v1/queries", self.query, lasts=True)]
 
     async def query(self, exchange: Exchange, _: str) -> None:
         timeout_s = number(exchange.query(), "timeout")

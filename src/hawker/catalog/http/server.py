@@ -1,43 +1,35 @@
-"""The listener: Hypercorn within the caller's event loop, HTTP/1.1 and HTTP/2 without TLS on one port."""
+"""The listener within the caller's event loop: HTTP/1.1 and HTTP/2 without TLS on one port."""
 
-import logging
-import os
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
 
 import anyio
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
 from hawker.catalog.http.app import CatalogApp
+from hawker.catalog.http.connection import STOP_S, Connections
 from hawker.errors import CannotStart
 
-KEEP_ALIVE_S = 75.0
-STREAMS = 256
-_STOP_S = 1.0
 _BACKLOG = 1024
-_HEAD_BYTES = 64 * 1024
-_NO_END = 1 << 62
-
-_edge = logging.getLogger("hawker.catalog.http.edge")
 
 
 @asynccontextmanager
 async def serving(app: CatalogApp, listener: socket.socket) -> AsyncIterator[str]:
-    """The URL under which the app answers on a bound socket, which is closed at the end. Leaving ends all answers."""
+    """The URL under which the app answers on a bound socket, which is closed at the end. Leaving ends live answers at
+    once and gives others a moment."""
     url = _url(listener)
-    stop = anyio.Event()
-    config = _config(os.dup(listener.fileno()))
-    listener.close()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_serve, app, config, stop)
-        try:
-            yield url
-        finally:
-            app.stop()
-            stop.set()
+    connections = Connections(app)
+    server = await asyncio.get_running_loop().create_server(connections.accept, sock=listener, backlog=_BACKLOG)
+    try:
+        yield url
+    finally:
+        server.close()
+        app.stop()
+        with anyio.move_on_after(STOP_S, shield=True):
+            await app.idle()
+            await connections.stop()
+        connections.abort()
 
 
 def bind(listen: str) -> socket.socket:
@@ -56,26 +48,6 @@ def bind(listen: str) -> socket.socket:
         raise CannotStart(f"cannot listen on {listen}: {error}; choose another with --catalog-listen") from error
     listener.setblocking(False)
     return listener
-
-
-async def _serve(app: CatalogApp, config: Config, stop: anyio.Event) -> None:
-    await serve(cast(Any, app), config, shutdown_trigger=stop.wait, mode="asgi")
-
-
-def _config(descriptor: int) -> Config:
-    _edge.setLevel(logging.WARNING)
-    config = Config()
-    config.bind = [f"fd://{descriptor}"]
-    config.errorlog = _edge
-    config.accesslog = None
-    config.include_server_header = False
-    config.backlog = _BACKLOG
-    config.keep_alive_timeout = KEEP_ALIVE_S
-    config.keep_alive_max_requests = _NO_END
-    config.h2_max_concurrent_streams = STREAMS
-    config.h11_max_incomplete_size = _HEAD_BYTES
-    config.graceful_timeout = _STOP_S
-    return config
 
 
 def _url(listener: socket.socket) -> str:

@@ -21,9 +21,9 @@ class Subscriptions:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint("POST", "/v1/subscriptions", self.subscribe),
-            Endpoint("GET", "/v1/subscriptions", self.join, rest=True),
-            Endpoint("POST", "/v1/updates", self.updates, rest=True),
+            Endpoint("POST", "/v1/subscriptions", self.subscribe, lasts=True),
+            Endpoint("GET", "/v1/subscriptions", self.join, rest=True, lasts=True),
+            Endpoint("POST", "/v1/updates", self.updates, rest=True, lasts=True),
         ]
 
     async def subscribe(self, exchange: Exchange, _: str) -> None:

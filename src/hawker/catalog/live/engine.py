@@ -19,6 +19,7 @@ from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.live.asked import Asked, Plan, plan_of
 from hawker.catalog.live.kept import Kept, about_completed
 from hawker.catalog.live.pending import Batch, Pending
+from hawker.catalog.live.ring import RING_EVENTS
 from hawker.catalog.live.schema import read_schema
 from hawker.catalog.live.subscription import Subscription, remove
 from hawker.catalog.live.updates import Updates
@@ -40,8 +41,8 @@ _log = logging.getLogger("hawker.catalog.live")
 class Live:
     """`file` is the catalog's; `place` is a folder of its own. Used within `running()`, in one event loop."""
 
-    def __init__(self, file: Path, place: Path, clock: Clock) -> None:
-        self._file, self._place, self._clock = file, place, clock
+    def __init__(self, file: Path, place: Path, clock: Clock, *, ring_events: int = RING_EVENTS) -> None:
+        self._file, self._place, self._clock, self._ring_events = file, place, clock, ring_events
         self._pool = Pool(lambda: Guarded(file, clock))
         self._limiter = anyio.CapacityLimiter(THREADS)
         self._by_sql: dict[str, Subscription] = {}
@@ -160,7 +161,7 @@ class Live:
             kept.close()
             remove(file)
             raise
-        return Subscription(number, asked, self._limiter, self._clock)
+        return Subscription(number, asked, self._limiter, self._clock, self._ring_events)
 
     def _add(self, subscription: Subscription) -> None:
         self._by_id[subscription.id] = subscription
@@ -193,7 +194,8 @@ class Live:
             return None
         kept = Kept(file, plan.sources)
         kept.note(about, completed=False)
-        return Subscription(number, Asked(plan, kept, self._pool, self._clock), self._limiter, self._clock)
+        asked = Asked(plan, kept, self._pool, self._clock)
+        return Subscription(number, asked, self._limiter, self._clock, self._ring_events)
 
     async def _follow(self) -> None:
         """A moment after the first change, so that one look serves many."""

@@ -2,9 +2,11 @@
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 RING_EVENTS = 10_240
 RING_BYTES = 16 * 1024 * 1024
+PORTION_BYTES = 64 * 1024
 
 
 class Lagged(Exception):
@@ -40,13 +42,15 @@ class Ring:
             self._size -= len(self._events.popleft().line)
 
     def beyond(self, number: int, most: int) -> list[Told]:
-        """The events from `number` on, at most so many. Raises `Lagged` when some of them are gone."""
+        """The events from `number` on, at most so many, and few if they are long. Raises `Lagged` when some are gone."""
         oldest = self._next - len(self._events)
         if number < oldest:
             raise Lagged
-        start = number - oldest
-        if start >= len(self._events):
-            return []
-        if start == 0 and most >= len(self._events):
-            return list(self._events)
-        return [self._events[i] for i in range(start, min(start + most, len(self._events)))]
+        portion: list[Told] = []
+        size = 0
+        for told in islice(self._events, number - oldest, number - oldest + most):
+            portion.append(told)
+            size += len(told.line)
+            if size >= PORTION_BYTES:
+                break
+        return portion

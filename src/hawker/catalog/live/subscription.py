@@ -64,10 +64,12 @@ class Gone(Exception):
 class Subscription:
     """`turn` is held by who asks the database."""
 
-    def __init__(self, number: uuid.UUID, asked: Asked, limiter: anyio.CapacityLimiter, clock: Clock) -> None:
+    def __init__(
+        self, number: uuid.UUID, asked: Asked, limiter: anyio.CapacityLimiter, clock: Clock, ring_events: int
+    ) -> None:
         self.id = number
         self.hash = hash_of(asked.plan.sql)
-        self.feed = Feed(clock, asked.kept.last + 1)
+        self.feed = Feed(clock, asked.kept.last + 1, events=ring_events)
         self.turn = anyio.Lock()
         self.cost_s = 0.0  # what the last look took
         self.awaited = False  # a look at the whole answer is to come
