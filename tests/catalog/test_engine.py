@@ -30,7 +30,7 @@ from tests.catalog.kit import ME, A, B, delta, op, tx
 
 def engine(positions: Mapping[NodeId, Position] | None = None, *, clock: ManualClock | None = None) -> Engine:
     known = {ME: Position(4, 3)} | dict(positions or {})
-    made = Engine(ME, "mad", {scope: known for scope in Scope}, clock or ManualClock(), proven=True)
+    made = Engine(ME, "mad", dict.fromkeys(Scope, known), clock or ManualClock(), proven=True)
     made.tell(Peer(A, "mad", 0.01))
     made.tell(Peer(B, "ams", 0.05))
     return made
