@@ -26,7 +26,7 @@ from hawker.sim.life import APP, Worker, config_of
 from hawker.sim.loop import LoopClock
 from hawker.sim.world import ROOM, Stall
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.records import NODE, MachineRecord, NodeRecord
+from hawker.worker.records import APPS, NODE, MachineRecord, NodeRecord
 from hawker.worker.volumes.records import VOLUMES
 
 
@@ -45,6 +45,7 @@ class Host:
     def __init__(self, node_id: str, region: str, stall: Stall, labels: dict[str, str]) -> None:
         self.id, self.region, self.stall, self.labels = NodeId(node_id), region, stall, labels
         self.alive = True
+        self.seen_cordoned = True  # as soon as it is
         self.worker: Worker | None = None
         self.handlers: Handlers | None = None
         self._over = anyio.Event()
@@ -86,6 +87,7 @@ class Fleet:
         self.losses: list[tuple[str, str | None, Loss]] = []
         self.late: list[Callable[[], Awaitable[Any]]] = []
         self.calls: list[tuple[str, NodeId]] = []
+        self.delays: dict[str, float] = {}
         self._tasks = tasks
         self._directory = directory
 
@@ -121,6 +123,26 @@ class Fleet:
         """The next so many calls of this route, to this node if one is named."""
         self.losses += [(route, None if node is None else node.id, loss)] * times
 
+    def slow(self, route: str, seconds: float) -> None:
+        """All calls of this route."""
+        self.delays[route] = seconds
+
+    async def cordon(self, host: Host) -> None:
+        record = NodeRecord(id=host.id, region=host.region, created_at=0.0, cordoned=True)
+        await host.stall.store.write(lambda tx: tx.put(NODE, "self", record))
+
+    async def knows(self, host: Host) -> None:
+        """The app, though it is not its home."""
+        home = self.hosts[self.home or host.id]
+        app = home.stall.store.get(APPS, AppName(APP))
+        assert app is not None
+        await host.stall.store.write(lambda tx: tx.put(APPS, APP, app))
+
+    async def at_rest(self) -> None:
+        for host in self.hosts.values():
+            if host.worker is not None:
+                await host.worker.at_rest()
+
     def made(self) -> list[MachineRecord]:
         return [record for host in self.hosts.values() if host.worker is not None for record in host.made()]
 
@@ -138,7 +160,7 @@ class Fleet:
             id=host.id,
             region=host.region,
             alive=host.alive,
-            cordoned=record is not None and record.cordoned,
+            cordoned=host.seen_cordoned and record is not None and record.cordoned,
             drivers=("fake",),
             labels=host.labels,
         )
@@ -200,7 +222,11 @@ class Wire:
         async def done() -> Any:
             if host.handlers is None:
                 raise Unreachable(f"cannot reach {host.id}")
-            return await LocalCaller(host.handlers, fleet.clock, self._behalf).call(route, timeout_s=timeout_s, **given)
+            caller = LocalCaller(host.handlers, fleet.clock, self._behalf)
+            with anyio.move_on_after(timeout_s):
+                await fleet.clock.sleep(fleet.delays.get(route.name, 0.0))
+                return await caller.call(route, timeout_s=timeout_s, **given)
+            raise Overdue("no answer in time")
 
         if loss is Loss.LATE:
             fleet.late.append(done)

@@ -66,6 +66,11 @@ class Bidding:
         self._peers = peers
         self._queues: dict[NodeId, _Queue] = {}
 
+    @property
+    def under_way(self) -> int:
+        """The nodes that someone waits for."""
+        return len(self._queues)
+
     async def collect(self, nodes: Sequence[NodeId], ask: BidAsk, deadline_s: float) -> dict[str, Bid | str]:
         """What each node bid, or why nothing was heard of it."""
         written = msgspec.Raw(encode_json(ask))

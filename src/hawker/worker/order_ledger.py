@@ -60,11 +60,13 @@ class OrderLedger:
             raise OrderCancelled(f"order {order} was cancelled at this node")
 
     async def cancel(self, app: AppName, order: OrderId, *, anyway: bool = False) -> MachineRecord | None:
-        """The machine if the order was filled; else it never will be. `anyway`: it is not filled again either."""
+        """The machine if the order was filled; else it never will be. `anyway`: it counts as not filled from now on."""
         key = checked_key(app, order)
 
         def apply(tx: Tx) -> MachineRecord | None:
             made = self._table.made_for(tx, app, order)
+            if not anyway and tx.get(CANCELLED, key) is not None:
+                return None
             if made is None or anyway:
                 tx.put(CANCELLED, key, CancelRecord(at=self._clock.now()))
                 self._sweep(tx, CANCELLED)
