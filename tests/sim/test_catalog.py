@@ -6,6 +6,7 @@ import pytest
 
 from hawker.catalog.planted import Bug
 from hawker.sim.catalog.run import play, play_all
+from hawker.sim.catalog.spread import spread
 
 SEEDS = 200
 SEEDS_ON_DISK = 6
@@ -52,3 +53,9 @@ def test_a_seed_plays_the_same_again() -> None:
 
 def test_the_order_is_looked_at() -> None:
     assert sum(played.checked for played in play_all(range(5))) > 500
+
+
+@pytest.mark.parametrize(("hosts", "regions", "p99_s", "copies"), [(10, 5, 0.3, 5), (100, 10, 0.25, 7)])
+def test_a_change_spreads_as_fast_as_it_should(hosts: int, regions: int, p99_s: float, copies: float) -> None:
+    found = spread(hosts, regions=regions, loss=0.01, changes=10)
+    assert found.p99_s <= p99_s and found.copies <= copies

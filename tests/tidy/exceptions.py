@@ -12,6 +12,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("downward", "src/hawker/cli/commands/worker.py", "hawker.up", "the same without an address for clients"),
     Allowed("downward", "src/hawker/cli/commands/broker.py", "hawker.broker.main", "the command that starts a broker"),
     Allowed("downward", "src/hawker/cli/commands/chaos.py", "hawker.chaos.*", "commands with a node of their own"),
+    Allowed("downward", "src/hawker/cli/commands/sim_catalog.py", "hawker.sim.*", "plays replicas, and asks no node"),
     Allowed("downward", "src/hawker/cli/commands/sim.py", "hawker.sim.*", "plays a node instead of asking one"),
     Allowed("downward", "src/hawker/cli/commands/schedulers.py", "hawker.sim.*", "plays fleets instead of asking one"),
     # Where everything may be caught.

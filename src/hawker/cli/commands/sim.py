@@ -24,6 +24,7 @@ from hawker.sim.story import repeat, story, summary
 SEEDS = 20
 
 TABLE = {
+    "catalog": Place("hawker.cli.commands.sim_catalog", "Play the catalog's replication under faults."),
     "schedulers": Place("hawker.cli.commands.schedulers", "Give one workload to five ways to place it, side by side."),
 }
 
