@@ -14,6 +14,12 @@ from tests.catalog.served import served
 SCHEMA = (Path(__file__).parent / "schema.sql").read_text()
 
 
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop that a node runs on."""
+    return "asyncio", {"use_uvloop": True}
+
+
 @pytest.fixture(params=["hawker-h1", "hawker-h2c", "corrosion-h1", "corrosion-h2c"])
 async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Agent]:
     which, protocol = request.param.split("-")

@@ -97,10 +97,9 @@ class _Beginning(asyncio.Protocol):
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._connections.transports.add(transport)
-        self._overdue = self._connections.call_later(HEAD_S, transport.abort)
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.transports.add(self._transport)
+        self._overdue = self._connections.call_later(HEAD_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         self._head += data
