@@ -1,5 +1,6 @@
 """A catalog of one node behind its HTTP API, on a loopback port: real storage, real server, no replication."""
 
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ async def served(
     schemas: Sequence[str] = (),
     with_migrations: bool = True,
     ring_events: int = 10_240,
+    listener: socket.socket | None = None,
 ) -> AsyncIterator[Served]:
     clock = SystemClock()
     file = folder / "catalog.db"
@@ -99,7 +101,7 @@ async def served(
                 migrations=migrations,
                 access=access,
             )
-            async with serving(app, bind("127.0.0.1:0")) as url:
+            async with serving(app, listener or bind("127.0.0.1:0")) as url:
                 yield Served(url, node, live, storage, app)
     finally:
         pool.close()
