@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -129,8 +130,8 @@ async def test_a_sender_waits_for_a_reader() -> None:
             held.append(stream)
             await anyio.sleep_forever()
 
-        other.transport._accept = lambda stream: tasks.start_soon(hold, stream)
         async with anyio.create_task_group() as tasks:
+            other.transport._accept = partial(tasks.start_soon, hold)
             stream = await one.transport.dial("b:1")
             with anyio.move_on_after(5) as scope:
                 for _ in range(10):
