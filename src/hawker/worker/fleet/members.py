@@ -18,6 +18,7 @@ from hawker.log import bind
 
 GATHER_S = 0.05
 LOOK_EVERY_S = 5.0
+DECLARE_EVERY_S = 0.5
 REMEMBER_EVERY_S = 30.0
 _LIVING = frozenset({Fate.ALIVE, Fate.SUSPECT})
 
@@ -57,13 +58,17 @@ class Members:
 
     async def serve(self) -> None:
         """Until cancelled. Round trips change without a word, so that all is looked at now and then."""
+        look_at = self._clock.monotonic()
         while True:
-            try:
-                await self._pass_on()
-            except (HawkerError, OSError) as error:
-                _log.warning("cannot pass on who is there", extra={"error": str(error)})
-            self._wake = anyio.Event()
-            with anyio.move_on_after(LOOK_EVERY_S):
+            if self._wake.is_set() or self._clock.monotonic() >= look_at:
+                self._wake = anyio.Event()
+                look_at = self._clock.monotonic() + LOOK_EVERY_S
+                try:
+                    await self._pass_on()
+                except (HawkerError, OSError) as error:
+                    _log.warning("cannot pass on who is there", extra={"error": str(error)})
+            self._declare()
+            with anyio.move_on_after(DECLARE_EVERY_S):
                 await self._wake.wait()
             await self._clock.sleep(GATHER_S)
 
@@ -72,7 +77,6 @@ class Members:
         for member in members:
             self._tell(member)
         await self._replica.set_members([row_of(member) for member in members])
-        self._declare()
         if self._clock.monotonic() >= self._remember_at:
             self._remember_at = self._clock.monotonic() + REMEMBER_EVERY_S
             self._remember([member for member in members if member.fate in _LIVING])
