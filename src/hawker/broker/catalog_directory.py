@@ -16,7 +16,7 @@ from hawker.node import Capacity, Resources
 
 CATCH_UP_EVERY_S = 0.01
 REVOKED_FOR_S = 0.25
-NODES_FOR_S = 0.05
+NODES_FOR_S = 0.25
 
 
 class Looks(Protocol):
