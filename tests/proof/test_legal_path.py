@@ -15,9 +15,12 @@ RESUMED = "start/started+"
 
 
 def detail_of(step: str) -> Detail | None:
-    """`!` marks an exit that was asked for, `+` a start that is no new instance."""
+    """`!` marks an exit that was asked for, `?` one of an instance that is not known to have run, `+` a start that is
+    no new instance."""
     if step.endswith("+"):
         return Detail(resumed=True)
+    if step.endswith("?"):
+        return Detail(exit=Exit(exit_code=137, exited_at=1.0, fault="kernel panic"))
     return Detail(exit=EXIT, requested_stop=step.endswith("!")) if step.startswith("exit") else None
 
 
@@ -26,7 +29,7 @@ def history(*steps: str, at: float = 0.0) -> list[EventRecord]:
         EventRecord(
             id=EventId(f"{number:02d}"),
             type=step.split("/")[0],
-            status=step.split("/")[1].rstrip("!+"),
+            status=step.split("/")[1].rstrip("!?+"),
             source="user",
             at=at - number,  # clocks go back
             detail=detail_of(step),
@@ -42,6 +45,7 @@ def history(*steps: str, at: float = 0.0) -> list[EventRecord]:
         ("launch/created", "launch/launch_failed"),
         ("launch/created", "stop/stopped", "destroy/destroying", "destroy/destroyed"),
         ("launch/created", "stop/stopping", "exit/stopped!"),
+        ("launch/created", "exit/stopped?", "start/started"),
         (*SUSPENDED, "start/starting", RESUMED, "suspend/suspending", "suspend/suspended", "exit/stopped"),
         (*SUSPENDED, "exit/stopped", "start/started", "suspend/suspending", "suspend/failed", "exit/stopped"),
     ],

@@ -72,7 +72,10 @@ def is_resumption(event: EventRecord) -> bool:
 
 def _needs_no_start(event: EventRecord) -> bool:
     detail = event.detail
-    return detail is not None and (detail.requested_stop or (detail.exit is not None and bool(detail.exit.reason)))
+    if detail is None:
+        return False
+    never_ran = detail.exit is not None and bool(detail.exit.reason or detail.exit.fault)
+    return detail.requested_stop or never_ran
 
 
 def _name(event: EventRecord) -> str:

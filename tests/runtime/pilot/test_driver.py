@@ -15,6 +15,7 @@ from hawker.runtime.driver import Phase
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.frames import FrameParser, Kind
+from hawker.runtime.pilot.journal import tell
 from hawker.runtime.process import ProcessTechnology, process_driver
 from tests.runtime.pilot.guests import Guest, Program
 from tests.runtime.pilot.liar import HELLO
@@ -74,6 +75,21 @@ async def test_an_unseen_kill_has_the_time_at_which_it_was_noticed(driver: Pilot
     clock.advance(1000)
     again = await process_driver(tmp_path / "machines", clock).wait(MACHINE)
     assert noticed.exited_at == again.exited_at == 5_000_000_000.0
+
+
+async def test_one_killed_before_its_command_was_known_to_run_says_so(driver: PilotDriver, tmp_path: Path) -> None:
+    pid = (await driver.start(spec("exec sleep 1000"))).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not marked(spec("")))
+    journal = tmp_path / "machines" / MACHINE / "run" / "journal"
+    whole = journal.read_bytes()
+    sizes = [size for size in range(len(whole)) if (story := tell(whole[:size])).instance_id and story.ready_at is None]
+    journal.write_bytes(whole[: sizes[0]])
+    seen = await process_driver(tmp_path / "machines", SystemClock()).inspect(MACHINE)
+    assert seen.phase is Phase.EXITED and seen.started_at is None
+    assert seen.exit is not None and seen.exit.exit_code == 137
+    assert seen.exit.reason == "it was killed before its command was known to run"
 
 
 async def test_a_path_longer_than_a_socket_s_address_is_no_hindrance(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ REST_S = 2.0  # what a pilot gives the processes that are left when its machine 
 STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
 
 _SIGKILL = 9
+_TOO_EARLY = "it was killed before its command was known to run"
 
 
 class Endings(Runs, Roll):
@@ -102,7 +103,10 @@ class Endings(Runs, Roll):
         recorded = story.final_exit or story.first_exit
         if recorded is not None and _is_told(run.spec()):  # judged by the pilot, run by run
             return await self._keep(machine_id, run, recorded)
-        return await self._keep(machine_id, run, self._technology.complete(run, recorded, self._killed()))
+        exit = self._technology.complete(run, recorded, self._killed())
+        if story.ready_at is None and not exit.reason and not exit.fault:
+            exit = msgspec.structs.replace(exit, reason=_TOO_EARLY)
+        return await self._keep(machine_id, run, exit)
 
     async def _give_up(self, machine_id: MachineId, run: RunDir, fault: str) -> Exit:
         """End what cannot go on; its exit says why, and what was last heard of it."""
