@@ -18,7 +18,7 @@ def ask(**given: Any) -> msgspec.Raw:
     named = {key: given.pop(key) for key in ("count", "order_id", "layers", "app") if key in given}
     order = {key: given.pop(key) for key in ("skip_launch", "name") if key in given}
     machine = CreateMachineRequest(config=config_of(**given), **order)
-    return msgspec.Raw(encode_json(BidAsk(**{"app": APP, "machine": machine, **named})))
+    return msgspec.Raw(encode_json(BidAsk(app=named.pop("app", APP), machine=machine, **named)))
 
 
 def bid(worker: Worker, **given: Any) -> Bid:

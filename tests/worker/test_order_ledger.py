@@ -56,8 +56,9 @@ async def test_old_entries_are_dropped_as_new_ones_come(ledger: OrderLedger, wor
     for number in range(50):
         await ledger.cancel(SHOP, OrderId(f"new{number}"))
         await ledger.claim(SHOP, OrderId(f"new{number}"), A, None)
-    for bucket in (CANCELLED, CLAIMS):
-        left = [key for key, _ in worker.store.scan(bucket)]  # type: ignore[var-annotated, arg-type]
+    cancelled = [key for key, _ in worker.store.scan(CANCELLED)]
+    claims = [key for key, _ in worker.store.scan(CLAIMS)]
+    for left in (cancelled, claims):
         assert not [key for key in left if "old" in key] and len(left) == 50
 
 

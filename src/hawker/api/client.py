@@ -16,6 +16,7 @@ import msgspec
 from yarl import URL
 
 from hawker.api.codec import encode_json
+from hawker.api.deadline import DEADLINE_HEADER, written_deadline
 from hawker.api.failure import error_in, is_failed
 from hawker.api.handlers import Channel
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
@@ -92,7 +93,9 @@ class Client:
     ) -> R:
         codecs = self._codecs_of(route)
         outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
-        return await self._answered(codecs, outgoing, timeout_s or route.timeout_s, marks)
+        limit_s = timeout_s or route.timeout_s
+        outgoing.headers[DEADLINE_HEADER] = written_deadline(limit_s)
+        return await self._answered(codecs, outgoing, limit_s, marks)
 
     @asynccontextmanager
     async def stream(

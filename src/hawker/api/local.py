@@ -91,8 +91,8 @@ class LocalCaller:
         timeout_s: float | None = None,
         marks: Marks | None = None,
     ) -> R:
-        call = self._made(route, params, query, body, nonce, idempotency_key, marks)
         limit_s = timeout_s or route.timeout_s
+        call = self._made(route, params, query, body, nonce, idempotency_key, marks, limit_s)
         with anyio.move_on_after(limit_s):
             answer: R = await self._handlers.of(route)(call)
             if self._written is not None and route.method != "GET" and call.marks.version is None:
@@ -144,6 +144,7 @@ class LocalCaller:
         nonce: str | None = None,
         idempotency_key: str | None = None,
         marks: Marks | None = None,
+        deadline_s: float | None = None,
     ) -> Call[P, Q, B]:
         return Call(
             params=route.params() if params is None else params,
@@ -154,4 +155,5 @@ class LocalCaller:
             nonce=nonce,
             idempotency_key=idempotency_key,
             marks=marks or Marks(),
+            deadline_s=deadline_s,
         )

@@ -11,6 +11,7 @@ import msgspec
 
 from hawker.api.asgi import Receive, Scope
 from hawker.api.codec import BodyCodec
+from hawker.api.deadline import DEADLINE_HEADER, read_deadline
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route
@@ -66,6 +67,7 @@ class CallReader(Generic[P, Q, B]):
             nonce=request.header(b"fly-machine-lease-nonce"),
             idempotency_key=request.header(b"idempotency-key"),
             version=request.header(b"hawker-version"),
+            deadline_s=read_deadline(request.header(DEADLINE_HEADER.encode())),
         )
 
 

@@ -165,7 +165,8 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[P, Q, B]):
     """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows. `version` is what the
-    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `marks` go with the answer."""
+    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how long it still
+    waits, if it says so. `marks` go with the answer."""
 
     params: P
     query: Q
@@ -175,6 +176,7 @@ class Call(Generic[P, Q, B]):
     nonce: str | None = None
     idempotency_key: str | None = None
     version: str | None = None
+    deadline_s: float | None = None
     marks: Marks = field(default_factory=Marks)
 
     @property

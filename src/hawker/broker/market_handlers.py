@@ -119,7 +119,7 @@ class MarketHandlers:
             app=app,
             machine=machine,
             behalf=call.caller,
-            until=self._clock.monotonic() + route.timeout_s,
+            until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
             avoid=self._hosts_of(machine.config.standbys or ()),
             marks=call.marks,

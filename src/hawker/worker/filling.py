@@ -4,18 +4,20 @@ With the order comes its app, which this node may not know. `Luggage` packs and 
 need on another node than the app's home.
 """
 
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
+import anyio
 import msgspec
 
 from hawker.api.bodies import OrderedApp, OrderRequest
 from hawker.config import MachineConfig, validate
 from hawker.config.placement import Spread, lacking, parse_labels, placement_of
-from hawker.errors import NameTaken, NoRoom, Unavailable
+from hawker.errors import DeadlineExceeded, NameTaken, NoRoom, Unavailable
 from hawker.ids import AppName, OrderId
 from hawker.store.contract import Reader, Tx
 from hawker.worker.bids import closed
-from hawker.worker.images import resolve
+from hawker.worker.images import Images, resolve
 from hawker.worker.order_ledger import OrderLedger, checked_key
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
@@ -58,9 +60,9 @@ class Filling:
         fields.pop("home")
         return OrderedApp(**fields, luggage=self._luggage.pack(store, app))
 
-    async def fill(self, order: OrderRequest, caller: str) -> MachineRecord:
+    async def fill(self, order: OrderRequest, caller: str, deadline_s: float | None = None) -> MachineRecord:
         """The machine, new or of the same order before. Raises `NoRoom` when the node cannot fill it, `OrderCancelled`
-        when it came too late."""
+        when it came too late, `DeadlineExceeded` when its caller has gone before it began."""
         parts, body, key = self._parts, order.machine, OrderId(order.order_id)
         app = _record(order.app)
         checked_key(app.name, key)
@@ -71,7 +73,7 @@ class Filling:
         self._check(parts.deps.store, app.name, body.config)
         validate(body.config, parts.deps.driver.features)
         serves_region(parts.node.region, body.region)
-        images = await resolve(parts.deps.images, body.config)
+        images = await _in_time(resolve(parts.deps.images, body.config), deadline_s)
         record = new_record(parts, app, body, images, caller=caller, key=key)
         skip = bool(body.skip_secrets)
 
@@ -103,6 +105,13 @@ class Filling:
                 scope="host",
                 shortfall={"hosts": 1},
             )
+
+
+async def _in_time(asking: Coroutine[Any, Any, Images], deadline_s: float | None) -> Images:
+    """A registry may take longer than whoever sent the order waits."""
+    with anyio.move_on_after(deadline_s):
+        return await asking
+    raise DeadlineExceeded("the image's registry did not answer in time; nothing was created")
 
 
 def _record(app: OrderedApp) -> AppRecord:

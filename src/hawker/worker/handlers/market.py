@@ -51,7 +51,7 @@ class MarketHandlers:
         return Bids(bids=self._bidding.quotes(call.body.asks))
 
     async def fill(self, call: Call[NoParams, NoQuery, OrderRequest]) -> Machine:
-        made = await self._filling.fill(call.body, call.caller)
+        made = await self._filling.fill(call.body, call.caller, call.deadline_s)
         return self._shown(made, with_nonce=bool(call.body.machine.lease_ttl))
 
     async def cancel(self, call: Call[OrderParams, CancelQuery, None]) -> CancelAnswer:
