@@ -114,7 +114,7 @@ async def test_only_another_state_is_a_change_of_members(tmp_path: Path) -> None
         await one.has(MEMBERS, (ME, "alive"), (OTHER, "alive"))
         heard: list[Touched] = []
         one.replica.listen(heard.append)
-        await anyio.sleep(30)
+        await LoopClock().sleep(30)
         assert heard == []
 
 

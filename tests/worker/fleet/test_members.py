@@ -61,7 +61,7 @@ async def following(street: Street) -> AsyncIterator[Members]:
     members = Members(lambda: street, street, LoopClock(), remember)  # type: ignore[arg-type,return-value]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(members.serve)
-        await anyio.sleep(0.2)
+        await LoopClock().sleep(0.2)
         yield members
         tasks.cancel_scope.cancel()
 
@@ -81,7 +81,7 @@ async def test_who_is_lost_is_told_within_a_moment(fate: Fate) -> None:
         street.there[1] = member(OTHER, fate)
         members.heard(street.there[1])
         assert street.told[-1] == (OTHER, "mad", False, 0.0)
-        await anyio.sleep(0.1)
+        await LoopClock().sleep(0.1)
         assert street.rows[-1] == [(ME, "alive", None), (OTHER, str(fate), None)]
 
 
@@ -98,9 +98,9 @@ async def test_round_trips_are_looked_at_now_and_then() -> None:
     street = Street()
     async with following(street):
         street.there[1] = member(OTHER, rtt_s=0.25)
-        await anyio.sleep(2 * LOOK_EVERY_S)
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
         assert street.rows[-1][1] == (OTHER, "alive", 0.25)
-        await anyio.sleep(REMEMBER_EVERY_S)
+        await LoopClock().sleep(REMEMBER_EVERY_S)
         assert len(street.remembered) == 2
 
 
@@ -109,11 +109,11 @@ async def test_the_epoch_is_declared_once_both_streams_have_one() -> None:
     async with following(street) as members:
         street.epochs[Scope.REGION] = 7
         members.heard(street.there[1])
-        await anyio.sleep(0.2)
+        await LoopClock().sleep(0.2)
         assert street.declared == []
         street.epochs[Scope.GLOBAL] = 5
         members.heard(street.there[1])
-        await anyio.sleep(2 * LOOK_EVERY_S)
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
         assert street.declared == [5]
 
 
@@ -123,7 +123,7 @@ async def test_a_catalog_that_is_away_is_told_later() -> None:
     async with following(street):
         assert street.rows == []
         street.away = False
-        await anyio.sleep(2 * LOOK_EVERY_S)
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
         assert street.rows
 
 

@@ -99,8 +99,8 @@ async def test_what_changes_all_the_time_is_told_now_and_then() -> None:
         for number in range(100):
             shelf.digests["a"] = f"d{number:03}"
             publisher.note("shelf", "a")
-            await anyio.sleep(0.05)
-        await anyio.sleep(1)
+            await LoopClock().sleep(0.05)
+        await LoopClock().sleep(1)
         assert images(desk) == ["d099"]
         assert 5 <= len(desk.told) <= 12
 
@@ -110,7 +110,7 @@ async def test_what_tells_nobody_is_looked_at() -> None:
     async with publishing(desk, shelf.source(calm=True, looked_at=True)) as publisher:
         await publisher.settled(timeout_s=5)
         shelf.digests["a"] = "a2"
-        await anyio.sleep(2 * LOOK_EVERY_S)
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
         assert images(desk) == ["a2"]
 
 
@@ -118,7 +118,7 @@ async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> Non
     desk, shelf = Desk(), Shelf(a="a1")
     desk.away = True
     async with publishing(desk, shelf.source()) as publisher:
-        await anyio.sleep(3)
+        await LoopClock().sleep(3)
         before = anyio.current_time()
         assert await publisher.written() is None
         assert anyio.current_time() == before
