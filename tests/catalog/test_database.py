@@ -1,4 +1,5 @@
-import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -8,16 +9,31 @@ from hawker.catalog.database import CHECKPOINT_PAGES, Database
 from hawker.errors import CannotStart
 from tests.catalog.disk import A, opened, put, rows, said
 
+PAGE_BYTES = 4096
+
+
+READ = """
+import sqlite3, sys
+reader = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+for query in ("SELECT * FROM things", "SELECT name FROM pragma_table_info('things')"):
+    print(reader.execute(query).fetchall())
+"""
+
+
+def read_by_another(file: Path) -> list[str]:
+    """A process of its own: two copies of SQLite in one process would break each other's locks."""
+    return subprocess.run([sys.executable, "-c", READ, file], capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+
 
 def test_a_plain_sqlite3_reads_the_file_while_it_is_written(tmp_path: Path) -> None:
     storage = opened(tmp_path)
-    said(storage, put(1, 10))
-    reader = sqlite3.connect(f"file:{storage.path}?mode=ro", uri=True)
-    assert reader.execute("SELECT * FROM things").fetchall() == [(A, 1, 10)]
-    said(storage, put(1, 11))
-    assert reader.execute("SELECT size FROM things").fetchall() == [(11,)]
-    columns = [row[1] for row in reader.execute("PRAGMA table_info(things)")]
-    assert columns == ["node", "id", "size"]
+    for size in (10, 11):
+        said(storage, put(1, size))
+        things, columns, _ = read_by_another(storage.path)
+        assert things == f"[('{A}', 1, {size})]"
+        assert columns == "[('node',), ('id',), ('size',)]"
 
 
 def test_what_is_raised_in_a_transaction_undoes_it(tmp_path: Path) -> None:
@@ -42,6 +58,31 @@ def test_the_log_of_writes_is_copied_into_the_file(tmp_path: Path) -> None:
     log = tmp_path / f"{A}.db-wal"
     assert log.stat().st_size < 3 * CHECKPOINT_PAGES * 4096
     assert len(rows(storage)) == 4000
+
+
+def test_a_slow_reader_holds_up_nobody_for_long(tmp_path: Path) -> None:
+    """While it reads, the log grows; once it has read, the log is used again."""
+    database = Database(tmp_path / "c.db", crowded_pages=CHECKPOINT_PAGES)
+    reader = apsw.Connection(str(database.path), flags=apsw.SQLITE_OPEN_READONLY)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM __c_log").get == 0
+    for _ in range(3):
+        write_pages(database, CHECKPOINT_PAGES)
+        assert reader.execute("SELECT count(*) FROM __c_log").get == 0
+    log = tmp_path / "c.db-wal"
+    held = log.stat().st_size
+    assert held > 3 * CHECKPOINT_PAGES * PAGE_BYTES
+    reader.execute("COMMIT")
+    for _ in range(3):
+        write_pages(database, CHECKPOINT_PAGES)
+    assert log.stat().st_size < held + 2 * CHECKPOINT_PAGES * PAGE_BYTES
+
+
+def write_pages(database: Database, pages: int) -> None:
+    with database.transaction(durable=False) as connection:
+        for _ in range(pages):
+            text = "INSERT INTO __c_log (stream, ver, at, payload) VALUES (1, 1, 0, zeroblob(?))"
+            connection.execute(text, (PAGE_BYTES,))
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,12 @@ def test_only_what_reads_is_a_query(tmp_path: Path) -> None:
     assert (table.columns, table.rows) == (("x", "y"), ((1, 2),))
 
 
+def test_an_answer_without_end_is_refused(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    with pytest.raises(BadRequest, match="narrow it"):
+        opened(tmp_path).query(Statement(query=endless))
+
+
 def test_a_transaction_has_a_statement(tmp_path: Path) -> None:
     with pytest.raises(StatementFailed, match="at least 1 statement is required"):
         opened(tmp_path).commit([], 1.0)

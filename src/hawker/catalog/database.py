@@ -16,8 +16,9 @@ from hawker.errors import CannotStart
 APPLICATION_ID = 0x68776B63  # "hwkc", in the file's header
 LAYOUT_VERSION = 1
 CHECKPOINT_PAGES = 2_000  # how far the log of writes grows before it is copied into the file
-TRUNCATE_PAGES = 32_000  # from here on readers that are slow are waited for, a little
+CROWDED_PAGES = 32_000  # each time it has grown so far, readers that are slow are waited for, a little
 STATEMENTS_CACHED = 400
+_BUSY_MS, _PATIENCE_MS = 5_000, 50
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 
 _LAYOUT = f"""
@@ -52,10 +53,11 @@ _log = logging.getLogger("hawker.catalog")
 class Database:
     """Opens the file, makes it when it is not there. Raises `CannotStart` when it is none of ours, damaged or newer."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, crowded_pages: int = CROWDED_PAGES) -> None:
         self.path = path
         self.connection = _open(path)
         self._log_pages = 0
+        self._crowded_pages = self._crowded_at = crowded_pages
         self._durable = True
         self.connection.set_wal_hook(self._note_log_size)
 
@@ -77,16 +79,22 @@ class Database:
         self.checkpoint()
 
     def checkpoint(self) -> None:
+        """Between two transactions. Readers are waited for when the log is long, but never for long themselves."""
         if self._log_pages < CHECKPOINT_PAGES:
             return
-        crowded = self._log_pages >= TRUNCATE_PAGES
+        crowded = self._log_pages >= self._crowded_at
         mode = apsw.SQLITE_CHECKPOINT_RESTART if crowded else apsw.SQLITE_CHECKPOINT_PASSIVE
         try:
+            self._crowded_at = self._log_pages + self._crowded_pages if crowded else self._crowded_at
+            self.connection.set_busy_timeout(_PATIENCE_MS if crowded else _BUSY_MS)
             self.connection.wal_checkpoint(mode=mode)
+            self._crowded_at = self._crowded_pages if crowded else self._crowded_at
         except apsw.BusyError:
             _log.debug("readers keep the catalog's log", extra={"pages": self._log_pages})
         except apsw.Error as error:
             _log.warning("checkpoint failed", extra={"path": str(self.path), "reason": str(error)})
+        finally:
+            self.connection.set_busy_timeout(_BUSY_MS)
 
     def close(self) -> None:
         self.connection.execute("PRAGMA synchronous = FULL")
@@ -115,8 +123,8 @@ def _open(path: Path) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
-    connection.set_busy_timeout(5_000)
-    for pragma in ("journal_mode = WAL", "wal_autocheckpoint = 0", "synchronous = FULL", "cache_size = -65536"):
+    connection.set_busy_timeout(_BUSY_MS)
+    for pragma in ("journal_mode = WAL", "wal_autocheckpoint = 0", "synchronous = FULL", "cache_size = -32768"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     if connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
         connection.execute(_LAYOUT).fetchall()

@@ -3,6 +3,7 @@ of users do not come here but for `query`; they have connections of their own (g
 """
 
 import itertools
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,12 +32,14 @@ from hawker.catalog.schema import fingerprint, read, shipped
 from hawker.catalog.snapshot import Snapshot, make
 from hawker.catalog.statements import StatementFailed, Statements
 from hawker.clock import Clock
-from hawker.errors import Unavailable
+from hawker.errors import BadRequest, Unavailable
 from hawker.ids import NodeId
 
 ROWS_PER_VERSION = 256  # of a stream that begins again
 QUERY_ROWS = 100_000
 QUERY_BYTES = 64 * 1024 * 1024
+
+_log = logging.getLogger("hawker.catalog")
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +217,10 @@ class SqliteStorage:
 
     def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
         with self._transaction(durable=False):
-            return Batch(self._parts(), self._clock.now()).run(batch)
+            outcome = Batch(self._parts(), self._clock.now()).run(batch)
+        if outcome.quarantined:
+            _log.warning("bad rows set aside", extra={"rows": outcome.quarantined, "last": self.quarantined(1)})
+        return outcome
 
     def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
         with self._lock:
@@ -318,7 +324,10 @@ class SqliteStorage:
                 self._reader = Guarded(self._path, self._clock)
             answer = self._reader.start(statement)
             rows = self._reader.take(answer, rows=QUERY_ROWS, size_bytes=QUERY_BYTES)
+            more = self._reader.take(answer, rows=1, size_bytes=1)
             answer.close()
+            if more:
+                raise BadRequest(f"the answer has more than {len(rows)} rows, or is too large: narrow it")
             return Table(columns=answer.columns, rows=tuple(rows))
 
     def close(self) -> None:
