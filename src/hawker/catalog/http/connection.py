@@ -47,7 +47,13 @@ class Connections:
         self._wrapped = wrap_app(cast(Any, app), 0, "asgi")
         self._loop = asyncio.get_running_loop()
         self._http1 = uvicorn.Config(
-            app, lifespan="off", log_config=None, access_log=False, ws="none", timeout_keep_alive=int(KEEP_ALIVE_S)
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_keep_alive=int(KEEP_ALIVE_S),
         )
         self._http1.load()
         self._http2 = _http2()

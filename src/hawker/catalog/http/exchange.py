@@ -120,6 +120,8 @@ class Exchange:
 
     async def drain(self) -> None:
         """Take what the client still sends, so that it comes to read the answer."""
+        if self._whole:
+            return
         left = BODY_BYTES
         with anyio.move_on_after(LAST_S):
             while not self._whole and left > 0:

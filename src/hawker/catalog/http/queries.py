@@ -1,11 +1,13 @@
 """Reads: `POST /v1/queries`. Rows are sent as they are found, so an answer takes little memory whatever its length."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
 
 from hawker.catalog.change import Value
+from hawker.catalog.contract import Statement
 from hawker.catalog.guarded import Answer, Guarded, Pool
 from hawker.catalog.http.app import Endpoint, plain
 from hawker.catalog.http.exchange import Exchange
@@ -34,26 +36,45 @@ class Queries:
         timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         statement = statement_of(await exchange.json())
         deadline = self._clock.monotonic() + timeout_s if timeout_s else None
-        guarded = await anyio.to_thread.run_sync(self._pool.take, limiter=self._limiter)
+        with anyio.move_on_after(timeout_s + 1 if timeout_s else None):
+            running = await anyio.to_thread.run_sync(self._start, statement, deadline, limiter=self._limiter)
+            try:
+                await exchange.stream(self._lines(running), [])
+            finally:
+                self._end(running)
+
+    def _start(self, statement: Statement, deadline: float | None) -> "_Running":
+        """With its first rows, so that a short answer takes one turn of a thread. What fails after it was prepared is
+        said where the rows end."""
+        guarded = self._pool.take()
         try:
             guarded.deadline(deadline)
-            with anyio.move_on_after(timeout_s + 1 if timeout_s else None):
-                answer = await anyio.to_thread.run_sync(guarded.start, statement, limiter=self._limiter)
-                try:
-                    await exchange.stream(self._lines(guarded, answer), [])
-                finally:
-                    answer.close()
-        finally:
+            answer = guarded.start(statement)
+        except BaseException:
             self._pool.give(guarded)
-
-    async def _lines(self, guarded: Guarded, answer: Answer) -> AsyncGenerator[bytes, None]:
-        number = 1
-        said = columns_line(answer.columns)
+            raise
         try:
-            while rows := await anyio.to_thread.run_sync(self._take, guarded, answer, limiter=self._limiter):
+            return _Running(guarded, answer, self._take(guarded, answer), None)
+        except HawkerError as error:
+            return _Running(guarded, answer, [], error)
+
+    def _end(self, running: "_Running") -> None:
+        running.answer.close()
+        self._pool.give(running.guarded)
+
+    async def _lines(self, running: "_Running") -> AsyncGenerator[bytes, None]:
+        number = 1
+        said, rows = columns_line(running.answer.columns), running.first
+        try:
+            if running.error is not None:
+                raise running.error
+            while rows:
                 yield said + row_lines(enumerate(rows, number))
                 number += len(rows)
                 said = b""
+                rows = await anyio.to_thread.run_sync(
+                    self._take, running.guarded, running.answer, limiter=self._limiter
+                )
         except HawkerError as error:
             yield said + error_line(plain(error))
             return
@@ -61,3 +82,11 @@ class Queries:
 
     def _take(self, guarded: Guarded, answer: Answer) -> list[tuple[Value, ...]]:
         return guarded.take(answer, rows=_ROWS, size_bytes=_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    guarded: Guarded
+    answer: Answer
+    first: list[tuple[Value, ...]]
+    error: HawkerError | None
