@@ -19,7 +19,6 @@ from hawker.catalog.messages import (
     Txs,
     Vector,
     Want,
-    encode,
 )
 from hawker.catalog.peers import Peer
 from hawker.catalog.replication import MESSAGE_BYTES
@@ -144,7 +143,7 @@ def test_an_answer_that_is_too_long_becomes_a_hint() -> None:
 
 def test_no_more_than_three_are_served_over_streams() -> None:
     made = engine({A: Position(5, 9)})
-    numbers = [made.ask(B, encode(pull(-1))) for _ in range(SERVED + 1)]
+    numbers = [made.ask(B, pull(-1)) for _ in range(SERVED + 1)]
     assert made.answers == [(numbers[-1], None)]
     for _ in range(2 * WAITING):
         made.take(B, pull(-1))
@@ -153,13 +152,13 @@ def test_no_more_than_three_are_served_over_streams() -> None:
 
 def test_a_question_with_no_answer_is_answered() -> None:
     made = engine()
-    number = made.ask(B, encode(pull(-1)))
+    number = made.ask(B, pull(-1))
     assert made.answers == [(number, Parts(txs=(), deltas=(), more=False))]
 
 
 def test_only_a_pull_is_a_question() -> None:
     with pytest.raises(ValueError, match="pull"):
-        engine().ask(B, encode(Txs(txs=())))
+        engine().ask(B, Txs(txs=()))
 
 
 def test_what_cannot_be_read_is_counted() -> None:

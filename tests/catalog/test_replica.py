@@ -8,7 +8,7 @@ from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Statement, Touched
 from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
 from hawker.catalog.replica import TXS_AT_ONCE, Replica
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, Unavailable
 from hawker.ids import NodeId
 
@@ -117,10 +117,13 @@ async def test_what_was_not_heard_of_in_time_is_not_reached() -> None:
 
 
 async def test_a_node_that_writes_too_much_is_told_to_wait() -> None:
-    async with fleet(A) as wire:
-        with pytest.raises(Unavailable):
-            for _ in range(50 * TXS_AT_ONCE):
-                await wire.replicas[A].transact([machine(A, "1", "started")])
+    wire, clock = Wire(), ManualClock()  # time stands still
+    replica = Replica(A, "mad", MemoryStorage(A, SCHEMA, clock), clock, send=wire.send(A), ask=wire.ask(A))
+    async with replica.running():
+        for _ in range(TXS_AT_ONCE):
+            await replica.transact([machine(A, "1", "started")])
+        with pytest.raises(Unavailable, match="a second"):
+            await replica.transact([machine(A, "1", "stopped")])
 
 
 async def test_a_forgotten_node_comes_back_with_all_its_rows_in_a_newer_epoch() -> None:
@@ -159,3 +162,17 @@ async def test_an_unreadable_question_is_the_askers_fault() -> None:
     async with fleet(A) as wire:
         with pytest.raises(BadRequest):
             await wire.replicas[A].on_request(B, b"\xff")
+
+
+async def test_a_node_that_proves_its_file_goes_on_in_its_epoch() -> None:
+    clock = SystemClock()
+    storage = MemoryStorage(A, SCHEMA, clock)
+    for scope in Scope:
+        storage.renew(scope, 5)
+    wire = Wire()
+    replica = Replica(A, "mad", storage, clock, send=wire.send(A), ask=wire.ask(A))
+    async with replica.running():
+        with anyio.fail_after(LONG_S):
+            token = await replica.transact([machine(A, "1", "started")])
+    assert token == Token(origin=A, epoch=5, version=1)
+    assert storage.image.whole

@@ -20,6 +20,10 @@ from hawker.catalog.messages import (
     Parts,
     Pull,
     Push,
+    SnapshotAsk,
+    SnapshotMeta,
+    SnapshotPart,
+    SnapshotRead,
     Txs,
     Want,
     decode,
@@ -128,6 +132,11 @@ class Engine:
         self._fence(origin, epoch, hop=0, without={self.me})
         return epoch
 
+    def hold(self, *, pulls: bool) -> None:
+        """Whether pulls wait: while a snapshot comes, which has it all."""
+        for scope in self.scopes.values():
+            scope.holding = pulls
+
     def committed(self, txs: Iterable[Tx]) -> None:
         for tx in txs:
             self.scopes[tx.scope].committed(tx)
@@ -152,7 +161,7 @@ class Engine:
                     self.scopes[scope].receive(sender, message)
             case Pull():
                 self._serve(sender, message, None)
-            case Parts():
+            case Parts() | SnapshotAsk() | SnapshotMeta() | SnapshotRead() | SnapshotPart():
                 self.refused += 1
             case Forget():
                 intake = self.scopes[Scope.GLOBAL].intake
@@ -163,9 +172,8 @@ class Engine:
                     self.scopes[message.scope].receive(sender, message)
         self._gather()
 
-    def ask(self, sender: NodeId, raw: bytes) -> int:
+    def ask(self, sender: NodeId, message: Message) -> int:
         """A question over a stream; its number, under which `answers` will have what to say. Raises `ValueError`."""
-        message = decode(raw)
         if not isinstance(message, Pull):
             raise ValueError("only a pull is asked over a stream")
         self._asks += 1

@@ -134,7 +134,37 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     hop: int
 
 
-Message: TypeAlias = Push | Ihave | Pull | Txs | DeltaPart | Bulk | Parts | Digest | Vector | Hello | Known | Forget
+class SnapshotAsk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Over a stream: all that the receiver has of these scopes, as one file. Answered by `SnapshotMeta`."""
+
+    scopes: tuple[Scope, ...]
+
+
+class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A file that may be read for a while. `digest` is the SHA-256 of the whole, hex."""
+
+    number: int
+    size: int
+    digest: str
+
+
+class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Over a stream. Answered by `SnapshotPart`."""
+
+    number: int
+    offset: int
+
+
+class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Some of the file, from that offset on; empty at its end."""
+
+    data: bytes
+
+
+OfSnapshot: TypeAlias = SnapshotAsk | SnapshotMeta | SnapshotRead | SnapshotPart
+Message: TypeAlias = (
+    Push | Ihave | Pull | Txs | DeltaPart | Bulk | Parts | Digest | Vector | Hello | Known | Forget | OfSnapshot
+)
 
 _KINDS: Sequence[type[Message]] = (
     Push,
@@ -149,6 +179,10 @@ _KINDS: Sequence[type[Message]] = (
     Hello,
     Known,
     Forget,
+    SnapshotAsk,
+    SnapshotMeta,
+    SnapshotRead,
+    SnapshotPart,
 )
 _NUMBER: Mapping[type[Message], int] = {kind: number for number, kind in enumerate(_KINDS, 1)}
 _ENCODER = msgspec.msgpack.Encoder()

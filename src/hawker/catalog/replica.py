@@ -2,6 +2,7 @@
 which it knows no more than how to send, to ask, and who is there. Decides nothing: see engine.py and replication.py.
 """
 
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,15 +14,16 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hawker.catalog.bucket import Bucket
-from hawker.catalog.change import Scope, Token
+from hawker.catalog.change import Position, Scope, Token
 from hawker.catalog.contract import Change, Committed, OnTouched, Statement, Storage, Table, Touched
 from hawker.catalog.engine import GRACE_S, Engine
 from hawker.catalog.http.service import Vitals
 from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
 from hawker.catalog.memory import touched
-from hawker.catalog.messages import Parts, Pull, decode, encode
+from hawker.catalog.messages import Parts, Pull, SnapshotAsk, SnapshotRead, decode, encode
 from hawker.catalog.outbox import Outbox
 from hawker.catalog.peers import Peer
+from hawker.catalog.snapshots import Album
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
@@ -35,6 +37,10 @@ SETTLE_S = 10.0
 ASK_S = 15.0
 ANSWER_S = 30.0
 NAP_S = 1.0
+LOOK_S = 1.0
+TRY_S = 5.0
+
+_log = logging.getLogger("hawker.catalog")
 
 
 class Runner(Protocol):
@@ -94,10 +100,11 @@ class Replica(Generic[S]):
         subscribes: Callable[[Statement], AbstractAsyncContextManager[AsyncIterator[Table | Change]]] | None = None,
         run: Runner = in_thread,
         grace_s: float = GRACE_S,
+        album: Album | None = None,
     ) -> None:
         self._storage, self._clock, self._run = storage, clock, run
         self._send, self._ask_over = send, ask
-        self._reads, self._subscribes = reads, subscribes
+        self._reads, self._subscribes, self._album = reads, subscribes, album
         positions = {scope: storage.positions(scope) for scope in Scope}
         self.engine = Engine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
         self._outbox = Outbox(clock)
@@ -107,6 +114,8 @@ class Replica(Generic[S]):
         self._listeners: list[OnTouched] = []
         self._wake, self._moved = anyio.Event(), anyio.Event()
         self._tasks: TaskGroup | None = None
+        known = sum(len(of_scope) for of_scope in positions.values())
+        self._fresh = known <= len(positions)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -115,6 +124,8 @@ class Replica(Generic[S]):
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._work)
+                if self._album is not None:
+                    tasks.start_soon(self._catch_up, self._album)
                 try:
                     yield
                 finally:
@@ -125,6 +136,8 @@ class Replica(Generic[S]):
                 for call in self._calls:
                     call.error = Unavailable("the catalog is stopping; try again once the node is up")
                     call.done.set()
+                if self._album is not None:
+                    self._album.close()
                 await self._run(self._storage.close)
 
     # what the mesh brings
@@ -144,7 +157,10 @@ class Replica(Generic[S]):
     async def on_request(self, sender: NodeId, raw: bytes) -> bytes:
         """Answers a question of another node over a stream; nothing when this node is too busy. Raises `BadRequest`."""
         try:
-            number = self.engine.ask(sender, raw)
+            message = decode(raw)
+            if self._album is not None and isinstance(message, SnapshotAsk | SnapshotRead):
+                return await self._album.answer(message)
+            number = self.engine.ask(sender, message)
         except ValueError as error:
             raise BadRequest(f"the catalog cannot read this: {error}") from error
         waiting = self._answers[number] = _Waiting(lambda: None)
@@ -240,8 +256,11 @@ class Replica(Generic[S]):
     async def _work(self) -> None:
         """Calls of this process first, then what replication wants; one at a time."""
         while True:
+            unsettled = not self.engine.settled
             due = self.engine.tick()
             self._flush()
+            if unsettled and self.engine.settled:
+                self._tell_waiters()
             if self._calls:
                 await self._serve_calls()
             elif (job := self.engine.next_job()) is not None:
@@ -271,8 +290,7 @@ class Replica(Generic[S]):
             ops = sum(len(item.ops) for item in job.batch)
             self.engine.slices.took(ops, self._clock.monotonic() - began)
         self.engine.finish(job, done)
-        self._moved.set()
-        self._moved = anyio.Event()
+        self._tell_waiters()
         self._flush()
         self._tell(_touched_by(job, done))
 
@@ -280,6 +298,11 @@ class Replica(Generic[S]):
         if what.tables or what.everything:
             for listener in [*self._listeners]:
                 listener(what)
+
+    def _tell_waiters(self) -> None:
+        """Some stream is further, or this node may write."""
+        self._moved.set()
+        self._moved = anyio.Event()
 
     def _stir(self) -> None:
         """The engine was told something: there may be more to send and to do."""
@@ -306,6 +329,40 @@ class Replica(Generic[S]):
         for whom, scope, pull in questions:
             if self._tasks is not None:
                 self._tasks.start_soon(self._question, whom, scope, pull)
+
+    async def _catch_up(self, album: Album) -> None:
+        """Far behind, take a snapshot of somebody near; if that does not work, of somebody else after a while."""
+        while True:
+            await self._clock.sleep(LOOK_S)
+            near = self.engine.scopes[Scope.REGION].peers.alive
+            whom, scopes = (near, [*Scope]) if near else (self.engine.scopes[Scope.GLOBAL].peers.alive, [Scope.GLOBAL])
+            if self.engine.gaps < (album.fresh if self._fresh else album.far) or not whom:
+                continue
+            self.engine.hold(pulls=True)
+            try:
+                await self._take_snapshot(album, whom[int(self._clock.random() * len(whom))], scopes)
+            except HawkerError as error:
+                _log.warning("no snapshot of the catalog taken", extra={"reason": str(error)})
+                await self._clock.sleep(TRY_S)
+            finally:
+                self.engine.hold(pulls=False)
+
+    async def _take_snapshot(self, album: Album, whom: NodeId, scopes: Sequence[Scope]) -> None:
+        what = await album.take(whom, scopes)
+        await self._turn(partial(self._positions, scopes), self._resume)
+        self._fresh = False
+        self._tell(what)
+
+    def _positions(self, scopes: Sequence[Scope]) -> dict[Scope, dict[NodeId, Position]]:
+        return {scope: dict(self._storage.positions(scope)) for scope in scopes}
+
+    def _resume(self, found: dict[Scope, dict[NodeId, Position]]) -> None:
+        for scope, positions in found.items():
+            for origin, position in positions.items():
+                if origin != self.engine.me:
+                    self.engine.scopes[scope].moved(origin, position)
+        self._tell_waiters()
+        self._stir()
 
     async def _question(self, whom: NodeId, scope: Scope, pull: Pull) -> None:
         parts: Parts | None = None

@@ -40,7 +40,7 @@ IHAVE_EVERY_S = 0.2
 IHAVE_PEERS = 3
 IHAVE_TICKS = 4
 IHAVE_HEADS = 256
-WANTS = 32
+HELD_S = 0.5
 BULK_WANTS = 16
 
 
@@ -73,6 +73,7 @@ class Replication:
         self._rounds = Rounds(clock.monotonic(), clock.random)
         self._ihave_due = clock.monotonic() + IHAVE_EVERY_S * clock.random()
         self._asked: list[Missing] = []
+        self.holding = False
 
     @property
     def settled(self) -> bool:
@@ -283,8 +284,8 @@ class Replication:
 
     def _pull(self, now: float) -> None:
         """One message to each peer that is asked; what is long, or much, in one question over a stream."""
-        if len(self.intake.ready) >= QUEUED:
-            self.pulls.later(now + WAIT_S)
+        if self.holding or len(self.intake.ready) >= QUEUED:
+            self.pulls.later(now + (HELD_S if self.holding else WAIT_S))
             return
         due = self.pulls.take(now, self.peers, self._clock.random)
         much = len(due) >= BULK_WANTS

@@ -7,7 +7,7 @@ from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Committed, Statement
 from hawker.catalog.engine import Engine
 from hawker.catalog.jobs import Done, Job, perform
-from hawker.catalog.messages import Message, Parts, Pull, encode
+from hawker.catalog.messages import Message, Parts, Pull
 from hawker.catalog.peers import Peer
 from hawker.catalog.planted import Bug
 from hawker.ids import NodeId
@@ -161,7 +161,7 @@ class Host:
         if not self.up:
             self._world.at(ASK_S, lambda: give(None))
             return
-        number = self.engine.ask(sender, encode(pull))
+        number = self.engine.ask(sender, pull)
         self._waiting[number, self.life] = (sender, give)
         self._pump()
 
