@@ -16,6 +16,7 @@ from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.live.engine import Live
 from hawker.catalog.reads import Reads
 from hawker.catalog.replica import Replica
+from hawker.catalog.snapshots import Album
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.ids import NodeId
@@ -56,6 +57,7 @@ def own_catalog(
         ask=meeting.ask,
         reads=reads.query,
         subscribes=reads.subscribe,
+        album=Album(storage, place.root / "snapshots", clock, meeting.ask),
     )
     meeting.replica = replica
     replica.listen(live.touched)
