@@ -21,7 +21,7 @@ from hawker.api.routes import (
     DeleteMachineQuery,
     WaitQuery,
 )
-from hawker.errors import Fault, LeaseHeld, NotFound, Unavailable
+from hawker.errors import DeadlineExceeded, Fault, LeaseHeld, NotFound, Unavailable
 from hawker.ids import NodeId
 from tests.broker.town import FAR, Broker, Host, Town, of_machine, of_volume, town_of
 from tests.worker.hourglass import in_virtual_time
@@ -75,6 +75,21 @@ async def test_a_write_says_where_it_can_be_read(town: Town) -> None:
     assert api.marks.version is not None and api.marks.version.startswith(f"{host.id}:1:")
     await api.call(GET_MACHINE, params=of_machine(machine))
     assert api.marks.version is None
+
+
+async def test_nobody_works_for_longer_than_the_caller_waits(town: Town) -> None:
+    host, machine = await far_machine(town)
+    api, clock = first(town).api, host.worker.parts.deps.clock
+    began = clock.monotonic()
+    with pytest.raises(DeadlineExceeded):
+        await api.call(
+            WAIT_MACHINE,
+            params=of_machine(machine),
+            query=WaitQuery(state=(WaitState.STARTED,), timeout=60),
+            timeout_s=3,
+        )
+    assert clock.monotonic() - began < 4
+    assert host.waited["wait_machine"] == 3
 
 
 async def test_an_owner_that_is_down_is_named_at_once(town: Town) -> None:

@@ -65,6 +65,7 @@ class Host:
     down: bool = False
     deaf: set[str] = field(default_factory=set)  # names of routes of which every answer is lost
     calls: list[tuple[str, str]] = field(default_factory=list)  # routes that were called, and in whose name
+    waited: dict[str, float] = field(default_factory=dict)  # how long who called a route last would wait
     written: int = 0
 
 
@@ -176,6 +177,7 @@ class Wire(LocalCaller):
         if self._host.cut:
             raise Unreachable("cut off")
         self._host.calls.append((route.name, self._behalf))
+        self._host.waited[route.name] = given.get("timeout_s") or route.timeout_s
         answer = await super().call(route, **given)
         if route.name in self._host.deaf:
             raise Lost("the answer was lost")
