@@ -9,7 +9,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from hawker.errors import CannotStart, Unavailable
-from hawker.gossip.memory import MemoryNetwork, MemoryTransport
+from hawker.gossip.memory import MemoryNetwork, MemoryTransport, _accept
 from hawker.sim.loop import LoopClock, eventually
 from tests.worker.hourglass import in_virtual_time
 
@@ -131,7 +131,7 @@ async def test_a_sender_waits_for_a_reader() -> None:
             await anyio.sleep_forever()
 
         async with anyio.create_task_group() as tasks:
-            other.transport._accept = partial(tasks.start_soon, hold)
+            other.transport._accept = partial(_accept, tasks, hold)
             stream = await one.transport.dial("b:1")
             with anyio.move_on_after(5) as scope:
                 for _ in range(10):

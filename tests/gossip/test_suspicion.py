@@ -34,6 +34,15 @@ def test_it_waits_for_one_who_stood_still() -> None:
     assert suspicion.due == 111
 
 
+def test_before_the_end_it_asks_the_suspect_itself() -> None:
+    suspicion = Suspicion(100, 4, 24, 0, A)
+    asked = []
+    while (at := suspicion.calls_at(1.0)) < suspicion.due:
+        asked.append(at)
+        suspicion.called += 1
+    assert asked == [101, 102, 103]
+
+
 @given(st.integers(1, 10), st.lists(st.integers(0, 20), max_size=30))
 def test_it_only_ever_gets_shorter_and_keeps_its_bounds(needed: int, accusers: list[int]) -> None:
     suspicion = Suspicion(0, 4, 24, needed, A)

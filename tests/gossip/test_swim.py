@@ -80,6 +80,19 @@ def test_silence_is_suspicion_then_down() -> None:
     assert fates(solo.passes(4), 2) == [Fate.DOWN]
 
 
+def test_a_suspect_is_asked_once_more_before_it_is_down() -> None:
+    """What it said against the suspicion may have been lost."""
+    solo = Solo(Timing(probe_s=1.0))
+    solo.knows(2, 3, 4)
+    solo.hears(claim(4, Fate.SUSPECT, by=3))
+    solo.swim._probe_at = float("inf")
+    said = solo.passes(23.9)
+    asked = [sent for at, sent in said.sends if at == "4:1" and isinstance(sent[0], Ping)]
+    assert len(asked) == 3
+    assert all(any(isinstance(frame, Claim) and frame.fate is Fate.SUSPECT for frame in sent) for sent in asked)
+    assert solo.fate(4) is Fate.SUSPECT
+
+
 def test_silence_that_healthy_relays_confirm_is_not_our_fault() -> None:
     solo = Solo()
     solo.knows(2, 3, 4, 5)
@@ -113,6 +126,32 @@ def test_one_that_stood_still_blames_nobody() -> None:
     assert not fates(said, 3) and not fates(said, 2) and solo.swim.belief.health.score == 8
     solo.hears(says(3, incarnation=2), sender=node(3))
     assert solo.fate(3) is Fate.ALIVE
+
+
+def test_one_that_stood_still_and_first_reads_its_mail_blames_nobody_either() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    solo.hears(claim(3, Fate.SUSPECT, by=2))
+    solo.now += 60
+    solo.hears(says(2))
+    assert solo.swim.belief.health.score == 8
+    assert not fates(solo.said(solo.swim.tick(solo.now)), 3)
+
+
+def test_a_suspicion_that_is_suddenly_over_is_no_stall() -> None:
+    """Others confirm it when it has lasted for longer than so many accusers need."""
+    solo = Solo()
+    solo.knows(2, 3, 4, 5, 6)
+    solo.hears(claim(6, Fate.SUSPECT, by=2))
+    for _ in range(15):
+        solo.passes(0.9)
+        for number in (2, 3, 4, 5):
+            solo.hears(says(number, incarnation=solo.swim.me.incarnation), sender=node(number))
+    score = solo.swim.belief.health.score
+    solo.hears(claim(6, Fate.SUSPECT, by=3), sender=node(3))
+    solo.hears(claim(6, Fate.SUSPECT, by=4), sender=node(4))
+    assert fates(solo.said(solo.swim.tick(solo.now)), 6) == [Fate.DOWN]
+    assert solo.swim.belief.health.score == score
 
 
 def test_a_tick_that_is_little_late_is_no_stall() -> None:

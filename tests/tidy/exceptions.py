@@ -27,7 +27,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
         "swallowing",
         "src/hawker/gossip/listener.py",
         "except",
-        "one poisonous message must not end every node it meets",
+        "a poisonous message must not end all nodes it meets",
     ),
     # Imported by name.
     Allowed(

@@ -61,6 +61,7 @@ class Swim:
         self._upkeep_at = now + chance() * self._timing.upkeep_s
         self._reach_at = now + self._timing.reach_s * (0.5 + chance())
         self._clean_at = now + _CLEAN_S
+        self._last_at = now
 
     # What its owner asks.
 
@@ -70,7 +71,7 @@ class Swim:
 
     @property
     def next_at(self) -> float:
-        suspicions = (peer.suspicion.due for peer in self.belief.suspects.values() if peer.suspicion)
+        suspicions = [peer.suspicion for peer in self.belief.suspects.values() if peer.suspicion]
         direct_at = self._probe.direct_at if self._probe else _NEVER
         return min(
             self._probe_at,
@@ -79,7 +80,7 @@ class Swim:
             self._upkeep_at,
             self._join_at,
             self.answers.relays.due,
-            min(suspicions, default=_NEVER),
+            min((min(each.due, each.calls_at(self._timing.probe_s)) for each in suspicions), default=_NEVER),
         )
 
     def members(self) -> list[Member]:
@@ -129,6 +130,7 @@ class Swim:
         """What an authentic datagram of `sender` holds. Raises `Malformed` for what is no sequence of frames; then
         nothing was changed."""
         frames = decode(payload)
+        self._notice_stall(now)
         if foreign:
             self.answers.foreigner(sender, address, frames, now)
         elif sender == self.me.node:
@@ -152,10 +154,9 @@ class Swim:
     # Time.
 
     def tick(self, now: float) -> Outcome:
-        late_s = now - self.next_at
-        if late_s > self._timing.stall_s:
-            self._stood_still(late_s, now)
+        self._notice_stall(now)
         self.belief.expire(now)
+        self._call_suspects(now)
         for relay in self.answers.relays.silent(now):
             self.mail.nack(relay)
         if self._probe and self._probe.direct_at <= now:
@@ -181,14 +182,27 @@ class Swim:
             self._gossip_at = now + _FIRST_GOSSIP * self._timing.gossip_s
         return self._out.taken()
 
-    def _stood_still(self, late_s: float, now: float) -> None:
-        """Answers and refutations may lie unread: everyone gets the time that we did not have."""
+    def _notice_stall(self, now: float) -> None:
+        """A tick was due at `next_at`, or right after whatever moved that into the past. When this node stood still,
+        answers and refutations may lie unread: everyone gets the time that it did not have."""
+        late_s = now - max(self.next_at, self._last_at)
+        self._last_at = now
+        if late_s <= self._timing.stall_s:
+            return
         self.belief.health.worse(max(1, int(late_s)))
         for peer in self.belief.suspects.values():
             if peer.suspicion:
                 peer.suspicion.postpone(late_s)
         if self._probe:
             self._probe, self._probe_at = None, now
+
+    def _call_suspects(self, now: float) -> None:
+        for peer in self.belief.suspects.values():
+            suspicion, every_s = peer.suspicion, self._timing.probe_s
+            if suspicion is not None and suspicion.calls_at(every_s) <= now:
+                while suspicion.calls_at(every_s) <= now:
+                    suspicion.called += 1
+                self.mail.ping(peer, self.answers.next_seq(), self.answers.rank)
 
     # Probing.
 
