@@ -28,10 +28,11 @@ def _part(data: bytes, more: bool = False) -> Message:
 
 
 async def test_a_call_has_all_that_came_with_the_request() -> None:
-    headers = {b"fly-machine-lease-nonce": b"n", b"idempotency-key": b"k"}
+    headers = {b"fly-machine-lease-nonce": b"n", b"idempotency-key": b"k", b"hawker-version": b"0123abcd:1:2"}
     request = _request(_part(b'{"description":"d"}'), headers=headers, query=b"ttl=30")
     call = await CallReader(CREATE_LEASE, 100).with_body(request, ALICE)
     assert (call.params.app_name, call.params.machine_id, call.caller, call.request_id) == ("a", "m", "alice", "01H")
+    assert call.version == "0123abcd:1:2"
     assert (call.nonce, call.idempotency_key, call.query.ttl, call.body.description) == ("n", "k", 30, "d")
 
 

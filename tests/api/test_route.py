@@ -9,8 +9,9 @@ import pytest
 
 from hawker.api.bodies import Problem
 from hawker.api.codec import answer_type
-from hawker.api.route import AnyRoute, Socket, Stream, Tag, declared_errors
+from hawker.api.route import AnyRoute, Socket, Stream, Tag, declared_errors, writes
 from hawker.api.routes import MACHINE_METRICS, METRICS, ROUTES
+from hawker.api.routes.market import QUOTE
 from hawker.errors import BadRequest, TooLarge, Unauthorized, Unprocessable
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
@@ -103,3 +104,8 @@ def _walk(info: Any, seen: set[type]) -> None:
 
 def test_a_problem_is_what_every_client_of_the_real_api_reads() -> None:
     assert list(Problem.__struct_fields__[:2]) == ["error", "status"]
+
+
+def test_a_call_writes_unless_it_reads() -> None:
+    assert all(writes(route) == (route.method != "GET") for route in ROUTES if route.action is None)
+    assert not writes(QUOTE)

@@ -1,5 +1,5 @@
-"""The cursor of a list in pages: the key of the last item shown, in base64 so that nobody leans on it. Nodes and brokers
-give out the same, so a page of one can go on at another. Pure.
+"""The cursor of a list in pages: the key of the last item shown, in base64 so that nobody leans on it. Nodes and
+brokers give out the same, so a page of one can go on at another. Pure.
 """
 
 import base64

@@ -17,7 +17,7 @@ from hawker.api.handlers import Handlers, Written, finish
 from hawker.api.limiter import Limiter
 from hawker.api.reply import LINES, Reply
 from hawker.api.request import CallReader, Incoming, body_chunks
-from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of
+from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of, writes
 from hawker.api.running import Running
 from hawker.clock import Clock
 from hawker.errors import HawkerError
@@ -81,7 +81,7 @@ class UnaryEndpoint:
         self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
         self._running = setup.running if lasting else None
-        self._written = setup.written if route.method != "GET" else None
+        self._written = setup.written if writes(route) else None
 
     async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
         call = await self._reader.with_body(request, grant)

@@ -14,7 +14,7 @@ from hawker.api.grant import Everything
 from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, Written, finish
 from hawker.api.loss import Overdue
 from hawker.api.marks import Marks
-from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload
+from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload, writes
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
 from hawker.ids import new_ulid
@@ -95,7 +95,7 @@ class LocalCaller:
         call = self._made(route, params, query, body, nonce, idempotency_key, marks, limit_s)
         with anyio.move_on_after(limit_s):
             answer: R = await self._handlers.of(route)(call)
-            if self._written is not None and route.method != "GET" and call.marks.version is None:
+            if self._written is not None and writes(route) and call.marks.version is None:
                 call.marks.version = await self._written()
             return answer
         raise Overdue(f"no answer within {limit_s:g} s")

@@ -135,6 +135,11 @@ def attempt_of(route: AnyRoute, params: Mapping[str, str]) -> Attempt:
     return Attempt(action, app=params.get("app_name"), machine=params.get("machine_id"))
 
 
+def writes(route: AnyRoute) -> bool:
+    """Whether a call of it may change something."""
+    return attempt_of(route, {}).action is not Action.READ
+
+
 def rate_of(route: AnyRoute) -> Rate:
     """Calls of our own, which are not below /v1, are not counted unless their row says so."""
     if route.rate is not None:

@@ -30,6 +30,7 @@ from hawker.errors import (
     Unavailable,
     WrongState,
 )
+from hawker.permission import Action
 
 ORDER_TIMEOUT_S = 75.0
 NUMBERED = "~"
@@ -80,6 +81,7 @@ QUOTE = Unary(
     tag=Tag.NODE,
     summary="What this node would bid; reserves nothing",
     timeout_s=5.0,
+    action=Action.READ,
 )
 
 FILL = Unary(
