@@ -45,7 +45,7 @@ def test_every_node_is_told_of_once_with_what_became_of_it() -> None:
     ("other", "why"),
     [
         (bid(0.1), "as good as the best: a draw decided"),
-        (bid(0.1, same_app=2), "spread 2 machines of the app against 0 machines of the app"),
+        (bid(0.1, same_app=2), "spread 2 of the app there against 0 of the app there"),
         (bid(0.1, image_bytes=256 << 20, missing_bytes=256 << 20), "image 256 MiB missing against 0 MiB missing"),
     ],
 )
@@ -58,4 +58,4 @@ def test_what_made_it_lose_is_named(other: Bid, why: str) -> None:
 
 def test_one_that_has_the_app_already_declines_when_they_are_to_be_apart() -> None:
     found = shown(Spread.HARD, n0=bid(0.1, same_app=2))
-    assert found[0] == ("0", Verdict.DECLINES, "the node has 2 machines of the app already")
+    assert found[0] == ("0", Verdict.DECLINES, "machines of the app that the node has already: 2")

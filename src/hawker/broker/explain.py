@@ -75,7 +75,7 @@ def _told(part: Part) -> str:
         case "image":
             return f"{part.value:.0f} MiB missing"
         case "spread":
-            return f"{part.value:.0f} machines of the app"
+            return f"{part.value:.0f} of the app there"
         case _:
             return f"{part.value:.0%} used"
 
@@ -99,7 +99,7 @@ def _declines(bid: Bid, spread: Spread) -> str:
     if bid.filled is not None:
         return f"it filled the order already, with machine {bid.filled}"
     if spread is Spread.HARD and bid.same_app:
-        return f"the node has {bid.same_app} machines of the app already"
+        return f"machines of the app that the node has already: {bid.same_app}"
     return "it gave no reason"
 
 

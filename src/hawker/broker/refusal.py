@@ -50,7 +50,9 @@ def refusal(
         return Unavailable(f"{_named(regions)} cannot be reached: none of its hosts answers")
     if errors and not declines and not any(isinstance(error, NoRoom) for error in errors):
         return Unavailable(f"no host in {_named(regions)} took the order, and none has it: {errors[-1]}")
-    return _no_room(regions, declines, [error for error in errors if isinstance(error, NoRoom)], config, nearest)
+    return _no_room(
+        regions, surveys, declines, [error for error in errors if isinstance(error, NoRoom)], config, nearest
+    )
 
 
 def _unreachable(surveys: Iterable[Surveyed]) -> bool:
@@ -62,6 +64,7 @@ def _unreachable(surveys: Iterable[Surveyed]) -> bool:
 
 def _no_room(
     regions: Sequence[str],
+    surveys: Sequence[Surveyed],
     declines: Sequence[Decline],
     refused: Sequence[NoRoom],
     config: MachineConfig,
@@ -73,7 +76,9 @@ def _no_room(
     if mount is not None and mount.volume and any(each.kind is DeclineKind.NO_ROOM for each in declines):
         return NoRoomAtVolume(f"insufficient resources to create new machine with existing volume id '{mount.volume}'")
     if least == {"hosts": 1}:
-        why = f" ({declines[0].reason})" if declines else ""
+        reasons = [each.reason for each in declines]
+        reasons += [reason for survey in surveys for reason in survey.passed_over.values()]
+        why = f" ({reasons[0]})" if reasons else ""
         text = f"could not find a candidate host: no host in {_named(regions)} is as the order wants it{why}"
     else:
         lacks = ", ".join(f"{amount} {name}" for name, amount in least.items())

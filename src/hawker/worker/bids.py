@@ -123,7 +123,7 @@ class Bids:
         if wanted.driver not in (None, self._parts.deps.driver.name):
             return Decline(kind=DeclineKind.DRIVER, reason=f"the node's driver is {self._parts.deps.driver.name}")
         if wanted.spread is Spread.HARD and same_app:
-            return Decline(kind=DeclineKind.APART, reason=f"the node has {same_app} machines of the app already")
+            return Decline(kind=DeclineKind.APART, reason=f"machines of the app that the node has already: {same_app}")
         try:
             attachment.findable(self._parts.deps.store, AppName(ask.app), ask.machine.config)
         except HawkerError as error:

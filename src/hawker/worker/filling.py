@@ -101,7 +101,7 @@ class Filling:
             raise Unavailable(f"the node does not have the label {missing}: nothing was created")
         if wanted.spread is Spread.HARD and (there := reader.count(BY_APP, f"{app}/")):
             raise NoRoom(
-                f"the node has {there} machines of the app already, and they are to be apart",
+                f"machines of the app that the node has already: {there}; they are to be apart",
                 scope="host",
                 shortfall={"hosts": 1},
             )
