@@ -1,19 +1,20 @@
 """The catalog of a node in a cluster: its own replica with all that reads it, or an agent's URL (engine corrosion)."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
+import anyio
 
 from hawker.catalog.agent import AgentCatalog
 from hawker.catalog.change import Scope
-from hawker.catalog.contract import Catalog, OnTouched
+from hawker.catalog.contract import Catalog
 from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.live.engine import Live
+from hawker.catalog.mirror import Mirror
 from hawker.catalog.reads import Reads
 from hawker.catalog.replica import Replica
 from hawker.catalog.snapshots import Album
@@ -29,8 +30,8 @@ from hawker.worker.records import NodeRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """`running` is the time in which it may be asked. `file` and `app`, which answers over HTTP, are None where an
-    agent keeps the catalog; `fences` are the nodes that were forgotten, `schema` a fingerprint."""
+    """`running` is the time in which it may be asked. `mirror` is there where an agent keeps the catalog, `app`, which
+    answers over HTTP, where this node does; `fences` are the nodes that were forgotten, `schema` a fingerprint."""
 
     catalog: Catalog
     told: Replicates
@@ -38,7 +39,7 @@ class Kept:
     forgets: Forgets | None = None
     schema: str = ""
     fences: Mapping[NodeId, int]
-    file: Path | None = None
+    mirror: Mirror | None = None
     app: CatalogApp | None = None
 
 
@@ -76,18 +77,20 @@ def own_catalog(
         forgets=replica,
         schema=storage.schema_fingerprint,
         fences={origin: position.fence for origin, position in positions.items() if position.fence >= 0},
-        file=place.catalog,
         app=catalog_app(place.catalog, node.id, clock, writer=replica, live=live, pool=pool, doctor=replica),
     )
 
 
 async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock) -> Kept:
     session = await stack.enter_async_context(aiohttp.ClientSession())
-    return Kept(catalog=_Agent(session, url, clock), told=Untold(), running=nullcontext, fences={})
+    catalog = AgentCatalog(session, url, clock)
+    mirror = Mirror(catalog, clock)
 
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mirror.serve)
+            yield
+            tasks.cancel_scope.cancel()
 
-class _Agent(AgentCatalog):
-    """Keeps `contract.Catalog`. An agent tells nobody of changes: who wants to know looks now and then."""
-
-    def listen(self, callback: OnTouched) -> Callable[[], None]:
-        return lambda: None
+    return Kept(catalog=catalog, told=Untold(mirror.set_members), running=running, fences={}, mirror=mirror)

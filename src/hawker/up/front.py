@@ -9,7 +9,7 @@ from hawker.api.route import AnyRoute
 from hawker.api.routes import ROUTES
 from hawker.api.routes.peer import PEER_ROUTES
 from hawker.api.server import Server
-from hawker.broker.catalog_directory import CatalogDirectory
+from hawker.broker.catalog_directory import CatalogDirectory, Looks
 from hawker.broker.front import Beside, BrokerHandlers
 from hawker.broker.handlers import TokenHandlers
 from hawker.broker.market_handlers import MarketHandlers
@@ -59,9 +59,7 @@ def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
 def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferences: Preferences) -> Front:
     """Of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
     parts, clock, me = fleet.parts, fleet.parts.deps.clock, fleet.parts.node.id
-    glance = Glance(place.catalog)
-    stack.callback(glance.close)
-    directory = CatalogDirectory(glance, clock, me, parts.node.region)
+    directory = CatalogDirectory(_looks(stack, place, fleet), clock, me, parts.node.region)
     revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
     tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
     about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
@@ -73,6 +71,14 @@ def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferen
     broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=about_tokens)
     public = Server(broker.handlers(), tokens, clock, observer=parts.metrics.api, limiter=_limiter(parts))
     return Front(public=public, peers=_for_peers(fleet, own))
+
+
+def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:
+    if fleet.kept.mirror is not None:
+        return fleet.kept.mirror
+    glance = Glance(place.catalog)
+    stack.callback(glance.close)
+    return glance
 
 
 def _for_peers(fleet: InFleet, handlers: Handlers) -> Server:

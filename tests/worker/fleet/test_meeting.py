@@ -1,6 +1,6 @@
 """Two nodes over a network in memory, in virtual time: what the one tells its catalog, the other one reads."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +11,7 @@ import pytest
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Statement, Touched
 from hawker.catalog.replica import Replica
+from hawker.catalog.storage import Member as Row
 from hawker.catalog.storage import SqliteStorage
 from hawker.errors import Unavailable
 from hawker.gossip.contract import Meta
@@ -124,7 +125,10 @@ async def test_without_a_catalog_of_its_own_a_node_passes_over_what_is_for_one()
     meeting.on_forget(OTHER, 1)
     with pytest.raises(Unavailable, match="keeps no catalog"):
         await meeting.on_request(OTHER, b"x")
-    untold = Untold()
+    kept: list[Sequence[Row]] = []
+    untold = Untold(kept.append)
     untold.on_member(OTHER, region="mad", alive=True)
-    await untold.set_members([])
+    rows = [Row(host=OTHER, state="alive", since=1.0)]
+    await untold.set_members(rows)
+    assert kept == [rows]
     assert untold.own_position(Scope.REGION).epoch == 0

@@ -2,7 +2,7 @@
 for the other, and what gossip hears of members and forgotten nodes is passed on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from hawker.catalog.change import Position, Scope
@@ -76,13 +76,17 @@ class Told:
 
 
 class Untold:
-    """Keeps `members.Replicates` where an agent keeps the catalog, which has members of its own."""
+    """Keeps `members.Replicates` where an agent keeps the catalog, which has members of its own: `keep` is for those
+    that gossip knows."""
+
+    def __init__(self, keep: Callable[[Sequence[Row]], None]) -> None:
+        self._keep = keep
 
     def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None:
         return None
 
     async def set_members(self, members: Sequence[Row]) -> None:
-        return None
+        self._keep(members)
 
     def own_position(self, scope: Scope) -> Position:
         return Position()
