@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from hawker.catalog.change import Op, Scope, Tx
-from hawker.catalog.contract import Statement
+from hawker.catalog.contract import Local, Statement
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.ids import NodeId
@@ -25,6 +25,7 @@ PLAIN = SMALL.format(more="")
 WIDER = SMALL.format(more="d INTEGER NOT NULL DEFAULT 0, ")
 LOADED_AT_ONCE = 20_000
 ROWS_PER_TX = 100
+GROUP = 16
 COMMITS, APPLIED = 2_000, 40_000
 
 
@@ -128,6 +129,17 @@ def committing(owner: SqliteStorage, rows: int) -> Iterator[tuple[str, str]]:
     ordered = sorted(samples)
     p50, p99 = (ordered[int(len(ordered) * part)] * 1000 for part in (0.5, 0.99))
     yield "local commits of one row, FULL sync", f"{COMMITS / sum(samples):,.0f}/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+    update = "UPDATE small SET b = ? WHERE node = ? AND id = ?"
+    waiting = [
+        Local(
+            statements=(Statement(query=update, params=(str(number), OWNER, chance.randrange(rows))),), at=time.time()
+        )
+        for number in range(COMMITS)
+    ]
+    with timed() as took:
+        for begin in range(0, COMMITS, GROUP):
+            owner.commit_all(waiting[begin : begin + GROUP])
+    yield f"the same, {GROUP} that wait together", f"{COMMITS / took():,.0f}/s"
 
 
 def widening(owner: SqliteStorage) -> Iterator[tuple[str, str]]:

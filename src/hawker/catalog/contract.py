@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from hawker.catalog.change import Delta, Position, Scope, Token, Tx, Value
+from hawker.errors import HawkerError
 from hawker.ids import NodeId
 
 
@@ -122,6 +123,22 @@ OnTouched: TypeAlias = Callable[[Touched], None]
 """Called in the event loop once what changed can be read; must not block."""
 
 
+class Local(msgspec.Struct, frozen=True, kw_only=True):
+    """A local transaction that waits; see `Storage.commit`."""
+
+    statements: tuple[Statement, ...]
+    at: float
+    timeout_s: float | None = None
+
+
+class Grouping(Protocol):
+    """A storage on a disk: what waits is better committed together, a disk takes as long for one as for many."""
+
+    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+        """As `commit`, in this order and each on its own: one that fails does not touch the others. All that succeed
+        are on disk when this returns. Raises `Unavailable` for all of them."""
+
+
 class SnapshotFile(Protocol):
     """A compressed file on disk until it is closed; `digest` is its SHA-256 in hex. Any part may be read again."""
 
@@ -134,8 +151,8 @@ class SnapshotFile(Protocol):
 
 
 class Snapshots(Protocol):
-    """All streams as one file, for a node that begins or is far behind. Both calls block for seconds, may be made in any
-    thread, and hold up neither commits nor batches for longer than one stream takes."""
+    """All streams as one file, for a node that begins or is far behind. Both calls block for seconds, may be made in
+    any thread, and hold up neither commits nor batches for longer than one stream takes."""
 
     def snapshot(self, target: Path, scopes: Collection[Scope] = ...) -> SnapshotFile:
         """Of those scopes: a node of another region gets the global one only. Writes `target`."""

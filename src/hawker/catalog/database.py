@@ -18,6 +18,7 @@ LAYOUT_VERSION = 1
 CHECKPOINT_PAGES = 2_000  # how far the log of writes grows before it is copied into the file
 CROWDED_PAGES = 32_000  # each time it has grown so far, readers that are slow are waited for, a little
 STATEMENTS_CACHED = 400
+CACHE_KIB = 65_536  # what a batch of 10,000 rows changes; half of it makes such a batch three times slower
 _BUSY_MS, _PATIENCE_MS = 5_000, 50
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 
@@ -96,6 +97,10 @@ class Database:
         finally:
             self.connection.set_busy_timeout(_BUSY_MS)
 
+    def relax(self) -> None:
+        """Give back what memory the last large batch took."""
+        self.connection.execute("PRAGMA shrink_memory").fetchall()
+
     def close(self) -> None:
         self.connection.execute("PRAGMA synchronous = FULL")
         self.connection.close()
@@ -124,7 +129,7 @@ def _open(path: Path) -> apsw.Connection:
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
     connection.set_busy_timeout(_BUSY_MS)
-    for pragma in ("journal_mode = WAL", "wal_autocheckpoint = 0", "synchronous = FULL", "cache_size = -32768"):
+    for pragma in ("journal_mode = WAL", "wal_autocheckpoint = 0", "synchronous = FULL", f"cache_size = -{CACHE_KIB}"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     if connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
         connection.execute(_LAYOUT).fetchall()

@@ -5,7 +5,7 @@ of users do not come here but for `query`; they have connections of their own (g
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -17,9 +17,9 @@ import msgspec
 from hawker.catalog import compaction
 from hawker.catalog.apply import Batch, Parts
 from hawker.catalog.aside import Aside
-from hawker.catalog.capture import Capture
-from hawker.catalog.change import Delta, Op, Position, Scope, Token, Tx, Value
-from hawker.catalog.contract import Committed, Effect, Outcome, Statement, Table, Touched
+from hawker.catalog.change import Delta, Position, Scope, Tx, Value
+from hawker.catalog.commits import Commits, TransactionLost
+from hawker.catalog.contract import Committed, Local, Outcome, Statement, Table, Touched
 from hawker.catalog.database import Database
 from hawker.catalog.evolve import evolve, tables_of
 from hawker.catalog.guarded import Guarded
@@ -30,9 +30,9 @@ from hawker.catalog.origins import RESETTING, Origins, Stream
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import fingerprint, read, shipped
 from hawker.catalog.snapshot import Snapshot, make
-from hawker.catalog.statements import StatementFailed, Statements
+from hawker.catalog.statements import Statements
 from hawker.clock import Clock
-from hawker.errors import BadRequest, Unavailable
+from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId
 
 ROWS_PER_VERSION = 256  # of a stream that begins again
@@ -136,27 +136,18 @@ class SqliteStorage:
         return self._proven
 
     def commit(self, statements: Sequence[Statement], at: float, *, timeout_s: float | None = None) -> Committed:
+        (result,) = self.commit_all([Local(statements=tuple(statements), at=at, timeout_s=timeout_s)])
+        if isinstance(result, HawkerError):
+            raise result
+        return result
+
+    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
         if not self._proven:
             raise Unavailable("the catalog is finding out what this node has published before; try again in a moment")
-        if not statements:
-            raise StatementFailed("at least 1 statement is required")
-        with self._transaction(durable=True):
-            capture = Capture(self._connection, self._node, self._rows)
-            with capture.watching():
-                effects = self._statements.run(statements, self._rows, timeout_s)
-            txs = tuple(self._publish(scope, capture.ops[scope], at) for scope in Scope if scope in capture.ops)
-        return _committed(effects, txs)
-
-    def _publish(self, scope: Scope, ops: Sequence[Op], at: float) -> Tx:
-        stream = self._origins.get(self._node, scope)
-        tx = Tx(self._node, scope, stream.epoch, stream.applied + 1, at, tuple(ops))
-        died = max(1, int(self._clock.now()))
-        for op in ops:
-            self._rows[op.table].note(op.key, tx.version, stream.run, died if op.row is None else 0)
-        self._log.add(stream.number, tx, self._clock.now())
-        stream = self._origins.put(msgspec.structs.replace(stream, applied=tx.version))
-        self._lease.cover(scope, stream.position)
-        return tx
+        commits = Commits(self._connection, self._parts(), self._lease, self._statements, self._clock.now())
+        while True:
+            with suppress(TransactionLost), self._transaction(durable=True):
+                return commits.run(group)
 
     def renew(self, scope: Scope, epoch: int) -> Position:
         """In that epoch or, if this node is known to have used it, in a later one."""
@@ -273,6 +264,8 @@ class SqliteStorage:
                 stream = self._origins.get(*place)
                 self._origins.put(msgspec.structs.replace(stream, floor=max(stream.floor, version)))
             self._log.trim(max(before, self._clock.now() - LOG_AGE_S))
+        with self._lock:
+            self._database.relax()
         return count
 
     # All streams at once.
@@ -352,7 +345,7 @@ class SqliteStorage:
                 self._origins.forget()
                 for part in (self._log, self._unknown, self._quarantine):
                     part.load()
-                if isinstance(error, apsw.Error):
+                if isinstance(error, apsw.Error | OSError):
                     raise Unavailable(f"the catalog cannot be written now: {error}") from error
                 raise
             self._origins.keep()
@@ -366,11 +359,3 @@ class SqliteStorage:
             unknown=self._unknown,
             quarantine=self._quarantine,
         )
-
-
-def _committed(effects: tuple[Effect, ...], txs: tuple[Tx, ...]) -> Committed:
-    token = None
-    if txs:
-        named = next((tx for tx in txs if tx.scope is Scope.REGION), txs[0])
-        token = Token(origin=named.origin, epoch=named.epoch, version=named.version)
-    return Committed(effects=effects, txs=txs, token=token)
