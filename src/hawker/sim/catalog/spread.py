@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import dist
 
 from hawker.catalog.change import Op, Position, Scope, Tx
 from hawker.catalog.engine import Engine
@@ -15,7 +16,8 @@ from hawker.catalog.peers import Peer
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 
-NEAR_S, FAR_S = 0.004, 0.140  # one way, between regions
+NEAR_S, FAR_S = 0.004, 0.140  # one way, between regions, which are points by chance on a square map
+WIDEST = 2**0.5
 LAN_S = 0.0003
 APPLY_S = 0.0005
 BETWEEN_S = 4.0
@@ -89,8 +91,11 @@ class _Field:
         self._number = 0
         self._nodes = [NodeId(f"{number:08x}") for number in range(hosts)]
         self._region = {node: number % regions for number, node in enumerate(self._nodes)}
+        places = [(source.random(), source.random()) for _ in range(regions)]
         self._delay = {
-            (one, other): LAN_S if one == other else NEAR_S + (FAR_S - NEAR_S) * source.random()
+            (one, other): LAN_S
+            if one == other
+            else NEAR_S + (FAR_S - NEAR_S) * dist(places[one], places[other]) / WIDEST
             for one in range(regions)
             for other in range(one, regions)
         }
