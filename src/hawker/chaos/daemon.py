@@ -60,13 +60,19 @@ class Daemon:
 
     def launch(self, *flags: str, failpoint: str | None = None) -> Self:
         """Begin a life, and do not wait for it. `failpoint` is where it kills itself."""
+        return self._begin("up", ("--listen", "127.0.0.1:0", *self.flags, *flags), failpoint)
+
+    def start_as(self, command: str, *words: str) -> Self:
+        """Begin a life with these words, beside those that say where and how, and return once it is ready."""
+        return self._begin(command, (*self.flags, *words)).wait_ready()
+
+    def _begin(self, command: str, words: Sequence[str], failpoint: str | None = None) -> Self:
         self._lives += 1
-        self._ephemeral = "--ephemeral" in (*self.flags, *flags)
-        where = ("--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
-        command = [*self.before_it, HAWKER, "up", *where, *self.flags, *flags]
+        self._ephemeral = "--ephemeral" in words
+        argv = [*self.before_it, HAWKER, command, "--data-dir", str(self.data_dir), *words]
         armed = {} if failpoint is None else {VARIABLE: failpoint}
         with self._file("out").open("wb") as out, self._file("err").open("wb") as errors:
-            self._process = subprocess.Popen(command, stdout=out, stderr=errors, env=self.environment | armed)
+            self._process = subprocess.Popen(argv, stdout=out, stderr=errors, env=self.environment | armed)
         return self
 
     def start(self, *flags: str) -> Self:

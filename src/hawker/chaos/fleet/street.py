@@ -83,16 +83,17 @@ class Host:
 
 
 class Street:
-    """`directory` is empty and its own. Leaving the context takes every host's power and the bridge away."""
+    """`directory` is empty and its own. `network` is the beginning of the hosts' addresses. Leaving the context takes
+    every host's power and the bridge away."""
 
-    def __init__(self, directory: Path, number: int, hosts: int) -> None:
+    def __init__(self, directory: Path, number: int, hosts: int, *, network: str = "") -> None:
         self.directory = directory
         self.bridge = f"hwst{number}"
-        self._number = number
+        self._network = network or f"10.213.{number}"
         self.hosts = tuple(Host(self, each) for each in range(1, hosts + 1))
 
     def address(self, number: int) -> str:
-        return f"10.213.{self._number}.{number}"
+        return f"{self._network}.{number}"
 
     def __enter__(self) -> Self:
         _ip("link", "add", self.bridge, "type", "bridge")

@@ -8,7 +8,7 @@ from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.errors import NoRoom
 from hawker.machine import State
 from tests.cli.conftest import Hawker
-from tests.cli.fake_node import LAUNCHED, STARTED, FakeNode, chunk, exit_event
+from tests.cli.fake_node import LAUNCHED, STARTED, FakeNode, chunk, exit_event, machine
 
 NEW = "3d8f00000000ff"
 
@@ -114,3 +114,12 @@ def test_a_config_of_containers_needs_no_image(node: FakeNode, hawker: Hawker, t
     file.write_text('{"containers": [{"name": "web", "image": "nginx"}, {"name": "db", "image": "redis"}]}')
     assert hawker("machine", "run", "-d", "--config", str(file)).status == Exit.OK
     assert [each.name for each in node.call("create_machine").body.config.containers] == ["web", "db"]
+
+
+def test_a_spare_is_created_for_machines_by_name(node: FakeNode, hawker: Hawker) -> None:
+    node.add("default", machine("3d8f0000000001"))
+    said = hawker("machine", "create", "--name", "spare", "--standby-for", "name-1", "web:3")
+    assert said.status == Exit.OK, said.err
+    body = node.call("create_machine").body
+    assert (body.config.standbys, body.skip_launch, body.name) == (("3d8f0000000001",), True, "spare")
+    assert hawker("machine", "create", "--standby-for", "nobody", "web:3").status == Exit.NOT_FOUND

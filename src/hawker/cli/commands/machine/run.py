@@ -8,9 +8,11 @@ from hawker.api.caller import Caller
 from hawker.api.routes import MachineParams
 from hawker.cli import ordering
 from hawker.cli.attach import destroy, stay
+from hawker.cli.candidates import complete_machine
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
+from hawker.cli.machines import find_machine
 from hawker.cli.options import Placement, command_argument, placement_options, within_option
 from hawker.cli.ordering import Order, one_off
 from hawker.cli.output import Form, output_option, show
@@ -35,8 +37,12 @@ With --rm or --attach a machine that ends is not run again unless --restart says
 _CREATE_HELP = """Order a machine from IMAGE without starting it; `hawker machine start` does that later.
 
 \b
-Example:
-  hawker machine create --name spare hawker/hello
+Examples:
+  hawker machine create --name later hawker/hello
+  hawker machine create --name spare --standby-for worker hawker/hello
+
+A machine that stands by for others is a spare: it is prepared on another node, and started once the node of one of
+those is lost. It cannot have services.
 """
 
 image_argument = click.argument("image", required=False)
@@ -94,6 +100,10 @@ def command(
 @command_argument
 @placement_options
 @machine_options
+@click.option(
+    "--standby-for", "watched", metavar="MACHINE", multiple=True, shell_complete=complete_machine,
+    help="Start it once this machine's node is lost; may be repeated.",
+)  # fmt: skip
 @output_option
 @click.pass_context
 def create(
@@ -102,10 +112,17 @@ def create(
     arguments: tuple[str, ...],
     placement: Placement,
     flags: Flags,
+    watched: tuple[str, ...],
     form: Form,
 ) -> None:
-    order = order_for(ordered_config(image, arguments, flags), placement, True)
-    show(talk(ctx, lambda caller: ordering.place(caller, order)), form, _id)
+    config = ordered_config(image, arguments, flags)
+
+    async def ordered(caller: Caller) -> Machine:
+        found = [(await find_machine(caller, each, placement.app)).machine.id for each in watched]
+        spare = msgspec.structs.replace(config, standbys=tuple(found)) if found else config
+        return await ordering.place(caller, order_for(spare, placement, True))
+
+    show(talk(ctx, ordered), form, _id)
 
 
 def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) -> MachineConfig:
