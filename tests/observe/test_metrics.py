@@ -15,6 +15,9 @@ COUNTS = {  # gauges of things that are counted: the thing is the unit
     "hawker_queue_limit",
     "hawker_queue_active",
     "hawker_queue_waiting",
+    "hawker_fleet_nodes",
+    "hawker_catalog_gaps",
+    "hawker_catalog_queued",
 }
 
 
@@ -51,7 +54,7 @@ def test_every_family_is_exported_under_its_name(metrics: Metrics) -> None:
 def test_no_label_can_name_what_a_user_names(metrics: Metrics) -> None:
     labels = {label for family in metrics.families for label in family.labels}
     of_runs, of_calls = {"flow", "step", "outcome", "queue"}, {"method", "route", "status"}
-    assert labels == of_runs | of_calls | {"state", "kind", "durability", "version", "python"}
+    assert labels == of_runs | of_calls | {"state", "fate", "kind", "durability", "version", "python"}
 
 
 def test_nothing_says_when_it_was_born(metrics: Metrics) -> None:

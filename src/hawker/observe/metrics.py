@@ -108,6 +108,18 @@ class NodeMetrics:
         self.histories = make.gauge("histories_waiting", "Histories of destroyed machines that wait for the archive.")
 
 
+class FleetMetrics:
+    """The cluster as this node sees it; nothing on a node that is alone. Set when they are read."""
+
+    def __init__(self, make: Families) -> None:
+        self.nodes = make.gauge("fleet_nodes", "Nodes of the cluster, this one included, by what is believed.", "fate")
+        self.gaps = make.gauge("catalog_gaps", "Streams of other nodes that are known to be behind here.")
+        self.queued = make.gauge("catalog_queued", "Changes of other nodes that wait to be applied here.")
+        self.lag = make.gauge(
+            "catalog_lag_seconds", "How old others' changes are when applied, 99th percentile."
+        )
+
+
 class LoopMetrics:
     """The event loop, as the watchdog sees it."""
 
@@ -136,6 +148,7 @@ class Metrics:
     node: NodeMetrics
     loop: LoopMetrics
     spans: SpanMetrics
+    fleet: FleetMetrics
 
     def exposition(self) -> str:
         """Prometheus's text format, 0.0.4."""
@@ -164,5 +177,5 @@ def build_metrics(version: str) -> Metrics:
     )
     build.labels(version, python_version()).set(1)
     groups = RunMetrics(make), StoreMetrics(make), ApiMetrics(make), NodeMetrics(make), LoopMetrics(make)
-    spans = SpanMetrics(make)
-    return Metrics(registry, tuple(make.made), *groups, spans)
+    others = SpanMetrics(make), FleetMetrics(make)
+    return Metrics(registry, tuple(make.made), *groups, *others)

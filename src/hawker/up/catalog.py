@@ -13,6 +13,7 @@ from hawker.catalog.contract import Catalog
 from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
+from hawker.catalog.http.service import Vitals
 from hawker.catalog.live.engine import Live
 from hawker.catalog.mirror import Mirror
 from hawker.catalog.reads import Reads
@@ -41,6 +42,7 @@ class Kept:
     fences: Mapping[NodeId, int]
     mirror: Mirror | None = None
     app: CatalogApp | None = None
+    vitals: Callable[[], Vitals | None] = lambda: None
 
 
 def own_catalog(
@@ -78,6 +80,7 @@ def own_catalog(
         schema=storage.schema_fingerprint,
         fences={origin: position.fence for origin, position in positions.items() if position.fence >= 0},
         app=catalog_app(place.catalog, node.id, clock, writer=replica, live=live, pool=pool, doctor=replica),
+        vitals=replica.vitals,
     )
 
 

@@ -138,6 +138,7 @@ async def _joined(
         caller=lambda node, behalf: peers.caller(node, behalf=behalf),
         clock=clock,
         save=partial(write_cluster, place.cluster),
+        vitals=kept.vitals,
     )
     porter = Porter(store, parts.deps.secrets, clock, parts.node.id, vaults_of(partial(_keys, gossip), clock))
     parts = replace(parts, fleet=fleet, catalog=kept.catalog, porter=porter)

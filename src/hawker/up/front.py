@@ -8,7 +8,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute
 from hawker.api.routes import ROUTES
 from hawker.api.routes.peer import PEER_ROUTES
-from hawker.api.server import Server
+from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.broker.catalog_directory import CatalogDirectory, Looks
 from hawker.broker.front import Beside, BrokerHandlers
 from hawker.broker.handlers import TokenHandlers
@@ -29,6 +29,10 @@ from hawker.worker.fleet.rows import Row, revoked_row
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
 from hawker.worker.records import APPS
+
+
+_PEER_BODIES = 4
+"""An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,7 @@ def _for_peers(fleet: InFleet, handlers: Handlers) -> Server:
         observer=fleet.parts.metrics.api,
         written=fleet.publisher.written,
         between_nodes=True,
+        max_body_bytes=_PEER_BODIES * MAX_BODY_BYTES,
     )
 
 

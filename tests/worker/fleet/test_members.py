@@ -10,7 +10,7 @@ from hawker.errors import Unavailable
 from hawker.gossip.contract import Fate, Member, Meta
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock
-from hawker.worker.fleet.members import LOOK_EVERY_S, REMEMBER_EVERY_S, Members, lower_epoch
+from hawker.worker.fleet.members import LOOK_EVERY_S, Members, lower_epoch
 from tests.worker.fleet.desk import ME, OTHER
 from tests.worker.hourglass import in_virtual_time
 
@@ -100,8 +100,16 @@ async def test_round_trips_are_looked_at_now_and_then() -> None:
         street.there[1] = member(OTHER, rtt_s=0.25)
         await LoopClock().sleep(2 * LOOK_EVERY_S)
         assert street.rows[-1][1] == (OTHER, "alive", 0.25)
-        await LoopClock().sleep(REMEMBER_EVERY_S)
-        assert len(street.remembered) == 2
+        assert len(street.remembered) == 1
+
+
+async def test_who_is_new_is_remembered() -> None:
+    street = Street()
+    async with following(street) as members:
+        street.there.append(member(NodeId("0000000c")))
+        members.heard(street.there[-1])
+        await LoopClock().sleep(0.2)
+        assert street.remembered == [[ME, OTHER], [ME, OTHER, "0000000c"]]
 
 
 async def test_the_epoch_is_declared_once_both_streams_have_one() -> None:

@@ -10,6 +10,7 @@ from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.routes import METRICS
 from hawker.api.routes.cluster import (
     ADD_KEY,
     CORDON_NODE,
@@ -239,3 +240,14 @@ async def test_a_witness_says_what_it_believes(fair: Fair) -> None:
     fair.crowd.set(OTHER, Fate.DOWN)
     assert (await fair.api.call(MEMBER_FATE, params=NodeParams(node_id=OTHER))).fate == "down"
     assert (await fair.api.call(MEMBER_FATE, params=NodeParams(node_id="ffffffff"))).fate == "unknown"
+
+
+async def test_the_fleet_is_measured(fair: Fair) -> None:
+    fair.crowd.set(OTHER, Fate.DOWN)
+    text = await fair.api.call(METRICS)
+    assert 'hawker_fleet_nodes{fate="alive"} 1.0' in text and 'hawker_fleet_nodes{fate="down"} 1.0' in text
+
+
+async def test_nodes_are_known_while_the_catalog_is_away(fair: Fair, worker: Worker) -> None:
+    fair.desk.away = True
+    assert dict(await fair.states()) == {worker.parts.node.id: "alive", OTHER: "alive"}

@@ -19,10 +19,11 @@ from hawker.api.bodies import (
     instant,
 )
 from hawker.api.caller import Caller
-from hawker.catalog.contract import Catalog
+from hawker.catalog.contract import Catalog, Table
+from hawker.catalog.http.service import Vitals
 from hawker.clock import Clock
 from hawker.cluster import KEY_BYTES, MAX_PEERS, Cluster, Keyring, Peer, name_of_key
-from hawker.errors import BadRequest, Conflict, NotFound, WrongState
+from hawker.errors import BadRequest, Conflict, NotFound, Unavailable, WrongState
 from hawker.gossip.contract import Fate, Member, Mesh
 from hawker.gossip.keyring import Keyring as Ring
 from hawker.ids import NodeId
@@ -69,8 +70,10 @@ class Fleet:
         caller: CallerOf,
         clock: Clock,
         save: Callable[[Cluster], None],
+        vitals: Callable[[], Vitals | None] = lambda: None,
     ) -> None:
-        """`forgets` is None where an agent keeps the catalog. `save` writes cluster.json; it blocks for a sync."""
+        """`forgets` is None where an agent keeps the catalog. `save` writes cluster.json; it blocks for a sync.
+        `vitals` says how replication does."""
         self._cluster = cluster
         self._gossip = gossip
         self._catalog = catalog
@@ -78,6 +81,7 @@ class Fleet:
         self._clock = clock
         self._save = save
         self.caller = caller
+        self.vitals = vitals
 
     @property
     def me(self) -> NodeId:
@@ -94,7 +98,12 @@ class Fleet:
         return self._gossip.members()
 
     async def nodes(self) -> tuple[FleetNode, ...]:
-        return fleet_nodes(await self._catalog.query(NODES), self.members, self.me)
+        """What gossip knows of them, should the catalog be an agent's that is away."""
+        try:
+            told = await self._catalog.query(NODES)
+        except Unavailable:
+            told = Table(columns=(), rows=())
+        return fleet_nodes(told, self.members, self.me)
 
     async def node(self, node_id: str) -> FleetNode:
         """Raises `NotFound`."""

@@ -19,7 +19,6 @@ from hawker.log import bind
 GATHER_S = 0.05
 LOOK_EVERY_S = 5.0
 DECLARE_EVERY_S = 0.5
-REMEMBER_EVERY_S = 30.0
 _LIVING = frozenset({Fate.ALIVE, Fate.SUSPECT})
 
 _log = bind("hawker.members")
@@ -48,7 +47,7 @@ class Members:
         self._clock = clock
         self._remember = remember
         self._wake = anyio.Event()
-        self._remember_at = clock.monotonic()
+        self._remembered: frozenset[tuple[NodeId, str]] = frozenset()
         self._declared = 0
 
     def heard(self, member: Member) -> None:
@@ -77,9 +76,11 @@ class Members:
         for member in members:
             self._tell(member)
         await self._replica.set_members([row_of(member) for member in members])
-        if self._clock.monotonic() >= self._remember_at:
-            self._remember_at = self._clock.monotonic() + REMEMBER_EVERY_S
-            self._remember([member for member in members if member.fate in _LIVING])
+        living = [member for member in members if member.fate in _LIVING]
+        places = frozenset((member.node, member.address) for member in living)
+        if places - self._remembered:
+            self._remember(living)
+            self._remembered = places
 
     def _tell(self, member: Member) -> None:
         region = member.meta.region if member.meta is not None else ""

@@ -11,6 +11,7 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import MACHINE_METRICS, METRICS
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
+from hawker.gossip.contract import Fate
 from hawker.machine import State
 from hawker.store.contract import Bucket
 from hawker.worker.histories import histories_waiting
@@ -44,6 +45,7 @@ class MetricsHandlers:
         await self._read_machines()
         self._read_capacity()
         self._read_runs()
+        self._read_fleet()
         return await to_thread.run_sync(self._metrics.exposition)
 
     async def machines(self, call: Call[NoParams, NoQuery, None]) -> str:
@@ -82,3 +84,16 @@ class MetricsHandlers:
             runs.queue_limit.labels(queue.name).set(queue.limit)
             runs.queue_active.labels(queue.name).set(queue.active)
             runs.queue_waiting.labels(queue.name).set(queue.waiting)
+
+    def _read_fleet(self) -> None:
+        fleet, metrics = self._parts.fleet, self._metrics.fleet
+        if fleet is None:
+            return
+        fates = Counter(member.fate for member in fleet.members)
+        for fate in Fate:
+            metrics.nodes.labels(fate.value).set(fates[fate])
+        vitals = fleet.vitals()
+        if vitals is not None:
+            metrics.gaps.set(vitals.gaps)
+            metrics.queued.set(vitals.queue_size)
+            metrics.lag.set(vitals.p99_lag or 0.0)
