@@ -1,0 +1,64 @@
+"""What is done in a simulated fleet: a client's call or nature's blow, with its moment."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hawker.node import Capacity
+
+NATURE = "nature"
+CLIENTS = ("ann", "bob", "cat")
+
+
+class Verb(StrEnum):
+    ORDER = "order"
+    AGAIN = "again"
+    SPARE = "spare"
+    STOP = "stop"
+    START = "start"
+    DESTROY = "destroy"
+
+    KILL = "kill"
+    POWER = "power cut"
+    UPGRADE = "upgrade"
+    KILL_AT_CALL = "kill at a call"
+    CUT = "cut"
+    ONE_WAY = "cut one way"
+    LOSS = "loss"
+    SLOW = "slow"
+    CLOCK = "clock"
+
+
+CALLS = frozenset({Verb.ORDER, Verb.AGAIN, Verb.SPARE, Verb.STOP, Verb.START, Verb.DESTROY})
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """`at` is in seconds, `label` names an order, `nodes` are numbers of nodes: the brokers that a client tries one after
+    the other, or whom a blow hits. `word`, `amount` and `for_s` are as the verb takes them."""
+
+    number: int
+    at: float
+    actor: str
+    verb: Verb
+    label: str = ""
+    nodes: tuple[int, ...] = ()
+    word: str = ""
+    amount: float = 0.0
+    for_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed stands for."""
+
+    seed: int
+    nodes: int
+    regions: int
+    room: Capacity
+    deeds: tuple[Deed, ...]
+
+    def of(self, actor: str) -> tuple[Deed, ...]:
+        return tuple(deed for deed in self.deeds if deed.actor == actor)
+
+    def only(self, numbers: frozenset[int]) -> "Plan":
+        return Plan(self.seed, self.nodes, self.regions, self.room, tuple(d for d in self.deeds if d.number in numbers))

@@ -1,0 +1,154 @@
+"""Everything that goes wrong in a simulated fleet, as the deeds say: daemons and hosts, the network, clocks."""
+
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.api.routes.market import FILL
+from hawker.sim.fleet.deed import Deed, Verb
+from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.joined import Town, address_of
+from hawker.sim.fleet.ledger import Ledger
+from hawker.sim.fleet.wire import Passing
+from hawker.sim.trace import Kind
+
+_AGAIN_S = 2.0
+
+
+class Nature:
+    """`tasks` is where lives run, and all that lasts."""
+
+    def __init__(self, town: Town, hosts: Sequence[Host], ledger: Ledger, tasks: TaskGroup) -> None:
+        self._town, self._hosts, self._ledger, self._tasks = town, hosts, ledger, tasks
+        self._clock = town.wire.clock
+        self._cuts: list[tuple[int, int]] = []
+        self._calls_left = 0
+        self._at_call: Deed | None = None
+        self._resting = anyio.Event()
+        self._away: set[Host] = set()
+        self.blows = 0
+        town.wire.hears = self._hear
+
+    async def rage(self, deeds: tuple[Deed, ...], began: float) -> None:
+        for deed in deeds:
+            await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
+            self._strike(deed)
+
+    async def rest(self) -> None:
+        """All is healed, and everybody is up."""
+        self._resting.set()
+        self._at_call = None
+        wire = self._town.wire
+        self._cuts.clear()
+        self._recut()
+        wire.lost = wire.mute = self._town.network.loss = 0.0
+        for host in self._hosts:
+            self._slow(host, 0.0)
+        while self._away:
+            await self._clock.sleep(_AGAIN_S)
+
+    def _strike(self, deed: Deed) -> None:
+        self.blows += 1
+        hosts = [self._hosts[number] for number in deed.nodes]
+        match deed.verb:
+            case Verb.KILL | Verb.POWER | Verb.UPGRADE:
+                self._fell(hosts[0], deed)
+            case Verb.KILL_AT_CALL:
+                self._at_call, self._calls_left = deed, int(deed.amount)
+            case Verb.CUT:
+                left, right = set(deed.nodes), set(range(len(self._hosts))) - set(deed.nodes)
+                both = [(one, other) for one in sorted(left) for other in sorted(right)]
+                self._tasks.start_soon(self._cut, deed, [*both, *((other, one) for one, other in both)])
+            case Verb.ONE_WAY:
+                self._tasks.start_soon(self._cut, deed, [(deed.nodes[0], deed.nodes[1])])
+            case Verb.LOSS:
+                self._tasks.start_soon(self._lose, deed)
+            case Verb.SLOW:
+                self._tasks.start_soon(self._slow_for, deed, hosts[0])
+            case _:
+                self._say(deed, f"the wall clock of {hosts[0].id} jumps by {deed.amount:g} s")
+                hosts[0].place.clock.ahead_s += deed.amount
+
+    # Lives.
+
+    def _fell(self, host: Host, deed: Deed) -> None:
+        if host in self._away or host.node is None:
+            return
+        self._away.add(host)
+        if deed.verb is not Verb.UPGRADE:
+            host.fall(kept=deed.amount if deed.verb is Verb.POWER else 1.0, power=deed.verb is Verb.POWER)
+        self._tasks.start_soon(self._away_for, host, deed)
+
+    async def _away_for(self, host: Host, deed: Deed) -> None:
+        self._say(deed, f"{deed.verb} of {host.id}, for {deed.for_s:g} s")
+        off = deed.verb is Verb.POWER
+        if deed.verb is Verb.UPGRADE:
+            await host.stop()
+        if off:
+            self._town.wire.unplugged.add(host.id)
+        await host.ended.wait()
+        with anyio.move_on_after(deed.for_s):
+            await self._resting.wait()
+        self._town.wire.unplugged.discard(host.id)
+        await host.begin(self._tasks)
+        self._say(deed, f"{host.id} is up, in its life {host.lives}")
+        self._away.discard(host)
+
+    def _hear(self, passing: Passing) -> None:
+        """Of each call: at the chosen one, one of its two ends dies."""
+        deed = self._at_call
+        if deed is None or passing.route != FILL.name:
+            return
+        whom, when = deed.word.split()
+        if passing.before != (when == "before"):
+            return
+        self._calls_left -= 1
+        if self._calls_left > 0:
+            return
+        self._at_call = None
+        dead = passing.sender if whom == "sender" else passing.receiver
+        self._fell(next(host for host in self._hosts if host.id == dead), deed)
+
+    # The network.
+
+    async def _cut(self, deed: Deed, pairs: list[tuple[int, int]]) -> None:
+        self._say(deed, f"cut for {deed.for_s:g} s: {deed.nodes}")
+        self._cuts += pairs
+        self._recut()
+        await self._clock.sleep(deed.for_s)
+        if not self._resting.is_set():
+            for pair in pairs:
+                self._cuts.remove(pair)
+            self._recut()
+
+    def _recut(self) -> None:
+        self._town.network.heal()
+        names = [(self._hosts[one].id, self._hosts[other].id) for one, other in self._cuts]
+        self._town.wire.cuts = set(names)
+        for one, other in names:
+            self._town.network.cut(address_of(one), address_of(other))
+
+    async def _lose(self, deed: Deed) -> None:
+        self._say(deed, f"{deed.amount:.0%} of {deed.word} are lost for {deed.for_s:g} s")
+        wire, share = self._town.wire, deed.amount
+        wire.lost = share if deed.word in ("requests", "all") else 0.0
+        wire.mute = share if deed.word in ("answers", "all") else 0.0
+        self._town.network.loss = share if deed.word == "all" else 0.0
+        with anyio.move_on_after(deed.for_s):
+            await self._resting.wait()
+        wire.lost = wire.mute = self._town.network.loss = 0.0
+
+    async def _slow_for(self, deed: Deed, host: Host) -> None:
+        self._say(deed, f"{host.id} is slow by {deed.amount:g} s for {deed.for_s:g} s")
+        self._slow(host, deed.amount)
+        with anyio.move_on_after(deed.for_s):
+            await self._resting.wait()
+        self._slow(host, 0.0)
+
+    def _slow(self, host: Host, seconds: float) -> None:
+        self._town.wire.slow[host.id] = seconds
+        self._town.network.slow(address_of(host.id), seconds)
+
+    def _say(self, deed: Deed, text: str) -> None:
+        self._ledger.say(Kind.NATURE, f"{deed.number}. {text}")

@@ -1,0 +1,109 @@
+"""A run of a fleet as a list of deeds, drawn from a seed before anything happens."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hawker.clock import ManualClock
+from hawker.node import Capacity
+from hawker.sim.chance import Chance
+from hawker.sim.fleet.deed import CLIENTS, NATURE, Deed, Plan, Verb
+
+MINUTES = 1.0
+_SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}
+_MEMORY_MIB = (512, 1024, 1024, 2048)
+_CALLS: Mapping[Verb, float] = {
+    Verb.ORDER: 6,
+    Verb.AGAIN: 3,
+    Verb.SPARE: 1.5,
+    Verb.STOP: 1,
+    Verb.START: 1,
+    Verb.DESTROY: 4,
+}
+_BLOWS: Mapping[Verb, float] = {
+    Verb.KILL: 3,
+    Verb.POWER: 3,
+    Verb.UPGRADE: 1,
+    Verb.KILL_AT_CALL: 3,
+    Verb.CUT: 3,
+    Verb.ONE_WAY: 2,
+    Verb.LOSS: 3,
+    Verb.SLOW: 2,
+    Verb.CLOCK: 1.5,
+}
+_PAUSES_S = (0.02, 0.1, 0.5, 1.0, 2.0, 6.0)
+_BREAKS_S = (0.2, 1.0, 3.0, 6.0, 12.0)
+
+
+def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None) -> Plan:
+    chance = Chance(ManualClock(seed=seed))
+    size = chance.weighed(_SIZES)
+    size = size if nodes is None else nodes
+    regions = chance.one_of((1, 1, 1, 2)) if size > 4 else 1
+    end = minutes * 60
+    weights = {verb: weight for verb, weight in _BLOWS.items() if chance.happens(0.7)} or dict(_BLOWS)
+    deeds = [deed for client in CLIENTS for deed in _calls(chance, client, end, size)]
+    deeds += _blows(chance, weights, end, size)
+    ordered = sorted(deeds, key=lambda deed: deed.at)
+    room = Capacity(cpus=16, memory_mib=chance.one_of(_MEMORY_MIB), disk_mib=100_000)
+    return Plan(seed, size, regions, room, tuple(replace(deed, number=n) for n, deed in enumerate(ordered, 1)))
+
+
+def _calls(chance: Chance, client: str, end: float, size: int) -> list[Deed]:
+    deeds: list[Deed] = []
+    made = 0
+    at = chance.one_of(_PAUSES_S)
+    while at < end:
+        verb = Verb.ORDER if not made else chance.weighed(_CALLS)
+        made += verb in (Verb.ORDER, Verb.SPARE)
+        brokers = tuple(chance.between(0, size - 1) for _ in range(4))
+        deed = Deed(0, round(at, 3), client, verb, f"{client}-{made}", brokers)
+        deeds.append(_call(chance, deed, made))
+        at += chance.one_of(_PAUSES_S)
+    return deeds
+
+
+def _call(chance: Chance, deed: Deed, made: int) -> Deed:
+    """A spare's `word` is the label of what it stands by for; an order's says whether it has a key."""
+    match deed.verb:
+        case Verb.ORDER:
+            keyed = "key" if chance.happens(0.6) else ""
+            return replace(deed, word=keyed, amount=chance.one_of((256, 256, 256, 512)))
+        case Verb.SPARE:
+            return replace(deed, word=f"{deed.actor}-{chance.between(max(1, made - 3), made - 1)}", amount=256)
+        case _:
+            return replace(deed, label=f"{deed.actor}-{chance.between(max(1, made - 5), made)}")
+
+
+def _blows(chance: Chance, weights: Mapping[Verb, float], end: float, size: int) -> list[Deed]:
+    deeds: list[Deed] = []
+    at = 1.0
+    while at < end:
+        deeds.append(_blow(chance, Deed(0, round(at, 3), NATURE, chance.weighed(weights)), size))
+        at += chance.one_of(_BREAKS_S) * (3 / max(3, size)) ** 0.5
+    return deeds
+
+
+def _blow(chance: Chance, deed: Deed, size: int) -> Deed:
+    one = (chance.between(0, size - 1),)
+    match deed.verb:
+        case Verb.KILL | Verb.UPGRADE:
+            return replace(deed, nodes=one, for_s=chance.one_of((0.0, 0.5, 3.0, 30.0)))
+        case Verb.POWER:
+            return replace(deed, nodes=one, amount=chance.one_of((0.0, 0.5, 1.0)), for_s=chance.one_of((3.0, 20.0, 45.0)))
+        case Verb.KILL_AT_CALL:
+            whom = chance.one_of(("sender", "sender", "receiver"))
+            when = chance.one_of(("before", "after"))
+            return replace(deed, word=f"{whom} {when}", amount=chance.between(1, 3), for_s=chance.one_of((0.5, 5.0, 30.0)))
+        case Verb.CUT:
+            apart = tuple(n for n in range(size) if chance.happens(0.4)) or one
+            return replace(deed, nodes=apart, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
+        case Verb.ONE_WAY:
+            two = (*one, chance.between(0, size - 1))
+            return replace(deed, nodes=two, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
+        case Verb.LOSS:
+            word = chance.one_of(("requests", "answers", "answers", "all"))
+            return replace(deed, word=word, amount=chance.one_of((0.1, 0.3, 0.6)), for_s=chance.one_of((1.0, 5.0, 15.0)))
+        case Verb.SLOW:
+            return replace(deed, nodes=one, amount=chance.one_of((0.05, 0.5, 2.0)), for_s=chance.one_of((2.0, 10.0)))
+        case _:
+            return replace(deed, nodes=one, amount=chance.one_of((-3600.0, -60.0, -1.0, 1.0, 60.0, 3600.0)))

@@ -1,0 +1,142 @@
+"""One run of a fleet: a plan played to its end in virtual time, and what was found in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.errors import HawkerError
+from hawker.gossip.memory import MemoryNetwork
+from hawker.ids import NodeId
+from hawker.proof.violation import Invariant, Violation
+from hawker.sim.fleet.client import Client
+from hawker.sim.fleet.deed import CLIENTS, NATURE, Plan
+from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.joined import Town, address_of
+from hawker.sim.fleet.judge import judged, not_alike
+from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
+from hawker.sim.fleet.ledger import Ledger
+from hawker.sim.fleet.nature import Nature
+from hawker.sim.fleet.wire import Wire
+from hawker.sim.loop import Hourglass, LoopClock, eventually
+from hawker.sim.trace import Line, Trace
+from hawker.worker.spares.records import TAKEOVERS
+
+_SEEDS = 3
+_REGIONS = ("mad", "fra")
+_REST_S = 120.0
+_STILL_S = 3.0
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one run. `operations` are the calls of clients that were answered, `filled` the orders; `calls` are those
+    between nodes too."""
+
+    plan: Plan
+    operations: int
+    filled: int
+    calls: int
+    blows: int
+    kills: int
+    takeovers: int
+    ended_at: float
+    digest: str
+    lines: tuple[Line, ...]
+    found: tuple[Violation, ...]
+
+
+def play(plan: Plan, kit: FleetKit = SOUND_FLEET) -> Outcome:
+    """The same for the same plan."""
+    with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        options = {"loop_factory": Hourglass}
+        return anyio.run(_play, plan, kit, Path(folder), backend_options=options)
+
+
+async def _play(plan: Plan, kit: FleetKit, folder: Path) -> Outcome:
+    return await Play(plan, kit, folder).play()
+
+
+class Play:
+    def __init__(self, plan: Plan, kit: FleetKit, folder: Path) -> None:
+        self._plan = plan
+        self._clock = LoopClock(plan.seed)
+        names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
+        self._town = Town(
+            network=MemoryNetwork(self._clock),
+            wire=Wire(self._clock),
+            kit=kit,
+            seeds=[address_of(name) for name in names[:_SEEDS]],
+        )
+        self._trace = Trace()
+        self._ledger = Ledger(self._clock, self._trace)
+        self._hosts = [
+            Host(self._town, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
+            for at, name in enumerate(names)
+        ]
+        self._takeovers = 0
+
+    async def play(self) -> Outcome:
+        try:
+            async with anyio.create_task_group() as tasks:
+                await self._play(tasks)
+                tasks.cancel_scope.cancel()
+        except* Exception as group:
+            self._broke(group)
+        return self._outcome()
+
+    async def _play(self, tasks: TaskGroup) -> None:
+        await tasks.start(self._town.network.serve)
+        self._nature = Nature(self._town, self._hosts, self._ledger, tasks)
+        for host in self._hosts:
+            await host.begin(tasks)
+        clients = [Client(name, self._town.wire, [h.id for h in self._hosts], self._ledger, self._clock) for name in CLIENTS]
+        for at, client in enumerate(clients):
+            await client.begin(at % len(self._hosts))
+        await eventually(self._clock, lambda: not not_alike(self._hosts), _REST_S, 0.5)
+        began = self._clock.monotonic()
+        async with anyio.create_task_group() as actors:
+            for client in clients:
+                actors.start_soon(client.work, self._plan.of(client.name), began)
+            actors.start_soon(self._nature.rage, self._plan.of(NATURE), began)
+        await self._nature.rest()
+        await self._look()
+        for host in self._hosts:
+            await host.kill()
+
+    async def _look(self) -> None:
+        try:
+            await eventually(self._clock, self._is_still, _REST_S, _STILL_S)
+        except TimeoutError:
+            pass  # what is not still is found
+        self._takeovers = sum(1 for host in self._hosts for _ in host.place.store.scan(TAKEOVERS))
+        for found in judged(self._hosts, self._ledger.promised):
+            self._ledger.find(found)
+
+    def _is_still(self) -> bool:
+        return not judged(self._hosts, self._ledger.promised)
+
+    def _broke(self, group: BaseExceptionGroup[BaseException]) -> None:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        kind = "refused" if isinstance(error, HawkerError) else "broke"
+        self._ledger.find(Violation(Invariant.ANSWERS, "a node", f"{kind}: {type(error).__name__}: {error}"))
+
+    def _outcome(self) -> Outcome:
+        return Outcome(
+            plan=self._plan,
+            operations=self._ledger.operations,
+            filled=self._ledger.filled,
+            calls=self._town.wire.calls,
+            blows=self._nature.blows,
+            kills=sum(host.kills for host in self._hosts),
+            takeovers=self._takeovers,
+            ended_at=self._clock.monotonic(),
+            digest=self._trace.digest,
+            lines=tuple(self._trace.lines),
+            found=tuple(self._ledger.found),
+        )
