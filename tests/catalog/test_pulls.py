@@ -52,6 +52,7 @@ def test_what_nobody_answers_is_given_up() -> None:
     pulls.want(A, 1, 5, B, 0.0)
     asked = sum(len(whom(pulls, peers, 100.0 * turn)) for turn in range(2 * ATTEMPTS))
     assert asked == ATTEMPTS and A not in pulls
+    assert (pulls.given_up(), pulls.given_up()) == ([A], [])
 
 
 def test_with_nobody_there_nothing_is_wanted() -> None:

@@ -211,3 +211,11 @@ def test_another_scopes_changes_are_not_taken() -> None:
     table.core.receive(B, Push(hop=0, tx=other))
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
     assert not table.core.intake.ready
+
+
+def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
+    table = Table({ME: Position(5, 3), A: Position(5, 1)})
+    table.core.receive(B, Push(hop=0, tx=tx(3)))
+    for _ in range(40):
+        table.after(1.0)
+    assert len(table.core.intake.pending) == 0 and len(table.core.pulls) == 0

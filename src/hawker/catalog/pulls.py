@@ -37,6 +37,7 @@ class Pulls:
 
     def __init__(self) -> None:
         self._missing: dict[NodeId, Missing] = {}
+        self._given_up: list[NodeId] = []
 
     def __len__(self) -> int:
         return len(self._missing)
@@ -86,6 +87,11 @@ class Pulls:
         for missing in self._missing.values():
             missing.due = max(missing.due, due)
 
+    def given_up(self) -> list[NodeId]:
+        """The streams that were dropped since the last call."""
+        found, self._given_up = self._given_up, []
+        return found
+
     def next_due(self) -> float:
         if not self._missing:
             return float("inf")
@@ -98,6 +104,7 @@ class Pulls:
             whom = _whom(missing, peers, random)
             if whom is None or missing.attempts >= ATTEMPTS:
                 del self._missing[missing.origin]
+                self._given_up.append(missing.origin)
                 continue
             missing.asked = whom
             missing.due = now + min(LAST_TIMEOUT_S, FIRST_TIMEOUT_S * 2**missing.attempts) + 4 * peers.rtt_s(whom)

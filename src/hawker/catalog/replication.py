@@ -288,6 +288,8 @@ class Replication:
             self.pulls.later(now + (HELD_S if self.holding else WAIT_S))
             return
         due = self.pulls.take(now, self.peers, self._clock.random)
+        for origin in self.pulls.given_up():
+            self.intake.pending.drop(origin)  # perhaps its owner lost what comes before, and nobody ever had it
         much = len(due) >= BULK_WANTS
         bulky = [(whom, missing) for whom, missing in due if missing.bulky or much]
         if bulky:
