@@ -28,6 +28,15 @@ def test_where_nobody_can_confirm_it_waits_shortest() -> None:
     assert Suspicion(100, 4, 24, 0, A).due == 104
 
 
+def test_a_late_confirmation_leaves_time_to_ask() -> None:
+    suspicion = Suspicion(100, 4, 24, 1, A)
+    suspicion.confirm(B)
+    suspicion.hold(115)
+    assert suspicion.due == 115
+    suspicion.postpone(5)
+    assert suspicion.due == 120
+
+
 def test_it_waits_for_one_who_stood_still() -> None:
     suspicion = Suspicion(100, 4, 24, 0, A)
     suspicion.postpone(7)

@@ -88,6 +88,7 @@ class Belief:
 
     def _confirmed(self, peer: Peer, suspicion: Suspicion, claim: Claim, now: float) -> None:
         if claim.by and suspicion.confirm(NodeId(claim.by)):
+            suspicion.hold(now + self._timing.probe_s)
             self.rumors.put(peer.node, encode(peer.claim(now, by=claim.by)))
 
     def is_far(self, peer: Peer) -> bool:
