@@ -30,7 +30,6 @@ from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
 from hawker.worker.records import APPS
 
-
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
 

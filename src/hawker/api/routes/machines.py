@@ -9,7 +9,7 @@ from hawker.api.bounds import EventsLimit, PageLimit
 from hawker.api.rate import Rate
 from hawker.api.route import NoQuery, Page, Tag, Unary
 from hawker.api.routes.apps import AppParams
-from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, Unavailable, WrongState
+from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, OrderUncertain, Unavailable, WrongState
 from hawker.machine import State
 from hawker.permission import Action
 
@@ -76,7 +76,7 @@ CREATE_MACHINE = Unary(
     response=Machine,
     tag=Tag.MACHINES,
     summary="Order a machine: it is created and starts, or the order is refused",
-    errors=(NotFound, AlreadyExists, NoRoom, Unavailable),
+    errors=(NotFound, AlreadyExists, NoRoom, OrderUncertain, Unavailable),
     action=Action.CREATE,
     strict=True,
     keyed=True,
