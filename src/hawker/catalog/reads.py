@@ -39,7 +39,7 @@ class Reads:
     async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[Table | Change]]:
         subscription = await self._live.open(statement)
         with subscription.listener():
-            async with aclosing(_told(subscription.hear())) as told:
+            async with aclosing(_told(await subscription.hear())) as told:
                 yield told
 
 

@@ -102,7 +102,7 @@ async def test_the_same_text_shares_one_answer(bench: Bench) -> None:
     assert await bench.live.open(Statement(query=_ALL.query)) is first
     assert await bench.live.open(Statement(query=_ALL.query + " ")) is not first
     assert bench.live.find(str(first.id)) is first
-    async with aclosing(first.hear()) as one, aclosing(first.hear()) as other:
+    async with aclosing(await first.hear()) as one, aclosing(await first.hear()) as other:
         assert await _beginning(one) == await _beginning(other) == ([("1", "on")], 0)
         bench.put("2", "off")
         assert await _change(one) == await _change(other) == Change(kind="insert", row_id=2, row=("2", "off"), number=1)
@@ -114,11 +114,11 @@ async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
         bench.put("1", f"turn {turn}")
         await bench.live.flush()
     assert subscription.feed.next == 4
-    async with aclosing(subscription.hear(after=1)) as heard:
+    async with aclosing(await subscription.hear(after=1)) as heard:
         missed = await anext(heard)
         assert isinstance(missed, News)
         assert [one.said.number for one in missed.told if isinstance(one.said, Change)] == [2, 3]
-    async with aclosing(subscription.hear(skip_rows=True)) as heard:
+    async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.put("1", "later")
         assert (await _change(heard)).number == 4
 
@@ -130,7 +130,7 @@ async def test_changes_that_are_gone_cannot_be_heard(bench: Bench) -> None:
             bench.put(f"{part}-{number}", "on")
         await bench.live.flush()
     with pytest.raises(Gone, match="min change id: "):
-        async with aclosing(subscription.hear(after=1)) as heard:
+        async with aclosing(await subscription.hear(after=1)) as heard:
             await anext(heard)
 
 
@@ -148,7 +148,7 @@ async def test_a_clean_stop_keeps_ids_and_what_came_meanwhile_is_told(tmp_path: 
         bench.write("3", "on")
     async with _bench(tmp_path) as again:
         restored = again.live.find(str(before.id))
-        async with aclosing(restored.hear(after=1)) as heard:
+        async with aclosing(await restored.hear(after=1)) as heard:
             assert await _change(heard) == Change(kind="insert", row_id=3, row=("3", "on"), number=2)
 
 
@@ -181,7 +181,7 @@ async def test_who_has_no_listener_goes_after_a_while(bench: Bench) -> None:
 async def test_when_everything_may_have_changed_all_is_looked_at(bench: Bench) -> None:
     subscription = await bench.live.open(_ALL)
     updates = await bench.live.updates("machines")
-    async with aclosing(subscription.hear()) as heard, aclosing(updates.feed.events(1)) as events:
+    async with aclosing(await subscription.hear()) as heard, aclosing(updates.feed.events(1)) as events:
         await _beginning(heard)
         bench.write("1", "on")
         bench.live.touched(Touched(tables={}, everything=True))
@@ -191,7 +191,7 @@ async def test_when_everything_may_have_changed_all_is_looked_at(bench: Bench) -
 
 async def test_a_whole_query_is_asked_again_after_a_pause(bench: Bench) -> None:
     counted = await bench.live.open(Statement(query="SELECT count(*) AS n FROM machines"))
-    async with aclosing(counted.hear(skip_rows=True)) as heard:
+    async with aclosing(await counted.hear(skip_rows=True)) as heard:
         bench.put("1", "on")
         assert (await _change(heard)).row == (1,)
         bench.put("2", "on")
@@ -212,7 +212,7 @@ async def test_updates_name_rows_and_whether_they_are_there(bench: Bench) -> Non
 
 async def test_a_query_that_cannot_be_asked_any_more_ends(bench: Bench) -> None:
     subscription = await bench.live.open(_ALL)
-    async with aclosing(subscription.hear(skip_rows=True)) as heard:
+    async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.alter("ALTER TABLE machines DROP COLUMN state")
         ended = await anext(heard)
         assert isinstance(ended, News)

@@ -53,7 +53,7 @@ class Subscriptions:
             (b"corro-query-hash", subscription.hash.encode()),
         ]
         with subscription.listener():
-            heard = subscription.hear(after=after, skip_rows=skip_rows)
+            heard = await subscription.hear(after=after, skip_rows=skip_rows)
             await exchange.stream(self._lines(heard), headers)
 
     async def _lines(self, heard: AsyncGenerator[Heard, None]) -> AsyncGenerator[bytes, None]:

@@ -42,7 +42,7 @@ class Ring:
             self._size -= len(self._events.popleft().line)
 
     def beyond(self, number: int, most: int) -> list[Told]:
-        """The events from `number` on, at most so many, and few if they are long. Raises `Lagged` when some are gone."""
+        """The events from `number` on, at most so many, few if they are long. Raises `Lagged` when some are gone."""
         oldest = self._next - len(self._events)
         if number < oldest:
             raise Lagged

@@ -103,19 +103,24 @@ class Subscription:
             self.feed.tell([Told(change, change_line(change)) for change in changes])
 
     async def hear(self, *, after: int | None = None, skip_rows: bool = False) -> AsyncGenerator[Heard, None]:
-        """`after` None or 0 begins with the answer as it is, unless that is skipped; else with the change after it.
-        Raises `Gone` before the first item, and `Lagged` when the caller was too slow."""
+        """Once this returns, no later change is missed. `after` None or 0 begins with the answer as it is, unless that
+        is skipped; else with the change after it. The items raise `Gone` before the first one, and `Lagged` when the
+        caller was too slow."""
         try:
             snapshot = await anyio.to_thread.run_sync(Snapshot, self.file)
         except apsw.Error as error:
             raise Unavailable("this live query has just ended: subscribe anew") from error
+        return self._heard(snapshot, after, skip_rows)
+
+    async def _heard(self, snapshot: Snapshot, after: int | None, skip_rows: bool) -> AsyncGenerator[Heard, None]:
         try:
             if after:
                 joined = max(after, snapshot.last)
                 if after < snapshot.floor - 1:
                     raise Gone(snapshot.floor)
                 missed = await anyio.to_thread.run_sync(snapshot.changes_after, after)
-                yield News([Told(change, change_line(change)) for change in missed])
+                if missed:
+                    yield News([Told(change, change_line(change)) for change in missed])
             else:
                 joined = snapshot.last
                 if not skip_rows:

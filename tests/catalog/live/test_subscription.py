@@ -1,0 +1,89 @@
+import uuid
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from hawker.catalog.contract import Statement
+from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.live.asked import Asked, plan_of
+from hawker.catalog.live.kept import Kept, about_completed
+from hawker.catalog.live.ring import Lagged
+from hawker.catalog.live.schema import read_schema
+from hawker.catalog.live.subscription import Columns, End, News, Rows, Subscription, hash_of, text_of
+from hawker.clock import SystemClock
+from hawker.errors import BadRequest, Fault, Unavailable
+
+pytestmark = pytest.mark.anyio
+
+
+class Bench:
+    def __init__(self, folder: Path, ring_events: int = 100) -> None:
+        file, clock = folder / "catalog.db", SystemClock()
+        self.writer = apsw.Connection(str(file))
+        self.writer.execute("PRAGMA journal_mode = WAL").fetchall()
+        self.writer.execute("CREATE TABLE t (k INTEGER NOT NULL PRIMARY KEY, v TEXT) WITHOUT ROWID")
+        self._pool = Pool(lambda: Guarded(file, clock))
+        with self._pool.one() as guarded:
+            plan = plan_of(guarded, Statement(query="SELECT v FROM t"), read_schema(file))
+        asked = Asked(plan, Kept(folder / "kept.db", plan.sources), self._pool, clock)
+        asked.first()
+        self.subscription = Subscription(uuid.UUID(int=1), asked, anyio.CapacityLimiter(1), clock, ring_events)
+
+    async def put(self, key: int, value: str) -> None:
+        self.writer.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (key, value))
+        await self.subscription.look({"t": {(key,)}})
+
+    async def close(self, *, keep: bool) -> None:
+        await self.subscription.close(keep=keep)
+        self._pool.close()
+        self.writer.close()
+
+
+async def test_the_answer_its_end_and_what_follows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.put(1, "a")
+    async with aclosing(await bench.subscription.hear()) as heard:
+        assert await anext(heard) == Columns(("v",))
+        assert await anext(heard) == Rows([(1, ("a",))])
+        await bench.put(1, "b")
+        assert await anext(heard) == End(1), "what came meanwhile is not in it"
+        news = await anext(heard)
+        assert isinstance(news, News)
+        assert [one.line for one in news.told] == [b'{"change":["update",1,["b"],2]}\n']
+    await bench.close(keep=False)
+    assert not (tmp_path / "kept.db").exists()
+
+
+async def test_who_is_too_slow_is_cut_off(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ring_events=2)
+    async with aclosing(await bench.subscription.hear()) as heard:
+        await anext(heard)
+        await anext(heard)
+        for number in range(4):
+            await bench.put(number, "x")
+        with pytest.raises(Lagged):
+            await anext(heard)
+    await bench.close(keep=False)
+
+
+async def test_what_is_kept_can_be_taken_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.close(keep=True)
+    assert about_completed(tmp_path / "kept.db") == bench.subscription.plan.about
+
+
+async def test_one_that_has_ended_cannot_be_heard(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.close(keep=False)
+    with pytest.raises(Unavailable, match="subscribe anew"):
+        await bench.subscription.hear()
+
+
+def test_names_of_texts() -> None:
+    assert hash_of("SELECT 1") == hash_of("SELECT 1") != hash_of("SELECT  1")
+    assert len(hash_of("")) == 16
+    assert text_of(BadRequest("no")) == "no"
+    assert text_of(Fault("broke")) == "broke"

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import apsw
+
+from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.live.tree import TableInfo
+from hawker.catalog.live.updates import TOO_MUCH, Updates
+from hawker.clock import ManualClock
+
+
+def test_whether_rows_are_there(tmp_path: Path) -> None:
+    file, clock = tmp_path / "catalog.db", ManualClock()
+    db = apsw.Connection(str(file))
+    db.execute("CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
+    db.executemany("INSERT INTO t VALUES ('n', ?)", [(number,) for number in range(600)])
+    pool = Pool(lambda: Guarded(file, clock))
+    updates = Updates(TableInfo("t", ("a", "b"), ("a", "b")), pool, clock)
+    told = updates.look([("n", number) for number in range(590, 1200)])
+    assert [one.said for one in told[:2]] == [("update", ("n", 590)), ("update", ("n", 591))]
+    assert [one.said for one in told[10:12]] == [("delete", ("n", 600)), ("delete", ("n", 601))]
+    assert len(told) == 610
+    assert told[0].line == b'{"notify":["update",["n",590]]}\n'
+    pool.close()
+    db.close()
+
+
+def test_too_much_ends_it() -> None:
+    clock = ManualClock()
+    updates = Updates(TableInfo("t", ("a",), ("a",)), Pool(lambda: Guarded(Path(), clock)), clock)
+    updates.overflow()
+    assert updates.feed.closed
+    assert "read the table anew" in TOO_MUCH
