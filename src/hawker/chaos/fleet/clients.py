@@ -13,6 +13,7 @@ from hawker.api.bodies import (
     Machine,
     NodeInfo,
 )
+from hawker.api.caller import Caller
 from hawker.api.client import Client
 from hawker.api.routes import (
     CREATE_APP,
@@ -45,7 +46,7 @@ _REPLICA = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Told:
     """What clients were told: promises, and how long each answer took, by its outcome."""
 
@@ -56,7 +57,7 @@ class Told:
 class Clients:
     """`at` has one for each node, in the fleet's order."""
 
-    def __init__(self, at: Sequence[Client], clock: Clock, config: MachineConfig) -> None:
+    def __init__(self, at: Sequence[Caller], clock: Clock, config: MachineConfig) -> None:
         self.at = at
         self._clock = clock
         self._config = config
