@@ -197,8 +197,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         return AppList(total_apps=len(self.apps), apps=tuple(map(self._app, self.apps)))
 
     async def _create_app(self, call: Call[Any, Any, CreateAppRequest]) -> App:
-        name = call.body.name or ""
-        if name in self.apps:
+        if (name := call.body.name or "") in self.apps:
             raise NameTaken("Validation failed: Name has already been taken")
         self.apps[name] = {}
         return self._app(name)
