@@ -6,9 +6,11 @@ from tests.catalog.disk import thing, tx
 
 
 def log_of(folder: Path, versions: int, *, limit: int = 1 << 20) -> Log:
-    log = Log(Database(folder / "c.db").connection, limit)
-    for version in range(1, versions + 1):
-        log.add(1, tx(version, thing(version, "x" * 100)), float(version))
+    database = Database(folder / "c.db")
+    log = Log(database.connection, limit)
+    with database.transaction(durable=False):
+        for version in range(1, versions + 1):
+            log.add(1, tx(version, thing(version, "x" * 100)), float(version))
     return log
 
 
