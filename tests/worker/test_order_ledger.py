@@ -3,7 +3,7 @@ import pytest
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.ids import AppName, NodeId, OrderId
 from hawker.sim.life import APP, Worker
-from hawker.worker.order_ledger import CANCELLED, CLAIMS, KEPT_S, MAX_KEY_BYTES, OrderLedger
+from hawker.worker.order_ledger import CANCELLED, CLAIMS, MAX_KEY_BYTES, OrderLedger
 
 pytestmark = pytest.mark.anyio
 SHOP, KEY = AppName(APP), OrderId("k")
@@ -48,11 +48,12 @@ async def test_the_first_claim_counts_until_it_is_moved_on(ledger: OrderLedger) 
     assert await ledger.claim(SHOP, KEY, C, 0) == moved
 
 
-async def test_old_entries_are_dropped_as_new_ones_come(ledger: OrderLedger, worker: Worker) -> None:
+async def test_old_entries_are_dropped_as_new_ones_come(worker: Worker) -> None:
+    ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table, kept_s=60.0)
     for number in range(50):
         await ledger.cancel(SHOP, OrderId(f"old{number}"))
         await ledger.claim(SHOP, OrderId(f"old{number}"), A, None)
-    await worker.parts.deps.clock.sleep(KEPT_S + 1)
+    await worker.parts.deps.clock.sleep(61)
     for number in range(50):
         await ledger.cancel(SHOP, OrderId(f"new{number}"))
         await ledger.claim(SHOP, OrderId(f"new{number}"), A, None)

@@ -48,10 +48,11 @@ D = TypeVar("D", bound=Dated)
 class OrderLedger:
     """Both lists are bounded by age: each entry that is added looks at the next few old ones."""
 
-    def __init__(self, store: Store, clock: Clock, table: MachineTable) -> None:
+    def __init__(self, store: Store, clock: Clock, table: MachineTable, *, kept_s: float = KEPT_S) -> None:
         self._store = store
         self._clock = clock
         self._table = table
+        self._kept_s = kept_s
         self._swept: dict[str, str | None] = {}
 
     def check(self, reader: Reader, app: AppName, order: OrderId) -> None:
@@ -91,7 +92,7 @@ class OrderLedger:
         return await self._store.write(apply)
 
     def _sweep(self, tx: Tx, bucket: Bucket[D]) -> None:
-        oldest = self._clock.now() - KEPT_S
+        oldest = self._clock.now() - self._kept_s
         found = list(tx.scan(bucket, after=self._swept.get(bucket.name), limit=_SWEPT))
         for key, record in found:
             if record.at < oldest:
