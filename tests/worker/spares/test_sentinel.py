@@ -148,6 +148,22 @@ async def test_a_machine_that_was_taken_over_is_ended_once(fleet: Fleet) -> None
     assert fleet.state(machine_id) is State.STARTED
 
 
+async def test_takeovers_are_forgotten_with_their_machines(fleet: Fleet) -> None:
+    spare_id, fenced_id = await spare(fleet), await fleet.worker.started()
+    fleet.seen.said[LOST] = DOWN
+    fleet.seen.mine = [Takeover(machine=MachineId(fenced_id), spare=MachineId("e0000000000001"), seen=1.0)]
+    await fleet.sentinel.look()
+    await fleet.worker.reaches(spare_id, State.STARTED)
+    store = fleet.worker.store
+    assert (store.count(TAKEOVERS), store.count(FENCED)) == (1, 1)
+    fleet.seen.said[LOST], fleet.seen.mine = ALIVE, []
+    for machine_id in (spare_id, fenced_id):
+        await fleet.worker.destroy(machine_id, force=True)
+        await fleet.worker.reaches(machine_id, State.DESTROYED)
+    await fleet.sentinel.look()
+    assert (store.count(TAKEOVERS), store.count(FENCED)) == (0, 0)
+
+
 async def test_a_fleet_that_cannot_be_asked_keeps_nothing_from_running(fleet: Fleet, stall: Stall) -> None:
     machine_id = await fleet.worker.started()
 

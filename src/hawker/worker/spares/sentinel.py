@@ -49,11 +49,30 @@ class Sentinel:
 
     async def look(self) -> None:
         """Once at everything."""
+        await self._forget_gone()
         await self._give_way()
         lost = {node for node, fate in (await self._sight.fates()).items() if fate == DOWN}
         if lost:
             for machine_id in sorted(self._spares):
                 await self._stand_by(machine_id, lost)
+
+    async def _forget_gone(self) -> None:
+        """What is remembered of machines that are destroyed."""
+        made = [key for key, record in self._store.scan(TAKEOVERS) if self._is_gone(record.spare)]
+        given = [key for key, _ in self._store.scan(FENCED) if self._is_gone(MachineId(key))]
+        if not made and not given:
+            return
+
+        def apply(tx: Tx) -> None:
+            for key in made:
+                tx.delete(TAKEOVERS, key)
+            for key in given:
+                tx.delete(FENCED, key)
+
+        await self._store.write(apply)
+
+    def _is_gone(self, machine_id: MachineId) -> bool:
+        return self._store.get(MACHINES, machine_id) is None
 
     def _note(self, machine_id: MachineId) -> None:
         self._sort(machine_id, self._store.get(MACHINES, machine_id))
