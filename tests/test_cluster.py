@@ -40,6 +40,8 @@ def test_a_draft_that_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
 
 def test_no_file_is_no_cluster(tmp_path: Path) -> None:
     assert read_cluster(tmp_path / "cluster.json") is None
+    (tmp_path / "file").touch()
+    assert read_cluster(tmp_path / "file" / "cluster.json") is None
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def read_cluster(file: Path) -> Cluster | None:
     """None when the node is in none. Raises `CannotStart` for a file that cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Cluster)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError, ValueError) as error:
         raise CannotStart(

@@ -36,8 +36,7 @@ from hawker.api.bodies import (
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import AnyRoute, Call, Page, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
-from hawker.config import MachineConfig
-from hawker.config.effective import with_guest
+from hawker.config import MachineConfig, with_guest
 from hawker.errors import DeadlineExceeded, HawkerError, NameTaken, NotFound, NotServed, WrongState
 from hawker.machine import State
 from tests.cli.fake_addresses import FakeAddresses
