@@ -94,7 +94,8 @@ async def _anybody(header: str | None, source: str) -> Grant:
 
 
 async def worker(number: int, directory: Path) -> None:
-    settings = Settings(data_dir=directory, region=REGION)
+    sold = {"cpus": ROOM.cpus, "memory_mib": ROOM.memory_mib, "disk_mib": ROOM.disk_mib}
+    settings = Settings(data_dir=directory, region=REGION, **sold)
     clock, place = SystemClock(), Place(directory)
     place.make()
     async with AsyncExitStack() as stack:
@@ -109,8 +110,6 @@ async def worker(number: int, directory: Path) -> None:
         driver = FakeDriver(FakeHost(clock), Features(rootfs=False, network=False, limits=True))
         deps = await deps_of(settings, place, driver, node.id, store, images, clock, None)
         parts = parts_of(deps, node, read_facts(), http, build_metrics("bench"), None, ())
-        object.__setattr__(parts, "room", lambda: ROOM)
-        object.__setattr__(parts.operations._admission, "_room", lambda: ROOM)
         async with anyio.create_task_group() as tasks:
             await begin(tasks, parts, Supervisor(deps, parts.runner, parts.changes), None)
             server = Server(worker_handlers(parts), _anybody, clock, routes=(*_WORKER_ROUTES, *PEER_ROUTES))
