@@ -25,6 +25,7 @@ SEEDS = 20
 
 TABLE = {
     "catalog": Place("hawker.cli.commands.sim_catalog", "Play the catalog's replication under faults."),
+    "fleet": Place("hawker.cli.commands.sim_fleet", "Play whole fleets under faults."),
     "schedulers": Place("hawker.cli.commands.schedulers", "Give one workload to five ways to place it, side by side."),
 }
 
@@ -101,12 +102,12 @@ def command(
     wanted = range(seed, seed + 1) if seed is not None else (seeds or range(1, SEEDS + 1))
     plans = (draw(each, minutes) for each in wanted)
     chosen = (plan if only is None else plan.only(only) for plan in plans)
-    with _without_logs():
+    with without_logs():
         return _play(chosen, minutes, plant, trace=trace, json=json, cut=only is not None)
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """What goes wrong here is meant to."""
     logging.disable(logging.CRITICAL)
     try:

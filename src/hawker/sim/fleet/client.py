@@ -68,12 +68,11 @@ class Client:
             case Verb.SPARE:
                 watched = self._ledger.orders.get(deed.word)
                 if watched is not None and watched.machine is not None:
-                    more = {"standbys": [watched.machine], "skip_launch": True}
-                    await self._order(deed, f"key of {deed.label}", **more)
+                    await self._order(deed, f"key of {deed.label}", watches=watched.machine)
             case Verb.AGAIN:
                 order = self._ledger.orders.get(deed.label)
                 if order is not None and order.key is not None and not order.destroyed:
-                    await self._repeat(deed, order)
+                    await self._place(deed, order)
             case _:
                 order = self._ledger.orders.get(deed.label)
                 if order is not None and order.machine is not None:
@@ -81,20 +80,18 @@ class Client:
 
     # Orders.
 
-    async def _order(self, deed: Deed, key: str | None, skip_launch: bool = False, **config: Any) -> None:
-        order = Ordered(deed.label, self.app, key)
+    async def _order(self, deed: Deed, key: str | None, watches: MachineId | None = None) -> None:
+        order = Ordered(deed.label, self.app, key, watches)
         self._ledger.orders[deed.label] = order
-        await self._place(deed, order, skip_launch=skip_launch, **config)
-
-    async def _repeat(self, deed: Deed, order: Ordered) -> None:
-        """As a client does that has lost the answer. Whatever the order asks for, it is the same order."""
         await self._place(deed, order)
 
-    async def _place(self, deed: Deed, order: Ordered, *, skip_launch: bool = False, **config: Any) -> None:
+    async def _place(self, deed: Deed, order: Ordered) -> None:
+        """For the first time, or as a client does that has lost the answer."""
         self._say(deed, f"{deed.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
         memory = int(deed.amount) or 256
-        made = config_of(metadata={_ORDER: order.label}, guest={"memory_mb": memory}, **config)
-        body = CreateMachineRequest(config=made, skip_launch=skip_launch)
+        spare = {"standbys": [order.watches]} if order.watches else {}
+        made = config_of(metadata={_ORDER: order.label}, guest={"memory_mb": memory}, **spare)
+        body = CreateMachineRequest(config=made, skip_launch=bool(spare))
         for broker in deed.nodes:
             answer = await self._send(broker, order, body)
             if answer.machine is not None:
@@ -110,9 +107,7 @@ class Client:
     async def _send(self, broker: int, order: Ordered, body: CreateMachineRequest) -> _Answer:
         try:
             here = AppParams(app_name=self.app)
-            return _Answer(
-                await self._call(broker, CREATE_MACHINE, params=here, body=body, idempotency_key=order.key)
-            )
+            return _Answer(await self._call(broker, CREATE_MACHINE, params=here, body=body, idempotency_key=order.key))
         except HawkerError as error:
             doubtful = isinstance(error, Fault | DeadlineExceeded)
             return _Answer(error=error, sure=isinstance(error, Unreachable | Unavailable) or not doubtful)

@@ -7,6 +7,8 @@ from hawker.node import Capacity
 
 NATURE = "nature"
 CLIENTS = ("ann", "bob", "cat")
+WATCHED, APART = "watched", "apart"
+"""Words of blows that find whom they hit when they come: the host of a machine that has spares; two spares' hosts."""
 
 
 class Verb(StrEnum):
@@ -21,6 +23,7 @@ class Verb(StrEnum):
     POWER = "power cut"
     UPGRADE = "upgrade"
     KILL_AT_CALL = "kill at a call"
+    LATE = "late orders"
     CUT = "cut"
     ONE_WAY = "cut one way"
     LOSS = "loss"
@@ -33,8 +36,8 @@ CALLS = frozenset({Verb.ORDER, Verb.AGAIN, Verb.SPARE, Verb.STOP, Verb.START, Ve
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """`at` is in seconds, `label` names an order, `nodes` are numbers of nodes: the brokers that a client tries one after
-    the other, or whom a blow hits. `word`, `amount` and `for_s` are as the verb takes them."""
+    """`at` is in seconds, `label` names an order, `nodes` are numbers of nodes: the brokers that a client tries in that
+    order, or whom a blow hits. `word`, `amount` and `for_s` are as the verb takes them."""
 
     number: int
     at: float

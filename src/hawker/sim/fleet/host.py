@@ -1,5 +1,6 @@
 """A host of a simulated fleet: what outlives its daemons, and their lives one after the other."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,7 +107,7 @@ class Host:
             await self._end.wait()
             self.node = None
 
-    def _watched(self, kit: Kit):  # noqa: ANN202
+    def _watched(self, kit: Kit) -> Callable[[Store], Store]:
         def made(store: Store) -> Store:
             self._kept = WatchedStore(self._kit.store(kit.store(store)))
             return self._kept

@@ -88,7 +88,7 @@ async def inline(work: Callable[[], T]) -> T:
     """A turn of the loop, and the work, whole."""
     with anyio.CancelScope(shield=True):
         await anyio.lowlevel.checkpoint()
-        return work()
+    return work()
 
 
 def address_of(node: NodeId) -> str:
@@ -140,7 +140,7 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
         gossip=gossip,
         catalog=replica,
         forgets=replica,
-        caller=lambda node, behalf: wired.caller(node, behalf=behalf),  # type: ignore[arg-type,return-value]
+        caller=lambda node, behalf: wired.caller(node, behalf=behalf),
         clock=clock,
         save=lambda cluster: None,
     )
@@ -187,7 +187,7 @@ def _doors(
     )
     own = worker_handlers(parts)
     tokens.bind(own)
-    peers = town.kit.peers(BesidePeers(me, own, clock, wired, publisher.written))  # type: ignore[arg-type]
+    peers = town.kit.peers(BesidePeers(me, own, clock, wired, publisher.written))
     market = MarketHandlers(directory, peers, preferences(), clock, limited=False)
     broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=tokens)
     return (
@@ -197,7 +197,12 @@ def _doors(
 
 
 def _gossip(
-    town: Town, parts: Parts, clock: LoopClock, storage: SqliteStorage, meeting: Meeting[SqliteStorage], members: Members
+    town: Town,
+    parts: Parts,
+    clock: LoopClock,
+    storage: SqliteStorage,
+    meeting: Meeting[SqliteStorage],
+    members: Members,
 ) -> GossipNode:
     me = parts.node.id
     positions = storage.positions(Scope.GLOBAL)

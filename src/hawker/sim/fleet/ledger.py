@@ -11,11 +11,12 @@ from hawker.sim.trace import Kind, Trace
 
 @dataclass(slots=True)
 class Ordered:
-    """By one client, under one label. `machine` is what it was told that the order became."""
+    """By one client, under one label. `machine` is what it was told that it became; a spare `watches` another."""
 
     label: str
     app: str
     key: str | None
+    watches: MachineId | None = None
     machine: MachineId | None = None
     destroyed: bool = False  # or asked for
 
@@ -36,6 +37,12 @@ class Ledger:
         if found not in self.found:
             self.found.append(found)
             self.say(Kind.FOUND, str(found))
+
+    def spares(self) -> tuple[MachineId | None, list[MachineId]]:
+        """The first machine that has spares, and these."""
+        watched = next((order.watches for order in self.orders.values() if order.watches and order.machine), None)
+        spares = [each.machine for each in self.orders.values() if each.machine and each.watches == watched]
+        return watched, spares if watched else []
 
     @property
     def promised(self) -> list[Promised]:

@@ -6,12 +6,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hawker.api.routes.market import FILL
-from hawker.sim.fleet.deed import Deed, Verb
+from hawker.ids import MachineId
+from hawker.sim.fleet.deed import APART, WATCHED, Deed, Verb
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of
 from hawker.sim.fleet.ledger import Ledger
 from hawker.sim.fleet.wire import Passing
 from hawker.sim.trace import Kind
+from hawker.worker.records import MACHINES
 
 _AGAIN_S = 2.0
 
@@ -42,6 +44,7 @@ class Nature:
         wire = self._town.wire
         self._cuts.clear()
         self._recut()
+        wire.late.clear()
         wire.lost = wire.mute = self._town.network.loss = 0.0
         for host in self._hosts:
             self._slow(host, 0.0)
@@ -50,14 +53,20 @@ class Nature:
 
     def _strike(self, deed: Deed) -> None:
         self.blows += 1
-        hosts = [self._hosts[number] for number in deed.nodes]
+        nodes = self._chosen(deed)
+        if not nodes:
+            return
+        hosts = [self._hosts[number] for number in nodes]
         match deed.verb:
             case Verb.KILL | Verb.POWER | Verb.UPGRADE:
                 self._fell(hosts[0], deed)
             case Verb.KILL_AT_CALL:
                 self._at_call, self._calls_left = deed, int(deed.amount)
+            case Verb.LATE:
+                self._say(deed, f"the next {deed.amount:g} orders are late")
+                self._town.wire.late = [FILL.name] * int(deed.amount)
             case Verb.CUT:
-                left, right = set(deed.nodes), set(range(len(self._hosts))) - set(deed.nodes)
+                left, right = set(nodes), set(range(len(self._hosts))) - set(nodes)
                 both = [(one, other) for one in sorted(left) for other in sorted(right)]
                 self._tasks.start_soon(self._cut, deed, [*both, *((other, one) for one, other in both)])
             case Verb.ONE_WAY:
@@ -69,6 +78,26 @@ class Nature:
             case _:
                 self._say(deed, f"the wall clock of {hosts[0].id} jumps by {deed.amount:g} s")
                 hosts[0].place.clock.ahead_s += deed.amount
+
+    def _chosen(self, deed: Deed) -> tuple[int, ...]:
+        """Numbers of nodes; those of deeds that hit all are of no matter."""
+        if deed.word not in (WATCHED, APART):
+            return deed.nodes or (0,)
+        watched, spares = self._ledger.spares()
+        if deed.word == WATCHED:
+            return self._with(watched)
+        first, second = (*(self._with(spare) for spare in spares[:2]), (), ())[:2]
+        there = {*first, *second, *self._with(watched)}
+        rest = [number for number in range(len(self._hosts)) if number not in there]
+        return (*first, *rest[::2]) if first and first != second else ()
+
+    def _with(self, machine: MachineId | None) -> tuple[int, ...]:
+        """Who has it."""
+        return tuple(
+            number
+            for number, host in enumerate(self._hosts)
+            if machine is not None and host.place.store.get(MACHINES, machine) is not None
+        )
 
     # Lives.
 
@@ -113,7 +142,7 @@ class Nature:
     # The network.
 
     async def _cut(self, deed: Deed, pairs: list[tuple[int, int]]) -> None:
-        self._say(deed, f"cut for {deed.for_s:g} s: {deed.nodes}")
+        self._say(deed, f"cut for {deed.for_s:g} s: {', '.join(f'{one}-{other}' for one, other in pairs)}")
         self._cuts += pairs
         self._recut()
         await self._clock.sleep(deed.for_s)

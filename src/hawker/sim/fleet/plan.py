@@ -6,7 +6,7 @@ from dataclasses import replace
 from hawker.clock import ManualClock
 from hawker.node import Capacity
 from hawker.sim.chance import Chance
-from hawker.sim.fleet.deed import CLIENTS, NATURE, Deed, Plan, Verb
+from hawker.sim.fleet.deed import APART, CLIENTS, NATURE, WATCHED, Deed, Plan, Verb
 
 MINUTES = 1.0
 _SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}
@@ -24,6 +24,7 @@ _BLOWS: Mapping[Verb, float] = {
     Verb.POWER: 3,
     Verb.UPGRADE: 1,
     Verb.KILL_AT_CALL: 3,
+    Verb.LATE: 3,
     Verb.CUT: 3,
     Verb.ONE_WAY: 2,
     Verb.LOSS: 3,
@@ -41,17 +42,34 @@ def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None) -> Plan:
     regions = chance.one_of((1, 1, 1, 2)) if size > 4 else 1
     end = minutes * 60
     weights = {verb: weight for verb, weight in _BLOWS.items() if chance.happens(0.7)} or dict(_BLOWS)
-    deeds = [deed for client in CLIENTS for deed in _calls(chance, client, end, size)]
+    scene = _scene(chance, size) if chance.happens(0.6) else []
+    deeds = [*scene, *(deed for client in CLIENTS for deed in _calls(chance, client, end, size, begun=bool(scene)))]
     deeds += _blows(chance, weights, end, size)
     ordered = sorted(deeds, key=lambda deed: deed.at)
     room = Capacity(cpus=16, memory_mib=chance.one_of(_MEMORY_MIB), disk_mib=100_000)
     return Plan(seed, size, regions, room, tuple(replace(deed, number=n) for n, deed in enumerate(ordered, 1)))
 
 
-def _calls(chance: Chance, client: str, end: float, size: int) -> list[Deed]:
+def _scene(chance: Chance, size: int) -> list[Deed]:
+    """A machine with two spares, whose host is lost, while the network may part the spares."""
+    brokers = tuple(chance.between(0, size - 1) for _ in range(4))
+    ann = CLIENTS[0]
+    deeds = [
+        Deed(0, 0.1, ann, Verb.ORDER, f"{ann}-1", brokers, word="key", amount=256),
+        Deed(0, 0.5, ann, Verb.SPARE, f"{ann}-2", brokers, word=f"{ann}-1", amount=256),
+        Deed(0, 1.0, ann, Verb.SPARE, f"{ann}-3", brokers[::-1], word=f"{ann}-1", amount=256),
+        Deed(0, 6.0, NATURE, chance.one_of((Verb.POWER, Verb.KILL)), word=WATCHED, amount=1.0, for_s=50.0),
+    ]
+    if chance.happens(0.6):
+        deeds.append(Deed(0, chance.one_of((5.9, 7.0, 15.0)), NATURE, Verb.CUT, word=APART, for_s=45.0))
+    return deeds
+
+
+def _calls(chance: Chance, client: str, end: float, size: int, *, begun: bool) -> list[Deed]:
+    """`begun`: the first client has made three orders already."""
     deeds: list[Deed] = []
-    made = 0
-    at = chance.one_of(_PAUSES_S)
+    made = 3 if begun and client == CLIENTS[0] else 0
+    at = 2.0 if made else chance.one_of(_PAUSES_S)
     while at < end:
         verb = Verb.ORDER if not made else chance.weighed(_CALLS)
         made += verb in (Verb.ORDER, Verb.SPARE)
@@ -89,11 +107,17 @@ def _blow(chance: Chance, deed: Deed, size: int) -> Deed:
         case Verb.KILL | Verb.UPGRADE:
             return replace(deed, nodes=one, for_s=chance.one_of((0.0, 0.5, 3.0, 30.0)))
         case Verb.POWER:
-            return replace(deed, nodes=one, amount=chance.one_of((0.0, 0.5, 1.0)), for_s=chance.one_of((3.0, 20.0, 45.0)))
+            return replace(
+                deed, nodes=one, amount=chance.one_of((0.0, 0.5, 1.0)), for_s=chance.one_of((3.0, 20.0, 45.0))
+            )
         case Verb.KILL_AT_CALL:
             whom = chance.one_of(("sender", "sender", "receiver"))
             when = chance.one_of(("before", "after"))
-            return replace(deed, word=f"{whom} {when}", amount=chance.between(1, 3), for_s=chance.one_of((0.5, 5.0, 30.0)))
+            return replace(
+                deed, word=f"{whom} {when}", amount=chance.between(1, 3), for_s=chance.one_of((0.5, 5.0, 30.0))
+            )
+        case Verb.LATE:
+            return replace(deed, amount=chance.between(1, 4))
         case Verb.CUT:
             apart = tuple(n for n in range(size) if chance.happens(0.4)) or one
             return replace(deed, nodes=apart, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
@@ -102,7 +126,9 @@ def _blow(chance: Chance, deed: Deed, size: int) -> Deed:
             return replace(deed, nodes=two, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
         case Verb.LOSS:
             word = chance.one_of(("requests", "answers", "answers", "all"))
-            return replace(deed, word=word, amount=chance.one_of((0.1, 0.3, 0.6)), for_s=chance.one_of((1.0, 5.0, 15.0)))
+            return replace(
+                deed, word=word, amount=chance.one_of((0.1, 0.3, 0.6)), for_s=chance.one_of((1.0, 5.0, 15.0))
+            )
         case Verb.SLOW:
             return replace(deed, nodes=one, amount=chance.one_of((0.05, 0.5, 2.0)), for_s=chance.one_of((2.0, 10.0)))
         case _:

@@ -1,5 +1,6 @@
 """One run of a fleet: a plan played to its end in virtual time, and what was found in it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,16 +85,19 @@ class Play:
             async with anyio.create_task_group() as tasks:
                 await self._play(tasks)
                 tasks.cancel_scope.cancel()
-        except* Exception as group:
+        except* Exception as group:  # noqa: BLE001 - whatever breaks a node is a finding
             self._broke(group)
         return self._outcome()
 
     async def _play(self, tasks: TaskGroup) -> None:
         await tasks.start(self._town.network.serve)
+        await tasks.start(self._town.wire.serve)
         self._nature = Nature(self._town, self._hosts, self._ledger, tasks)
         for host in self._hosts:
             await host.begin(tasks)
-        clients = [Client(name, self._town.wire, [h.id for h in self._hosts], self._ledger, self._clock) for name in CLIENTS]
+        clients = [
+            Client(name, self._town.wire, [h.id for h in self._hosts], self._ledger, self._clock) for name in CLIENTS
+        ]
         for at, client in enumerate(clients):
             await client.begin(at % len(self._hosts))
         await eventually(self._clock, lambda: not not_alike(self._hosts), _REST_S, 0.5)
@@ -108,10 +112,8 @@ class Play:
             await host.kill()
 
     async def _look(self) -> None:
-        try:
+        with suppress(TimeoutError):  # what is not still is found
             await eventually(self._clock, self._is_still, _REST_S, _STILL_S)
-        except TimeoutError:
-            pass  # what is not still is found
         self._takeovers = sum(1 for host in self._hosts for _ in host.place.store.scan(TAKEOVERS))
         for found in judged(self._hosts, self._ledger.promised):
             self._ledger.find(found)

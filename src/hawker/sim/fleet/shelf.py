@@ -1,4 +1,4 @@
-"""Where a simulated node keeps its catalog: a real SQLite file, and what a killed daemon or a power cut leaves of it."""
+"""Where a simulated node keeps its catalog: a real SQLite file, and what a killed daemon or a power cut leaves."""
 
 import shutil
 from pathlib import Path

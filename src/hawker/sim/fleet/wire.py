@@ -4,11 +4,13 @@ dies with it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.handlers import Handlers, Written
 from hawker.api.local import LocalCaller
@@ -19,6 +21,8 @@ from hawker.sim.chance import Chance
 from hawker.sim.loop import LoopClock
 
 CONNECT_S = 2.0
+LATE_S = 8.0
+_LOOK_S = 0.1
 _WAY_S = (0.0005, 0.002)
 
 
@@ -44,8 +48,9 @@ class Passing:
 
 
 class Wire:
-    """`doors` are those that are open: of workers for their peers, and of brokers for clients. `lost` and `mute` are the
-    shares of requests and of answers that are lost; `hears` is told of each call that passes, and may end a life."""
+    """Doors that are open: of workers for their `peers`, and of `brokers` for clients. `lost` and `mute` are the shares
+    of requests and of answers that are lost, `late` the names of routes whose next call is late; `hears` is told of each
+    call that passes, and may end a life."""
 
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock
@@ -58,25 +63,30 @@ class Wire:
         self.slow: dict[NodeId, float] = {}
         self.hears: Callable[[Passing], None] = lambda passing: None
         self.calls = 0
+        self.late: list[str] = []
+        self.stragglers: list[tuple[float, Callable[[], _Exchange]]] = []
 
     def is_cut(self, sender: NodeId | None, receiver: NodeId) -> bool:
         return sender is not None and (sender, receiver) in self.cuts
 
-    async def call(self, sender: NodeId | None, receiver: NodeId, behalf: str, route: Any, given: dict[str, Any]) -> Any:
+    async def call(
+        self, sender: NodeId | None, receiver: NodeId, behalf: str, route: Any, given: dict[str, Any]
+    ) -> Any:
         limit_s = given.pop("timeout_s", None) or route.timeout_s
         self.calls += 1
         with anyio.move_on_after(limit_s):
             await self._reach(sender, receiver)
             await self._way(sender, receiver)
-            if self.chance.happens(self.lost):
+            made = partial(self._begin, sender, receiver, behalf, route, {**given, "timeout_s": limit_s})
+            if route.name in self.late:
+                self.late.remove(route.name)
+                self._straggle(made)
                 await self._no_more(receiver)
-            door = self._doors(sender).get(receiver)
-            if door is None:
-                raise Lost(f"the connection to {receiver} was lost")
-            exchange = _Exchange(door, behalf, route, {**given, "timeout_s": limit_s})
-            self.hears(Passing(route=route.name, sender=sender, receiver=receiver, before=True))
-            if not door.over.is_set():
-                door.tasks.start_soon(exchange.serve)
+            if self.chance.happens(self.lost):
+                if self.chance.happens(0.5):
+                    self._straggle(made)
+                await self._no_more(receiver)
+            exchange = made()
             await exchange.wait()
             self.hears(Passing(route=route.name, sender=sender, receiver=receiver, before=False))
             await self._way(receiver, sender)
@@ -86,6 +96,34 @@ class Wire:
                 await self._no_more(receiver)
             return exchange.answer()
         raise Overdue(f"no answer from {receiver} within {limit_s:g} s")
+
+    def _begin(
+        self, sender: NodeId | None, receiver: NodeId, behalf: str, route: Any, given: dict[str, Any]
+    ) -> "_Exchange":
+        """Raises `Lost`."""
+        door = self._doors(sender).get(receiver)
+        if door is None:
+            raise Lost(f"the connection to {receiver} was lost")
+        exchange = _Exchange(door, behalf, route, given)
+        self.hears(Passing(route=route.name, sender=sender, receiver=receiver, before=True))
+        if not door.over.is_set():
+            door.tasks.start_soon(exchange.serve)
+        return exchange
+
+    def _straggle(self, begin: "Callable[[], _Exchange]") -> None:
+        """It comes all the same, when nobody waits for it any more."""
+        self.stragglers.append((self.clock.monotonic() + self.clock.random() * LATE_S, begin))
+
+    async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Brings what is late, until cancelled."""
+        task_status.started()
+        while True:
+            await self.clock.sleep(_LOOK_S)
+            due = [begin for at, begin in self.stragglers if at <= self.clock.monotonic()]
+            self.stragglers = [(at, begin) for at, begin in self.stragglers if at > self.clock.monotonic()]
+            for begin in due:
+                with suppress(Lost):
+                    begin()
 
     async def _reach(self, sender: NodeId | None, receiver: NodeId) -> None:
         cut = self.is_cut(sender, receiver)
