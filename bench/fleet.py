@@ -43,7 +43,7 @@ def _url(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     url = child.stdout.readline().strip()
     if not url:
-        raise SystemExit(f"{child.args} did not start")
+        raise SystemExit(f"process {child.pid} did not start")
     return url
 
 

@@ -94,8 +94,8 @@ async def _anybody(header: str | None, source: str) -> Grant:
 
 
 async def worker(number: int, directory: Path) -> None:
-    sold = {"cpus": ROOM.cpus, "memory_mib": ROOM.memory_mib, "disk_mib": ROOM.disk_mib}
-    settings = Settings(data_dir=directory, region=REGION, **sold)
+    cpus, memory_mib, disk_mib = ROOM.cpus, ROOM.memory_mib, ROOM.disk_mib
+    settings = Settings(data_dir=directory, region=REGION, cpus=cpus, memory_mib=memory_mib, disk_mib=disk_mib)
     clock, place = SystemClock(), Place(directory)
     place.make()
     async with AsyncExitStack() as stack:
