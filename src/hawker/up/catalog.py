@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import aiohttp
 import anyio
 
+from hawker.broker.tokens import load_or_create_token
 from hawker.catalog.agent import AgentCatalog
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
 from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
-from hawker.catalog.http.service import Vitals
+from hawker.catalog.http.service import Access, Vitals
 from hawker.catalog.live.engine import Live
 from hawker.catalog.mirror import Mirror
 from hawker.catalog.reads import Reads
@@ -48,6 +49,8 @@ class Kept:
 def own_catalog(
     storage: SqliteStorage, node: NodeRecord, place: Place, clock: Clock, meeting: Meeting[SqliteStorage]
 ) -> Kept:
+    """Over HTTP, whoever has the node's root token may write its rows."""
+    access = Access(token=load_or_create_token(place.token, clock).reveal())
     pool = Pool(lambda: Guarded(place.catalog, clock))
     live = Live(place.catalog, place.root / "subscriptions", clock)
     reads = Reads(pool, live, clock)
@@ -60,7 +63,7 @@ def own_catalog(
         ask=meeting.ask,
         reads=reads.query,
         subscribes=reads.subscribe,
-        album=Album(storage, place.root / "snapshots", clock, meeting.ask),
+        album=Album(storage, place.root / "catalog-snapshots", clock, meeting.ask),
     )
     meeting.replica = replica
     replica.listen(live.touched)
@@ -79,7 +82,9 @@ def own_catalog(
         forgets=replica,
         schema=storage.schema_fingerprint,
         fences={origin: position.fence for origin, position in positions.items() if position.fence >= 0},
-        app=catalog_app(place.catalog, node.id, clock, writer=replica, live=live, pool=pool, doctor=replica),
+        app=catalog_app(
+            place.catalog, node.id, clock, writer=replica, live=live, pool=pool, doctor=replica, access=access
+        ),
         vitals=replica.vitals,
     )
 
