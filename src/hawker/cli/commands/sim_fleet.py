@@ -82,8 +82,9 @@ def _tell(outcome: Outcome, *, trace: bool, json: bool) -> None:
 def _summary(outcome: Outcome) -> str:
     return (
         f"seed {outcome.plan.seed}: {outcome.plan.nodes} nodes, {outcome.operations} operations,"
-        f" {outcome.filled} orders filled, {outcome.calls} calls, {outcome.blows} faults, {outcome.kills} daemons killed,"
-        f" {outcome.takeovers} takeovers, {outcome.ended_at:.0f} s, digest {outcome.digest}"
+        f" {outcome.filled} orders filled, {outcome.calls} calls, {outcome.blows} faults,"
+        f" {outcome.kills} daemons killed, {outcome.takeovers} takeovers,"
+        f" {outcome.ended_at:.0f} s, digest {outcome.digest}"
         f"{', FOUND' if outcome.found else ''}"
     )
 

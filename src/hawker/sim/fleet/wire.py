@@ -49,8 +49,8 @@ class Passing:
 
 class Wire:
     """Doors that are open: of workers for their `peers`, and of `brokers` for clients. `lost` and `mute` are the shares
-    of requests and of answers that are lost, `late` the names of routes whose next call is late; `hears` is told of each
-    call that passes, and may end a life."""
+    of requests and of answers that are lost, `late` the names of routes whose next call is late; `hears` is told of
+    each call that passes, and may end a life."""
 
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock

@@ -1,0 +1,27 @@
+from hawker.sim.fleet.deed import CLIENTS, NATURE, Verb
+from hawker.sim.fleet.plan import draw
+
+
+def test_a_seed_gives_the_same_plan_and_another_one_another() -> None:
+    assert draw(7) == draw(7) != draw(8)
+
+
+def test_deeds_are_in_order_numbered_and_within_the_fleet() -> None:
+    for seed in range(30):
+        plan = draw(seed)
+        assert [deed.number for deed in plan.deeds] == list(range(1, len(plan.deeds) + 1))
+        assert sorted(plan.deeds, key=lambda deed: deed.at) == list(plan.deeds)
+        assert all(node < plan.nodes for deed in plan.deeds for node in deed.nodes)
+        assert {deed.actor for deed in plan.deeds} == {*CLIENTS, NATURE}
+
+
+def test_every_kind_of_deed_comes_and_no_label_is_ordered_twice() -> None:
+    deeds = [draw(seed).deeds for seed in range(40)]
+    assert {deed.verb for plan in deeds for deed in plan} == set(Verb)
+    for plan in deeds:
+        made = [deed.label for deed in plan if deed.verb in (Verb.ORDER, Verb.SPARE)]
+        assert len(made) == len(set(made))
+
+
+def test_the_number_of_nodes_can_be_given() -> None:
+    assert draw(1, nodes=50).nodes == 50

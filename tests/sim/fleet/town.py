@@ -1,0 +1,41 @@
+"""A simulated fleet for tests: a few hosts that are up, in virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.gossip.memory import MemoryNetwork
+from hawker.ids import NodeId
+from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.joined import Town, address_of
+from hawker.sim.fleet.kit import SOUND_FLEET
+from hawker.sim.fleet.ledger import Ledger
+from hawker.sim.fleet.wire import Wire
+from hawker.sim.loop import LoopClock
+from hawker.sim.trace import Trace
+from hawker.sim.world import ROOM
+
+
+@asynccontextmanager
+async def town_of(folder: Path, count: int) -> AsyncIterator[tuple[Town, list[Host], TaskGroup]]:
+    clock = LoopClock(1)
+    names = [NodeId(f"{number:08x}") for number in range(1, count + 1)]
+    seeds = [address_of(name) for name in names]
+    town = Town(network=MemoryNetwork(clock), wire=Wire(clock), kit=SOUND_FLEET, seeds=seeds)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(town.network.serve)
+        await tasks.start(town.wire.serve)
+        hosts = [Host(town, name, "mad", folder, seed=at, room=ROOM) for at, name in enumerate(names)]
+        for host in hosts:
+            await host.begin(tasks)
+        yield town, hosts, tasks
+        for host in hosts:
+            await host.kill()
+        tasks.cancel_scope.cancel()
+
+
+def ledger_of(town: Town) -> Ledger:
+    return Ledger(town.wire.clock, Trace())
