@@ -13,6 +13,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("downward", "src/hawker/cli/commands/broker.py", "hawker.broker.main", "the command that starts a broker"),
     Allowed("downward", "src/hawker/cli/commands/chaos.py", "hawker.chaos.*", "commands with a node of their own"),
     Allowed("downward", "src/hawker/cli/commands/sim_catalog.py", "hawker.sim.*", "plays replicas, and asks no node"),
+    Allowed("downward", "src/hawker/cli/commands/sim_fleet.py", "hawker.sim.*", "plays fleets, and asks no node"),
     Allowed("downward", "src/hawker/cli/commands/sim.py", "hawker.sim.*", "plays a node instead of asking one"),
     Allowed("downward", "src/hawker/cli/commands/schedulers.py", "hawker.sim.*", "plays fleets instead of asking one"),
     # Where everything may be caught.
@@ -22,6 +23,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     ),
     Allowed("swallowing", "src/hawker/api/edge.py", "except", "the HTTP edge: logs it and answers a typed error"),
     Allowed("swallowing", "src/hawker/store/sqlite.py", "except", "carries it from the writer's thread to the caller"),
+    Allowed("swallowing", "src/hawker/sim/fleet/run.py", "except", "whatever breaks a simulated node is a finding"),
     Allowed("swallowing", "src/hawker/sim/run.py", "except", "whatever breaks the simulated worker is a finding"),
     Allowed(
         "swallowing",
@@ -47,6 +49,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     # What only a process shows.
     Allowed("mirrored", "src/hawker/up/*", "*", "tests/e2e start it as a process, and there is no other way to use it"),
     # What is not a value.
+    Allowed("frozen_dataclasses", "src/hawker/sim/fleet/ledger.py", "Ordered", "follows an order, which changes"),
     Allowed("frozen_dataclasses", "src/hawker/sim/disks.py", "Block", "plays a file of a host, which changes"),
     Allowed(
         "frozen_dataclasses", "src/hawker/runtime/fake_host.py", "Instance", "plays the state of a host, which changes"
