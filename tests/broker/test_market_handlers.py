@@ -63,3 +63,12 @@ async def test_counts_and_keys_have_bounds(tmp_path: Path) -> None:
                 await fleet.broker().place(PlaceRequest(app=APP, machine=machine, count=count))
         with pytest.raises(BadRequest, match="Idempotency-Key"):
             await fleet.broker().order(key="k" * 201)
+
+
+async def test_a_spare_is_not_placed_beside_what_it_stands_by_for(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 2) as fleet:
+        broker = fleet.broker()
+        watched = await broker.order()
+        for _ in range(2):
+            spare = await broker.order(standbys=(watched.id,))
+            assert fleet.owner_of_machine(spare.id) != fleet.owner_of_machine(watched.id)
