@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 import anyio
 import pytest
@@ -18,6 +19,7 @@ SCHEMA = {
 }
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
 LONG_S = 30.0
+T = TypeVar("T")
 
 
 class Wire:
@@ -176,3 +178,29 @@ async def test_a_node_that_proves_its_file_goes_on_in_its_epoch() -> None:
             token = await replica.transact([machine(A, "1", "started")])
     assert token == Token(origin=A, epoch=5, version=1)
     assert storage.image.whole
+
+
+async def test_a_call_whose_turn_is_called_off_hears_that_the_catalog_stops() -> None:
+    clock, wire = SystemClock(), Wire()
+    storage = MemoryStorage(A, SCHEMA, clock)
+    begun = anyio.Event()
+    blocks = False
+
+    async def run(work: Callable[[], T]) -> T:
+        if blocks:
+            begun.set()
+            await anyio.sleep_forever()
+        return work()
+
+    replica = Replica(A, "mad", storage, clock, send=wire.send(A), ask=wire.ask(A), run=run)
+
+    async def write() -> None:
+        with pytest.raises(Unavailable, match="is stopping"):
+            await replica.transact([upsert("nodes", {"node": A, "region": "mad"})])
+
+    async with anyio.create_task_group() as tasks, replica.running():
+        await replica.transact([upsert("nodes", {"node": A, "region": "fra"})])
+        blocks = True
+        tasks.start_soon(write)
+        await begun.wait()
+        blocks = False

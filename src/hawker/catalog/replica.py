@@ -37,6 +37,7 @@ SETTLE_S = 10.0
 ASK_S = 15.0
 ANSWER_S = 30.0
 NAP_S = 1.0
+_STOPPING = "the catalog is stopping; try again once the node is up"
 LOOK_S = 1.0
 TRY_S = 5.0
 
@@ -72,7 +73,9 @@ class _Waiting(Generic[T]):
             self.error = error
 
     def end(self) -> None:
-        if self.error is None and self.ran:
+        if self.error is None and not self.ran:
+            self.error = Unavailable(_STOPPING)  # its turn had come, and was called off
+        if self.error is None:
             self.after(self.result)  # type: ignore[arg-type]
         self.done.set()
 
@@ -134,7 +137,7 @@ class Replica(Generic[S]):
             self._tasks = None
             with anyio.CancelScope(shield=True):
                 for call in self._calls:
-                    call.error = Unavailable("the catalog is stopping; try again once the node is up")
+                    call.error = Unavailable(_STOPPING)
                     call.done.set()
                 if self._album is not None:
                     self._album.close()
