@@ -240,6 +240,15 @@ async def test_a_node_that_moved_is_called_at_its_new_address() -> None:
     assert [call.caller for call in two.calls] == ["bob \r\n ü"]
 
 
+async def test_whoever_knows_a_node_says_where_it_is() -> None:
+    one = Fake()
+    async with far_node(one) as far:
+        later = NodeId("cccccccc")
+        far.peers.ask_also({later: far.map.urls[FAR]}.get)
+        await far.peers.caller(later, behalf="ann").call(GET_MACHINE, params=PARAMS)
+    assert [call.caller for call in one.calls] == ["ann"]
+
+
 async def test_a_node_that_nobody_knows_cannot_be_called() -> None:
     with pytest.raises(Unavailable, match="not known where"):
         HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own).caller(FAR, behalf="ann")

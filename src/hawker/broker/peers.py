@@ -33,7 +33,7 @@ class HttpPeers:
         connections: int = CONNECTIONS,
         most_nodes: int = MOST_NODES,
     ) -> None:
-        self._address_of = address_of
+        self._addresses_of = [address_of]
         self._token = token
         self._connect_s = connect_s
         self._connections = connections
@@ -42,10 +42,14 @@ class HttpPeers:
         self._retired: list[Client] = []
 
     def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
-        url = self._address_of(node_id)
-        if not url:
+        url = next((url for address_of in self._addresses_of if (url := address_of(node_id))), None)
+        if url is None:
             raise Unavailable(f"it is not known where node {node_id} is")
         return self._client(node_id, url, self._token()).on_behalf(behalf)
+
+    def ask_also(self, address_of: Callable[[NodeId], str | None]) -> None:
+        """For the address of a node that nobody who was asked before knows: gossip may not have heard it yet."""
+        self._addresses_of.append(address_of)
 
     async def close(self) -> None:
         """Calls that are under way are lost."""

@@ -68,6 +68,7 @@ def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferen
     about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
     own = worker_handlers(parts)
     about_tokens.bind(own)
+    fleet.peers.ask_also(directory.address_of)
     peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
     limited = parts.deps.settings.rate_limits
     market = MarketHandlers(directory, peers, preferences, clock, limited=limited)
