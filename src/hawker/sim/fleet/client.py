@@ -15,7 +15,7 @@ from hawker.api.routes import (
     DeleteMachineQuery,
 )
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, OrderUncertain, Unavailable
+from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.deed import Deed, Verb
@@ -125,7 +125,7 @@ class Client:
     async def _change(self, deed: Deed, order: Ordered, machine_id: MachineId) -> None:
         self._say(deed, f"{deed.verb} {order.label}, {machine_id}")
         target, broker = params(machine_id, self.app), deed.nodes[0]
-        order.destroyed |= deed.verb is Verb.DESTROY
+        gone, order.destroyed = order.destroyed, order.destroyed or deed.verb is Verb.DESTROY
         try:
             if deed.verb is Verb.DESTROY:
                 await self._call(broker, DELETE_MACHINE, params=target, query=DeleteMachineQuery(force=True))
@@ -135,6 +135,9 @@ class Client:
                 await self._call(broker, START_MACHINE, params=target)
         except HawkerError as error:
             self._say(deed, f"{deed.verb} {order.label}: {type(error).__name__}: {error}")
+            if isinstance(error, NotFound) and not gone:
+                what = f"the answer to {order.label}; a broker says: {error}"
+                self._ledger.find(Violation(Invariant.KEPT, machine_id, what))
         else:
             self._say(deed, f"{deed.verb} {order.label}: done")
 
