@@ -8,7 +8,7 @@ from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.planted import PLANTS, Plant, find
 from hawker.sim.fleet.run import play
 
-SEEDS = 20
+SEEDS = 40
 _LAST = {"no-admission": 7, "alone": 5, "heedless": 2}
 
 
