@@ -1,11 +1,18 @@
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hawker.catalog.capture import ROW_BYTES, size_of
-from hawker.catalog.change import Op, Scope
+from hawker.catalog.capture import ROW_BYTES, TX_BYTES, op_size, size_of
+from hawker.catalog.change import Op, Scope, Value
 from hawker.catalog.contract import Statement
+from hawker.catalog.messages import MOST_BYTES, Parts, encode
+from hawker.catalog.replication import BULK_BYTES
 from hawker.catalog.statements import StatementFailed
+from hawker.catalog.storage import ROWS_PER_VERSION
+from hawker.gossip.records import MESSAGE_BYTES
 from tests.catalog.disk import A, B, gone, opened, put, rows, said, thing, tx
 
 
@@ -70,5 +77,30 @@ def test_a_row_may_not_be_too_large(tmp_path: Path) -> None:
         opened(tmp_path).commit([put(1, "x" * ROW_BYTES)], 1.0)
 
 
+def test_a_transaction_may_not_be_too_large_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+    storage = opened(tmp_path)
+    row = "x" * (ROW_BYTES // 2)
+    most = [put(number, row) for number in range(TX_BYTES // (ROW_BYTES // 2) - 1)]
+    with pytest.raises(StatementFailed, match=f"may have {TX_BYTES} bytes: make it several"):
+        storage.commit([*most, put(1000, row), put(1001, row)], 1.0)
+    assert rows(storage) == []
+    change = said(storage, *most)
+    assert len(encode(Parts(txs=(change,), deltas=(), more=False))) < MESSAGE_BYTES
+
+
+def test_the_longest_transaction_and_the_longest_version_of_a_stream_begun_again_fit_one_answer() -> None:
+    """Beside what else is in it."""
+    assert max(TX_BYTES, ROWS_PER_VERSION * ROW_BYTES) * 9 / 8 + BULK_BYTES < min(MESSAGE_BYTES, MOST_BYTES)
+
+
 def test_sizes_are_about_bytes() -> None:
     assert size_of((1, None, "abc", b"abcd")) == 4 * 8 + 3 + 4
+    assert size_of(("\u00e9\u20ac",)) == 8 + 5
+
+
+@given(
+    st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(), st.binary(), st.none()), max_size=9)
+)
+def test_an_op_takes_no_more_than_its_size_and_an_eighth(values: list[Value]) -> None:
+    op = Op("things", (A, 1), tuple(f"column{number}" for number in range(len(values))), tuple(values))
+    assert len(msgspec.msgpack.encode(op)) <= op_size(op) * 9 / 8

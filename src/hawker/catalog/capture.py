@@ -15,6 +15,8 @@ from hawker.ids import NodeId
 
 ROW_BYTES = 1024 * 1024
 OPS_LIMIT = 200_000
+TX_BYTES = 32 * 1024 * 1024  # one answer over a stream has to hold it
+_OP_BYTES = 16  # what an op takes beside its values and names
 
 
 class Capture:
@@ -37,11 +39,15 @@ class Capture:
             session.close()
 
     def _take(self, changeset: bytes) -> None:
+        size = 0
         for count, change in enumerate(apsw.Changeset.iter(changeset), 1):
             if count > OPS_LIMIT:
                 raise StatementFailed(f"the transaction changes more than {OPS_LIMIT} rows: make it several")
             rows = self._rows[change.name]
             op = self._op(rows, change)
+            size += op_size(op)
+            if size > TX_BYTES:
+                raise StatementFailed(f"the rows of a transaction may have {TX_BYTES} bytes: make it several")
             self.ops.setdefault(rows.table.scope, []).append(op)
 
     def _op(self, rows: Rows, change: apsw.TableChange) -> Op:
@@ -63,4 +69,13 @@ class Capture:
 
 def size_of(values: tuple[Value, ...]) -> int:
     """Bytes, about."""
-    return 8 * len(values) + sum([len(value) for value in values if isinstance(value, str | bytes)])
+    return 8 * len(values) + sum([_length(value) for value in values if isinstance(value, str | bytes)])
+
+
+def op_size(op: Op) -> int:
+    """Bytes of a message that it takes, about."""
+    return _OP_BYTES + len(op.table) + size_of(op.key) + size_of(op.columns) + size_of(op.row or ())
+
+
+def _length(value: str | bytes) -> int:
+    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))

@@ -4,12 +4,10 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 
 from hawker.catalog.aside import Aside, key_of
-from hawker.catalog.capture import size_of
-from hawker.catalog.change import Delta, Op, VersionedOp
+from hawker.catalog.capture import op_size
+from hawker.catalog.change import Delta, VersionedOp
 from hawker.catalog.origins import RESETTING, Stream
 from hawker.catalog.rows import Rows
-
-_OP_BYTES = 16  # what an op takes beside its values and names
 
 
 def delta(
@@ -51,12 +49,8 @@ def _part(changes: Iterator[VersionedOp], max_bytes: int) -> tuple[tuple[Version
         if size >= max_bytes and ops and ops[-1].version != change.version:
             return tuple(ops), ops[-1].version
         ops.append(change)
-        size += _size_of(change.op)
+        size += op_size(change.op)
     return tuple(ops), None
-
-
-def _size_of(op: Op) -> int:
-    return _OP_BYTES + len(op.table) + size_of(op.key) + size_of(op.columns) + size_of(op.row or ())
 
 
 def changes(stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int) -> Iterator[VersionedOp]:

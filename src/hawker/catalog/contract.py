@@ -106,7 +106,7 @@ class Storage(Protocol):
 
     def renew(self, scope: Scope, epoch: int) -> Position:
         """Begin this node's stream again in `epoch`, which is above all that it ever used: all own rows are published
-        anew, in versions from 1 on of at most 256 rows each, and the floor is the last of them."""
+        anew, in versions from 1 on of a few rows each, and the floor is the last of them."""
 
     def collect(self, before: float) -> int:
         """Drop deletions and logged transactions that were written here before that moment, Unix seconds, and raise the

@@ -35,7 +35,7 @@ from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId
 
-ROWS_PER_VERSION = 256  # of a stream that begins again
+ROWS_PER_VERSION = 32  # of a stream that begins again; so many long ones still fit one message
 QUERY_ROWS = 100_000
 QUERY_BYTES = 64 * 1024 * 1024
 
