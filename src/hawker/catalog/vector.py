@@ -29,7 +29,9 @@ class VersionVector:
         self._positions: dict[NodeId, Position] = {}
         self._hashes: dict[NodeId, int] = {}
         self._buckets = [0] * BUCKETS
-        self._origins: list[set[NodeId]] = [set() for _ in range(BUCKETS)]
+        self._origins: list[dict[NodeId, None]] = [
+            {} for _ in range(BUCKETS)
+        ]  # in order, so that a run can be repeated
         self._bucket: dict[NodeId, int] = {}
         for origin, position in positions.items():
             self.set(origin, position)
@@ -48,7 +50,7 @@ class VersionVector:
         bucket = self._bucket.get(origin)
         if bucket is None:
             bucket = self._bucket[origin] = bucket_of(origin)
-            self._origins[bucket].add(origin)
+            self._origins[bucket][origin] = None
         self._positions[origin] = position
         if self._frozen:
             return

@@ -115,9 +115,7 @@ class FleetMetrics:
         self.nodes = make.gauge("fleet_nodes", "Nodes of the cluster, this one included, by what is believed.", "fate")
         self.gaps = make.gauge("catalog_gaps", "Streams of other nodes that are known to be behind here.")
         self.queued = make.gauge("catalog_queued", "Changes of other nodes that wait to be applied here.")
-        self.lag = make.gauge(
-            "catalog_lag_seconds", "How old others' changes are when applied, 99th percentile."
-        )
+        self.lag = make.gauge("catalog_lag_seconds", "How old others' changes are when applied, 99th percentile.")
 
 
 class LoopMetrics:

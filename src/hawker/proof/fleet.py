@@ -10,6 +10,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.node import Capacity, Resources, shortfall
 from hawker.proof.violation import Invariant, Violation
 
+NOTHING = Resources()
 _SHOWN = 3
 
 
@@ -20,7 +21,7 @@ class Held:
 
     id: MachineId
     order: str | None = None
-    holds: Resources = Resources()
+    holds: Resources = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +85,11 @@ def _kept(nodes: Sequence[NodeSeen], promised: Sequence[Promised]) -> Iterator[V
 
 def _not_oversold(nodes: Sequence[NodeSeen]) -> Iterator[Violation]:
     for seen in nodes:
-        held = Resources()
+        held = NOTHING
         for machine in seen.machines:
             held = held.plus(machine.holds)
         for used in (held, seen.used or held):
-            missing = shortfall(seen.capacity, Resources(), used)
+            missing = shortfall(seen.capacity, NOTHING, used)
             if not missing:
                 continue
             lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())

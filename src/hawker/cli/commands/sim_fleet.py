@@ -39,8 +39,8 @@ def command(
     json: bool,
 ) -> int:
     """Play whole fleets: brokers, workers, gossip, catalogs and spares with their own code, over a network that loses,
-    delays and parts, and hosts that die. Check what a fleet promises. The same seed gives the same run
-    in every process with the same PYTHONHASHSEED.
+    delays and parts, and hosts that die. Check what a fleet promises. The same seed gives the same run in every
+    process.
 
     Stops at the first seed in which something is found, and ends with 1.
 

@@ -57,7 +57,7 @@ class Ledger:
         wanted = {row.at: row for row in rows}
         gone = self._of.get((source, key), frozenset()) - wanted.keys()
         new = tuple(row for at, row in wanted.items() if self._told.get(at) != row.digest)
-        return Changes(source=source, key=key, new=new, gone=tuple(gone), rows=frozenset(wanted))
+        return Changes(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
 
     def strays(self) -> tuple[RowKey, ...]:
         """What the catalog has and no source does, once every source was asked."""

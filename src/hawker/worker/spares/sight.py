@@ -67,7 +67,7 @@ class CatalogSight:
         nothing."""
         believed = {**self.believed(), self.me: ALIVE}
         nodes = [NodeId(str(node)) for (node,) in await self._rows(_NODES, self.region)]
-        return {node: believed.get(node, DOWN) for node in {*nodes, self.me}}
+        return {node: believed.get(node, DOWN) for node in sorted({*nodes, self.me})}
 
     async def watched(self, machine_id: MachineId) -> Watched | None:
         for node, machine, state, updated_at in await self._rows(_WATCHED, machine_id):
