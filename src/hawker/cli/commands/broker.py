@@ -9,7 +9,8 @@ from hawker.cli.commands.up import settings_of, settings_options
 
 _TAKEN = frozenset({"config", "data_dir", "listen", "log_level", "rate_limits", "market"})
 _HELP = """Answer clients in the name of a node that runs on this host: any number of brokers may, each at an address of
-its own. A broker reads the node's catalog, token and keys in its data directory, writes nothing, and needs nothing of its own.
+its own. A broker reads the node's catalog, token and keys in its data directory, writes nothing, and needs nothing of
+its own.
 
 \b
 Examples:
