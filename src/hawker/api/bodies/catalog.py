@@ -12,7 +12,7 @@ class CatalogStatement(Request, frozen=True, kw_only=True):
     """One statement that reads. `params` go to its question marks in order; `timeout` is seconds, 60 unless told."""
 
     query: str
-    params: tuple[Cell, ...] = ()
+    params: tuple[Cell, ...] | None = None
     timeout: int | None = None
 
 

@@ -66,7 +66,7 @@ def _cells(row: tuple[Value, ...]) -> tuple[Cell, ...]:
 
 
 def _statement(body: CatalogStatement) -> Statement:
-    return Statement(query=body.query, params=tuple(map(_value, body.params)))
+    return Statement(query=body.query, params=tuple(map(_value, body.params or ())))
 
 
 def _value(cell: Cell) -> Value:
