@@ -1,0 +1,223 @@
+"""Nodes of a cluster for the catalog's benchmark, joined as `hawker.up.fleet` joins them, but without a worker and a
+broker: gossip over sockets on loopback, the replica with its file, what reads it. All in one process; as a program it
+is one node, which begins with what its standard input says and ends with it.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anyio import to_thread
+from anyio.abc import ByteStream, TaskStatus
+
+from hawker.catalog.change import Scope
+from hawker.catalog.replica import Replica
+from hawker.catalog.storage import SqliteStorage
+from hawker.clock import SystemClock
+from hawker.errors import Unavailable
+from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.listener import Listener
+from hawker.gossip.node import GossipNode
+from hawker.gossip.transport import SocketTransport
+from hawker.ids import NodeId
+from hawker.place import Place
+from hawker.up.catalog import own_catalog
+from hawker.worker.fleet.meeting import Meeting
+from hawker.worker.fleet.members import Members
+from hawker.worker.records import NodeRecord
+
+REGION = "bench"
+LINKS = 10
+LOOK_S = 0.01
+PATIENCE_S = 120.0
+
+
+class Tap(SocketTransport):
+    """Counts the bytes that it sends. While it is `cut`, nothing goes out or comes in."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:0")
+        self.bytes, self.cut = 0, False
+
+    def send(self, address: str, datagram: bytes) -> None:
+        if not self.cut:
+            self.bytes += len(datagram)
+            super().send(address, datagram)
+
+    async def dial(self, address: str) -> ByteStream:
+        if self.cut:
+            raise Unavailable("cut off")
+        return Counted(await super().dial(address), self)
+
+    async def serve(
+        self,
+        on_datagram: Callable[[str, bytes], None],
+        on_stream: Callable[[ByteStream], Awaitable[None]],
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        def heard(source: str, datagram: bytes) -> None:
+            if not self.cut:
+                on_datagram(source, datagram)
+
+        async def met(stream: ByteStream) -> None:
+            if self.cut:
+                await stream.aclose()
+            else:
+                await on_stream(Counted(stream, self))
+
+        await super().serve(heard, met, task_status=task_status)
+
+
+class Counted(ByteStream):
+    def __init__(self, stream: ByteStream, tap: Tap) -> None:
+        self._stream, self._tap = stream, tap
+
+    async def send(self, item: bytes) -> None:
+        self._tap.bytes += len(item)
+        await self._stream.send(item)
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        return await self._stream.receive(max_bytes)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return self._stream.extra_attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """`suspected` are the nodes that this one ever thought to be in trouble."""
+
+    id: NodeId
+    gossip: GossipNode
+    replica: Replica[SqliteStorage]
+    tap: Tap
+    suspected: list[NodeId]
+
+
+@asynccontextmanager
+async def host(number: int, folder: Path, ring: Keyring, seeds: Sequence[str]) -> AsyncIterator[Host]:
+    """Begins with the file that is there, if there is one."""
+    clock, me, tap = SystemClock(), node_id(number), Tap()
+    place, meeting = place_of(number, folder), Meeting[SqliteStorage]()
+    storage = await to_thread.run_sync(SqliteStorage, place.catalog, me, clock)
+    kept = own_catalog(storage, NodeRecord(id=me, region=REGION, created_at=clock.now()), place, clock, meeting)
+    members = Members(lambda: gossip, kept.told, clock, lambda some: None)
+    suspected: list[NodeId] = []
+
+    def heard(member: Member) -> None:
+        if member.fate in (Fate.SUSPECT, Fate.DOWN):
+            suspected.append(member.node)
+        members.heard(member)
+
+    gossip = GossipNode(
+        node=me,
+        cluster="bench",
+        keyring=ring,
+        transport=tap,
+        advertise=None,
+        meta=Meta(region=REGION, api="http://127.0.0.1", catalog=kept.schema),
+        clock=clock,
+        listener=Listener(
+            on_member=heard,
+            on_message=meeting.on_message,
+            on_request=meeting.on_request,
+            on_forget=meeting.on_forget,
+        ),
+        fences=kept.fences,
+    )
+    meeting.gossip = gossip
+    assert meeting.replica is not None
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(gossip.serve)
+        async with kept.running():
+            tasks.start_soon(members.serve)
+            if seeds:
+                await gossip.join(seeds)
+            yield Host(id=me, gossip=gossip, replica=meeting.replica, tap=tap, suspected=suspected)
+        tasks.cancel_scope.cancel()
+
+
+def node_id(number: int) -> NodeId:
+    return NodeId(f"{number:08x}")
+
+
+def place_of(number: int, folder: Path) -> Place:
+    place = Place(folder / node_id(number))
+    place.make()
+    return place
+
+
+@asynccontextmanager
+async def fleet(count: int, folder: Path, ring: Keyring | None = None) -> AsyncIterator[list[Host]]:
+    """So many hosts that all know each other, each of which joined by up to `LINKS` of those before it."""
+    ring = ring or new_keyring(SystemClock())
+    hosts: list[Host] = []
+    async with AsyncExitStack() as stack:
+        for number in range(count):
+            seeds = [each.gossip.me.address for each in hosts[-LINKS:]]
+            hosts.append(await stack.enter_async_context(host(number, folder, ring, seeds)))
+        await until(lambda: met(hosts, count))
+        yield hosts
+
+
+def met(hosts: Sequence[Host], count: int) -> bool:
+    """Whether each knows all, and may write."""
+    return all(each.replica.engine.peers == count - 1 and each.replica.engine.settled for each in hosts)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    clock = SystemClock()
+    with anyio.fail_after(PATIENCE_S):
+        while not true():
+            await clock.sleep(LOOK_S)
+
+
+async def complete(hosts: Sequence[Host]) -> None:
+    """Until each has all that any of them wrote."""
+    for owner in hosts:
+        for scope in Scope:
+            head = owner.replica.engine.position(scope, owner.id)
+            for there in hosts:
+                await until(partial(_has, there, scope, owner.id, (head.epoch, head.applied)))
+
+
+def _has(there: Host, scope: Scope, owner: NodeId, head: tuple[int, int]) -> bool:
+    position = there.replica.engine.position(scope, owner)
+    return (position.epoch, position.applied) >= head
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node in a process of its own is told."""
+
+    number: int
+    folder: str
+    ring: Keyring
+    seeds: tuple[str, ...]
+
+
+async def alone(begin: Begin) -> None:
+    async with host(begin.number, Path(begin.folder), begin.ring, begin.seeds):
+        await to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+
+
+if __name__ == "__main__":
+    anyio.run(
+        alone,
+        msgspec.json.decode(sys.stdin.buffer.readline(), type=Begin),
+        backend_options={"use_uvloop": True},
+    )
