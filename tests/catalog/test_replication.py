@@ -19,7 +19,6 @@ from hawker.catalog.messages import (
 )
 from hawker.catalog.peers import Peer
 from hawker.catalog.replication import PUSH_BYTES, Replication
-from hawker.catalog.sync import SOON_S
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import ME, A, B, C, delta, op, tx
@@ -220,15 +219,3 @@ def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
     for _ in range(40):
         table.after(1.0)
     assert len(table.core.intake.pending) == 0 and len(table.core.pulls) == 0
-
-
-def test_a_peer_that_is_back_is_compared_with_soon() -> None:
-    table = Table()
-    table.settle()
-    table.core.peers.lose(A)
-    table.core.tell(Peer(B, "mad", 0.02))
-    while of(Digest, table.after(0.05)) == []:
-        pass
-    table.after(0.5)
-    table.core.tell(Peer(A, "mad", 0.01))
-    assert of(Digest, table.after(SOON_S)) != []

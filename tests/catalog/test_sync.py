@@ -1,5 +1,5 @@
 from hawker.catalog.peers import Peer, Peers
-from hawker.catalog.sync import EVERY_S, LEAST_S, SOON_S, Rounds
+from hawker.catalog.sync import EVERY_S, Rounds
 from hawker.clock import ManualClock
 from tests.catalog.kit import A, B
 
@@ -25,16 +25,3 @@ def test_rounds_are_two_seconds_apart_give_or_take_a_fifth() -> None:
     for _ in range(100):
         rounds.next(50.0, Peers("mad"))
         assert 0.8 * EVERY_S <= rounds.due - 50.0 <= 1.2 * EVERY_S
-
-
-def test_a_round_is_soon_after_somebody_came_and_not_for_each_of_many() -> None:
-    rounds = Rounds(0.0, ManualClock().random)
-    rounds.next(50.0, Peers("mad"))
-    rounds.hurry(51.0)
-    assert 51.0 <= rounds.due <= 51.0 + SOON_S
-    due = rounds.due
-    rounds.hurry(51.2)
-    assert rounds.due == due
-    rounds.next(51.2, Peers("mad"))
-    rounds.hurry(51.2)
-    assert 51.2 + LEAST_S <= rounds.due <= 51.2 + LEAST_S + SOON_S

@@ -24,7 +24,7 @@ FOUND_WITHIN = {
     Bug.NO_REPUBLISH: 10,
     Bug.OLD_EPOCH: 30,
     Bug.ASIDE_NOT_SERVED: 10,
-    Bug.BACKWARDS: 90,
+    Bug.BACKWARDS: 30,
 }
 
 

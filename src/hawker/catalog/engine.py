@@ -115,9 +115,9 @@ class Engine:
         """A node that is alive, or suspected, or whose round trip or region is another now."""
         if peer.node == self.me:
             return
-        self.scopes[Scope.GLOBAL].tell(peer)
+        self.scopes[Scope.GLOBAL].peers.tell(peer)
         if peer.region == self._region:
-            self.scopes[Scope.REGION].tell(peer)
+            self.scopes[Scope.REGION].peers.tell(peer)
         else:
             self.scopes[Scope.REGION].peers.lose(peer.node)
 

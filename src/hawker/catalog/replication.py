@@ -26,7 +26,7 @@ from hawker.catalog.messages import (
     Want,
     size_of,
 )
-from hawker.catalog.peers import Peer, Peers
+from hawker.catalog.peers import Peers
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
 from hawker.catalog.sync import Rounds
@@ -79,12 +79,6 @@ class Replication:
     def settled(self) -> bool:
         """Whether this node may write: it is certain that nobody knows more of it than it does itself."""
         return self._inquiry is None and self.renew_above is None
-
-    def tell(self, peer: Peer) -> None:
-        """A peer that is there; one that was not may have missed much, or have much."""
-        if peer.node not in self.peers:
-            self._rounds.hurry(self._clock.monotonic())
-        self.peers.tell(peer)
 
     # what happens here
 

@@ -1,7 +1,6 @@
 """Anti-entropy: when a replica compares its vector, and with whose.
 
-A digest goes out every two seconds, and soon after somebody came who may have missed much; who differs answers with the
-entries of the buckets that do.
+A digest goes out every two seconds; who differs answers with the entries of the buckets that do.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from hawker.ids import NodeId
 EVERY_S = 2.0
 JITTER = 0.2
 FAR_EVERY = 4
-SOON_S, LEAST_S = 0.1, 0.5
 
 
 class Rounds:
@@ -22,19 +20,13 @@ class Rounds:
     def __init__(self, now: float, random: Callable[[], float]) -> None:
         self._random = random
         self._number = 0
-        self._last = now - EVERY_S
         self.due = now + EVERY_S * random()
 
     def next(self, now: float, peers: Peers) -> NodeId | None:
         self._number += 1
-        self._last = now
         self.due = now + EVERY_S * (1 + JITTER * (2 * self._random() - 1))
         near = set(peers.near)
         if self._number % FAR_EVERY == 0 and len(near) < len(peers.alive):
             far = [node for node in peers.alive if node not in near]
             return far[int(self._random() * len(far))]
         return next(iter(pick(peers.near or peers.alive, 1, self._random)), None)
-
-    def hurry(self, now: float) -> None:
-        """Somebody came, or is back. However many come, there is half a second between two rounds."""
-        self.due = min(self.due, max(now, self._last + LEAST_S) + SOON_S * self._random())
