@@ -18,6 +18,7 @@ from hawker.api.client import Client
 from hawker.api.routes import (
     CREATE_APP,
     CREATE_MACHINE,
+    GET_APP,
     GET_MACHINE,
     LIST_MACHINES,
     NODE_INFO,
@@ -65,6 +66,11 @@ class Clients:
 
     async def open(self) -> None:
         await self.at[0].call(CREATE_APP, body=CreateAppRequest(name=APP))
+
+    async def knows_the_app(self, broker: int) -> bool:
+        """Whether this broker has heard of the app, and of all nodes."""
+        await self.at[broker].call(GET_APP, params=_HERE)
+        return all(node.api and node.capacity is not None for node in await self.nodes(broker))
 
     async def order(self, broker: int, name: str, told: Told, *, keyed: bool = True, timeout_s: float = 30.0) -> None:
         """Once, and note what was answered."""

@@ -80,6 +80,7 @@ class Trial:
         try:
             await self._until("every node knows every other one", self._everybody_is_here)
             await self._clients.open()
+            await self._until("every node knows the app", self._everybody_knows_the_app)
             await self._orders("quiet")
             await self._lossy()
             await self._parted()
@@ -199,6 +200,9 @@ class Trial:
             if len(nodes) != self._plan.nodes or any(node.state != Fate.ALIVE for node in nodes):
                 return False
         return True
+
+    async def _everybody_knows_the_app(self) -> bool:
+        return all([await self._clients.knows_the_app(broker) for broker in self._all])
 
     async def _converged(self) -> bool:
         return len({await self._clients.replica(broker) for broker in self._all}) == 1
