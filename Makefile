@@ -5,6 +5,8 @@ SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 ARGS ?=
 SEEDS ?= 20
+FLEETS ?= 10
+CATALOGS ?= 300
 BENCH ?= start create profile_start engine scale pull
 
 .PHONY: help
@@ -39,8 +41,10 @@ check-tidy:
 	@python -m pytest tests/tidy tests/test_tidy.py
 check-docs:
 	@python scripts/docs.py --check
-check-sim: ## play a simulated worker from 20 seeds (SEEDS=1000 for more)
+check-sim: ## play simulated workers, fleets and catalogs (SEEDS=1000 FLEETS=100 CATALOGS=10000 for more)
 	@hawker sim --seeds $(SEEDS)
+	@hawker sim fleet --seeds $(FLEETS)
+	@hawker sim catalog --seeds $(CATALOGS)
 
 .PHONY: conformance
 conformance: test-setup ## judge a node by the official document and write docs/generated/conformance.md
