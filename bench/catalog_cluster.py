@@ -1,7 +1,6 @@
 """What the catalog does among nodes, over real sockets on loopback and with files on disk: how soon all have what some
 write, an event at another node, a new node, a partition, one great transaction, how much goes in a second, and what a
-node costs that has nothing to do. All nodes of a row share one process, and so one processor, but for the one whose
-idleness is measured.
+node costs that has nothing to do. All nodes of a row share one process, and so one processor, where not said otherwise.
 
     PYTHONPATH=. python bench/catalog_cluster.py [--folder DIR] [--rows N] [--seconds N] [--only NAME ...]
 """
@@ -12,7 +11,9 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +21,25 @@ from typing import TypeAlias
 
 import anyio
 import msgspec
-from catalog_hosts import LINKS, Begin, Host, complete, fleet, host, node_id, place_of, until
+from anyio.abc import ByteSendStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from catalog_hosts import (
+    LINKS,
+    PATIENCE_S,
+    SETTLE_S,
+    Begin,
+    Host,
+    complete,
+    counted,
+    fleet,
+    heads,
+    host,
+    met,
+    node_id,
+    place_of,
+    some,
+    until,
+)
 from catalog_storage import timed
 
 from hawker.catalog.change import Scope
@@ -28,19 +47,19 @@ from hawker.catalog.contract import Local, Statement, Table
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
-from hawker.gossip.keyring import new_keyring
+from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.ids import NodeId
 
 Figure: TypeAlias = tuple[str, str]
 
-STRESS_HOSTS, STRESS_ROWS, STRESS_ROWS_PER_TX = (30, 45), 800, 20
+STRESS_HOSTS, STRESS_ROWS, STRESS_ROWS_PER_TX, AT_A_TIME = (30, 45), 800, 20, 10
 LAN_HOSTS, EVENTS, BETWEEN_S = 10, 300, 0.05
 FRESH_ROWS_PER_TX, GROUP = 256, 64
 READS_EVERY_S = 0.01
 CUT_HOSTS, MISSED = 5, 10_000
 LARGE_HOSTS, LARGE_ROWS = 5, 50_000
 BUSY_HOSTS, RATES, TRIAL_S, KEPT, GAP_S = 10, (25, 50, 100, 200, 400, 800), 4.0, 0.95, 1.0
-IDLE_HOSTS, SETTLE_S, IDLE_S = 30, 15.0, 20.0
+IDLE_HOSTS, CALM_S, IDLE_S = 30, 15.0, 20.0
 
 INSERT = """INSERT INTO machines
     (node, id, app, name, state, version, image, private_ip, metadata, created_at, updated_at) {values}
@@ -62,23 +81,54 @@ def many(node: NodeId, begin: int, count: int) -> Statement:
 
 
 async def stress(count: int, per_tx: int, folder: Path) -> list[Figure]:
-    """The rows come from nodes chosen by chance, as fast as each takes them."""
-    chance = random.Random(count)
-    async with fleet(count, folder) as hosts:
+    """As Corrosion's test of that name: the rows come from nodes chosen by chance, ten transactions at a time. Half of
+    the nodes, which write nothing, are in a second process."""
+    chance, ring = random.Random(count), new_keyring(SystemClock())
+    turns = anyio.CapacityLimiter(AT_A_TIME)
+    async with some(range(count // 2), folder, ring) as hosts, beside(hosts, count, folder, ring) as process:
+        await process.line()
+        await met(hosts, count)
+        await anyio.sleep(SETTLE_S)
         with timed() as took:
             async with anyio.create_task_group() as tasks:
                 for begin in range(0, STRESS_ROWS, per_tx):
-                    owner = chance.choice(hosts)
-                    statements = [one(owner.id, f"{number:04}", "started") for number in range(begin, begin + per_tx)]
-                    tasks.start_soon(owner.replica.transact, statements)
+                    tasks.start_soon(insert, chance.choice(hosts), range(begin, begin + per_tx), turns)
+            await process.stdin.send(msgspec.json.encode(heads(hosts)) + b"\n")
             await complete(hosts)
-        for each in hosts:
-            assert await counted(each) == STRESS_ROWS
+            there = await process.line()
+        assert [await counted(each) for each in hosts] == [STRESS_ROWS] * len(hosts)
+        assert int(there) == STRESS_ROWS
     return [(f"{count} nodes, {STRESS_ROWS} rows, {per_tx} a transaction, all have all", f"{took():.2f} s")]
 
 
-async def counted(there: Host) -> object:
-    return (await there.replica.query(Statement(query="SELECT count(*) FROM machines"))).rows[0][0]
+async def insert(owner: Host, numbers: range, turns: anyio.CapacityLimiter) -> None:
+    async with turns:
+        await owner.replica.transact([one(owner.id, f"{number:04}", "started") for number in numbers])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    pid: int
+    stdin: ByteSendStream
+    stdout: BufferedByteReceiveStream
+
+    async def line(self) -> bytes:
+        with anyio.fail_after(PATIENCE_S):
+            return await self.stdout.receive_until(b"\n", 100)
+
+
+@asynccontextmanager
+async def beside(hosts: Sequence[Host], of: int, folder: Path, ring: Keyring) -> AsyncIterator[Process]:
+    """The rest of a fleet of so many, in a process of their own."""
+    seeds = tuple(each.gossip.me.address for each in hosts[:LINKS])
+    begin = Begin(first=len(hosts), count=of - len(hosts), of=of, folder=str(folder), ring=ring, seeds=seeds)
+    command = [sys.executable, str(Path(__file__).with_name("catalog_hosts.py"))]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdin is not None and process.stdout is not None
+        await process.stdin.send(msgspec.json.encode(begin) + b"\n")
+        yield Process(pid=process.pid, stdin=process.stdin, stdout=BufferedByteReceiveStream(process.stdout))
+        await process.stdin.aclose()
+        await process.wait()
 
 
 async def events(folder: Path) -> list[Figure]:
@@ -243,21 +293,12 @@ async def pace(hosts: Sequence[Host], rate: int, seconds: float) -> tuple[float,
 async def idle(folder: Path) -> list[Figure]:
     """Of a node in a process of its own, the others in this one."""
     ring = new_keyring(SystemClock())
-    async with fleet(IDLE_HOSTS - 1, folder, ring) as hosts:
-        seeds = tuple(each.gossip.me.address for each in hosts[:LINKS])
-        begin = Begin(number=IDLE_HOSTS - 1, folder=str(folder), ring=ring, seeds=seeds)
-        command = [sys.executable, str(Path(__file__).with_name("catalog_hosts.py"))]
-        async with await anyio.open_process(command, stderr=None) as process:
-            assert process.stdin is not None
-            await process.stdin.send(msgspec.json.encode(begin) + b"\n")
-            await until(lambda: all(each.replica.engine.peers == IDLE_HOSTS - 1 for each in hosts))
-            await anyio.sleep(SETTLE_S)
-            before = used_s(process.pid)
-            await anyio.sleep(IDLE_S)
-            share = (used_s(process.pid) - before) / IDLE_S
-            memory = resident_bytes(process.pid) / 1e6
-            await process.stdin.aclose()
-            await process.wait()
+    async with some(range(IDLE_HOSTS - 1), folder, ring) as hosts, beside(hosts, IDLE_HOSTS, folder, ring) as process:
+        await process.line()
+        await anyio.sleep(CALM_S)
+        before = used_s(process.pid)
+        await anyio.sleep(IDLE_S)
+        share, memory = (used_s(process.pid) - before) / IDLE_S, resident_bytes(process.pid) / 1e6
     return [(f"one node of {IDLE_HOSTS}, idle", f"{share:.1%} of one processor, {memory:.0f} MB resident")]
 
 

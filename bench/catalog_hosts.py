@@ -1,6 +1,6 @@
 """Nodes of a cluster for the catalog's benchmark, joined as `hawker.up.fleet` joins them, but without a worker and a
-broker: gossip over sockets on loopback, the replica with its file, what reads it. All in one process; as a program it
-is one node, which begins with what its standard input says and ends with it.
+broker: gossip over sockets on loopback, the replica with its file, what reads it. As a program, it is some of the nodes
+of a cluster whose others are in the process that started it.
 """
 
 import sys
@@ -17,6 +17,7 @@ from anyio import to_thread
 from anyio.abc import ByteStream, TaskStatus
 
 from hawker.catalog.change import Scope
+from hawker.catalog.contract import Statement
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
@@ -35,7 +36,7 @@ from hawker.worker.records import NodeRecord
 
 REGION = "bench"
 LINKS = 10
-LOOK_S = 0.01
+LOOK_S, SETTLE_S = 0.01, 3.0
 PATIENCE_S = 120.0
 
 
@@ -163,21 +164,30 @@ def place_of(number: int, folder: Path) -> Place:
 
 
 @asynccontextmanager
-async def fleet(count: int, folder: Path, ring: Keyring | None = None) -> AsyncIterator[list[Host]]:
-    """So many hosts that all know each other, each of which joined by up to `LINKS` of those before it."""
-    ring = ring or new_keyring(SystemClock())
+async def some(numbers: range, folder: Path, ring: Keyring, seeds: Sequence[str] = ()) -> AsyncIterator[list[Host]]:
+    """Each joins by those before it, `LINKS` of them."""
     hosts: list[Host] = []
     async with AsyncExitStack() as stack:
-        for number in range(count):
-            seeds = [each.gossip.me.address for each in hosts[-LINKS:]]
-            hosts.append(await stack.enter_async_context(host(number, folder, ring, seeds)))
-        await until(lambda: met(hosts, count))
+        for number in numbers:
+            before = [*seeds, *(each.gossip.me.address for each in hosts)][-LINKS:]
+            hosts.append(await stack.enter_async_context(host(number, folder, ring, before)))
         yield hosts
 
 
-def met(hosts: Sequence[Host], count: int) -> bool:
-    """Whether each knows all, and may write."""
-    return all(each.replica.engine.peers == count - 1 and each.replica.engine.settled for each in hosts)
+@asynccontextmanager
+async def fleet(count: int, folder: Path, ring: Keyring | None = None) -> AsyncIterator[list[Host]]:
+    """So many hosts that all know each other, and are done with telling each other so."""
+    async with some(range(count), folder, ring or new_keyring(SystemClock())) as hosts:
+        await met(hosts, count)
+        await anyio.sleep(SETTLE_S)
+        yield hosts
+
+
+async def met(hosts: Sequence[Host], count: int) -> None:
+    """Until each knows all, and may write."""
+    for each in hosts:
+        engine = each.replica.engine
+        await until(lambda: engine.peers == count - 1 and engine.settled)  # noqa: B023
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -187,37 +197,68 @@ async def until(true: Callable[[], bool]) -> None:
             await clock.sleep(LOOK_S)
 
 
-async def complete(hosts: Sequence[Host]) -> None:
-    """Until each has all that any of them wrote."""
-    for owner in hosts:
-        for scope in Scope:
-            head = owner.replica.engine.position(scope, owner.id)
-            for there in hosts:
-                await until(partial(_has, there, scope, owner.id, (head.epoch, head.applied)))
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the owner of a stream is."""
+
+    owner: NodeId
+    scope: Scope
+    epoch: int
+    applied: int
 
 
-def _has(there: Host, scope: Scope, owner: NodeId, head: tuple[int, int]) -> bool:
-    position = there.replica.engine.position(scope, owner)
-    return (position.epoch, position.applied) >= head
+def heads(hosts: Sequence[Host]) -> list[Head]:
+    """Of all that they wrote."""
+    at = [(each.id, scope, each.replica.engine.position(scope, each.id)) for each in hosts for scope in Scope]
+    return [Head(owner=owner, scope=scope, epoch=head.epoch, applied=head.applied) for owner, scope, head in at]
+
+
+async def complete(hosts: Sequence[Host], wanted: Sequence[Head] = ()) -> None:
+    """Until each has that, or all that any of them wrote."""
+    for head in wanted or heads(hosts):
+        for there in hosts:
+            await until(partial(_has, there, head))
+
+
+def _has(there: Host, head: Head) -> bool:
+    position = there.replica.engine.position(head.scope, head.owner)
+    return (position.epoch, position.applied) >= (head.epoch, head.applied)
+
+
+async def counted(there: Host) -> object:
+    return (await there.replica.query(Statement(query="SELECT count(*) FROM machines"))).rows[0][0]
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node in a process of its own is told."""
+    """What a process of neighbours is told: which nodes it is, of how many."""
 
-    number: int
+    first: int
+    count: int
+    of: int
     folder: str
     ring: Keyring
     seeds: tuple[str, ...]
 
 
-async def alone(begin: Begin) -> None:
-    async with host(begin.number, Path(begin.folder), begin.ring, begin.seeds):
-        await to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+async def neighbours(begin: Begin) -> None:
+    """Says when all nodes have met; then, of each line of heads, when these nodes have them, and how many rows the one
+    with the fewest has. Ends with its input."""
+    numbers = range(begin.first, begin.first + begin.count)
+    async with some(numbers, Path(begin.folder), begin.ring, begin.seeds) as hosts:
+        await met(hosts, begin.of)
+        _answer("met")
+        while line := await to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True):
+            await complete(hosts, msgspec.json.decode(line, type=list[Head]))
+            _answer(str(min([await counted(each) for each in hosts], key=str)))
+
+
+def _answer(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
     anyio.run(
-        alone,
+        neighbours,
         msgspec.json.decode(sys.stdin.buffer.readline(), type=Begin),
         backend_options={"use_uvloop": True},
     )
