@@ -16,7 +16,7 @@ from hawker.clock import Clock
 
 _NOW = 1_700_000_000.0
 _THREAD_S = 0.02
-_PATIENCE_S = 5.0
+_PATIENCE_S = 30.0
 _EVERY_S = 0.01
 
 
