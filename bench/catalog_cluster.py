@@ -199,16 +199,16 @@ async def reading(hosts: Sequence[Host], rows: int, reads: list[float]) -> None:
 
 
 async def partition(folder: Path) -> list[Figure]:
-    """One node is cut off until the others believe it down; then they write; then it is back. Both sides have to find
-    that out by themselves."""
+    """One node is cut off; the others write, and both sides believe each other down; then it is back, which they have
+    to find out by themselves."""
     async with fleet(CUT_HOSTS, folder) as hosts:
         away, *others = hosts
         away.tap.cut = True
-        await until(lambda: all(each.replica.engine.peers == CUT_HOSTS - 2 for each in others))
-        await until(lambda: away.replica.engine.peers == 0)
         async with anyio.create_task_group() as tasks:
             for each in others:
                 tasks.start_soon(write, each, MISSED // len(others), 0.0)
+        await until(lambda: all(each.replica.engine.peers == CUT_HOSTS - 2 for each in others))
+        await until(lambda: away.replica.engine.peers == 0)
         await away.replica.transact([one(away.id, "alone", "started")])
         await complete(others)
         away.tap.cut = False
