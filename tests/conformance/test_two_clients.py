@@ -379,4 +379,4 @@ def test_the_model_objects_to_a_bug(table: type[MachineTable]) -> None:
         kit = Kit(table=table)
 
     with pytest.raises((AssertionError, ExceptionGroup)):
-        run_state_machine_as_test(Bugged, settings=_settings(80, 60))
+        run_state_machine_as_test(Bugged, settings=_settings(400, 60))  # ends with the first that shows it
