@@ -76,7 +76,7 @@ class AgentCatalog:
 
     @asynccontextmanager
     async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[Table | Change]]:
-        """A lost connection is taken up again where it was; what cannot be raises `SubscriptionLost`: subscribe anew."""
+        """A lost connection is taken up again where it was; raises `SubscriptionLost` where that cannot be."""
         async with aclosing(self._follow(statement)) as told:
             yield told
 
