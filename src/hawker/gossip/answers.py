@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from hawker.errors import BadRequest
 from hawker.gossip.belief import Belief
@@ -163,8 +164,10 @@ class Answers:
             case Note():
                 if heard.current is not None:
                     self._out.tell(Heard(heard.sender, frame.body))
+            case Claim() | Join():
+                return  # dealt with before the members' own messages
             case _:
-                pass  # claims and joins were dealt with before
+                assert_never(frame)
 
     def _ping(self, ping: Ping, heard: From) -> None:
         if ping.to != self._belief.me.node or self._belief.me.fate is Fate.LEFT:
