@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.root, pytest.mark.anyio]
 
 PORT = 8080
 QUIET_S = 0.3  # how long a connection that must not be made is tried
+LONG_S = 10.0  # and one that must be
 _LONG = 4 << 20
 
 
@@ -70,10 +71,10 @@ def _listen(address: str) -> socket.socket:
     return socket.create_server((address, PORT), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
 
 
-def _dial(address: str) -> str | None:
+def _dial(address: str, timeout_s: float = LONG_S) -> str | None:
     """The address that the other end sees; None when nobody is there."""
     try:
-        with socket.create_connection((address, PORT), timeout=QUIET_S) as connection:
+        with socket.create_connection((address, PORT), timeout=timeout_s) as connection:
             return str(connection.getsockname()[0])
     except OSError:
         return None
@@ -84,7 +85,7 @@ async def test_guests_of_one_network_reach_each_other_and_no_others(guests: Gues
     for target in (str(other.plan.ipv6), str(other.plan.ipv4)):
         with await other.inside(partial(_listen, target)):
             assert await one.inside(partial(_dial, target)), target
-            assert not await stranger.inside(partial(_dial, target)), target
+            assert not await stranger.inside(partial(_dial, target, QUIET_S)), target
 
 
 async def test_a_guest_and_a_container_of_one_network_reach_each_other(guests: Guests, tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ async def test_the_host_reaches_a_guest_and_a_guest_not_the_host(guests: Guests)
         assert await anyio.to_thread.run_sync(_dial, str(one.plan.ipv6)) == str(gateway(7))
         assert await anyio.to_thread.run_sync(_dial, str(one.plan.ipv4)) == "169.254.1.1"
     with _listen("::"):
-        assert not await one.inside(partial(_dial, str(gateway(7))))
+        assert not await one.inside(partial(_dial, str(gateway(7)), QUIET_S))
 
 
 @pytest.mark.parametrize("address, seen", [("198.51.100.2", "198.51.100.1"), ("2001:db8:77::2", "2001:db8:77::1")])
@@ -146,7 +147,7 @@ async def test_the_namespace_has_no_address_and_answers_nothing(network: NodeNet
     shown = _ip(path, "-o", "addr")
     assert [line for line in shown.splitlines() if "lo" not in line.split()[1]] == []
     for address in (str(plan.ipv6), str(plan.ipv4)):
-        assert await anyio.to_thread.run_sync(_dial, address) is None
+        assert await anyio.to_thread.run_sync(_dial, address, QUIET_S) is None
     assert machine_mac(plan.machine_id) not in _ip(path, "link")
 
 
