@@ -4,6 +4,7 @@ Messages of one scope name it. Fields are only ever added at the end, so that ol
 What cannot be read raises `ValueError`; what is read was bounded in size before.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ import zstandard
 from hawker.catalog.change import Delta, Position, Scope, Tx
 from hawker.ids import NodeId
 
-COMPRESS_ABOVE = 128
+COMPRESS_ABOVE = 512
 MOST_BYTES = 80 << 20
 _COMPRESSED = 0x80
 _LEVEL = 1
@@ -191,11 +192,22 @@ _DECODE: Mapping[int, Callable[[bytes], Any]] = {
 }
 
 
+class _Zstd(threading.local):
+    """Made once a thread: neither can be used by two at the same time, and to make one costs more than a message."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_ZSTD = _Zstd()
+
+
 def encode(message: Message) -> bytes:
     body = _ENCODER.encode(message)
     kind = _NUMBER[type(message)]
     if len(body) > COMPRESS_ABOVE:
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
+        packed = _ZSTD.compressor.compress(body)
         if len(packed) < len(body):
             return bytes((kind | _COMPRESSED,)) + packed
     return bytes((kind,)) + body
@@ -218,7 +230,7 @@ def _unpack(packed: bytes) -> bytes:
         size = zstandard.frame_content_size(packed)
         if not 0 <= size <= MOST_BYTES:
             raise ValueError(f"a message that would unpack to {size} bytes")
-        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=MOST_BYTES)
+        return _ZSTD.decompressor.decompress(packed, max_output_size=MOST_BYTES)
     except zstandard.ZstdError as error:
         raise ValueError(f"a message that does not unpack: {error}") from error
 

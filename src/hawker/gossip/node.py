@@ -128,7 +128,7 @@ class GossipNode:
         if peer is None or not peer.living or to == self._node:
             return
         if len(message) <= DATAGRAM_BYTES:
-            self._act(self._swim.note(peer, message))
+            self._post(self._swim.note(peer, message))
         else:
             self._notes.append((to, message))
             if self._carriers < _CARRIERS and self._tasks is not None:
@@ -247,9 +247,12 @@ class GossipNode:
             return
         self._act(outcome)
 
-    def _act(self, outcome: Outcome) -> None:
+    def _post(self, outcome: Outcome) -> None:
         for send in outcome.sends:
             self._transport.send(send.address, self._sealer.seal(send.payload))
+
+    def _act(self, outcome: Outcome) -> None:
+        self._post(outcome)
         for event in outcome.events:
             self._tell(event)
         if self._swim.next_at < self._wakes_at:

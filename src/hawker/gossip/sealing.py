@@ -81,10 +81,10 @@ class Sealer:
 class _Sender:
     """What is kept of one process of one peer."""
 
-    __slots__ = ("keys", "window")
+    __slots__ = ("keys", "node", "window")
 
-    def __init__(self, window: Window) -> None:
-        self.window = window
+    def __init__(self, node: NodeId, window: Window) -> None:
+        self.node, self.window = node, window
         self.keys: dict[int, AESGCM] = {}
 
 
@@ -111,16 +111,20 @@ class Opener:
         magic, _, number, name, boot, counter = _HEADER.unpack_from(datagram)
         if magic != MAGIC or number not in self._keyring.keys:
             return None
-        sender = self._senders.get((name, boot)) or _Sender(self._window())
+        sender = self._senders.get((name, boot))
+        if sender is None:
+            if not _is_node(name):
+                return None
+            sender = _Sender(NodeId(name.decode()), self._window())
         if not sender.window.admits(counter):
             return None
         content = self._decrypted(sender, number, name, boot, counter, datagram)
-        if content is None or not _is_node(name):
+        if content is None:
             return None
         sender.window.add(counter)
         self._keep((name, boot), sender)
         foreign = content[:MARK_BYTES] != self._mark
-        return Opened(NodeId(name.decode()), boot, content[MARK_BYTES:], foreign)
+        return Opened(sender.node, boot, content[MARK_BYTES:], foreign)
 
     def _decrypted(
         self, sender: _Sender, number: int, name: bytes, boot: int, counter: int, datagram: bytes

@@ -71,17 +71,16 @@ class Swim:
 
     @property
     def next_at(self) -> float:
-        suspicions = [peer.suspicion for peer in self.belief.suspects.values() if peer.suspicion]
-        direct_at = self._probe.direct_at if self._probe else _NEVER
-        return min(
-            self._probe_at,
-            direct_at,
-            self._gossip_at if self.belief.rumors else _NEVER,
-            self._upkeep_at,
-            self._join_at,
-            self.answers.relays.due,
-            min((min(each.due, each.calls_at(self._timing.probe_s)) for each in suspicions), default=_NEVER),
-        )
+        """Asked with every datagram, so that what is rarely there costs nothing."""
+        due = min(self._probe_at, self._upkeep_at, self._join_at, self.answers.relays.due)
+        if self._probe is not None and self._probe.direct_at < due:
+            due = self._probe.direct_at
+        if self._gossip_at < due and self.belief.rumors:
+            due = self._gossip_at
+        for peer in self.belief.suspects.values():
+            if peer.suspicion is not None:
+                due = min(due, peer.suspicion.due, peer.suspicion.calls_at(self._timing.probe_s))
+        return due
 
     def members(self) -> list[Member]:
         return [peer.member() for peer in self.belief.roster]
@@ -185,8 +184,10 @@ class Swim:
     def _notice_stall(self, now: float) -> None:
         """A tick was due at `next_at`, or right after whatever moved that into the past. When this node stood still,
         answers and refutations may lie unread: everyone gets the time that it did not have."""
-        late_s = now - max(self.next_at, self._last_at)
-        self._last_at = now
+        last_at, self._last_at = self._last_at, now
+        if now - last_at <= self._timing.stall_s:
+            return
+        late_s = now - max(self.next_at, last_at)
         if late_s <= self._timing.stall_s:
             return
         self.belief.health.worse(max(1, int(late_s)))

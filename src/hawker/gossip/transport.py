@@ -27,6 +27,7 @@ class SocketTransport:
     def __init__(self, bind: str) -> None:
         self._host, self._port = split(bind)
         self._waiting: deque[tuple[bytes, _ENDPOINT]] = deque(maxlen=_QUEUE)  # the oldest goes
+        self._literals: dict[str, _ENDPOINT] = {}
         self._names: OrderedDict[str, tuple[_ENDPOINT, float]] = OrderedDict()
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -40,8 +41,10 @@ class SocketTransport:
     # Datagrams.
 
     def send(self, address: str, datagram: bytes) -> None:
-        endpoint = self._endpoint(address)
-        if endpoint is None or self._socket is None or self._loop is None:
+        if self._socket is None or self._loop is None:
+            return
+        endpoint = self._literals.get(address) or self._endpoint(address)
+        if endpoint is None:
             return
         if self._waiting:
             self._waiting.append((datagram, endpoint))
@@ -89,13 +92,16 @@ class SocketTransport:
         except ValueError:
             return None
         if is_literal(host):
-            return self._mapped(host), port
+            if len(self._literals) >= _NAMES:
+                self._literals.clear()
+            self._literals[address] = found = (self._mapped(host), port)
+            return found
         now = asyncio.get_running_loop().time()
-        found, until = self._names.get(address, (None, 0.0))
+        known, until = self._names.get(address, (None, 0.0))
         if until < now and self._tasks is not None and len(self._asked) < _BURST and address not in self._asked:
             self._asked.add(address)
             self._tasks.start_soon(self._look_up, address, host, port)
-        return found
+        return known
 
     async def _look_up(self, address: str, host: str, port: int) -> None:
         try:
