@@ -22,7 +22,9 @@ hypothesis.settings.load_profile("hawker")
 
 Mark = Callable[[object], None]
 
-_GONE_WITHIN_S = 5.0
+_GONE_WITHIN_S = 60.0
+_TESTS = Path(__file__).parent
+_HOST_BEFORE = pytest.StashKey[frozenset[Trace]]()
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +32,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() != 0:
-        for item in items:
-            if item.get_closest_marker("root"):
-                item.add_marker(pytest.mark.skip(reason="needs root: it makes mounts, namespaces or cgroups"))
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if os.geteuid() != 0 and item.get_closest_marker("root"):
+            item.add_marker(pytest.mark.skip(reason="needs root: it makes mounts, namespaces or cgroups"))
+        if config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    """What one process runs, one after the other: a file, or all that use the host's own addresses and ports."""
+    file = item.path.relative_to(_TESTS)
+    return "host" if file.parts[0] == "host" else str(file)
 
 
 @pytest.fixture
@@ -54,16 +64,26 @@ def nothing_stray(tmp_path: Path) -> Iterator[Mark]:
         pytest.fail(f"left on the host: {strays}", pytrace=False)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _host_as_before() -> Iterator[None]:
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if _is_whole_run(session):
+        session.config.stash[_HOST_BEFORE] = host()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """The whole run leaves the host as it was. Other runs may share a developer's host, so only CI insists."""
-    before = host()
-    yield
-    strays = _still_there(before)
+    if not _is_whole_run(session):
+        return
+    strays = _still_there(session.config.stash[_HOST_BEFORE])
     if strays and os.environ.get("CI"):
-        pytest.fail(f"left on the host by this run: {strays}", pytrace=False)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if strays:
-        warnings.warn(f"on the host since this run began: {strays}", stacklevel=1)
+        warnings.warn(f"left on the host by this run: {strays}", stacklevel=1)
+
+
+def _is_whole_run(session: pytest.Session) -> bool:
+    """Not one of the processes that it is divided among."""
+    return not hasattr(session.config, "workerinput")
 
 
 def _still_there(before: frozenset[Trace], *marks: object) -> list[str]:

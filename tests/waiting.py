@@ -15,7 +15,7 @@ T = TypeVar("T")
 _EVERY_S = 0.01
 
 
-def wait_for(condition: Callable[[], T], timeout_s: float = 10.0) -> T:
+def wait_for(condition: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first true answer of `condition`. Raises `TimeoutError` that shows the last one."""
     deadline = time.monotonic() + timeout_s
     while not (answer := condition()):
@@ -29,7 +29,7 @@ def wait_for(condition: Callable[[], T], timeout_s: float = 10.0) -> T:
 async def eventually(condition: Callable[[], Awaitable[T]], timeout_s: float = ...) -> T: ...
 @overload
 async def eventually(condition: Callable[[], T], timeout_s: float = ...) -> T: ...
-async def eventually(condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+async def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """As `wait_for`, for a plain or an async condition. The condition itself is held to the deadline too."""
     answer: object = None
     with anyio.move_on_after(timeout_s):

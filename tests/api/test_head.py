@@ -13,7 +13,7 @@ from hawker.api.head import HEAD_S, HeadDeadline, within
 pytestmark = pytest.mark.anyio
 
 SOON_S = 0.2
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
 ANSWER = b"HTTP/1.1 200 OK"
 

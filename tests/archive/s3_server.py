@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 BUCKET = "histories"
 KEYS = {"AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "anything"}
-_ENDS_WITHIN_S = 10.0
+_ENDS_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from time import monotonic
 
 from tests.e2e.running_node import HAWKER
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)

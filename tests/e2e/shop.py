@@ -51,7 +51,7 @@ from hawker.api.routes import (
 from tests.waiting import eventually
 
 HELLO = "hawker/hello"
-WAIT_S = 15.0
+WAIT_S = 55.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from tests.kernel import kernels
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
-CLOCK_S = 3.0  # as far as a guest's may be off: an exec on a busy host takes a while itself
+CLOCK_S = 3.0  # as far as a guest's may be off
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,9 @@ async def test_an_image_with_users_processes_files_and_a_volume_runs_as_ever(
         await again.start(machine.id)
         started = await again.wait(machine.id, "started")
         assert started.events[0].resumed and await again.said(machine.id, "cat", "/data/file") == "kept\n"
-        assert abs(float(await again.said(machine.id, "bash", "-c", "printf '%(%s)T'")) - time.time()) < CLOCK_S
+        asked_at = time.time()
+        theirs = float(await again.said(machine.id, "bash", "-c", "printf '%(%s)T'"))
+        assert asked_at - CLOCK_S < theirs < time.time() + CLOCK_S
         await again.destroy(machine.id)
         await again.gone(machine.id)
         assert traces(machine.id) == [] and not (node.place.machines / machine.id).exists()
@@ -112,7 +114,7 @@ async def test_a_server_is_reached_over_its_address_and_keeps_its_connections(no
     machine = await shop.run({"image": HELLO, "restart": {"policy": "on-failure"}})
     await eventually(lambda: answers(machine.private_ip))
     assert machine.id in ask(machine.private_ip).body
-    with contextlib.closing(http.client.HTTPConnection(machine.private_ip, 8080, timeout=20)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(machine.private_ip, 8080, timeout=60)) as connection:
         connection.connect()
         await suspend(shop, machine.id)
         await shop.start(machine.id)

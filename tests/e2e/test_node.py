@@ -21,7 +21,7 @@ from tests.waiting import eventually, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
-STOPS_WITHIN_S = 5.0
+STOPS_WITHIN_S = 30.0  # half of what the longest call would take
 
 
 @pytest.fixture

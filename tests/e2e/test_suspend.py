@@ -36,7 +36,7 @@ async def test_an_open_connection_outlives_a_suspension(shop: Shop) -> None:
     machine = await shop.run({"image": HELLO})
     await eventually(lambda: answers(machine.private_ip))
     pid = (await shop.processes(machine.id))[0].pid
-    with contextlib.closing(http.client.HTTPConnection(machine.private_ip, 8080, timeout=10)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(machine.private_ip, 8080, timeout=60)) as connection:
         connection.connect()
         await suspend(shop, machine.id)
         connection.request("GET", "/")
@@ -44,7 +44,7 @@ async def test_an_open_connection_outlives_a_suspension(shop: Shop) -> None:
         connection.sock.settimeout(0.3)
         with pytest.raises(TimeoutError):
             connection.sock.recv(1)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(60)
         await shop.start(machine.id)
         assert machine.id in connection.getresponse().read().decode()
     started = await shop.wait(machine.id, "started")

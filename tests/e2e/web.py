@@ -3,7 +3,7 @@
 import http.client
 from dataclasses import dataclass
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

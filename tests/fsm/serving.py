@@ -17,7 +17,7 @@ from hawker.store.contract import Store
 from hawker.store.memory import MemoryStore
 from tests.waiting import eventually
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from tests.fsm.serving import Job, thing
 
 pytestmark = pytest.mark.anyio
 
-LIFE_DEADLINE_S = 20.0
+LIFE_DEADLINE_S = 90.0
 
 
 class Host:

@@ -19,7 +19,7 @@ from hawker.runtime.pilot.journal import Story, read_journal
 from hawker.runtime.pilot.output import Segment, read_output
 from hawker.runtime.spec import Ends, InstanceSpec, Limits, ProcessSpec
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def spec(

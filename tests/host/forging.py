@@ -11,7 +11,7 @@ from hawker.host.network_plan import NetworkPlan
 
 _ICMP6, _UDP, _DESTINATION_OPTIONS = 58, 17, 60
 _NONCE = 14
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 _ALL_NODES = IPv6Address("ff02::1")
 
 

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 BLOBS = Bucket("blobs", bytes)
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 WRITER = """
 import sys, anyio

@@ -15,8 +15,8 @@ from time import monotonic
 from tests.fixtures.activation import activated
 from tests.upgrade.builds import Build
 
-READY_WITHIN_S = 60.0
-ENDS_WITHIN_S = 30.0
+READY_WITHIN_S = 120.0
+ENDS_WITHIN_S = 90.0
 
 
 class InitSystem:

@@ -26,7 +26,7 @@ from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-WITHIN_S = 30
+WITHIN_S = 90
 SOURCE = Build("these sources", ROOT / "src")
 QUIET = ("--log-level", "warning")
 

@@ -16,7 +16,7 @@ from hawker.store.sqlite import SqliteStore
 from hawker.worker.format import FORMATS, THIS, Format
 from tests.e2e.running_node import HAWKER, RunningNode
 
-WITHIN_S = 60
+WITHIN_S = 90
 
 DISK = """
 mount -t tmpfs -o size=$SIZE none /mnt

@@ -14,7 +14,7 @@ from tests.e2e.shop import HELLO, Shop
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-DIES_WITHIN_S = 20.0
+DIES_WITHIN_S = 90.0
 SLEEPER = {"image": HELLO, "init": {"exec": ["/bin/sh", "-c", "exec sleep 600"]}, "restart": {"policy": "no"}}
 
 

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
 
-WITHIN_S = 90.0
+WITHIN_S = 150.0
 
 
 async def test_nodes_find_each_other_again_after_a_crash_and_without_power(tmp_path: Path) -> None:

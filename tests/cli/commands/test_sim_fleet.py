@@ -17,8 +17,17 @@ def test_a_sound_fleet_ends_well_and_the_rate_is_told(capsys: pytest.CaptureFixt
 
 
 def test_a_planted_bug_ends_with_1_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    status, lines = said(capsys, "--seeds", "1-1", "--minutes", "0.2", "--plant", "skipped-version")
+    words = ("--seeds", "1-1", "--minutes", "0.2", "--plant", "skipped-version")
+    status, lines = said(capsys, *words, "--tries", "0")
     assert status == 1 and lines[0].endswith("FOUND") and "every replica converges" in lines[1]
+
+
+def test_the_shortest_story_is_told_with_the_command_that_plays_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    status, lines = said(capsys, "--seeds", "1-1", "--minutes", "0.2", "--plant", "no-cancel", "--tries", "8")
+    begins = next(line for line in lines if line.startswith("The shortest story of seed 1, "))
+    assert status == 1 and lines.index(begins) < len(lines) - 2
+    again = lines[-1].removeprefix("Again: hawker sim fleet ").split()
+    assert said(capsys, *again, "--tries", "0")[0] == 1
 
 
 def test_bugs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from hawker.runtime.pilot.frames import Frame, FrameParser, Kind
 from hawker.runtime.pilot.launch import short_path
 from hawker.runtime.pilot.rundir import RunDir
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 _GONE = 1 << 20  # as if so much was heard, when the client says no more
 _MARK_BYTES = len(begin(bytes(NONCE_BYTES)))
 

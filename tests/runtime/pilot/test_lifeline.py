@@ -10,7 +10,7 @@ from hawker.runtime.pilot.lifeline import end, ended
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 def process(*argv: str) -> subprocess.Popen[bytes]:
