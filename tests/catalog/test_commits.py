@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from hawker.catalog.change import Scope
-from hawker.catalog.contract import Committed, Grouping, Local, Statement
+from hawker.catalog.contract import Committed, Local, Statement
 from hawker.catalog.lease import STEP
 from hawker.catalog.statements import StatementFailed
 from hawker.clock import ManualClock
@@ -32,8 +32,7 @@ def came_to(results: Sequence[Committed | HawkerError]) -> list[int | str]:
 
 def test_a_group_is_as_many_transactions_as_one_after_the_other(tmp_path: Path) -> None:
     storage = opened(tmp_path)
-    group: Grouping = storage
-    results = group.commit_all([local(put(1, 10)), local(put(1, 11)), local(put(1, 11), put(3, 30))])
+    results = storage.commit_all([local(put(1, 10)), local(put(1, 11)), local(put(1, 11), put(3, 30))])
     assert came_to(results) == [1, 2, 3]
     said_by_all = [change for result in results if isinstance(result, Committed) for change in result.txs]
     assert said_by_all == [tx(1, thing(1, 10)), tx(2, thing(1, 11)), tx(3, thing(3, 30))]

@@ -62,6 +62,14 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[Value, ...], ...]
 
 
+class Local(msgspec.Struct, frozen=True, kw_only=True):
+    """A local transaction that waits; see `Storage.commit`."""
+
+    statements: tuple[Statement, ...]
+    at: float
+    timeout_s: float | None = None
+
+
 class Storage(Protocol):
     """What replication needs of the database. All calls block and are made by one thread; each is one transaction.
 
@@ -104,6 +112,10 @@ class Storage(Protocol):
         run, and for a row that another node owns; `DeadlineExceeded` when it took longer; `Unavailable` while the file
         is not `proven`."""
 
+    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+        """As `commit`, in this order and each on its own: one that fails does not touch the others. All that succeed
+        are on disk when this returns, for which a disk takes as long as for one. Raises `Unavailable` for all."""
+
     def renew(self, scope: Scope, epoch: int) -> Position:
         """Begin this node's stream again in `epoch`, which is above all that it ever used: all own rows are published
         anew, in versions from 1 on of a few rows each, and the floor is the last of them."""
@@ -121,22 +133,6 @@ class Storage(Protocol):
 
 OnTouched: TypeAlias = Callable[[Touched], None]
 """Called in the event loop once what changed can be read; must not block."""
-
-
-class Local(msgspec.Struct, frozen=True, kw_only=True):
-    """A local transaction that waits; see `Storage.commit`."""
-
-    statements: tuple[Statement, ...]
-    at: float
-    timeout_s: float | None = None
-
-
-class Grouping(Protocol):
-    """A storage on a disk: what waits is better committed together, a disk takes as long for one as for many."""
-
-    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
-        """As `commit`, in this order and each on its own: one that fails does not touch the others. All that succeed
-        are on disk when this returns. Raises `Unavailable` for all of them."""
 
 
 class SnapshotFile(Protocol):

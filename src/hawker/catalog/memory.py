@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 
 from hawker.catalog.change import Delta, Op, Position, Scope, Token, Tx, Value, VersionedOp
-from hawker.catalog.contract import Committed, Effect, Outcome, Statement, Table, Touched
+from hawker.catalog.contract import Committed, Effect, Local, Outcome, Statement, Table, Touched
 from hawker.catalog.messages import size_of
 from hawker.catalog.planted import SOUND, Bug
 from hawker.clock import Clock
-from hawker.errors import BadRequest
+from hawker.errors import BadRequest, HawkerError
 from hawker.ids import NodeId
 
 Key = tuple[str, tuple[Value, ...]]
@@ -155,6 +155,15 @@ class MemoryStorage:
             txs=tuple(txs),
             token=Token(origin=token.origin, epoch=token.epoch, version=token.version) if token is not None else None,
         )
+
+    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+        return [self._try(local) for local in group]
+
+    def _try(self, local: Local) -> Committed | HawkerError:
+        try:
+            return self.commit(local.statements, local.at, timeout_s=local.timeout_s)
+        except HawkerError as error:
+            return error
 
     def renew(self, scope: Scope, epoch: int) -> Position:
         stream = self._stream(self._me, scope)

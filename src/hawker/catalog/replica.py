@@ -14,8 +14,9 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hawker.catalog.bucket import Bucket
+from hawker.catalog.calls import STOPPING, Call, Transact, next_turn, run_all
 from hawker.catalog.change import Position, Scope, Token
-from hawker.catalog.contract import Change, Committed, OnTouched, Statement, Storage, Table, Touched
+from hawker.catalog.contract import Change, Committed, Local, OnTouched, Statement, Storage, Table, Touched
 from hawker.catalog.engine import GRACE_S, Engine
 from hawker.catalog.http.service import Vitals
 from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
@@ -31,13 +32,12 @@ from hawker.ids import NodeId
 T = TypeVar("T")
 S = TypeVar("S", bound=Storage)
 
-TXS_PER_S, TXS_AT_ONCE = 500, 2000
+TXS_PER_S, TXS_AT_ONCE = 1000, 2000
 WAITING = 1024
 SETTLE_S = 10.0
 ASK_S = 15.0
 ANSWER_S = 30.0
 NAP_S = 1.0
-_STOPPING = "the catalog is stopping; try again once the node is up"
 LOOK_S = 1.0
 TRY_S = 5.0
 
@@ -52,38 +52,6 @@ class Runner(Protocol):
 
 async def in_thread(work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work)
-
-
-class _Waiting(Generic[T]):
-    """A call of the storage that waits for its turn, and what came of it. `after` is called in the event loop once it
-    went well, whether somebody still waits for it or not."""
-
-    def __init__(self, work: Callable[[], T], after: Callable[[T], None] = lambda result: None) -> None:
-        self.work, self.after = work, after
-        self.done = anyio.Event()
-        self.ran = False
-        self.result: T | None = None
-        self.error: HawkerError | None = None
-
-    def run(self) -> None:
-        try:
-            self.result = self.work()
-            self.ran = True
-        except HawkerError as error:
-            self.error = error
-
-    def end(self) -> None:
-        if self.error is None and not self.ran:
-            self.error = Unavailable(_STOPPING)  # its turn had come, and was called off
-        if self.error is None:
-            self.after(self.result)  # type: ignore[arg-type]
-        self.done.set()
-
-    async def wait(self) -> T:
-        await self.done.wait()
-        if self.error is not None:
-            raise self.error
-        return self.result  # type: ignore[return-value]
 
 
 class Replica(Generic[S]):
@@ -112,8 +80,8 @@ class Replica(Generic[S]):
         self.engine = Engine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
         self._outbox = Outbox(clock)
         self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
-        self._calls: deque[_Waiting[Any]] = deque()
-        self._answers: dict[int, _Waiting[Parts | None]] = {}
+        self._calls: deque[Call[Any]] = deque()
+        self._answers: dict[int, Call[Parts | None]] = {}
         self._listeners: list[OnTouched] = []
         self._wake, self._moved = anyio.Event(), anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -137,7 +105,7 @@ class Replica(Generic[S]):
             self._tasks = None
             with anyio.CancelScope(shield=True):
                 for call in self._calls:
-                    call.error = Unavailable(_STOPPING)
+                    call.error = Unavailable(STOPPING)
                     call.done.set()
                 if self._album is not None:
                     self._album.close()
@@ -166,7 +134,7 @@ class Replica(Generic[S]):
             number = self.engine.ask(sender, message)
         except ValueError as error:
             raise BadRequest(f"the catalog cannot read this: {error}") from error
-        waiting = self._answers[number] = _Waiting(lambda: None)
+        waiting = self._answers[number] = Call(lambda: None)
         self._stir()
         try:
             with anyio.fail_after(ANSWER_S):
@@ -196,8 +164,8 @@ class Replica(Generic[S]):
         await self._settled()
         if not self._bucket.take(1):
             raise Unavailable(f"more than {TXS_PER_S} transactions a second; put more into each, or try in a moment")
-        at = self._clock.now()
-        return await self._turn(lambda: self._storage.commit(statements, at, timeout_s=timeout_s), self._committed)
+        local = Local(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
+        return await self._turn(Transact(self._storage, local, self._committed))
 
     def _committed(self, committed: Committed) -> None:
         self.engine.committed(committed.txs)
@@ -228,12 +196,11 @@ class Replica(Generic[S]):
     async def do(self, work: Callable[[S], T], *, touches: bool = False) -> T:
         """Run this with the storage, in its turn; `touches` when readers may see anything differently after it."""
         everything = Touched(tables={}, everything=touches)
-        return await self._turn(lambda: work(self._storage), lambda result: self._tell(everything))
+        return await self._turn(Call(lambda: work(self._storage), lambda result: self._tell(everything)))
 
-    async def _turn(self, work: Callable[[], T], after: Callable[[T], None]) -> T:
+    async def _turn(self, call: Call[T]) -> T:
         if len(self._calls) >= WAITING:
             raise Unavailable(f"{WAITING} calls of the catalog wait already; try again in a moment")
-        call = _Waiting(work, after)
         self._calls.append(call)
         self._wake.set()
         return await call.wait()
@@ -257,18 +224,18 @@ class Replica(Generic[S]):
     # the worker
 
     async def _work(self) -> None:
-        """Calls of this process first, then what replication wants; one at a time."""
+        """Calls of this process and what replication wants, in turn; one at a time."""
         while True:
             unsettled = not self.engine.settled
             due = self.engine.tick()
             self._flush()
             if unsettled and self.engine.settled:
                 self._tell_waiters()
-            if self._calls:
-                await self._serve_calls()
-            elif (job := self.engine.next_job()) is not None:
+            if calls := next_turn(self._calls):
+                await self._serve_calls(calls)
+            if (job := self.engine.next_job()) is not None:
                 await self._do_job(job)
-            else:
+            elif not calls:
                 await self._nap(due)
 
     async def _nap(self, due: float) -> None:
@@ -277,11 +244,9 @@ class Replica(Generic[S]):
             await self._wake.wait()
         self._wake = anyio.Event()
 
-    async def _serve_calls(self) -> None:
-        calls = [*self._calls]
-        self._calls.clear()
+    async def _serve_calls(self, calls: Sequence[Call[Any]]) -> None:
         try:
-            await self._run(partial(_run_all, calls))
+            await self._run(partial(run_all, calls))
         finally:
             for call in calls:
                 call.end()
@@ -352,7 +317,7 @@ class Replica(Generic[S]):
 
     async def _take_snapshot(self, album: Album, whom: NodeId, scopes: Sequence[Scope]) -> None:
         what = await album.take(whom, scopes)
-        await self._turn(partial(self._positions, scopes), self._resume)
+        await self._turn(Call(partial(self._positions, scopes), self._resume))
         self._fresh = False
         self._tell(what)
 
@@ -377,11 +342,6 @@ class Replica(Generic[S]):
             parts = None  # somebody else is asked
         self.engine.answered(whom, scope, parts)
         self._stir()
-
-
-def _run_all(calls: Sequence[_Waiting[Any]]) -> None:
-    for call in calls:
-        call.run()
 
 
 def _touched_by(job: Job, done: Done) -> Touched:
