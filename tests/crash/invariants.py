@@ -20,7 +20,10 @@ def pilots(machine_id: str) -> list[int]:
 def _is_pilot_of(pid: int, machine_id: str) -> bool:
     folder = Path(f"/proc/{pid}")
     try:
-        return (folder / "comm").read_text() == "pilot\n" and machine_id in (folder / "cgroup").read_text()
+        ended = (folder / "stat").read_text().rpartition(") ")[2][0] == "Z"  # it only waits to be read
+        return (
+            not ended and (folder / "comm").read_text() == "pilot\n" and machine_id in (folder / "cgroup").read_text()
+        )
     except OSError:
         return False
 
@@ -56,7 +59,7 @@ async def settled(shop: Shop, machine_id: str) -> None:
     async def all_ended() -> bool:
         return all(run.ended_at is not None for run in await shop.runs(machine_id))
 
-    await eventually(all_ended, 20)
+    await eventually(all_ended)
 
 
 async def check_host(shop: Shop, node: RunningNode) -> None:

@@ -73,7 +73,7 @@ async def archived(node: RunningNode, machine_id: str) -> MachineHistory:
         history = await told(node, machine_id)
         return history if history is not None and history.kept is Kept.ARCHIVE else None
 
-    history = await eventually(found, 30)
+    history = await eventually(found)
     assert history is not None
     return history
 
@@ -99,7 +99,7 @@ async def test_a_node_that_dies_at_every_step_archives_once(s3: S3Server, tmp_pa
 async def test_a_bucket_that_is_not_there_is_told_and_loses_nothing(s3: S3Server, tmp_path: Path) -> None:
     with archiving(tmp_path, "--archive", "s3://nothere", "--archive-endpoint", s3.url) as node:
         machine_id = await destroyed(node)
-        await eventually(lambda: node.errors.count("histories cannot be archived") > 2, 30)
+        await eventually(lambda: node.errors.count("histories cannot be archived") > 2)
         assert "NoSuchBucket" in node.errors
         history = await told(node, machine_id)
         assert history is not None and history.kept is Kept.NODE and history.state == "destroyed"

@@ -33,7 +33,7 @@ def toolbox(place: Path, run: Mapping[str, object] = RUN) -> ImageParts:
 
 def _copy(root: Path, program: Path) -> None:
     """With the libraries that it is linked against."""
-    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, timeout=10).stdout
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, timeout=60).stdout
     libraries = [Path(word) for word in listing.split() if word.startswith("/")]
     for source, target in [
         (program, root / "bin" / program.name),

@@ -123,7 +123,7 @@ class Shop:
         return await self.client.call(LIST_PROCESSES, params=self.params(machine_id))
 
     async def exec(self, machine_id: str, *command: str, stdin: str | None = None) -> ExecAnswer:
-        body = ExecRequest(command=command, stdin=stdin, timeout=20)
+        body = ExecRequest(command=command, stdin=stdin, timeout=60)
         return await self.client.call(EXEC_MACHINE, params=self.params(machine_id), body=body)
 
     async def said(self, machine_id: str, *command: str) -> str:

@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 def send(node: RunningNode, method: str, path: str, body: bytes | None = None) -> tuple[int, Problem]:
     parts = urlsplit(node.url)
-    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=20)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
     try:
         connection.request(method, path, body, {"Authorization": f"Bearer {node.token}"})
         answer = connection.getresponse()
@@ -148,7 +148,7 @@ def send_body(node: RunningNode, path: str, size: int) -> bytes:
         f"POST {path} HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer {node.token}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
     )
-    with socket.create_connection((str(parts.hostname), parts.port or 0), timeout=20) as connection:
+    with socket.create_connection((str(parts.hostname), parts.port or 0), timeout=60) as connection:
         connection.sendall(head.encode())
         try:
             for _ in range(size // MIB):

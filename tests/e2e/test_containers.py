@@ -31,7 +31,7 @@ async def come_to(shop: Shop, machine_id: str, **wanted: str) -> None:
 
 
 async def said_in(shop: Shop, machine_id: str, container: str, script: str) -> str:
-    body = ExecRequest(command=("sh", "-c", script), container=container, timeout=20)
+    body = ExecRequest(command=("sh", "-c", script), container=container, timeout=60)
     answer = await shop.client.call(EXEC_MACHINE, params=shop.params(machine_id), body=body)
     assert answer.exit_code == 0, answer
     return answer.stdout.strip()
@@ -132,7 +132,7 @@ async def test_the_machine_ends_as_its_first_failure_and_leaves_nothing_mounted(
     containers = [
         container("good", toolbox_image, "exit 0", restart=NEVER),
         container("bad", toolbox_image, "sleep 0.2; exit 7", restart=NEVER),
-        container("worse", toolbox_image, "sleep 0.6; exit 9", restart=NEVER),
+        container("worse", toolbox_image, "sleep 2; exit 9", restart=NEVER),
     ]
     machine = await shop.order({"containers": containers, "restart": NEVER})
     await shop.wait(machine.id, "stopped")

@@ -57,7 +57,7 @@ async def answers(private_ip: str) -> None:
 
 
 def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=20)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 def groups(node: RunningNode, machine_id: str) -> list[Path]:
@@ -257,7 +257,8 @@ async def test_removed_packet_rules_are_put_in_place_again(node: RunningNode, cl
     assert await mended(client) == {"lost packet rules": "mended"}
     assert await found(client) == []
     await answers(machine.private_ip)
-    reach = partial(socket.create_connection, (other.private_ip, 8080), 5)
+    await answers(other.private_ip)
+    reach = partial(socket.create_connection, (other.private_ip, 8080), 60)
     netns.inside(node.place.networks / machine.id, reach).close()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.shop import HELLO, Shop
-from tests.e2e.web import ask
+from tests.e2e.web import answers, ask, told
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
@@ -19,7 +19,7 @@ def shell(image: str, script: str, **fields: Any) -> dict[str, Any]:
 
 
 async def test_a_stop_sends_the_machines_own_signal_and_kills_what_does_not_end(shop: Shop, toolbox_image: str) -> None:
-    stop = {"signal": "SIGHUP", "timeout": "300ms"}
+    stop = {"signal": "SIGHUP", "timeout": "1500ms"}
     machine = await shop.run(shell(toolbox_image, STUBBORN, stop_config=stop))
     await shop.logged(machine.id, "ready")
     await shop.stop(machine.id)
@@ -42,7 +42,7 @@ async def test_a_stop_may_say_how(shop: Shop, toolbox_image: str) -> None:
 @pytest.mark.parametrize("policy", ["no", "on-failure"])
 async def test_a_machine_that_ends_well_rests(shop: Shop, policy: str) -> None:
     machine = await shop.run({"image": HELLO, "restart": {"policy": policy}})
-    ask(machine.private_ip, "/exit/0", method="POST")
+    told(machine.private_ip, "/exit/0", method="POST")
     await shop.wait(machine.id, "stopped")
     (exit,) = await shop.exits(machine.id)
     assert (exit.exit_code, exit.requested_stop, exit.restarting) == (0, False, False)
@@ -52,7 +52,7 @@ async def test_a_machine_that_ends_well_rests(shop: Shop, policy: str) -> None:
 async def test_a_machine_that_ends_against_its_policy_is_started_again(shop: Shop, policy: str, code: int) -> None:
     machine = await shop.run({"image": HELLO, "restart": {"policy": policy}})
     first = await shop.pid(machine.id)
-    ask(machine.private_ip, f"/exit/{code}", method="POST")
+    told(machine.private_ip, f"/exit/{code}", method="POST")
     await eventually(lambda: _has_started_twice(shop, machine.id))
     assert await shop.pid(machine.id) != first
     (exit,) = await shop.exits(machine.id)
@@ -112,6 +112,7 @@ async def test_a_user_that_does_not_exist_says_so(shop: Shop) -> None:
 
 async def test_an_out_of_memory_kill_is_told_as_one(shop: Shop) -> None:
     machine = await shop.run({"image": HELLO, "guest": {"memory_mb": 64}, "restart": {"policy": "no"}})
+    await eventually(lambda: answers(machine.private_ip))
     with pytest.raises(OSError):
         ask(machine.private_ip, "/burn/200")
     await shop.wait(machine.id, "stopped")
@@ -121,7 +122,7 @@ async def test_an_out_of_memory_kill_is_told_as_one(shop: Shop) -> None:
 
 async def test_a_machine_that_is_to_go_with_its_process_is_destroyed(shop: Shop) -> None:
     machine = await shop.run({"image": HELLO, "auto_destroy": True, "restart": {"policy": "no"}})
-    ask(machine.private_ip, "/exit/6", method="POST")
+    told(machine.private_ip, "/exit/6", method="POST")
     await shop.gone(machine.id)
     assert [exit.exit_code for exit in await shop.exits(machine.id)] == [6]
     assert await shop.machines() == []
@@ -130,7 +131,7 @@ async def test_a_machine_that_is_to_go_with_its_process_is_destroyed(shop: Shop)
 async def test_a_machine_that_went_by_itself_leaves_no_layer(shop: Shop) -> None:
     """A rest is a run too: it gives back what the instance wrote."""
     machine = await shop.run({"image": HELLO, "restart": {"policy": "no"}})
-    ask(machine.private_ip, "/exit/0", method="POST")
+    told(machine.private_ip, "/exit/0", method="POST")
     await shop.wait(machine.id, "stopped")
     await eventually(lambda: _all_ended(shop, machine.id))
     assert [run.flow for run in await shop.runs(machine.id)] == ["create", "rest"]

@@ -2,7 +2,7 @@
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +79,12 @@ def host(place: Path, number: int) -> Iterator[Host]:
 
 
 @contextmanager
-def three_hosts(place: Path) -> Iterator[tuple[Host, Host, Host]]:
-    """The first has begun a cluster, and runs; the others have not joined yet."""
+def three_hosts(place: Path, prepare: Callable[[Host], None] = lambda host: None) -> Iterator[tuple[Host, Host, Host]]:
+    """The first has begun a cluster, and runs; the others have not joined yet. `prepare` is called with each before it
+    begins."""
     with host(place / "0", 0) as first, host(place / "1", 1) as second, host(place / "2", 2) as third:
+        for each in (first, second, third):
+            prepare(each)
         first.node.start("--advertise", first.address, "--peer-port", str(first.port))
         yield first, second, third
 
@@ -126,8 +129,8 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             shop = await Shop(one, "shop").open()
             far = await order_at(shop, 2, "echo far; exec sleep 600")
             near = await order_at(shop, 0, "echo near; exec sleep 600")
-            assert (await the_node(other, third.node.node_id)).machines == 1
             await eventually(lambda: _has(Shop(other, "shop"), far.id, near.id), WITHIN_S)
+            assert (await the_node(other, third.node.node_id)).machines == 1
             await shop.logged(far.id, "far\n")
             assert await shop.said(far.id, "echo", "hello") == "hello\n"
 

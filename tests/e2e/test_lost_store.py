@@ -212,7 +212,7 @@ async def check_foreign(hawker: CommandLine, client: Client, running: Machine, s
         )
     shop = await Shop(client, "new").open()
     machine = await shop.run(RUNS)
-    assert answers(machine.private_ip)
+    await eventually(lambda: answers(machine.private_ip))
     await shop.close()
 
 

@@ -16,7 +16,7 @@ from hawker.errors import Fault, Unauthorized
 from hawker.log import Secret
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
-from tests.e2e.web import ask
+from tests.e2e.web import told
 from tests.waiting import eventually, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
@@ -117,7 +117,7 @@ async def test_an_exit_while_the_daemon_is_away_is_found_with_its_code(lasting: 
     else:
         lasting.stop()
     for machine in (resting, again, gone):
-        ask(machine.private_ip, "/exit/7", method="POST")
+        told(machine.private_ip, "/exit/7", method="POST")
     wait_for(lambda: not any(map(exists, pids)))
     lasting.start()
     async with lasting.client() as client:

@@ -3,6 +3,8 @@
 import http.client
 from dataclasses import dataclass
 
+from tests.waiting import wait_for
+
 TIMEOUT_S = 60.0
 
 
@@ -21,6 +23,12 @@ def ask(address: str, path: str = "/", *, port: int = 8080, method: str = "GET")
         return Page(answer.status, answer.read().decode())
     finally:
         connection.close()
+
+
+def told(address: str, path: str, *, method: str = "GET") -> Page:
+    """As `ask`, of a server that may have begun a moment ago: once it listens."""
+    wait_for(lambda: answers(address))
+    return ask(address, path, method=method)
 
 
 def answers(address: str, port: int = 8080) -> bool:
