@@ -21,6 +21,8 @@ _MACHINE_ID = re.compile("[0-9a-f]{14}")
 _VOLUME_ID = re.compile("vol_[0-9a-z]{16,17}")
 _SNAPSHOT_ID = re.compile("vs_[0-9a-z]{16,17}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]  # what 10 bits are written as
+_PAIR_SHIFTS = range(120, -1, -10)
 
 
 def new_machine_id(clock: Clock) -> MachineId:
@@ -53,14 +55,16 @@ def new_node_id(clock: Clock) -> NodeId:
 
 def new_ulid(clock: Clock) -> str:
     """26 characters that sort by time: 48 bits of Unix milliseconds, then 80 random bits (github.com/ulid/spec)."""
-    value = (int(clock.now() * 1000) << 80) | int.from_bytes(clock.token_bytes(10), "big")
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return _written((int(clock.now() * 1000) << 80) | int.from_bytes(clock.token_bytes(10), "big"))
 
 
 def first_ulid(moment: float) -> str:
     """The least ULID of a moment in Unix seconds: whatever was named earlier sorts before it."""
-    value = int(moment * 1000) << 80
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return _written(int(moment * 1000) << 80)
+
+
+def _written(value: int) -> str:
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _PAIR_SHIFTS])
 
 
 def next_ulid(clock: Clock, after: str) -> str:

@@ -4,7 +4,7 @@ lines. Pure.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MOST_POINTS = 32
 
@@ -15,10 +15,14 @@ class Curve:
     on level."""
 
     points: tuple[tuple[float, float], ...]
+    _values: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_values", tuple(value for value, _ in self.points))
 
     def at(self, value: float) -> float:
         points = self.points
-        after = bisect_right(points, value, key=lambda point: point[0])
+        after = bisect_right(self._values, value)
         if after == 0:
             return points[0][1]
         if after == len(points):

@@ -5,9 +5,12 @@ its weight; so do the bytes of the image that are missing and the machines of th
 the number of bids and of resources, and with nothing else.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from hashlib import blake2b
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from hawker.api.bodies import Bid
 from hawker.broker.preferences import Preferences
@@ -18,8 +21,7 @@ _MIB = 1 << 20
 _DIGITS = 9  # of a score that count; what is equal up to them is a tie
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A bid, and whose it is. `filled` more machines of the same order are to go there by a plan."""
 
     node: NodeId
@@ -32,8 +34,7 @@ class Offer:
         return self.bid.fits - self.filled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What one resource adds to a score: `points`, of 1 in all."""
 
     name: str
@@ -43,11 +44,22 @@ class Part:
     points: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+_Term: TypeAlias = tuple[str, float, float, float, float]  # a part, as it is counted
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """Every order makes one for each bid, and few are ever shown: their parts are told on demand."""
+
     offer: Offer
     score: float
-    parts: tuple[Part, ...]
+    terms: tuple[_Term, ...]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(
+            Part(name=name, value=value, utility=utility, weight=weight, points=points)
+            for name, value, utility, weight, points in self.terms
+        )
 
 
 def rank(offers: Sequence[Offer], preferences: Preferences, *, spread: Spread, seed: int) -> list[Ranked]:
@@ -92,26 +104,34 @@ def worst_bytes(offers: Sequence[Offer]) -> int:
 def judged(offer: Offer, preferences: Preferences, spread: Spread, unknown_bytes: int) -> Ranked:
     values = _values(offer, spread, unknown_bytes)
     curves, weights = preferences.curves, preferences.weights
-    whole = sum(weights[name] for name in values) or 1.0
-    parts = []
-    for name, value in values.items():
+    whole = 0.0
+    for name, _ in values:
+        whole += weights[name]
+    whole = whole or 1.0
+    score, terms = 0.0, list[_Term]()
+    for name, value in values:
         utility, weight = curves[name].at(value), weights[name]
-        parts.append(Part(name=name, value=value, utility=utility, weight=weight, points=utility * weight / whole))
-    return Ranked(offer=offer, score=sum(part.points for part in parts), parts=tuple(parts))
+        points = utility * weight / whole
+        score += points
+        terms.append((name, value, utility, weight, points))
+    return Ranked(offer=offer, score=score, terms=tuple(terms))
 
 
-def _values(offer: Offer, spread: Spread, unknown_bytes: int) -> Mapping[str, float]:
-    bid = offer.bid
-    values = {name: _utilised(room.total, room.left - offer.filled * room.takes) for name, room in bid.headroom.items()}
-    values = {name: value for name, value in values.items() if name in _UTILISED}
+def _values(offer: Offer, spread: Spread, unknown_bytes: int) -> list[tuple[str, float]]:
+    bid, filled = offer.bid, offer.filled
+    values = [
+        (name, _utilised(room.total, room.left - filled * room.takes))
+        for name, room in bid.headroom.items()
+        if name in _UTILISED
+    ]
     missing = bid.missing_bytes if bid.missing_bytes is not None else unknown_bytes
-    values["image"] = 0.0 if offer.filled else missing / _MIB
+    values.append(("image", 0.0 if filled else missing / _MIB))
     if spread is Spread.SOFT:
-        values["spread"] = float(machines_of_app(offer))
+        values.append(("spread", float(machines_of_app(offer))))
     return values
 
 
-_UTILISED = ("cpu", "memory", "disk", "gpu")
+_UTILISED = frozenset({"cpu", "memory", "disk", "gpu"})
 
 
 def _utilised(total: int, left: int) -> float:
