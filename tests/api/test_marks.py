@@ -21,6 +21,13 @@ def test_each_mark_is_a_header() -> None:
     ]
 
 
+def test_marks_are_heard_as_they_were_sent() -> None:
+    sent, heard = Marks(), Marks()
+    sent.version, sent.missing_regions = "5888b352:7:3", ("mad", "a, b")
+    heard.hear({name.decode(): value.decode() for name, value in sent.headers()})
+    assert (heard.version, heard.missing_regions) == (sent.version, sent.missing_regions)
+
+
 def test_a_place_is_read_as_it_was_given_out() -> None:
     assert place_of("0123abcd:2:7") == "0123abcd:2:7"
     assert place_of(None) is None and place_of("") is None

@@ -72,3 +72,5 @@ async def test_a_spare_is_not_placed_beside_what_it_stands_by_for(tmp_path: Path
         for _ in range(2):
             spare = await broker.order(standbys=(watched.id,))
             assert fleet.owner_of_machine(spare.id) != fleet.owner_of_machine(watched.id)
+            moved = await broker.order(metadata={"hawker_apart_from": spare.id})
+            assert fleet.owner_of_machine(moved.id) != fleet.owner_of_machine(spare.id)

@@ -20,8 +20,10 @@ CHANGES = (
 
 
 class FakeCatalog:
+    answer: tuple[CatalogLine, ...] = ANSWER
+
     async def _query_catalog(self, call: Call[Any, Any, Any]) -> AsyncIterator[CatalogLine]:
-        return _each(ANSWER)
+        return _each(self.answer)
 
     async def _subscribe_catalog(self, call: Call[Any, Any, Any]) -> AsyncIterator[CatalogLine]:
         return _each(ANSWER + CHANGES)

@@ -130,6 +130,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         self.failures: dict[str, HawkerError] = {}
         self.calls: dict[str, list[Call[Any, Any, Any]]] = {}
         self.images: tuple[ImageInfo, ...] = ()
+        self.missing_regions: tuple[str, ...] = ()
         self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
         self.chunks: tuple[LogChunk, ...] = ()
         self.runs = bodies.RunList(runs=(RUN,))
@@ -241,6 +242,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         return changed
 
     async def _list_machines(self, call: Call[Any, Any, Any]) -> Page[Machine]:
+        call.marks.missing_regions = self.missing_regions
         return Page(tuple(self._machines(call).values()))
 
     async def _get_machine(self, call: Call[Any, Any, Any]) -> Machine:
@@ -255,7 +257,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         return msgspec.structs.replace(made, state=State.CREATED, events=(LAUNCHED,))
 
     async def _update_machine(self, call: Call[Any, Any, Any]) -> Machine:
-        state, events = self.fate
+        state, events = (State.STOPPED, ()) if call.body.skip_launch else self.fate
         return self._become(call, config=call.body.config, version="01V2", state=state, events=events)
 
     async def _delete_machine(self, call: Call[Any, Any, Any]) -> Ok:

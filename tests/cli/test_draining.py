@@ -11,13 +11,14 @@ from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_c
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.storage import Mount
-from hawker.errors import NoRoom
+from hawker.errors import NoRoom, Unavailable
 from hawker.ids import NodeId
 from hawker.machine import State
 from tests.cli.fake_node import AT, FakeNode, exit_event, machine
 
 pytestmark = pytest.mark.anyio
 
+SPARE = MachineConfig(image="web", standbys=("3d8f0000000001",))
 NODE = NodeId("aaaaaaaa")
 FIRST, SECOND = "3d8f0000000001", "3d8f0000000002"
 LEASE = LeaseInfo(description="", expires_at=1, owner="ann")
@@ -169,3 +170,76 @@ async def test_a_copy_of_an_earlier_drain_that_was_destroyed_is_ordered_anew() -
     assert [call.idempotency_key for call in node.calls["create_machine"]] == [
         order_id(NODE, machine(FIRST)), order_id(NODE, machine(FIRST), 2),
     ]  # fmt: skip
+
+
+def spare(machine_id: str, **fields: Any) -> Machine:
+    return machine(machine_id, **{"state": State.STOPPED, "config": SPARE, **fields})
+
+
+async def test_spares_stand_by_for_the_copy_which_is_not_beside_them() -> None:
+    drain = Drain(node_with(machine(FIRST), spare(SECOND)))
+    (moved,) = await drain.of(FIRST)
+    assert (moved.why, moved.note) == ("", "")
+    config = drain.node.apps["shop"][SECOND].config
+    assert config is not None and config.standbys == ("3d8f00000000ff",)
+    assert drain.state(SECOND) is State.STOPPED
+    assert drain.node.call("create_machine").body.config.metadata["hawker_apart_from"] == SECOND
+
+
+async def test_a_spare_that_cannot_be_changed_keeps_the_machine_where_it_is() -> None:
+    drain = Drain(node_with(machine(FIRST), spare(SECOND, lease=LEASE)))
+    (moved,) = await drain.of(FIRST)
+    assert "lease of its spare" in moved.why
+    assert drain.state(FIRST) is State.STARTED and "create_machine" not in drain.node.calls
+
+
+async def test_what_fails_at_a_spare_leaves_machine_and_copy_for_the_next_drain() -> None:
+    node = node_with(machine(FIRST), spare(SECOND))
+    node.failures["update_machine"] = Unavailable("busy")
+    drain = Drain(node)
+    (moved,) = await drain.of(FIRST)
+    assert moved.why == "its copy 3d8f00000000ff is ready, drain again to go on: busy"
+    assert (drain.state(FIRST), drain.state("3d8f00000000ff")) == (State.STARTED, State.STARTED)
+    del node.failures["update_machine"]
+    (moved,) = await drain.of(FIRST)
+    assert moved.why == "" and drain.state(FIRST) is State.DESTROYED
+
+
+async def test_a_spare_that_is_moved_stays_one() -> None:
+    node = node_with(machine(FIRST), spare(SECOND))
+    node.fate = (State.STOPPED, ())
+    (moved,) = await Drain(node).of(SECOND)
+    config = node.apps["shop"][moved.copy].config
+    assert config is not None and config.standbys == (FIRST,)
+
+
+async def test_a_spare_that_runs_for_a_machine_of_a_lost_node_stays_there_to_tell_it() -> None:
+    node = node_with(spare(SECOND, state=State.STARTED))
+    found = node._get_machine
+
+    async def lost(call: Any) -> Machine:
+        if call.params.machine_id == FIRST:
+            raise Unavailable("node 0badcafe is down")
+        return await found(call)
+
+    node._get_machine = lost  # type: ignore[method-assign]
+    (moved,) = await Drain(node).of(SECOND)
+    assert f"it runs in the place of {FIRST}" in moved.why
+    node._get_machine = found  # type: ignore[method-assign]
+    (moved,) = await Drain(node).of(SECOND)
+    assert moved.copy
+
+
+async def test_a_drain_that_was_cut_short_after_it_had_stopped_the_machine_keeps_the_copy() -> None:
+    node = node_with(machine(FIRST, state=State.STOPPED))
+    begun = node._create_machine
+
+    async def there(call: Any) -> Machine:
+        made = await begun(call)
+        return msgspec.structs.replace(made, state=State.STARTED)
+
+    node._create_machine = there  # type: ignore[method-assign]
+    drain = Drain(node)
+    (moved,) = await drain.of(FIRST)
+    assert moved.copy and moved.why == ""
+    assert (drain.state(FIRST), drain.state(moved.copy)) == (State.DESTROYED, State.STARTED)

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.config import MachineConfig
-from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
+from hawker.config.placement import Placement, Spread, apart_from, lacking, parse_labels, placement_of
 from hawker.errors import Unprocessable
 
 
@@ -34,3 +34,8 @@ def test_a_label_is_there_only_with_its_value() -> None:
     assert lacking({"zone": "a"}, there) is None
     assert lacking({"zone": "b"}, there) == "zone=b"
     assert lacking({"rack": ""}, there) == "rack="
+
+
+def test_machines_to_be_apart_from_are_a_list_of_ids() -> None:
+    assert apart_from(MachineConfig(image="web")) == ()
+    assert apart_from(MachineConfig(image="web", metadata={"hawker_apart_from": "a, b,"})) == ("a", "b")

@@ -12,7 +12,7 @@ import msgspec
 from anyio.abc import ByteStream
 
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
-from hawker.api.marks import VERSION_HEADER, Marks
+from hawker.api.marks import Marks
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.patience import patiently
 from hawker.api.route import B, P, Q, R, Unary
@@ -49,7 +49,7 @@ class Asker:
         outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
         answer = await patiently(lambda: self._answer(outgoing, timeout_s or route.timeout_s), self._clock)
         if marks is not None:
-            marks.version = answer.headers.get(VERSION_HEADER)
+            marks.hear(answer.headers)
         try:
             return codecs.answer.decode(answer.body, answer.headers)
         except msgspec.DecodeError as error:

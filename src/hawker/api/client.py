@@ -20,7 +20,7 @@ from hawker.api.deadline import DEADLINE_HEADER, written_deadline
 from hawker.api.failure import error_in, is_failed
 from hawker.api.handlers import Channel
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
-from hawker.api.marks import CALLER_HEADER, VERSION_HEADER, Marks, written_name
+from hawker.api.marks import CALLER_HEADER, Marks, written_name
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.errors import Fault, Unavailable
@@ -145,7 +145,7 @@ class Client:
             response = await self._open(outgoing, self._patience(total=timeout_s))
             async with response:
                 if marks is not None:
-                    marks.version = response.headers.get(VERSION_HEADER)
+                    marks.hear(response.headers)
                 return codecs.answer.decode(await response.read(), response.headers)
 
     def _patience(self, total: float | None = None, sock_read: float | None = None) -> aiohttp.ClientTimeout:

@@ -3,7 +3,7 @@ of Hawker calls another. Pure.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from hawker.errors import BadRequest
@@ -25,6 +25,12 @@ class Marks:
     def __init__(self) -> None:
         self.version: str | None = None
         self.missing_regions: Sequence[str] = ()
+
+    def hear(self, headers: Mapping[str, str]) -> None:
+        """Those of an answer."""
+        self.version = headers.get(VERSION_HEADER)
+        if named := headers.get(MISSING_HEADER):
+            self.missing_regions = tuple(unquote(region.strip()) for region in named.split(","))
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         found: list[tuple[bytes, bytes]] = []

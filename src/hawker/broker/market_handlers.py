@@ -26,6 +26,7 @@ from hawker.broker.directory import Directory, Node, Peers
 from hawker.broker.placing import Placed, Placing, Wish
 from hawker.broker.preferences import Limits, Preferences
 from hawker.clock import Clock
+from hawker.config.placement import apart_from
 from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
@@ -121,12 +122,12 @@ class MarketHandlers:
             behalf=call.caller,
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
-            avoid=self._hosts_of(machine.config.standbys or ()),
+            avoid=self._hosts_of((*(machine.config.standbys or ()), *apart_from(machine.config))),
             marks=call.marks,
         )
 
     def _hosts_of(self, machine_ids: Sequence[str]) -> frozenset[NodeId]:
-        """A spare beside the machine that it stands by for would be lost with it."""
+        """A spare beside the machine that it stands by for would be lost with it; the same the other way round."""
         owners = map(self._directory.owner_of_machine, machine_ids)
         return frozenset(owner for owner in owners if owner is not None)
 

@@ -25,7 +25,9 @@ from hawker.api.routes import (
 )
 from hawker.cli import waiting
 from hawker.cli.exits import Failure
+from hawker.cli.standbys import Spares, that_stand_by
 from hawker.clock import Clock
+from hawker.config.placement import APART_FROM, apart_from
 from hawker.errors import HawkerError, NotFound
 from hawker.ids import NodeId
 from hawker.machine import GONE, OFF, State
@@ -62,13 +64,15 @@ class Resident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What became of one machine: its copy's id, or why it stays; one that is `gone` need not be moved."""
+    """What became of one machine: its copy's id, or why it stays; one that is `gone` need not be moved. `note` is what
+    else is to be known of one that was moved."""
 
     resident: Resident
     name: str = ""
     copy: str = ""
     why: str = ""
     gone: bool = False
+    note: str = ""
 
 
 def stays(machine: Machine) -> Left | None:
@@ -84,10 +88,13 @@ def stays(machine: Machine) -> Left | None:
     return None if machine.state in OFF | {State.STARTED, State.CREATED} else Left.BUSY
 
 
-def copy_of(machine: Machine) -> CreateMachineRequest:
-    """The order for the same machine elsewhere in its region; one that is off stays off."""
+def copy_of(machine: Machine, apart: Sequence[str] = ()) -> CreateMachineRequest:
+    """The order for the same machine elsewhere in its region, not beside the machines `apart`; one that is off stays
+    off."""
     assert machine.config is not None, "it was asked for whole"
     metadata = {**(machine.config.metadata or {}), _MOVED_FROM: machine.id}
+    if apart := tuple(dict.fromkeys([*apart_from(machine.config), *apart])):
+        metadata[APART_FROM] = ",".join(apart)
     return CreateMachineRequest(
         config=msgspec.structs.replace(machine.config, metadata=metadata),
         name=name_of_copy(machine),
@@ -119,6 +126,7 @@ class Mover:
         self._say = say
         self._within_s = within_s
         self._keep = keep
+        self._spares = Spares(caller, clock, within_s=within_s)
 
     async def move_all(self, residents: Sequence[Resident]) -> list[Moved]:
         """One app after the other, one machine after the other: never more than one machine of an app is away."""
@@ -145,32 +153,56 @@ class Mover:
             return self._stay(resident, "", str(error))
 
     async def _move(self, resident: Resident, machine: Machine) -> Moved:
+        """What fails once the copy is ready leaves both, and the next drain goes on there: it finds the copy by its
+        order, and spares that are pointed at it already."""
+        replaced = await self._spares.in_place_of(resident.app, machine)
+        if replaced:
+            raise Failure(
+                f"it runs in the place of {replaced}, whose node is away and has to hear of it when it is back: wait"
+                " for that node, or, if it is gone for good, `hawker node forget` it"
+            )
+        spares = await self._spares.of(resident.app, machine)
         self._say(f"{resident.app}: {machine.name} ({machine.id}) is ordered elsewhere")
-        copy = await self._ordered(resident, machine)
-        params = MachineParams(app_name=resident.app, machine_id=copy.id)
+        copy = await self._ordered(resident, machine, that_stand_by(spares))
+        await self._ready(resident, machine, copy)
         try:
-            await self._ready(params, copy, runs=machine.state is State.STARTED)
-        except (HawkerError, Failure):
-            await self._caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
-            raise
-        await self._end(resident, machine)
+            note = await self._spares.point(resident.app, spares, machine.id, copy.id)
+            await self._end(resident, machine)
+        except NotFound:
+            note = ""  # it was destroyed meanwhile, which is how it was to end
+        except (HawkerError, Failure) as error:
+            raise Failure(f"its copy {copy.id} is ready, drain again to go on: {error}") from error
         self._say(f"{resident.app}: {machine.name} ({machine.id}) is now {copy.id}")
-        return Moved(resident=resident, name=machine.name, copy=copy.id)
+        if note:
+            self._say(f"{resident.app}: {machine.name}: {note}")
+        return Moved(resident=resident, name=machine.name, copy=copy.id, note=note)
 
-    async def _ordered(self, resident: Resident, machine: Machine) -> Machine:
+    async def _ordered(self, resident: Resident, machine: Machine, apart: Sequence[str]) -> Machine:
         """The copy of an earlier drain, as long as that is there; one that did not start was destroyed."""
         for attempt in range(1, MOST_ATTEMPTS + 1):
             copy = await self._caller.call(
                 CREATE_MACHINE,
                 params=AppParams(app_name=resident.app),
-                body=copy_of(machine),
+                body=copy_of(machine, apart),
                 idempotency_key=order_id(self._node_id, machine, attempt),
             )
             if copy.state not in GONE:
                 return copy
         raise Failure(f"{MOST_ATTEMPTS} copies of it did not start: see why, and update it, before it is moved")
 
-    async def _ready(self, params: MachineParams, copy: Machine, *, runs: bool) -> None:
+    async def _ready(self, resident: Resident, machine: Machine, copy: Machine) -> None:
+        """A copy that does not get so far goes again. Of a machine that is off, one that has begun was waited for by an
+        earlier drain, which then stopped the machine: that is not undone."""
+        if machine.state in OFF and copy.state not in OFF | {State.CREATED}:
+            return
+        params = MachineParams(app_name=resident.app, machine_id=copy.id)
+        try:
+            await self._reached(params, copy, runs=machine.state is State.STARTED)
+        except (HawkerError, Failure):
+            await self._caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
+            raise
+
+    async def _reached(self, params: MachineParams, copy: Machine, *, runs: bool) -> None:
         if not runs:
             await waiting.reach(self._caller, params, (WaitState.STOPPED,), self._clock, self._within_s)
             return

@@ -12,6 +12,7 @@ from hawker.config.machine import MachineConfig
 from hawker.errors import Unprocessable
 
 LABELS, DRIVER, SPREAD = "hawker_labels", "hawker_driver", "hawker_spread"
+APART_FROM = "hawker_apart_from"
 
 
 class Spread(StrEnum):
@@ -47,6 +48,12 @@ def placement_of(config: MachineConfig) -> Placement:
         known = ", ".join(Spread)
         raise Unprocessable(f"config.metadata.{SPREAD}: {metadata[SPREAD]!r:.80} is not one of {known}") from error
     return Placement(labels=parse_labels(metadata.get(LABELS, "")), driver=metadata.get(DRIVER) or None, spread=spread)
+
+
+def apart_from(config: MachineConfig) -> tuple[str, ...]:
+    """Ids of machines on whose nodes it is not to be, now."""
+    ids = (each.strip() for each in (config.metadata or {}).get(APART_FROM, "").split(","))
+    return tuple(filter(None, ids))
 
 
 def parse_labels(text: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ def test_machines_are_moved_with_progress_and_a_table(hawker: Hawker, node: Fake
         "0badcafe takes no new machines; 1 to move",
         f"shop: name-1 ({FIRST}) is ordered elsewhere",
         f"shop: name-1 ({FIRST}) is now 3d8f00000000ff",
+        "1 moved, 0 stay",
     ]
     assert said.out.splitlines()[1].split() == ["shop", FIRST, "name-1", "3d8f00000000ff", "moved"]
 

@@ -18,9 +18,10 @@ from hawker.ids import NodeId
 _HELP = """Have NODE take no new machines, and move those that it has to other nodes of its region: each is ordered
 elsewhere, and goes here once its copy runs and its checks pass. Machines of one app move one after the other.
 
-Each copy has an id of its own, and a name made of the old one. A drain that was cut short is taken up by the same
-command. Machines with volumes stay, and are named; so are those for which there is no room. `hawker node uncordon` ends
-it.
+Each copy has an id of its own, and a name made of the old one. Spares of a machine stand by for its copy before it
+goes; a spare that is moved stays one. A drain that was cut short is taken up by the same command. Machines with volumes
+stay; so do those for which there is no room, or that are in use: each is listed with what to do, and the exit status is
+1. `hawker node uncordon` ends it.
 
 \b
 Examples:
@@ -41,11 +42,17 @@ def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Fo
         answer = await caller.call(DRAIN_NODE, params=NodeParams(node_id=found.id))
         note(f"{found.id} takes no new machines; {len(answer.machines)} to move")
         mover = Mover(caller, SystemClock(), NodeId(found.id), note, within_s=within_s, keep=keep)
-        return await mover.move_all(residents_of(answer))
+        moved = await mover.move_all(residents_of(answer))
+        note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(_stays, moved))} stay")
+        return moved
 
     moved = talk(ctx, drain)
     show(moved, form, moved_table)
-    return Exit.FAILED if any(each.why and not each.gone for each in moved) else Exit.OK
+    return Exit.FAILED if any(map(_stays, moved)) else Exit.OK
+
+
+def _stays(each: Moved) -> bool:
+    return bool(each.why) and not each.gone
 
 
 def residents_of(answer: DrainAnswer) -> list[Resident]:
@@ -56,7 +63,11 @@ def moved_table(moved: list[Moved]) -> str:
     if not moved:
         return "nothing to move"
     rows = (
-        (each.resident.app, each.resident.machine_id, each.name or "-", each.copy or "-", each.why or "moved")
+        (each.resident.app, each.resident.machine_id, each.name or "-", each.copy or "-", _outcome(each))
         for each in moved
     )
     return table(("APP", "MACHINE", "NAME", "NOW", "OUTCOME"), rows)
+
+
+def _outcome(each: Moved) -> str:
+    return each.why or (f"moved; {each.note}" if each.note else "moved")
