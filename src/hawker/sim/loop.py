@@ -69,7 +69,7 @@ class LoopClock:
         return _NOW + self.ahead_s + self.monotonic()
 
     def monotonic(self) -> float:
-        return anyio.current_time()
+        return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)

@@ -5,24 +5,61 @@ the same seed gives the same story every time.
 """
 
 from collections.abc import Callable, Sequence, Set
+from typing import Generic, Protocol, TypeVar
 
+from hawker.proof.violation import Violation
 from hawker.sim.kit import Kit
 from hawker.sim.run import Outcome, run
-from hawker.sim.trace import Kind
+from hawker.sim.trace import Kind, Line
 
 TRIES = 400
 
 
-class Shrinker:
+class Done(Protocol):
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def at(self) -> float: ...
+
+
+class Planned(Protocol):
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def deeds(self) -> Sequence[Done]: ...
+
+
+class Played(Protocol):
+    """A run of deeds, of whatever: what shrinking and telling need to know of it."""
+
+    @property
+    def plan(self) -> Planned: ...
+
+    @property
+    def lines(self) -> Sequence[Line]: ...
+
+    @property
+    def found(self) -> Sequence[Violation]: ...
+
+    @property
+    def ended_at(self) -> float: ...
+
+
+P = TypeVar("P", bound=Played)
+
+
+class Shrinker(Generic[P]):
     """`play` runs the plan with only these deeds."""
 
-    def __init__(self, found: Outcome, play: Callable[[Set[int]], Outcome], tries: int = TRIES) -> None:
+    def __init__(self, found: P, play: Callable[[Set[int]], P], tries: int = TRIES) -> None:
         self.shortest = found
         self._kinds = {violation.invariant for violation in found.found[:1]}
         self._play = play
         self._left = tries
 
-    def shrink(self) -> Outcome:
+    def shrink(self) -> P:
         self._cut_the_end()
         parts = 2
         while self._left and (numbers := self._numbers()):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from hawker.sim.plan import MINUTES
 from hawker.sim.run import Outcome
+from hawker.sim.shrink import Played
 from hawker.sim.trace import Kind, Line
 
 _WORDS_MAX = 160
@@ -19,7 +20,7 @@ def summary(outcome: Outcome) -> str:
     )
 
 
-def story(outcome: Outcome, of: int, command: str) -> Iterator[str]:
+def story(outcome: Played, of: int, command: str) -> Iterator[str]:
     """`of` how many deeds this is left; `command` repeats it."""
     count = len(outcome.plan.deeds)
     yield f"The shortest story of seed {outcome.plan.seed}, {count} of its {of} deeds:"

@@ -10,9 +10,13 @@ import click
 from hawker.cli.commands.sim import Numbers, Seeds, without_logs
 from hawker.cli.exits import Exit
 from hawker.cli.output import line_of_json
+from hawker.sim.fleet.deed import Plan
 from hawker.sim.fleet.plan import MINUTES, draw
 from hawker.sim.fleet.planted import PLANTS, find
 from hawker.sim.fleet.run import Outcome, play
+from hawker.sim.fleet.shrink import TRIES, shrink
+from hawker.sim.fleet.story import Asked, repeat, report_of, summary
+from hawker.sim.story import story
 
 SEEDS = "1-20"
 
@@ -26,7 +30,10 @@ SEEDS = "1-20"
               help="Play nodes with this bug in them.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
 @click.option("--only", type=Numbers(), help="Only these deeds of the seeds, as a trace numbers them.")
-@click.option("--trace", is_flag=True, help="Print everything that happened.")
+@click.option("--narrow", type=click.IntRange(1, 200), help="The deeds of the seeds among so many nodes only.")
+@click.option("--tries", type=click.IntRange(0, 10_000), default=TRIES, show_default=True,
+              help="Runs to spend on the shortest story of what was found; 0 for none.")  # fmt: skip
+@click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
 @click.option("--json", "json", is_flag=True, help="One object a line for each seed.")
 def command(
     seeds: range,
@@ -35,6 +42,8 @@ def command(
     plant: str | None,
     plants: bool,
     only: frozenset[int] | None,
+    narrow: int | None,
+    tries: int,
     trace: bool,
     json: bool,
 ) -> int:
@@ -42,7 +51,7 @@ def command(
     delays and parts, and hosts that die. Check what a fleet promises. The same seed gives the same run in every
     process.
 
-    Stops at the first seed in which something is found, and ends with 1.
+    Stops at the first seed in which something is found, tells the shortest story of how it came to it, and ends with 1.
 
     \b
     Examples:
@@ -55,15 +64,19 @@ def command(
     if plants:
         click.echo("\n".join(f"{each.name:18} {each.what}" for each in PLANTS))
         return Exit.OK
+    asked = Asked(minutes=minutes, nodes=nodes, plant=plant)
     operations = played = 0
     began = _cpu_s()
     with without_logs():
         for seed in seeds:
-            plan = draw(seed, minutes, nodes)
+            whole = draw(seed, minutes, nodes)
+            plan = whole if narrow is None else whole.within(narrow)
             outcome = play(plan if only is None else plan.only(only), find(plant))
             operations, played = operations + outcome.operations, played + 1
             _tell(outcome, trace=trace, json=json)
             if outcome.found:
+                if tries and not (trace or json):
+                    _tell_story(shrink(outcome, find(plant), tries), whole, asked)
                 return Exit.FAILED
     if not json:
         took_s = _cpu_s() - began
@@ -75,35 +88,14 @@ def command(
 def _tell(outcome: Outcome, *, trace: bool, json: bool) -> None:
     for line in outcome.lines if trace else ():
         click.echo(str(line))
-    click.echo(line_of_json(_report(outcome)) if json else _summary(outcome))
+    click.echo(line_of_json(report_of(outcome)) if json else summary(outcome))
     for found in () if trace or json else outcome.found:
         click.echo(f"  {found}")
 
 
-def _summary(outcome: Outcome) -> str:
-    return (
-        f"seed {outcome.plan.seed}: {outcome.plan.nodes} nodes, {outcome.operations} operations,"
-        f" {outcome.filled} orders filled, {outcome.calls} calls, {outcome.blows} faults,"
-        f" {outcome.kills} daemons killed, {outcome.takeovers} takeovers,"
-        f" {outcome.ended_at:.0f} s, digest {outcome.digest}"
-        f"{', FOUND' if outcome.found else ''}"
-    )
-
-
-def _report(outcome: Outcome) -> dict[str, object]:
-    return {
-        "seed": outcome.plan.seed,
-        "nodes": outcome.plan.nodes,
-        "operations": outcome.operations,
-        "filled": outcome.filled,
-        "calls": outcome.calls,
-        "faults": outcome.blows,
-        "kills": outcome.kills,
-        "takeovers": outcome.takeovers,
-        "seconds": outcome.ended_at,
-        "digest": outcome.digest,
-        "found": [str(found) for found in outcome.found],
-    }
+def _tell_story(shortest: Outcome, whole: Plan, asked: Asked) -> None:
+    for line in story(shortest, len(whole.deeds), repeat(shortest, whole.nodes, asked)):
+        click.echo(line)
 
 
 def _cpu_s() -> float:

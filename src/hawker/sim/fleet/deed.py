@@ -1,6 +1,6 @@
 """What is done in a simulated fleet: a client's call or nature's blow, with its moment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hawker.node import Capacity
@@ -64,4 +64,16 @@ class Plan:
         return tuple(deed for deed in self.deeds if deed.actor == actor)
 
     def only(self, numbers: frozenset[int]) -> "Plan":
-        return Plan(self.seed, self.nodes, self.regions, self.room, tuple(d for d in self.deeds if d.number in numbers))
+        return replace(self, deeds=tuple(deed for deed in self.deeds if deed.number in numbers))
+
+    def within(self, nodes: int) -> "Plan":
+        """The same deeds among the first so many nodes: what was to hit another one hits one of these."""
+        if nodes >= self.nodes:
+            return self
+        deeds = tuple(replace(deed, nodes=_folded(deed.nodes, nodes)) for deed in self.deeds)
+        return replace(self, nodes=nodes, regions=1, deeds=deeds)
+
+
+def _folded(numbers: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Each once, in their order."""
+    return tuple(dict.fromkeys(number % nodes for number in numbers))

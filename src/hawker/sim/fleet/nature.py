@@ -70,7 +70,7 @@ class Nature:
                 both = [(one, other) for one in sorted(left) for other in sorted(right)]
                 self._tasks.start_soon(self._cut, deed, [*both, *((other, one) for one, other in both)])
             case Verb.ONE_WAY:
-                self._tasks.start_soon(self._cut, deed, [(deed.nodes[0], deed.nodes[1])])
+                self._tasks.start_soon(self._cut, deed, [(deed.nodes[0], deed.nodes[-1])])
             case Verb.LOSS:
                 self._tasks.start_soon(self._lose, deed)
             case Verb.SLOW:
