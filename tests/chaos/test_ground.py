@@ -60,7 +60,7 @@ def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(ground: Ground, pl
         wait_for(lambda: Path(f"/proc/{writer.pid}/stat").read_text().rpartition(") ")[2][0] == "D")
         assert not (place / "data" / "file").exists()
         ground.go_on()
-        assert writer.wait(10) == 0
+        assert writer.wait(60) == 0
     ground.go_on()
     assert (place / "data" / "file").exists()
 

@@ -49,7 +49,7 @@ async def machines(daemon: Daemon) -> tuple[MachineId, MachineId]:
     return running, off
 
 
-async def test_a_node_that_is_well_and_then_is_hurt(daemon: Daemon) -> None:
+async def test_a_node_that_is_well_and_then_is_hurt(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     running, off = await machines(daemon)
     async with inspect(daemon, CLOCK) as seen:
         record = seen.reader.get(MACHINES, running)
@@ -65,6 +65,7 @@ async def test_a_node_that_is_well_and_then_is_hurt(daemon: Daemon) -> None:
     [unkept] = await violations_at_rest(daemon, CLOCK, promises)
     assert (unkept.invariant, unkept.about) == (Invariant.KEPT, running)
 
+    monkeypatch.setattr("hawker.chaos.inspect._DYING_S", 0.1)  # what is found from here on stays
     stray = daemon.place.machines / "0123456789abcd"
     stray.mkdir()
     found = await violations_at_rest(daemon, CLOCK)

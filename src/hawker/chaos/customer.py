@@ -56,7 +56,7 @@ from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.worker.lifecycle.archive import ARCHIVE
 
-_WAIT_S = 20.0
+_WAIT_S = 55.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from hawker.store.contract import Reader
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.records import MACHINES, NODE
 
-_DYING_S = 3.0  # for what is on its way out of the host
+_DYING_S = 20.0  # for what is on its way out of the host
 _LOOK_EVERY_S = 0.05
 
 

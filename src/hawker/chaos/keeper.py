@@ -17,12 +17,12 @@ from hawker.errors import HawkerError, Unavailable
 
 _PROBE_EVERY_S = 0.05
 _PROBE_TIMEOUT_S = 0.5
-READY_WITHIN_S = 45.0
+READY_WITHIN_S = 90.0
 _MAY_WAIT_S = 8.0
 _LOOK_EVERY_S = 0.005
 _LAST_WORDS = 1500
 _REQUEST = '"message":"request"'
-ANSWERS_WITHIN_S = 45.0
+ANSWERS_WITHIN_S = 90.0
 """After whatever was done to it has ended, a node answers again by itself."""
 
 

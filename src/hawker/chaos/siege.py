@@ -27,7 +27,7 @@ from hawker.errors import Fault, HawkerError, Unavailable
 from hawker.failpoint import LISTING
 from hawker.proof.promises import Promises
 
-SETTLES_WITHIN_S = 30.0
+SETTLES_WITHIN_S = 90.0
 DEATHS_IN_A_STEP = 4  # a run at whose step daemon after daemon ends is parked, and rightly so
 _LOOK_EVERY_S = 0.01
 _OPEN = (RunState.QUEUED, RunState.ACTIVE, RunState.STUCK)

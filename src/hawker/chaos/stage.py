@@ -24,7 +24,7 @@ APP = "scenes"
 NEW_ENV = {"VERSION": "new"}
 SAMPLE = "hawker/hello"
 _LOOK_EVERY_S = 0.02
-_SEEN_WITHIN_S = 30.0
+_SEEN_WITHIN_S = 90.0
 _AGAIN, _NOT_AGAIN = MachineRestart(policy="always"), MachineRestart(policy="no")
 
 

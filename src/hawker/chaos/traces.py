@@ -104,7 +104,7 @@ def _cgroups() -> Iterator[Trace]:
 
 def _tables() -> Iterator[Trace]:
     if os.geteuid() == 0 and shutil.which("nft"):
-        listed = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True, timeout=10)
+        listed = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True, timeout=60)
         yield from (Trace("table", line, line) for line in listed.stdout.splitlines() if "hawker" in line)
 
 

@@ -32,7 +32,7 @@ except OSError:
 """
 
 
-def reaches(one: Host, other: Host, patience_s: float = 10.0) -> bool:
+def reaches(one: Host, other: Host, patience_s: float = 30.0) -> bool:
     """Whoever is there refuses: nobody listens at that port."""
     return one.run(sys.executable, "-c", _KNOCK, other.address, str(patience_s)) == "refused\n"
 

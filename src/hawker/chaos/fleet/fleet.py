@@ -16,7 +16,7 @@ from hawker.host.mount import mounts
 from hawker.ids import NodeId
 
 PORT = 4280
-JOINS_WITHIN_S = 60.0
+JOINS_WITHIN_S = 120.0
 
 
 class Stall:

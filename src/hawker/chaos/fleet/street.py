@@ -11,7 +11,7 @@ from typing import Self
 
 from hawker.errors import Unavailable
 
-ENDS_WITHIN_S = 10.0
+ENDS_WITHIN_S = 60.0
 _TABLE = "street"
 _FIRST = """set -e
 ip link set lo up

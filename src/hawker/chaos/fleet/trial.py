@@ -37,13 +37,15 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`orders` in each quiet phase; while the network is parted, each side gets one a second for `partition_s`."""
+    """`orders` in each quiet phase; while the network is parted, each side gets one a second for `partition_s`. `flags`
+    are further ones of every node."""
 
     nodes: int = 8
     orders: int = 24
     loss_percent: int = 20
     partition_s: float = 60.0
     where: Path | None = None
+    flags: tuple[str, ...] = ()
 
 
 async def run_trial(plan: Plan, clock: Clock, tell: Callable[[str], None]) -> Report:
@@ -54,7 +56,7 @@ async def run_trial(plan: Plan, clock: Clock, tell: Callable[[str], None]) -> Re
             (directory / name).mkdir()
         wares = Wares("container", write_commandless_image(directory / "image"), directory / "archive")
         with Street(directory / "street", _STREET, plan.nodes) as street:
-            fleet = Fleet(street, directory / "nodes", clock, *_ROOM, driver="container")
+            fleet = Fleet(street, directory / "nodes", clock, *_ROOM, *plan.flags, driver="container")
             with fleet:
                 async with clients_of(fleet, clock, wares.sample()) as clients:
                     trial = Trial(plan, clock, tell, fleet, clients)
