@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.bodies import FleetNode, FleetNodes
-from hawker.cli.nodes import node_fields, nodes_table
+from hawker.cli.nodes import clock_notes, node_fields, nodes_table
 from tests.cli.conftest import Hawker
 from tests.cli.fake_fleet import FakeFleet
 
@@ -19,6 +19,25 @@ def test_a_node_that_is_drained_says_so() -> None:
     node = FleetNode(id="a", region="mad", state="alive", cordoned=True, draining=True, labels={"b": "2", "a": "1"})
     found = [line.split() for line in node_fields(node).splitlines()]
     assert ["orders", "draining"] in found and ["labels", "a=1,", "b=2"] in found
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "said"),
+    [
+        (None, ""),
+        (-59.0, "right"),
+        (61.2, "61 s ahead of that of the node that was asked"),
+        (-86_400.0, "86400 s behind that of the node that was asked"),
+    ],
+)
+def test_a_clock_that_is_wrong_is_told(ahead_s: float | None, said: str) -> None:
+    node = FleetNode(
+        id="a", region="mad", state="alive", cordoned=False, draining=False, rtt_ms=1.0, clock_ahead_s=ahead_s
+    )
+    clocks = [line.split(maxsplit=1)[1] for line in node_fields(node).splitlines() if line.startswith("clock")]
+    assert clocks == ([said] if said else [])
+    wrong = [] if said in ("", "right") else [f"the clock of a is {said}: see `hawker node doctor`"]
+    assert clock_notes(FleetNodes(nodes=(node,))) == wrong
 
 
 @pytest.mark.parametrize(

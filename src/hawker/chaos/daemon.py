@@ -141,7 +141,7 @@ class Daemon:
 
     def reached(self) -> list[str]:
         """The places that this life has come by, when it was launched to list them."""
-        return [str(line["place"]) for line in self._log() if line.get("message") == REACHED]
+        return [str(line["place"]) for line in self.logged() if line.get("message") == REACHED]
 
     @property
     def url(self) -> str:
@@ -160,7 +160,7 @@ class Daemon:
         """Known once a life was ready; it logs it a moment after it has said so."""
         deadline = self._clock.monotonic() + READY_WITHIN_S
         while not self._node_id:
-            said = (line for line in self._log() if line.get("message") == "ready")
+            said = (line for line in self.logged() if line.get("message") == "ready")
             self._node_id = next((str(line["node"]) for line in said), "")
             if not self._node_id:
                 assert self._clock.monotonic() < deadline, "a node that is ready says who it is"
@@ -187,7 +187,7 @@ class Daemon:
             self.stop()
         return [str(trace) for trace in left(self._before, *self.marks)]
 
-    def _log(self) -> Iterator[dict[str, object]]:
+    def logged(self) -> Iterator[dict[str, object]]:
         """The lines of this life's log; what is no line of it, or not yet, is left out."""
         for line in self._file("err").read_bytes().splitlines():
             with suppress(msgspec.DecodeError):

@@ -9,6 +9,7 @@ from hawker.cli.tables import fields, local, size, table
 from hawker.errors import BadRequest, NotFound
 
 _MIB = 1 << 20
+_SKEW_S = 60.0
 
 
 async def find_fleet_node(caller: Caller, text: str) -> FleetNode:
@@ -53,6 +54,7 @@ def node_fields(node: FleetNode) -> str:
             ("drivers", ", ".join(node.drivers)),
             ("peer api", node.api),
             ("version", node.version),
+            ("clock", _clock(node)),
         )
     )
 
@@ -66,6 +68,26 @@ def _orders(node: FleetNode) -> str:
     if node.draining:
         return "draining"
     return "cordoned" if node.cordoned else "taken"
+
+
+def clock_notes(answer: FleetNodes) -> list[str]:
+    """What the person who looks at the nodes should know of their clocks."""
+    return [
+        f"the clock of {node.id} is {_clock(node)}: see `hawker node doctor`" for node in answer.nodes if _is_off(node)
+    ]
+
+
+def _is_off(node: FleetNode) -> bool:
+    return abs(node.clock_ahead_s or 0.0) > _SKEW_S
+
+
+def _clock(node: FleetNode) -> str | None:
+    if node.clock_ahead_s is None:
+        return None
+    if not _is_off(node):
+        return "right"
+    side = "ahead of" if node.clock_ahead_s > 0 else "behind"
+    return f"{abs(node.clock_ahead_s):.0f} s {side} that of the node that was asked"
 
 
 def _cpus(node: FleetNode) -> str | None:

@@ -32,7 +32,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One node as this one knows it. `address` is HOST:PORT of its gossip, `incarnation` is raised by the member itself
     to refute what is said of it, `epoch` is that of its catalog stream. `since` is Unix seconds of the last change of
-    fate; `rtt_s` the smoothed round trip, 0 when never measured. `meta` is None until it was heard."""
+    fate; `rtt_s` the smoothed round trip, 0 when never measured; `skew_s` by how much its wall clock was ahead of this
+    node's when it answered last. `meta` is None until it was heard."""
 
     node: NodeId
     address: str
@@ -41,6 +42,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     since: float = 0.0
     rtt_s: float = 0.0
+    skew_s: float = 0.0
     meta: Meta | None = None
 
 

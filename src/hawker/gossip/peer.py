@@ -105,6 +105,7 @@ class Peer:
             epoch=self.epoch,
             since=self.changed_at,
             rtt_s=self.round_trip.seconds,
+            skew_s=self.skew_s,
             meta=self.meta,
         )
 

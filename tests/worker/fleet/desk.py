@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
 
 import apsw
+import msgspec
 
 from hawker.catalog.change import Token, Value
 from hawker.catalog.contract import Change, OnTouched, Statement, Table
@@ -73,6 +74,7 @@ class Crowd:
         self.keyring = Keyring(keys={1: b"\1" * 32}, primary=1)
         self.without_keys: list[NodeId] = []
         self.fences: dict[NodeId, int] = {}
+        self.skew_s = 0.0  # of the other one
 
     @property
     def me(self) -> Member:
@@ -107,7 +109,8 @@ class Crowd:
 
     def _member(self, node: NodeId) -> Member:
         meta = Meta(region="local", api=f"http://{node}")
-        return Member(node=node, address=f"{node}:4281", incarnation=1, fate=self._fates[node], since=1.0, meta=meta)
+        member = Member(node=node, address=f"{node}:4281", incarnation=1, fate=self._fates[node], since=1.0, meta=meta)
+        return msgspec.structs.replace(member, rtt_s=0.001, skew_s=self.skew_s) if node == OTHER else member
 
 
 class Forgetful:

@@ -4,13 +4,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from hawker.api.bodies import AddKeyRequest, FleetNode
+from hawker.api.bodies import AddKeyRequest, FleetNode, RepairRequest
 from hawker.api.caller import Caller
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import METRICS
+from hawker.api.routes import LIST_FINDINGS, METRICS, REPAIR_FINDINGS
 from hawker.api.routes.cluster import (
     ADD_KEY,
     CORDON_NODE,
@@ -240,6 +240,18 @@ async def test_a_witness_says_what_it_believes(fair: Fair) -> None:
     fair.crowd.set(OTHER, Fate.DOWN)
     assert (await fair.api.call(MEMBER_FATE, params=NodeParams(node_id=OTHER))).fate == "down"
     assert (await fair.api.call(MEMBER_FATE, params=NodeParams(node_id="ffffffff"))).fate == "unknown"
+
+
+async def test_a_wrong_clock_is_told_and_left_alone(fair: Fair) -> None:
+    assert (await fair.api.call(LIST_FINDINGS)).findings == ()
+    fair.crowd.skew_s = -86_400.0
+    (finding,) = (await fair.api.call(LIST_FINDINGS)).findings
+    assert (finding.kind, finding.about, finding.by) == ("wrong clock", OTHER, "nobody")
+    assert finding.detail == "its clock is 86400 s behind this node's, or this node's is wrong"
+    (finding,) = (await fair.api.call(REPAIR_FINDINGS, body=RepairRequest())).findings
+    assert (finding.about, finding.outcome) == (OTHER, "left")
+    other = next(node for node in (await fair.api.call(LIST_NODES)).nodes if node.id == OTHER)
+    assert other.clock_ahead_s == -86_400.0
 
 
 async def test_the_fleet_is_measured(fair: Fair) -> None:

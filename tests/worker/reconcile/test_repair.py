@@ -40,6 +40,7 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
         Kind.FOREIGN_INSTANCE,
         Kind.LOST_RUNTIME_STATE,
         Kind.LATE_HISTORIES,
+        Kind.WRONG_CLOCK,
         Kind.LOST_IMAGE,
         Kind.FOREIGN_VOLUME,
         Kind.LOST_VOLUME,

@@ -37,7 +37,8 @@ class JoinAnswer(Answer, frozen=True, kw_only=True):
 
 class FleetNode(Answer, frozen=True, kw_only=True):
     """`state` is alive, suspect, down or left, since `since`. Figures of nodes in other regions are not known here;
-    `rtt_ms` is missing for the node that answers. `info` is what the node itself says, when it was asked."""
+    `rtt_ms` and `clock_ahead_s` (of this node's clock) are missing for the node that answers. `info` is what the node
+    itself says, when it was asked."""
 
     id: str
     region: str
@@ -51,6 +52,7 @@ class FleetNode(Answer, frozen=True, kw_only=True):
     since: datetime | None = None
     started_at: datetime | None = None
     rtt_ms: float | None = None
+    clock_ahead_s: float | None = None
     machines: int | None = None
     capacity: HostCapacity | None = None
     used: Amounts | None = None

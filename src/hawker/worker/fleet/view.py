@@ -46,6 +46,7 @@ def _node(node: str, row: Mapping[str, Value] | None, member: Member | None, me:
         since=instant(member.since) if member and member.since else None,
         started_at=instant(_number(row.get("started_at"))) if row.get("started_at") else None,
         rtt_ms=round(member.rtt_s * 1000, 3) if member and member.rtt_s and node != me else None,
+        clock_ahead_s=round(member.skew_s, 3) if member and member.rtt_s and node != me else None,
         machines=None if row.get("cpus") is None else int(_number(row.get("machines"))),
         capacity=_capacity(row),
         used=_used(row),

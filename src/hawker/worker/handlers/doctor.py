@@ -12,9 +12,10 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.errors import Unavailable
+from hawker.worker.fleet.clocks import wrong_clocks
 from hawker.worker.handlers.node import VERSION
 from hawker.worker.parts import Parts
-from hawker.worker.reconcile import Finding, Mended, Mender, Reconciler
+from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
 from hawker.worker.records import COPY, CopyRecord
 
 _CHUNK_BYTES = 256 * 1024
@@ -37,7 +38,7 @@ class DoctorHandlers:
             found = await self._reconciler.find()
         except OSError as error:
             raise Unavailable(f"the host cannot be looked at now: {error}") from error
-        return FindingList(findings=tuple(map(_info, found)))
+        return FindingList(findings=tuple(map(_info, (*found, *self._clocks()))))
 
     async def repair(self, call: Call[NoParams, NoQuery, RepairRequest]) -> FindingList:
         menders = {Mender.NODE, Mender.OPERATOR} | ({Mender.FORCE} if call.body.end_foreign else set())
@@ -45,7 +46,14 @@ class DoctorHandlers:
             mended = await self._reconciler.mend(frozenset(menders))
         except OSError as error:
             raise Unavailable(f"the host cannot be looked at now: {error}") from error
-        return FindingList(findings=tuple(map(_outcome, mended)))
+        left = (_info(finding, "left") for finding in self._clocks())
+        return FindingList(findings=(*map(_outcome, mended), *left))
+
+    def _clocks(self) -> list[Finding]:
+        """What the fleet tells of wrong clocks; none can be set from here."""
+        fleet = self._parts.fleet
+        wrong = () if fleet is None else wrong_clocks(fleet.me, fleet.members)
+        return [Finding(Kind.WRONG_CLOCK, node, detail) for node, detail in wrong]
 
     async def back_up(self, call: Call[NoParams, NoQuery, None]) -> AsyncIterator[BackupPart]:
         return self._parts_of_copy()

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     WRONG_SUM = "wrong sum"
     WRONG_INDEX = "wrong index"
     LATE_HISTORIES = "late histories"
+    WRONG_CLOCK = "wrong clock"
 
 
 class Mender(Enum):
@@ -88,6 +89,7 @@ REPAIRS: Mapping[Kind, Repair] = {
     Kind.WRONG_SUM: Repair("add it up again"),
     Kind.WRONG_INDEX: Repair("write it again from the records"),
     Kind.LATE_HISTORIES: Repair("see why the archive does not take them; the node goes on trying", Mender.NOBODY),
+    Kind.WRONG_CLOCK: Repair("set that host's clock; nothing is put in order by it", Mender.NOBODY),
 }
 
 

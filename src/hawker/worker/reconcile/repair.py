@@ -76,7 +76,7 @@ class Repairs:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
                 return partial(self._write, books.set_right)
-            case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES:
+            case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES | Kind.WRONG_CLOCK:
                 return self._nothing
             case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME:
                 return self._nothing

@@ -4,8 +4,8 @@ import click
 
 from hawker.api.routes.cluster import LIST_NODES
 from hawker.cli.connect import talk
-from hawker.cli.nodes import nodes_table
-from hawker.cli.output import Form, output_option, show
+from hawker.cli.nodes import clock_notes, nodes_table
+from hawker.cli.output import Form, note, output_option, show
 
 
 @click.command("list")
@@ -17,4 +17,7 @@ def command(ctx: click.Context, as_json: bool, form: Form) -> None:
 
     Figures of nodes in other regions are not known and shown as "-".
     """
-    show(talk(ctx, lambda caller: caller.call(LIST_NODES)), Form.JSON if as_json else form, nodes_table)
+    answer = talk(ctx, lambda caller: caller.call(LIST_NODES))
+    show(answer, Form.JSON if as_json else form, nodes_table)
+    for text in clock_notes(answer):
+        note(text)
