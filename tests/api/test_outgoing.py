@@ -1,5 +1,7 @@
+import pytest
+
 from hawker.api.bodies import StopRequest
-from hawker.api.outgoing import RouteCodecs
+from hawker.api.outgoing import RouteCodecs, written_request
 from hawker.api.routes import (
     LIST_MACHINES,
     LIST_REGIONS,
@@ -10,6 +12,7 @@ from hawker.api.routes import (
     MachineParams,
     WaitQuery,
 )
+from hawker.errors import BadRequest
 from hawker.machine import State
 
 BASE = "http://127.0.0.1:4280"
@@ -42,3 +45,24 @@ def test_nonce_and_key_are_headers_and_a_body_is_json() -> None:
 def test_what_is_left_out_is_empty() -> None:
     assert RouteCodecs(LIST_REGIONS).outgoing(BASE, None, None, None).url == f"{BASE}/v1/platform/regions"
     assert RouteCodecs(STOP_MACHINE).outgoing(BASE, PARAMS, None, None).data == b"{}"
+
+
+def test_the_whole_of_a_request() -> None:
+    outgoing = RouteCodecs(STOP_MACHINE).outgoing(BASE, PARAMS, None, StopRequest(signal="SIGTERM"), nonce="n")
+    head, _, data = written_request(outgoing, BASE, "host:1", {"authorization": "Bearer t"}).partition(b"\r\n\r\n")
+    assert data == outgoing.data
+    assert head.decode().split("\r\n") == [
+        f"POST {outgoing.url[len(BASE) :]} HTTP/1.1",
+        "host: host:1",
+        f"content-length: {len(data)}",
+        "authorization: Bearer t",
+        "fly-machine-lease-nonce: n",
+        "content-type: application/json",
+    ]
+
+
+@pytest.mark.parametrize("nonce", ["a\r\nhost: b", "a\nb", "a\0b"])
+def test_no_value_begins_a_line_of_its_own(nonce: str) -> None:
+    outgoing = RouteCodecs(STOP_MACHINE).outgoing(BASE, PARAMS, None, None, nonce=nonce)
+    with pytest.raises(BadRequest):
+        written_request(outgoing, BASE, "host", {})

@@ -13,7 +13,7 @@ from anyio.abc import ByteStream
 
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
 from hawker.api.marks import Marks
-from hawker.api.outgoing import Outgoing, RouteCodecs
+from hawker.api.outgoing import Outgoing, RouteCodecs, written_request
 from hawker.api.patience import patiently
 from hawker.api.route import B, P, Q, R, Unary
 from hawker.clock import Clock, SystemClock
@@ -22,7 +22,6 @@ from hawker.log import Secret
 
 CONNECT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
-_MEANT_FOR_NOBODY = frozenset("\r\n\0")
 
 
 class Asker:
@@ -142,12 +141,6 @@ def _place(url: str, base: str) -> SplitResult:
 
 
 def _written(outgoing: Outgoing, place: SplitResult, token: Secret | None) -> bytes:
-    """The whole request. Raises `BadRequest` where a value would end its line and begin one of its own."""
-    headers = {"host": place.netloc.rpartition("@")[2], "connection": "close", "content-length": len(outgoing.data)}
-    headers |= {} if token is None else {"authorization": f"Bearer {token.reveal()}"}
-    target = place.path + (f"?{place.query}" if place.query else "")
-    lines = [f"{outgoing.method} {target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in (headers | outgoing.headers).items()]
-    if any(_MEANT_FOR_NOBODY & set(line) for line in lines):
-        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
-    return "\r\n".join([*lines, "", ""]).encode() + bytes(outgoing.data)
+    headers = {"connection": "close"} | ({} if token is None else {"authorization": f"Bearer {token.reveal()}"})
+    origin = f"{place.scheme}://{place.netloc}"
+    return written_request(outgoing, origin, place.netloc.rpartition("@")[2], headers)

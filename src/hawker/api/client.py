@@ -12,6 +12,7 @@ from typing import Any, Generic
 
 import aiohttp
 import anyio
+import httptools
 import msgspec
 from yarl import URL
 
@@ -19,9 +20,10 @@ from hawker.api.codec import encode_json
 from hawker.api.deadline import DEADLINE_HEADER, written_deadline
 from hawker.api.failure import error_in, is_failed
 from hawker.api.handlers import Channel
+from hawker.api.kept import Kept, Unsent, place_in
 from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
 from hawker.api.marks import CALLER_HEADER, Marks, written_name
-from hawker.api.outgoing import Outgoing, RouteCodecs
+from hawker.api.outgoing import Outgoing, RouteCodecs, written_request
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.errors import Fault, Unavailable
 from hawker.log import Secret
@@ -59,6 +61,12 @@ class Client:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
         self._connect_s = connect_s
         self._pool = _Pool(connections)
+        self._place = place_in(self._url)
+        self._kept = (
+            None
+            if self._place is None
+            else Kept(self._place, most=connections, connect_s=connect_s, patience_s=CONNECT_S + connect_s)
+        )
         self._codecs: dict[str, RouteCodecs[Any, Any, Any, Any]] = {}
 
     def on_behalf(self, caller: str) -> "Client":
@@ -78,6 +86,8 @@ class Client:
     async def close(self) -> None:
         """Calls that are under way are lost; one that is made meanwhile opens a new connection."""
         await self._pool.close()
+        if self._kept is not None:
+            await self._kept.close()
 
     async def call(
         self,
@@ -95,7 +105,16 @@ class Client:
         outgoing = codecs.outgoing(self._url, params, query, body, nonce, idempotency_key)
         limit_s = timeout_s or route.timeout_s
         outgoing.headers[DEADLINE_HEADER] = written_deadline(limit_s)
-        return await self._answered(codecs, outgoing, limit_s, marks)
+        if self._kept is None or self._place is None:
+            return await self._answered(codecs, outgoing, limit_s, marks)
+        request = written_request(outgoing, self._place.origin, self._place.name, self._headers)
+        with self._lost():
+            answer = await self._kept.ask(outgoing.method, request, limit_s)
+            if answer.status >= 300:
+                raise refusal(answer.status, answer.body)
+            if marks is not None:
+                marks.hear(answer.headers)
+            return codecs.answer.decode(answer.body, answer.headers)
 
     @asynccontextmanager
     async def stream(
@@ -192,13 +211,13 @@ class Client:
         """Says in the family's words what went wrong below the call."""
         try:
             yield
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, Unsent) as error:
             raise unreachable(self._url) from error
         except TimeoutError as error:
             raise overdue(self._url) from error
         except aiohttp.WSServerHandshakeError as error:
             raise refusal(error.status, b"the conversation was refused") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, httptools.HttpParserError) as error:
             raise lost(self._url, error) from error
         except msgspec.DecodeError as error:
             raise not_understood(self._url, error) from error

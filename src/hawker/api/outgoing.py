@@ -1,6 +1,7 @@
 """One HTTP request as it goes out: made from a route and typed values. The other end's `request`. No I/O."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 from urllib.parse import quote
@@ -10,6 +11,7 @@ import msgspec
 from hawker.api.codec import AnswerCodec, BodyCodec
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, P, Q, R, Route
+from hawker.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class RouteCodecs(Generic[P, Q, B, R]):
         self._route = route
         self._query = QueryCodec(route.query)
         self._body = BodyCodec(route.body)
+        self._has_params = "{" in route.path
         self.answer: AnswerCodec[R] = AnswerCodec(route)
 
     def outgoing(
@@ -54,6 +57,8 @@ class RouteCodecs(Generic[P, Q, B, R]):
         return Outgoing(route.method, url, headers, data)
 
     def _path(self, params: P | None) -> str:
+        if not self._has_params:
+            return self._route.path
         given = msgspec.structs.asdict(self._route.params() if params is None else params)
         return self._route.path.format(**{name: quote(str(value), safe="") for name, value in given.items()})
 
@@ -61,3 +66,17 @@ class RouteCodecs(Generic[P, Q, B, R]):
         pairs = [] if query is None else self._query.encode(query)
         written = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in pairs)
         return f"?{written}" if written else ""
+
+
+_MEANT_FOR_NOBODY = re.compile("[\r\n\0]")
+
+
+def written_request(outgoing: Outgoing, origin: str, host: str, also: Mapping[str, str]) -> bytes:
+    """The whole of it in HTTP/1.1, to the place that its URL begins with. Raises `BadRequest` where a value would end
+    its line and begin one of its own."""
+    target = outgoing.url[len(origin) :] or "/"
+    lines = [f"{outgoing.method} {target} HTTP/1.1", f"host: {host}", f"content-length: {len(outgoing.data)}"]
+    lines += [f"{name}: {value}" for headers in (also, outgoing.headers) for name, value in headers.items()]
+    if any(_MEANT_FOR_NOBODY.search(line) for line in lines):
+        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
+    return "\r\n".join([*lines, "", ""]).encode() + bytes(outgoing.data)
