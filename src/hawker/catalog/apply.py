@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from hawker.catalog.aside import Aside
-from hawker.catalog.capture import ROW_BYTES, size_of
+from hawker.catalog.capture import is_too_large
 from hawker.catalog.change import Delta, Op, Tx
 from hawker.catalog.contract import Outcome, Touched
 from hawker.catalog.log import Log
@@ -142,7 +142,7 @@ class Batch:
             return f"the key has {len(op.key)} parts, not {len(rows.table.key)}"
         if op.row is not None and len(op.row) != len(op.columns):
             return "not as many values as columns"
-        if op.row is not None and size_of(op.row) + size_of(op.key) > ROW_BYTES:
+        if op.row is not None and is_too_large(op.key, op.row):
             return "the row is too large"
         return ""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import apsw
+import msgspec
 
 from hawker.catalog.change import Op, Scope, Value
 from hawker.catalog.rows import Rows
@@ -16,7 +17,7 @@ from hawker.ids import NodeId
 ROW_BYTES = 1024 * 1024
 OPS_LIMIT = 200_000
 TX_BYTES = 32 * 1024 * 1024  # one answer over a stream has to hold it
-_OP_BYTES = 16  # what an op takes beside its values and names
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Capture:
@@ -61,8 +62,8 @@ class Capture:
         if change.op == "DELETE":
             return Op(table.name, key)
         whole = values if change.op == "INSERT" else rows.read(key)
-        row = tuple([value for place, value in enumerate(whole) if place not in table.places])
-        if size_of(key) + size_of(row) > ROW_BYTES:
+        row = tuple([whole[place] for place in rows.others])
+        if is_too_large(key, row):
             raise StatementFailed(f"{table.name}: a row may have {ROW_BYTES} bytes")
         return Op(table.name, key, table.columns, row)
 
@@ -72,9 +73,14 @@ def size_of(values: tuple[Value, ...]) -> int:
     return 8 * len(values) + sum([_length(value) for value in values if isinstance(value, str | bytes)])
 
 
+def is_too_large(key: tuple[Value, ...], row: tuple[Value, ...]) -> bool:
+    """A row of which size is more than `ROW_BYTES`. Encoded, a value has an eighth of its size at least."""
+    return len(_encode((key, row))) * 8 > ROW_BYTES and size_of(key) + size_of(row) > ROW_BYTES
+
+
 def op_size(op: Op) -> int:
-    """Bytes of a message that it takes, about."""
-    return _OP_BYTES + len(op.table) + size_of(op.key) + size_of(op.columns) + size_of(op.row or ())
+    """Bytes of a message that it takes."""
+    return len(_encode(op))
 
 
 def _length(value: str | bytes) -> int:

@@ -3,6 +3,7 @@ savepoint of its own, so that they share what takes longest: the wait for the di
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import apsw
 import msgspec
@@ -66,8 +67,8 @@ class Commits:
         stream = parts.origins.get(parts.node, scope)
         tx = Tx(parts.node, scope, stream.epoch, stream.applied + 1, at, tuple(ops))
         died = max(1, int(self._now))
-        for op in ops:
-            parts.rows[op.table].note(op.key, tx.version, stream.run, died if op.row is None else 0)
+        for table, of_table in groupby(ops, key=lambda op: op.table):
+            parts.rows[table].note_all(of_table, tx.version, stream.run, died)
         parts.log.add(stream.number, tx, self._now)
         stream = parts.origins.put(msgspec.structs.replace(stream, applied=tx.version))
         self._lease.cover(scope, stream.position)

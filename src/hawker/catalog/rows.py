@@ -1,6 +1,6 @@
 """The SQL of one replicated table and of its side table: put a row, delete one, read one, read what changed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -22,6 +22,7 @@ class Rows:
         self._match = " AND ".join(f"{quoted(name)} = ?" for name in table.key)
         self._known = frozenset(table.columns)
         self._owner = quoted(table.key[0])
+        self.others = tuple(place for place in range(len(table.stored)) if place not in table.places)
         self._puts: dict[tuple[str, ...], str] = {}
         self._note = self._note_text()
         self._read = f"SELECT {', '.join(map(quoted, table.stored))} FROM {self._name} WHERE {self._match}"
@@ -34,6 +35,11 @@ class Rows:
         """That this is the row's last version; False when a later one of the same run is known."""
         self._connection.execute(self._note, (*key, version, died, run))
         return bool(self._connection.changes())
+
+    def note_all(self, ops: Iterable[Op], version: int, run: int, died: int) -> None:
+        """The same for several, with a version that is beyond all that are known."""
+        rows = ((*op.key, version, died if op.row is None else 0, run) for op in ops)
+        self._connection.executemany(self._note, rows)
 
     def unnote(self, key: Key) -> None:
         """Nothing is known of it: the next version that comes is taken, even the same one."""
