@@ -27,7 +27,7 @@ demo: setup ## run one machine from order to destroy, printing each step
 
 .PHONY: test
 test: test-setup ## run the whole test suite (ARGS="-k store" for a part)
-	@python -m pytest $(ARGS)
+	@python -m pytest --numprocesses=auto --dist=loadgroup $(ARGS)
 
 .PHONY: check check-format check-lint check-types check-tidy check-docs check-sim
 check: test-setup check-format check-lint check-types check-tidy check-docs check-sim ## run what CI runs beside the tests
