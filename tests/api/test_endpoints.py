@@ -128,7 +128,7 @@ async def test_a_silent_stream_says_now_and_then_that_the_node_lives() -> None:
     endpoint = StreamEndpoint(MACHINE_LOGS, Setup(Logs().handlers(), Running(), clock, 0))
     request = incoming({"query_string": b"", "headers": []}, {"app_name": "a", "machine_id": "m"}, receive, "01H")
     before = clock.monotonic()
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await endpoint(request, Everything("alice"), Reply(send, "01H"))
     assert clock.monotonic() - before >= KEEPALIVE_S
 

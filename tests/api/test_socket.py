@@ -115,7 +115,7 @@ async def test_a_conversation_ends_when_the_server_stops() -> None:
     async with serving(cat) as node, node.client.socket(MACHINE_TERMINAL, REQUEST, params=PARAMS) as channel:
         await eventually(lambda: cat.calls)
         node.server.stop()
-        with anyio.fail_after(5), pytest.raises(Unavailable, match="the node is stopping"):
+        with anyio.fail_after(60), pytest.raises(Unavailable, match="the node is stopping"):
             await channel.receive()
 
 

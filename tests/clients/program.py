@@ -46,7 +46,7 @@ class Program:
             ready, _, _ = select.select([self.process.stdout], [], [], _ANSWERS_WITHIN_S)
             assert ready, f"no answer within {_ANSWERS_WITHIN_S} s"
             chunk = os.read(self.process.stdout.fileno(), 1 << 20)
-            assert chunk, f"the client ended with status {self.process.wait(5)}"
+            assert chunk, f"the client ended with status {self.process.wait(60)}"
             self._read += chunk
         line, _, self._read = self._read.partition(b"\n")
         return line
@@ -64,10 +64,10 @@ def program(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[
         assert process.stdin is not None and process.stdout is not None
         process.stdin.close()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(60)
         process.stdout.close()
 
 

@@ -15,7 +15,7 @@ from tests.clients.wire import Answer, wire_to
 from tests.e2e.running_node import RunningNode
 from tests.waiting import wait_for
 
-WEB_CHECK = {"type": "http", "port": 8080, "path": "/", "interval": "1s", "timeout": "1s"}
+WEB_CHECK = {"type": "http", "port": 8080, "path": "/", "interval": "1s", "timeout": "30s"}
 TOLD_OF_AN_EXIT = {"exit_code", "guest_exit_code", "guest_signal", "oom_killed", "requested_stop", "exited_at"}
 
 needs_images = pytest.mark.skipif(not IS_ROOT, reason="needs root: without it no image is run, so no check can pass")
@@ -74,7 +74,7 @@ def test_a_check_always_says_when_it_was_made(app: App) -> None:
 @needs_images
 def test_a_check_that_passes_says_when(app: App) -> None:
     made = app.run(checks={"web": WEB_CHECK})
-    wait_for(lambda: app.get(made["id"])["checks"][0]["status"] == "passing", 30)
+    wait_for(lambda: app.get(made["id"])["checks"][0]["status"] == "passing")
     for machine in app.shown(made["id"]).values():
         (check,) = machine["checks"]
         assert check["status"] == "passing" and check["updated_at"] >= machine["created_at"]
@@ -82,10 +82,10 @@ def test_a_check_that_passes_says_when(app: App) -> None:
 
 @needs_images
 def test_a_containers_check_says_when_it_was_made(app: App, sleeper: dict[str, Any]) -> None:
-    checks = [{"name": "up", "interval": 1, "timeout": 1, "http": {"port": 8080, "path": "/"}}]
+    checks = [{"name": "up", "interval": 1, "timeout": 30, "http": {"port": 8080, "path": "/"}}]
     made = app.order(image=None, containers=[{"name": "web", "image": sleeper["image"], "healthchecks": checks}])
     app.wait(made["id"], "started")
-    wait_for(lambda: [check["status"] for check in app.get(made["id"])["checks"]] == ["passing"], 30)
+    wait_for(lambda: [check["status"] for check in app.get(made["id"])["checks"]] == ["passing"])
     for answer, machine in {"create": made, **app.shown(made["id"])}.items():
         assert all(check["name"] and check["updated_at"] for check in machine.get("checks", ())), answer
         assert machine["config"]["guest"], answer
@@ -175,7 +175,7 @@ def test_a_nonce_is_shown_by_the_call_that_took_the_lease_alone(app: App) -> Non
     assert "nonce" not in app.order()
     made = app.order(fields={"lease_ttl": 30})
     nonce = made["nonce"]
-    app.wire.ask("GET", app.at(made["id"], "/wait?state=started&timeout=30"))
+    app.wire.ask("GET", app.at(made["id"], "/wait?state=started&timeout=60"))
     for answer, machine in app.shown(made["id"]).items():
         assert "nonce" not in str(machine), answer
     assert app.get(made["id"], "?include_leases=true")["lease"]["owner"]
@@ -317,7 +317,7 @@ def test_a_machine_that_is_gone_is_gone_for_whoever_waits(app: App) -> None:
     """For `destroyed`, flyctl takes 404 as success too; a machine that once was is still told about."""
     made = app.run()
     app.wire.ask("DELETE", app.at(made["id"], "?kill=true"))
-    assert waited(app, made["id"], "state=destroyed&timeout=30").json["state"] == "destroyed"
+    assert waited(app, made["id"], "state=destroyed&timeout=60").json["state"] == "destroyed"
     assert waited(app, made["id"], "state=destroyed").status in (200, 404)
     assert waited(app, made["id"], "state=started&timeout=5").status == 404
     assert waited(app, made["id"], "state=settled&timeout=5").status in (200, 404)
@@ -333,7 +333,7 @@ def test_a_machine_that_ended_at_once_was_started(app: App) -> None:
         newest = app.get(machine_id)["events"][0]
         return bool(newest["type"] == "exit" and newest["id"] > seen)
 
-    wait_for(ended_again, 30)
+    wait_for(ended_again)
     found = waited(app, machine_id, f"state=started&timeout=5&from_event_id={seen}")
     assert (found.status, found.json["state"]) == (200, "started")
 

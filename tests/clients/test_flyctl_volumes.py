@@ -94,7 +94,7 @@ def test_a_fork_finds_its_source_on_a_host_that_is_ok(app: App) -> None:
     source = made(app)
     fork = made(app, source_volume_id=source["id"])
     assert fork["id"] != source["id"] and fork["size_gb"] == 1
-    wait_for(lambda: shown(app, fork["id"])["get"]["state"] == "created", 30)
+    wait_for(lambda: shown(app, fork["id"])["get"]["state"] == "created")
 
 
 def test_a_snapshot_is_listed_with_what_flyctl_prints(app: App) -> None:
@@ -102,7 +102,7 @@ def test_a_snapshot_is_listed_with_what_flyctl_prints(app: App) -> None:
     path = f"{app.path}/volumes/{volume['id']}/snapshots"
     answer = app.wire.send("POST", path)
     assert answer.status == 200
-    wait_for(lambda: [each["status"] for each in app.wire.ask("GET", path)] == ["created"], 30)
+    wait_for(lambda: [each["status"] for each in app.wire.ask("GET", path)] == ["created"])
     (snapshot,) = app.wire.ask("GET", path)
     assert snapshot["id"].startswith("vs_") and type(snapshot["size"]) is int and type(snapshot["volume_size"]) is int
     assert type(snapshot["digest"]) is str and snapshot["retention_days"] == 5

@@ -122,6 +122,7 @@ async def test_endless_output_takes_no_more_room_and_hinders_nobody(fresh: Host)
 
 
 async def test_an_endless_console_takes_no_more_room_and_hinders_nobody(fresh: Host) -> None:
+    began = CLOCK.monotonic()
     await fresh.start("while :; do head -c 100000 /dev/zero > /dev/console; done")
     ring = keeper.console_path(fresh.run())
     size = ring.stat().st_size
@@ -129,7 +130,8 @@ async def test_an_endless_console_takes_no_more_room_and_hinders_nobody(fresh: H
     assert await fresh.shell("echo answered") == "answered\n0"
     assert ring.stat().st_size == size
     pid = keeper.read_record(fresh.run()).keeper
-    assert sum(entry.cpu_s for entry in proc.entries() if entry.pid == pid) < 1.0
+    used = sum(entry.cpu_s for entry in proc.entries() if entry.pid == pid)
+    assert used < 1.0 + (CLOCK.monotonic() - began) / 4
 
 
 async def test_a_forged_journal_is_believed_as_little_as_it_deserves(fresh: Host) -> None:

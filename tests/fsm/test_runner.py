@@ -163,7 +163,7 @@ async def test_a_line_that_is_too_long_refuses() -> None:
 async def test_a_delayed_run_does_not_hold_its_resource() -> None:
     store, notes = MemoryStore(), list[str]()
     async with serving(store, flow("later", step("rest")), flow("make", step("cut")), notes=notes) as runner:
-        later = await accept(store, runner, "later", delay_s=0.2)
+        later = await accept(store, runner, "later", delay_s=1.0)
         view = runner.get(later)
         assert view is not None and view.state is State.DELAYED
         assert runner.active(THING) is None

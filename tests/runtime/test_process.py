@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[PilotDriver]:
     made = process_driver(tmp_path / "machines", SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         yield made
     await made.destroy(MACHINE)
 

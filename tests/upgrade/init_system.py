@@ -69,10 +69,12 @@ class InitSystem:
         """Once the daemon has said so."""
         deadline = monotonic() + within_s
         while True:
-            left = deadline - monotonic()
-            assert left > 0 and self._process is not None and self._process.poll() is None, self.errors[-3000:]
-            if select.select([self._notices], [], [], min(left, 0.1))[0] and word in self._notices.recv(4096).decode():
-                return
+            ended = self._process is None or self._process.poll() is not None  # it may have said so before
+            if select.select([self._notices], [], [], 0 if ended else 0.1)[0]:
+                if word in self._notices.recv(4096).decode():
+                    return
+            else:
+                assert not ended and monotonic() < deadline, self.errors[-3000:]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         assert self._process is not None

@@ -28,7 +28,7 @@ DEPLOYS = 10
 CUSTOMERS = 4
 BYSTANDERS = 4
 BETWEEN = 12  # calls that are answered between two deploys
-WITHIN_S = 240.0
+WITHIN_S = 600.0
 FLAGS = ("--shared-cpu-ratio", "64", "--log-level", "warning")
 SMALL = {"guest": {"memory_mb": 64}, "restart": {"policy": "no"}}
 

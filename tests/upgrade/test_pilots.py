@@ -89,7 +89,7 @@ def version_of(earlier: Path) -> int:
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[PilotDriver]:
     made = process_driver(tmp_path / "machines", SystemClock())
-    with anyio.fail_after(60):
+    with anyio.fail_after(200):
         yield made
     await made.destroy(MACHINE)
 

@@ -97,16 +97,16 @@ async def test_an_endpoint_is_asked_within_bounds_and_not_followed_elsewhere(fet
     app.router.add_get("/hang", hang)
     async with TestServer(app) as server:
         url = str(server.make_url("/"))
-        assert await fetch(f"{url}metrics", 100, 5) == b"a 1\n"
+        assert await fetch(f"{url}metrics", 100, 60) == b"a 1\n"
         for path, limit, complaint in (
             ("metrics", 3, "more than 3 bytes"),
             ("moved", 100, "status 302"),
             ("none", 100, "status 404"),
         ):
             with pytest.raises(ScrapeFailed, match=complaint):
-                await fetch(f"{url}{path}", limit, 5)
+                await fetch(f"{url}{path}", limit, 60)
         with pytest.raises(ScrapeFailed, match="TimeoutError"):
             await fetch(f"{url}hang", 100, 0.05)
         ended.set()
     with pytest.raises(ScrapeFailed):
-        await fetch(f"{url}metrics", 100, 5)
+        await fetch(f"{url}metrics", 100, 60)

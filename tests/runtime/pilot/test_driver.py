@@ -32,7 +32,7 @@ c.recv({len(messages.hello())}, socket.MSG_WAITALL)
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[PilotDriver]:
     made = process_driver(tmp_path / "machines", SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         yield made
     await made.destroy(MACHINE)
 
@@ -148,10 +148,10 @@ END, NOISE = HELLO + frames.encode(Kind.EXIT), frames.encode(Kind.LIST_END)
 async def test_a_guest_that_does_not_start_has_an_exit_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, fault: str
 ) -> None:
-    monkeypatch.setattr("hawker.runtime.pilot.driver.BOOT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("hawker.runtime.pilot.driver.BOOT_TIMEOUT_S", 2.0 if fault is SILENCE else 60.0)
     monkeypatch.setattr("hawker.runtime.pilot.driver._LAST_WORDS_S", 0.2)
     driver = PilotDriver(Program(program), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         seen = await driver.start(spec("unused"))
         assert seen.phase is Phase.EXITED and seen.exit is not None and fault in seen.exit.fault
         assert await driver.running() == frozenset()
@@ -161,7 +161,7 @@ async def test_a_guest_that_does_not_start_has_an_exit_that_says_so(
 
 async def test_a_vmm_that_was_killed_before_its_guest_was_there_may_be_launched_again(tmp_path: Path) -> None:
     driver = PilotDriver(Program("import os; os.kill(os.getpid(), 9)"), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         with pytest.raises(Unavailable, match="before its guest was there"):
             await driver.start(spec("unused"))
         assert (await driver.inspect(MACHINE)).phase is Phase.PREPARED
@@ -175,7 +175,7 @@ async def test_a_guest_is_told_its_spec_once_it_is_there(tmp_path: Path) -> None
     program = GREET + f"c.sendall({HELLO!r}); time.sleep(0.3); said = c.recv(1 << 16); open(5, 'wb').write(said)"
     heard = tmp_path / "machines" / MACHINE / "run" / "output.0"
     driver = PilotDriver(Program(program), tmp_path / "machines", SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         with pytest.raises(Unavailable):
             await driver.start(spec("unused"))
         (part,) = FrameParser().feed(heard.read_bytes())
@@ -185,7 +185,7 @@ async def test_a_guest_is_told_its_spec_once_it_is_there(tmp_path: Path) -> None
 
 async def test_a_guest_goes_on_where_it_was_held(tmp_path: Path) -> None:
     driver = PilotDriver(Guest(), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         await driver.start(spec("sleep 1000"))
         await driver.suspend(MACHINE)
         with pytest.raises(WrongState, match="suspended"):
@@ -202,7 +202,7 @@ async def test_a_guest_goes_on_where_it_was_held(tmp_path: Path) -> None:
 
 async def test_a_snapshot_that_cannot_be_used_is_the_end(tmp_path: Path) -> None:
     driver = PilotDriver(Guest(whole=False), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         await driver.start(spec("sleep 1000"))
         await driver.suspend(MACHINE)
         with pytest.raises(SnapshotLost, match="torn"):

@@ -30,7 +30,7 @@ QUESTIONS = [
 
 @pytest.fixture
 async def run(tmp_path: Path) -> AsyncIterator[RunDir]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         yield RunDir(tmp_path)
 
 
@@ -122,8 +122,8 @@ async def test_a_block_that_took_too_long_is_not_believed_to_have_been_held(run:
     with answering(run, Guest()):
         async with await greeted(run) as pilot:
             with pytest.raises(Unavailable, match="as long as it was needed"):
-                async with freeze(pilot, "/data", 0.2):
-                    with anyio.move_on_after(0.3):
+                async with freeze(pilot, "/data", 1.5):
+                    with anyio.move_on_after(1.6):
                         await anyio.sleep_forever()
 
 
@@ -154,8 +154,9 @@ async def test_who_is_cancelled_within_lets_go(run: RunDir) -> None:
     guest = Guest()
     with answering(run, guest):
         async with await greeted(run) as pilot:
-            with anyio.move_on_after(0.1):
+            with anyio.CancelScope() as scope:
                 async with freeze(pilot, "/data", 60):
+                    scope.cancel()
                     await anyio.sleep_forever()
             assert guest.asked[-1][0] == Kind.THAW
 

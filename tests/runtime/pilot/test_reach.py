@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_pilot_is_reached_while_its_machine_runs(tmp_path: Path) -> None:
     driver, reach = process_driver(tmp_path, SystemClock()), Reach(ProcessTechnology(), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         with pytest.raises(NotFound):
             reach._existing(MACHINE)
         await driver.prepare(spec("exit 3"))
@@ -37,7 +37,7 @@ async def test_a_pilot_is_reached_while_its_machine_runs(tmp_path: Path) -> None
 async def test_another_machine_s_pilot_is_not_spoken_to(tmp_path: Path) -> None:
     """A VMM that is no longer ours could lead us there."""
     driver, reach = PilotDriver(Guest(), tmp_path, SystemClock()), Reach(Guest(), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         await driver.start(spec("sleep 1000"))
         run = reach._run(MACHINE)
         run.write_spec(spec("sleep 1000", instance="another"))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_guest_in_a_snapshot_is_among_the_running_and_the_suspended(tmp_path: Path) -> None:
     driver = PilotDriver(Guest(), tmp_path, SystemClock())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         assert await driver.list() == [] and await driver.running() == frozenset()
         await driver.start(spec("sleep 1000"))
         assert await driver.running() == {MACHINE} and await driver.suspended() == frozenset()

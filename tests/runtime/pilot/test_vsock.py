@@ -28,7 +28,7 @@ async def run(tmp_path: Path) -> AsyncIterator[RunDir]:
     """Of a machine that lives."""
     made = RunDir(tmp_path)
     made.vmm.mkdir()
-    with CHANNEL.files(made, spec("unused")) as fds, anyio.fail_after(30):
+    with CHANNEL.files(made, spec("unused")) as fds, anyio.fail_after(120):
         assert len(fds) == 1
         yield made
 

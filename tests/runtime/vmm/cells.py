@@ -124,7 +124,7 @@ class Prison:
     async def end(self, machine_id: MachineId = MACHINE) -> VmmEnd:
         """How it ended, once its keeper has too: that writes it down before it lets go of the lock."""
         run = self.run(machine_id)
-        await eventually(lambda: self.jail.ended(run) is not None and not run.alive(), 20.0)
+        await eventually(lambda: self.jail.ended(run) is not None and not run.alive())
         end = self.jail.ended(run)
         assert end is not None
         return end
@@ -133,7 +133,7 @@ class Prison:
         """Start one that says "ready" at some time, and wait for that; the keeper's pid."""
         run = self.run(wish.machine_id)
         keeper = await self.launch(python(script), replace(wish, grants=(*wish.grants, *python_grants())))
-        await eventually(lambda: b"ready" in self.jail.console(run) or self.jail.ended(run), 20.0)
+        await eventually(lambda: b"ready" in self.jail.console(run) or self.jail.ended(run))
         return keeper
 
     async def script(self, script: str, wish: With = PLAIN) -> VmmEnd:

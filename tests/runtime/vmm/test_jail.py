@@ -165,7 +165,7 @@ async def test_qemu_runs_in_it_with_its_own_sandbox(cells: Prison) -> None:
     argv += ["-nographic", "-sandbox", sandbox, "-qmp", "unix:/cell/vmm/qmp,server=on,wait=off", "-serial", "stdio"]
     await cells.launch(argv)
     socket = cells.run().vmm / "qmp"
-    await eventually(lambda: socket.is_socket() or cells.jail.ended(cells.run()), 30.0)
+    await eventually(lambda: socket.is_socket() or cells.jail.ended(cells.run()))
     assert cells.jail.ended(cells.run()) is None, cells.jail.console(cells.run())
 
 

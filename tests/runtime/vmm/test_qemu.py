@@ -63,7 +63,7 @@ async def test_memory_goes_to_a_file_and_comes_back(run: RunDir) -> None:
         assert (run.vmm / "snapshot" / MEMORY_FILE).exists() is False, "half of one is nobody's"
         await QEMU.save(vm, run, inside)
         await QEMU.end(run)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
     restored = Restored(inside, "")
     with running(run, vm, restored):
         await QEMU.boot(vm, run, restored)

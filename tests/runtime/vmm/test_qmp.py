@@ -35,7 +35,7 @@ def serving(path: Path, script: Script) -> Iterator[None]:
     thread.start()
     try:
         yield
-        thread.join(timeout=10)
+        thread.join(timeout=60)
     finally:
         listener.close()
 
