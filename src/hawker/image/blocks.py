@@ -1,5 +1,6 @@
 """The block images that are here: one file per image digest, made once, named when it is whole."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,8 +37,9 @@ class Blocks:
 
     def find(self, digest: Digest) -> Path | None:
         """Made in whichever filesystem was right at the time."""
-        files = (self._folder / f"{hex_of(digest)}.{kind}" for kind in _TYPES)
-        return next((file for file in files if file.exists()), None)
+        whole = f"{self._folder}/{hex_of(digest)}"
+        found = next((kind for kind in _TYPES if os.access(f"{whole}.{kind}", os.F_OK)), None)
+        return None if found is None else Path(f"{whole}.{found}")
 
     async def make(self, digest: Digest, layers: Sequence[LayerBlob]) -> Path:
         target = self._folder / f"{hex_of(digest)}.{self._choice.value}"

@@ -7,6 +7,7 @@ project. `parse(str(reference)) == reference` for every reference.
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TypeAlias
 
 from hawker.ids import Digest
@@ -89,6 +90,7 @@ class DigestReference:
 Reference: TypeAlias = RegistryReference | LayoutReference | ArchiveReference | HelloReference | DigestReference
 
 
+@lru_cache(maxsize=256)
 def parse(text: str) -> Reference:
     """Raises `BadImage` with a text that says what is wrong."""
     if not text or len(text) > _PATH_LIMIT or not text.isprintable():

@@ -71,8 +71,10 @@ class SqliteStore:
         return self._writer.waiting
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
-        with _translated():
+        try:
             return self._reader.get(bucket, key)
+        except apsw.Error as error:
+            raise _as_unavailable(error) from error
 
     def scan(
         self,
