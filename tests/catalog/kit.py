@@ -1,6 +1,9 @@
 """Values for the tests of replication: nodes, transactions, deltas."""
 
+from msgspec.structs import replace
+
 from hawker.catalog.change import Delta, Op, Scope, Tx, VersionedOp
+from hawker.catalog.messages import Push, Rumor, rumor_of
 from hawker.ids import NodeId
 
 ME, A, B, C = NodeId("00000000"), NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
@@ -17,3 +20,11 @@ def tx(version: int, *ops: Op, epoch: int = 5, origin: NodeId = A, at: float = 0
 def delta(after: int, upto: int, *, epoch: int = 5, reset: bool = False, last: bool = True, head: int = 0) -> Delta:
     ops = tuple(VersionedOp(version, op(str(version))) for version in range(max(1, after + 1), upto + 1))
     return Delta(A, Scope.REGION, epoch, reset, after, upto, 0, ops, last, head or upto)
+
+
+def rumor(change: Tx, hop: int = 0) -> Rumor:
+    return replace(rumor_of(change), hop=hop)
+
+
+def push(*changes: Tx, hop: int = 0) -> Push:
+    return Push(scope=changes[0].scope, rumors=tuple(rumor(each, hop) for each in changes))

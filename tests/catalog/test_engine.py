@@ -15,7 +15,6 @@ from hawker.catalog.messages import (
     Ihave,
     Parts,
     Pull,
-    Push,
     Txs,
     Vector,
     Want,
@@ -24,7 +23,7 @@ from hawker.catalog.peers import Peer
 from hawker.catalog.replication import MESSAGE_BYTES
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
-from tests.catalog.kit import ME, A, B, delta, op, tx
+from tests.catalog.kit import ME, A, B, delta, op, push, tx
 
 
 def engine(positions: Mapping[NodeId, Position] | None = None, *, clock: ManualClock | None = None) -> Engine:
@@ -44,9 +43,9 @@ def test_regional_streams_stay_in_the_region() -> None:
     made = engine()
     assert made.scopes[Scope.REGION].peers.alive == [A]
     assert set(made.scopes[Scope.GLOBAL].peers.alive) == {A, B} and made.peers == 2
-    made.take(B, Push(hop=0, tx=tx(1)))
+    made.take(B, push(tx(1)))
     assert made.next_job() is None
-    made.take(A, Push(hop=0, tx=tx(1)))
+    made.take(A, push(tx(1)))
     assert isinstance(made.next_job(), Apply)
     made.tell(Peer(A, "ams", 0.0))
     made.lose(B)
@@ -55,7 +54,7 @@ def test_regional_streams_stay_in_the_region() -> None:
 
 def test_what_is_applied_counts_once_the_storage_says_so() -> None:
     made = engine()
-    made.take(A, Push(hop=0, tx=tx(1)))
+    made.take(A, push(tx(1)))
     job = made.next_job()
     assert job == Apply((tx(1),)) and made.queued == 0
     assert made.position(Scope.REGION, A) == Position()
@@ -191,5 +190,5 @@ def test_a_token_is_reached_in_its_own_scope_or_when_the_owner_began_anew() -> N
 
 def test_missing_versions_are_counted() -> None:
     made = engine({A: Position(5, 2)})
-    made.take(A, Push(hop=0, tx=tx(6)))
+    made.take(A, push(tx(6)))
     assert (made.gaps, made.queued) == (3, 1)

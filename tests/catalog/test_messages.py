@@ -19,19 +19,18 @@ from hawker.catalog.messages import (
     Message,
     Parts,
     Pull,
-    Push,
     Txs,
     Vector,
     Want,
     decode,
     encode,
 )
-from tests.catalog.kit import A, delta, op, tx
+from tests.catalog.kit import A, delta, op, push, tx
 
 HEAD = Head(origin=A, epoch=1, version=2)
 ENTRY = Entry(origin=A, epoch=1, applied=2, fence=0)
 ALL: list[Message] = [
-    Push(hop=1, tx=tx(1)),
+    push(tx(1), tx(2), hop=1),
     Ihave(scope=Scope.REGION, heads=(HEAD,)),
     Pull(scope=Scope.GLOBAL, wants=(Want(origin=A, epoch=1, after=-1),), max_bytes=9),
     Txs(txs=(tx(1), tx(2))),
@@ -52,13 +51,13 @@ def test_a_message_comes_back_as_it_was(message: Message) -> None:
 
 
 def test_long_messages_are_compressed() -> None:
-    message = Push(hop=0, tx=tx(1, op(state="started " * 500)))
+    message = push(tx(1, op(state="started " * 500)))
     assert len(encode(message)) < 300
     assert decode(encode(message)) == message
 
 
 def test_values_keep_their_types() -> None:
-    message = Push(hop=0, tx=tx(1, op("x", "y").__class__("t", (A, 1, 2.5, None, b"\0"), ("c",), ("",))))
+    message = push(tx(1, op("x", "y").__class__("t", (A, 1, 2.5, None, b"\0"), ("c",), ("",))))
     assert decode(encode(message)) == message
 
 
@@ -75,7 +74,7 @@ def test_the_unreadable_is_refused(raw: bytes) -> None:
 
 
 def test_what_would_unpack_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = encode(Push(hop=0, tx=tx(1, op(state="x" * 10_000))))
+    raw = encode(push(tx(1, op(state="x" * 10_000))))
     monkeypatch.setattr(messages, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="unpack"):
         decode(raw)

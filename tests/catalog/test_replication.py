@@ -1,6 +1,9 @@
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from hawker.catalog.change import Position, Scope
+from hawker.catalog.mailbag import RELAY_S
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -16,12 +19,13 @@ from hawker.catalog.messages import (
     Push,
     Txs,
     Vector,
+    rumor_of,
 )
 from hawker.catalog.peers import Peer
 from hawker.catalog.replication import PUSH_BYTES, Replication
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
-from tests.catalog.kit import ME, A, B, C, delta, op, tx
+from tests.catalog.kit import ME, A, B, C, delta, op, push, tx
 
 
 class Table:
@@ -35,6 +39,7 @@ class Table:
             self.core.peers.tell(Peer(node, "mad", 0.01))
 
     def sent(self) -> list[tuple[tuple[NodeId, ...], Message]]:
+        self.core.post()
         out = [*self.core.out]
         self.core.out.clear()
         return out
@@ -59,27 +64,43 @@ def of(kind: type[Message], sent: list[tuple[tuple[NodeId, ...], Message]]) -> l
     return [each for each in sent if isinstance(each[1], kind)]
 
 
-def test_a_commit_is_pushed_to_a_few() -> None:
+def test_in_a_small_fleet_a_commit_goes_to_all_at_once() -> None:
     table = Table()
     table.core.committed(tx(4, op(origin=ME), origin=ME))
-    ((to, message),) = table.sent()
-    assert isinstance(message, Push) and message.hop == 0
-    assert len(to) == 3 and ME not in to
+    assert table.sent() == [((A, B, C), push(tx(4, op(origin=ME), origin=ME)))]
     assert table.core.vector.get(ME) == Position(5, 4)
 
 
-def test_news_is_passed_on_once_and_not_to_who_has_it() -> None:
+def test_there_news_is_passed_on_to_one_more_after_a_moment() -> None:
     table = Table()
-    push = Push(hop=0, tx=tx(1))
-    table.core.receive(B, push)
-    assert table.sent() == [((C,), Push(hop=1, tx=push.tx))]
-    table.core.receive(C, push)
+    table.core.receive(A, push(tx(1), tx(2)))
+    table.core.receive(B, push(tx(1), hop=1))
     assert table.sent() == []
+    ((to, message),) = of(Push, table.after(RELAY_S))
+    assert to in ((B,), (C,)) and message == push(tx(1), tx(2), hop=1)
+
+
+def test_where_others_are_far_news_is_passed_on_at_once_and_not_to_who_has_it() -> None:
+    table = Table()
+    table.core.peers.tell(Peer(C, "ams", 0.01))
+    table.core.receive(B, push(tx(1)))
+    assert table.sent() == [((C,), push(tx(1), hop=1))]
+    table.core.receive(C, push(tx(1)))
+    assert of(Push, table.after(1.0)) == []
+
+
+def test_a_rumor_that_is_no_transaction_or_another_one_is_dropped() -> None:
+    table = Table()
+    for body in (b"", b"\xc1", rumor_of(tx(2)).body):
+        table.core.receive(B, Push(scope=Scope.REGION, rumors=(replace(rumor_of(tx(1)), body=body),)))
+    assert table.core.refused == 3 and not table.core.intake.ready
+    table.core.receive(B, push(tx(1)))
+    assert len(table.core.intake.ready) == 1
 
 
 def test_a_rumor_ends() -> None:
     table = Table()
-    table.core.receive(B, Push(hop=16, tx=tx(1)))
+    table.core.receive(B, push(tx(1), hop=16))
     assert table.sent() == [] and len(table.core.intake.ready) == 1
 
 
@@ -97,7 +118,7 @@ def test_what_is_long_is_announced_and_pulled() -> None:
 
 def test_a_hole_is_pulled_after_a_moment_unless_it_was_filled() -> None:
     table = Table({ME: Position(5, 3), A: Position(5, 1)})
-    table.core.receive(B, Push(hop=0, tx=tx(3)))
+    table.core.receive(B, push(tx(3)))
     table.sent()
     assert of(Pull, table.after(0.02)) == []
     assert [to for to, _ in of(Pull, table.after(0.02))] == [(B,)]
@@ -162,7 +183,7 @@ def test_without_answers_it_begins_again_to_be_sure() -> None:
 def test_an_echo_from_the_future_makes_it_begin_again() -> None:
     table = Table()
     table.settle()
-    table.core.receive(B, Push(hop=0, tx=tx(9, origin=ME)))
+    table.core.receive(B, push(tx(9, origin=ME)))
     assert table.core.renew_above == 5 and not table.core.settled
 
 
@@ -208,14 +229,14 @@ def test_another_scopes_changes_are_not_taken() -> None:
     table = Table()
     other = tx(1)
     table.core.scope = Scope.GLOBAL
-    table.core.receive(B, Push(hop=0, tx=other))
+    table.core.receive(B, push(other))
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
     assert not table.core.intake.ready
 
 
 def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
     table = Table({ME: Position(5, 3), A: Position(5, 1)})
-    table.core.receive(B, Push(hop=0, tx=tx(3)))
+    table.core.receive(B, push(tx(3)))
     for _ in range(40):
         table.after(1.0)
     assert len(table.core.intake.pending) == 0 and len(table.core.pulls) == 0

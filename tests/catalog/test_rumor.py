@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.catalog.peers import Peer, Peers
-from hawker.catalog.rumor import choose, fan_out, pick
+from hawker.catalog.rumor import DIRECT, choose, fan_out, is_direct, pick
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 
@@ -24,6 +24,13 @@ def test_half_of_those_chosen_are_near() -> None:
         chosen = choose(peers, clock.random, without=())
         assert len(set(chosen)) == len(chosen) == 8
         assert sum(node in peers.near for node in chosen) >= 4
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "direct"), [(0, 0, True), (DIRECT, 0, True), (DIRECT + 1, 0, False), (3, 1, False)]
+)
+def test_a_few_of_one_region_are_told_directly(near: int, far: int, direct: bool) -> None:
+    assert is_direct(fleet(near, far)) is direct
 
 
 def test_nobody_is_told_who_knows() -> None:

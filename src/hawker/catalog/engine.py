@@ -19,7 +19,6 @@ from hawker.catalog.messages import (
     Message,
     Parts,
     Pull,
-    Push,
     SnapshotAsk,
     SnapshotMeta,
     SnapshotPart,
@@ -155,7 +154,7 @@ class Engine:
 
     def take(self, sender: NodeId, message: Message) -> None:
         match message:
-            case Push() | Txs() | DeltaPart():
+            case Txs() | DeltaPart():
                 scope = _scope_of(message)
                 if scope is not None and self._exchanges(sender, scope):
                     self.scopes[scope].receive(sender, message)
@@ -325,6 +324,7 @@ class Engine:
 
     def _gather(self) -> None:
         for scope in self.scopes.values():
+            scope.post()
             if scope.out:
                 self.out.extend(scope.out)
                 scope.out.clear()
@@ -337,10 +337,8 @@ def _head(origin: NodeId, epoch: int, version: int) -> Head:
     return Head(origin=origin, epoch=epoch, version=version)
 
 
-def _scope_of(message: Push | Txs | DeltaPart) -> Scope | None:
+def _scope_of(message: Txs | DeltaPart) -> Scope | None:
     match message:
-        case Push():
-            return message.tx.scope
         case DeltaPart():
             return message.delta.scope
         case Txs():

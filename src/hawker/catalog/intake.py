@@ -87,17 +87,22 @@ class Intake:
             return Want(origin=missing.origin, epoch=epoch, after=ahead.came_to, since=ahead.since)
         return Want(origin=missing.origin, epoch=epoch, after=version)
 
+    def is_news(self, origin: NodeId, epoch: int, version: int) -> bool:
+        """Of a transaction: whether `take_tx` would have it."""
+        where = self.where(origin)
+        if not (self._is_new(epoch, version, *where) and self._counts(origin, epoch) and self.room(origin)):
+            return False
+        return self._is_next(epoch, version, *where) or not self.pending.has(origin, epoch, version)
+
     def take_tx(self, tx: Tx, sender: NodeId, soon: float) -> bool:
         """Whether it is news. What comes too early is held, and the hole asked for at `soon`."""
-        epoch, version = self.where(tx.origin)
-        if not (self._counts(tx.origin, tx.epoch) and self._is_new(tx, epoch, version) and self.room(tx.origin)):
+        if not self.is_news(tx.origin, tx.epoch, tx.version):
             return False
-        if self._is_next(tx, epoch, version):
+        epoch, version = self.where(tx.origin)
+        if self._is_next(tx.epoch, tx.version, epoch, version):
             self._hand_over(tx, tx.epoch, tx.version)
             self.follow(tx.origin)
             return True
-        if self.pending.has(tx.origin, tx.epoch, tx.version):
-            return False
         target = tx.version if version < 0 else tx.version - 1
         self.pulls.want(tx.origin, tx.epoch, target, sender, soon)
         return self.pending.hold(tx, size_of(tx))
@@ -157,18 +162,18 @@ class Intake:
         if self.fences.get(origin, epoch + 1) <= epoch:
             del self.fences[origin]
 
-    def _is_new(self, tx: Tx, epoch: int, version: int) -> bool:
-        if Bug.OLD_EPOCH in self._planted and tx.epoch < epoch:
+    def _is_new(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
+        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
             return True
-        return tx.epoch > epoch or (tx.epoch == epoch and tx.version > version)
+        return new_epoch > epoch or (new_epoch == epoch and new_version > version)
 
-    def _is_next(self, tx: Tx, epoch: int, version: int) -> bool:
-        if Bug.OLD_EPOCH in self._planted and tx.epoch < epoch:
+    def _is_next(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
+        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
             return True
-        if Bug.SKIP_AHEAD in self._planted and tx.epoch == epoch and version >= 0:
+        if Bug.SKIP_AHEAD in self._planted and new_epoch == epoch and version >= 0:
             return True
-        same = tx.epoch == epoch or (epoch, version) == (0, 0)
-        return same and version >= 0 and tx.version == version + 1
+        same = new_epoch == epoch or (epoch, version) == (0, 0)
+        return same and version >= 0 and new_version == version + 1
 
     def _fits(self, delta: Delta) -> bool:
         """As `Storage.apply` says it."""

@@ -20,11 +20,22 @@ _COMPRESSED = 0x80
 _LEVEL = 1
 
 
-class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A transaction, and how many nodes it went through."""
+class Rumor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A transaction on its way, and how many nodes it went through. The transaction itself is `body`: read only where
+    it is news, and passed on as it came."""
 
     hop: int
-    tx: Tx
+    origin: NodeId
+    epoch: int
+    version: int
+    body: bytes
+
+
+class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What is new, of any origins, in the order in which the sender has it."""
+
+    scope: Scope
+    rumors: tuple[Rumor, ...]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -192,6 +203,9 @@ _DECODE: Mapping[int, Callable[[bytes], Any]] = {
 }
 
 
+_DECODE_TX = msgspec.msgpack.Decoder(Tx).decode
+
+
 class _Zstd(threading.local):
     """Made once a thread: neither can be used by two at the same time, and to make one costs more than a message."""
 
@@ -233,6 +247,23 @@ def _unpack(packed: bytes) -> bytes:
         return _ZSTD.decompressor.decompress(packed, max_output_size=MOST_BYTES)
     except zstandard.ZstdError as error:
         raise ValueError(f"a message that does not unpack: {error}") from error
+
+
+def rumor_of(tx: Tx) -> Rumor:
+    """Where it begins."""
+    return Rumor(hop=0, origin=tx.origin, epoch=tx.epoch, version=tx.version, body=_ENCODER.encode(tx))
+
+
+def passed_on(rumor: Rumor) -> Rumor:
+    return Rumor(hop=rumor.hop + 1, origin=rumor.origin, epoch=rumor.epoch, version=rumor.version, body=rumor.body)
+
+
+def tx_of(rumor: Rumor) -> Tx:
+    """Raises `ValueError` for what is no transaction, or another one than was said."""
+    tx = _DECODE_TX(rumor.body)
+    if (tx.origin, tx.epoch, tx.version) != (rumor.origin, rumor.epoch, rumor.version):
+        raise ValueError("a rumor of another transaction")
+    return tx
 
 
 def size_of(change: Tx | Delta) -> int:

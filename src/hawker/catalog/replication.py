@@ -8,6 +8,7 @@ from hawker.catalog import rumor
 from hawker.catalog.change import Delta, Position, Scope, Tx
 from hawker.catalog.epochs import Inquiry, outdated
 from hawker.catalog.intake import QUEUED, Intake
+from hawker.catalog.mailbag import Mailbag
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -21,10 +22,13 @@ from hawker.catalog.messages import (
     Parts,
     Pull,
     Push,
+    Rumor,
     Txs,
     Vector,
     Want,
-    size_of,
+    passed_on,
+    rumor_of,
+    tx_of,
 )
 from hawker.catalog.peers import Peers
 from hawker.catalog.planted import SOUND, Bug
@@ -42,6 +46,7 @@ IHAVE_TICKS = 4
 IHAVE_HEADS = 256
 HELD_S = 0.5
 BULK_WANTS = 16
+_NEVER = float("inf")
 
 
 class Replication:
@@ -62,6 +67,7 @@ class Replication:
         self.me, self.scope = me, scope
         self._clock, self._planted = clock, planted
         self.peers = Peers(region)
+        self._mailbag = Mailbag(self.peers, clock.random)
         self.intake = Intake(me, positions, planted)
         self.vector, self.pulls = self.intake.vector, self.intake.pulls
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
@@ -74,6 +80,7 @@ class Replication:
         self._ihave_due = clock.monotonic() + IHAVE_EVERY_S * clock.random()
         self._asked: list[Missing] = []
         self.holding = False
+        self.refused = 0
 
     @property
     def settled(self) -> bool:
@@ -89,7 +96,7 @@ class Replication:
             position = Position(epoch=tx.epoch, applied=tx.version, floor=own.floor, fence=own.fence)
             self.vector.set(self.me, position)
             self._fresh[self.me] = IHAVE_TICKS
-        self._spread(tx, hop=0, size=size_of(tx), without=(self.me,))
+        self._spread(rumor_of(tx), without=(self.me,))
 
     def moved(self, origin: NodeId, position: Position) -> None:
         """The storage has a stream elsewhere: after a batch, a fence or a renewal."""
@@ -121,7 +128,8 @@ class Replication:
         """All of this scope but `Pull`, which needs the storage."""
         match message:
             case Push():
-                self._push(sender, message)
+                for each in message.rumors:
+                    self._hear(sender, each)
             case Txs():
                 for tx in message.txs:
                     self._take_tx(sender, tx)
@@ -169,9 +177,18 @@ class Replication:
         elif self.intake.lacks(origin, epoch, version):
             self.pulls.want(origin, epoch, version, sender, self._soon(sender))
 
-    def _push(self, sender: NodeId, push: Push) -> None:
-        if self._take_tx(sender, push.tx) and push.hop < rumor.HOPS:
-            self._spread(push.tx, push.hop + 1, size_of(push.tx), without=(self.me, sender, push.tx.origin))
+    def _hear(self, sender: NodeId, heard: Rumor) -> None:
+        """Most have been here before: those are not even read."""
+        if heard.origin == self.me:
+            self._doubt(heard.epoch, heard.version)
+        elif self.intake.is_news(heard.origin, heard.epoch, heard.version):
+            try:
+                tx = tx_of(heard)
+            except ValueError:
+                self.refused += 1
+                return
+            if self._take_tx(sender, tx) and heard.hop < rumor.HOPS:
+                self._spread(passed_on(heard), without=(self.me, sender, heard.origin))
 
     def _take_tx(self, sender: NodeId, tx: Tx) -> bool:
         if tx.scope is not self.scope:
@@ -192,12 +209,18 @@ class Replication:
         entries = tuple(Entry.of(origin, position) for origin, position in self.vector.within(buckets))
         return Vector(scope=self.scope, buckets=buckets, entries=entries, back=back)
 
-    def _spread(self, tx: Tx, hop: int, size: int, *, without: Collection[NodeId]) -> None:
-        """Tell a few; what is long is only announced."""
-        if size > PUSH_BYTES:
-            self._announce(tx.origin, without=without)
+    def _spread(self, news: Rumor, *, without: Collection[NodeId]) -> None:
+        """What is long is only announced."""
+        if len(news.body) > PUSH_BYTES:
+            self._announce(news.origin, without=without)
         else:
-            self._send(rumor.choose(self.peers, self._clock.random, without=without), Push(hop=hop, tx=tx))
+            self._mailbag.put(news, self._clock.monotonic(), without=without)
+
+    def post(self) -> None:
+        """Send what news is due."""
+        if self._mailbag.due < _NEVER:
+            for to, rumors in self._mailbag.take(self._clock.monotonic()):
+                self._send(to, Push(scope=self.scope, rumors=rumors))
 
     def _announce(self, origin: NodeId, *, without: Collection[NodeId]) -> None:
         epoch, version = self.intake.where(origin)
@@ -240,7 +263,7 @@ class Replication:
     # time
 
     def next_due(self) -> float:
-        due = min(self._rounds.due, self.pulls.next_due())
+        due = min(self._rounds.due, self.pulls.next_due(), self._mailbag.due)
         if self._fresh:
             due = min(due, self._ihave_due)
         return due if self._inquiry is None else min(due, self._inquiry.due)

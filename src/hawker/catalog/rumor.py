@@ -13,10 +13,19 @@ from hawker.ids import NodeId
 HOPS = 16
 """A change goes no further than this: some three times the way that it needs among a thousand nodes."""
 
+DIRECT = 50
+"""With no more peers than this, all in one region, news goes to each of them at once."""
+
 
 def fan_out(nodes: int) -> int:
     """How many are told, in a fleet of so many, the teller included."""
     return 0 if nodes < 2 else min(nodes - 1, ceil(log(nodes)) + 1)
+
+
+def is_direct(peers: Peers) -> bool:
+    """Whether whoever has news tells all of them: a few nodes of one region. Nobody hears of it sooner, and a copy each
+    is the least that it can cost."""
+    return len(peers.alive) <= DIRECT and len(peers.near) == len(peers.alive)
 
 
 def choose(peers: Peers, random: Callable[[], float], *, without: Collection[NodeId]) -> list[NodeId]:

@@ -10,7 +10,8 @@ FAULTS_S = 6.0
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Times are seconds, shares of 1. `strict`: answers are never cut in parts, so that every replica must be, at any
-    time, as its owner once was. `codec`: messages go through bytes."""
+    time, as its owner once was. `codec`: messages go through bytes. `unheard`: of news, beside what is lost anyway, so
+    that there is something to pull."""
 
     seed: int
     nodes: int
@@ -26,6 +27,7 @@ class Plan:
     strict: bool
     codec: bool
     relapse: bool
+    unheard: float
 
 
 def draw(seed: int, chance: Chance) -> Plan:
@@ -45,4 +47,5 @@ def draw(seed: int, chance: Chance) -> Plan:
         strict=chance.happens(0.7),
         codec=chance.happens(0.3),
         relapse=chance.happens(0.25),
+        unheard=(0.3, 0.0, 0.6, 0.0)[seed % 4],
     )

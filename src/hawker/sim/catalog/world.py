@@ -5,7 +5,7 @@ way. Chance comes from one seed.
 import heapq
 from collections.abc import Callable
 
-from hawker.catalog.messages import Message, Parts, decode, encode
+from hawker.catalog.messages import Message, Parts, Push, decode, encode
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from hawker.sim.catalog.plan import Plan
@@ -49,6 +49,8 @@ class World:
     def send(self, sender: NodeId, to: NodeId, message: Message) -> None:
         """Whether the receiver is there is found out on arrival."""
         passed = decode(encode(message)) if self.plan.codec else message
+        if self.plan.unheard and isinstance(message, Push) and self.chance.happens(self.plan.unheard):
+            return
         for _ in range(2 if self.chance.happens(self.plan.doubled) else 1):
             if self.reaches(sender, to):
                 self.at(self.delay_s(), lambda: self._deliver(sender, to, passed))
