@@ -215,6 +215,8 @@ class Replica(Generic[S]):
         )
 
     async def _settled(self) -> None:
+        if self.engine.settled:
+            return
         with anyio.move_on_after(SETTLE_S):
             while not self.engine.settled:
                 await self._moved.wait()

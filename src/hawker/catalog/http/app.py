@@ -19,7 +19,7 @@ _ENDPOINT = b"x-corrosion-requested-endpoint-name"
 _log = logging.getLogger("hawker.catalog.http")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Endpoint:
     """`rest` routes take one more part of a path, which is given to the handler; else that is empty. `most` calls run
     at once, any more are turned away. Those that last are ended when the server stops."""
@@ -34,7 +34,10 @@ class Endpoint:
 
 class CatalogApp:
     def __init__(self, endpoints: Iterable[Endpoint], access: Access) -> None:
-        self._endpoints = tuple(endpoints)
+        self._exact: dict[str, list[Endpoint]] = {}
+        self._below: dict[str, list[Endpoint]] = {}
+        for endpoint in endpoints:
+            (self._below if endpoint.rest else self._exact).setdefault(endpoint.path, []).append(endpoint)
         self._access = access
         self._running: dict[Endpoint, int] = {}
         self._scopes: set[anyio.CancelScope] = set()
@@ -117,10 +120,13 @@ class CatalogApp:
                 raise Answered(421)
 
     def _route(self, exchange: Exchange) -> tuple[Endpoint, str]:
-        matching = [(one, rest) for one in self._endpoints if (rest := _matched(one, exchange.path)) is not None]
-        if not matching:
+        rest, matching = "", self._exact.get(exchange.path)
+        if matching is None:
+            head, _, rest = exchange.path.rpartition("/")
+            matching = self._below.get(head) if rest else None
+        if matching is None:
             raise Answered(404)
-        for endpoint, rest in matching:
+        for endpoint in matching:
             if endpoint.method == exchange.method:
                 return endpoint, rest
         raise Answered(405)
@@ -139,13 +145,6 @@ class CatalogApp:
 def plain(error: HawkerError) -> str:
     """Without the word that the rest of Hawker puts before it."""
     return str(error).removeprefix(f"{error.prefix}: ")
-
-
-def _matched(endpoint: Endpoint, path: str) -> str | None:
-    if not endpoint.rest:
-        return "" if path == endpoint.path else None
-    head, _, rest = path.rpartition("/")
-    return rest if head == endpoint.path and rest else None
 
 
 @contextmanager

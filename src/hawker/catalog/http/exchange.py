@@ -62,7 +62,7 @@ class Exchange:
 
     def query(self) -> dict[str, str]:
         text: bytes = self._scope["query_string"]
-        return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True))
+        return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
     async def body(self) -> bytes:
         """All of it. Raises `Answered` when it is too long or too slow, `Left`."""
