@@ -18,7 +18,9 @@ def wrong_clocks(me: NodeId, members: Iterable[Member]) -> tuple[tuple[NodeId, s
     measured = {each.node: each.skew_s for each in members if each.fate in _LIVING and each.rtt_s and each.node != me}
     usual_s = _usual_s(measured.values())
     found = [(me, f"its clock is {_side(-usual_s)} those of most other nodes")] if usual_s else []
-    against = "that of most nodes" if usual_s or len(measured) > 2 else "this node's, or this node's is wrong"
+    agree = [skew_s for skew_s in (0.0, *measured.values()) if abs(skew_s - usual_s) <= MOST_SKEW_S]
+    most = 2 * len(agree) > 1 + len(measured)
+    against = "that of most nodes" if most else "this node's, or this node's is wrong"
     for node, skew_s in sorted(measured.items()):
         if abs(skew_s - usual_s) > MOST_SKEW_S:
             found.append((node, f"its clock is {_side(skew_s - usual_s)} {against}"))
