@@ -7,6 +7,7 @@ what was cancelled where, and at an app's home the claims of orders with a key.
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import msgspec
@@ -22,6 +23,7 @@ from hawker.broker.orders import Filled, Order, Orders
 from hawker.broker.preferences import Preferences
 from hawker.broker.refusal import no_such_region, refusal
 from hawker.broker.survey import Surveyed, Surveyor
+from hawker.broker.together import Together
 from hawker.clock import Clock
 from hawker.config.placement import placement_of
 from hawker.errors import AlreadyExists, DeadlineExceeded, HawkerError, NoRoom, NotFound, Unavailable
@@ -66,6 +68,7 @@ class Placing:
         self._limits = preferences.limits
         self._surveyor = Surveyor(directory, Bidding(peers), preferences, clock)
         self._orders = Orders(directory, peers, clock, self._limits.cancel_deadline_s)
+        self._exports: Together[OrderedApp] = Together()
 
     async def one(self, wish: Wish) -> Filled:
         """Raises why nobody filled it."""
@@ -218,7 +221,8 @@ class Placing:
         for node in self._directory.nodes_of_app(wish.app):
             try:
                 caller = self._peers.caller(node, behalf=wish.behalf)
-                return await caller.call(EXPORT_APP, params=AppParams(app_name=wish.app))
+                ask = partial(caller.call, EXPORT_APP, params=AppParams(app_name=wish.app))
+                return await self._exports.ask((node, wish.app, wish.behalf), ask)
             except HawkerError as problem:
                 error = problem
         raise error
