@@ -153,3 +153,17 @@ async def test_nobody_waits_for_the_stream_of_another_region(town: Town) -> None
     town.told()
     with anyio.fail_after(30):
         assert not await town.directory.caught_up(f"{C}:77:1", timeout_s=1e9)
+
+
+def test_forgotten_is_who_was_known_and_is_no_more(town: Town) -> None:
+    directory = town.told()
+    assert directory.node(B) is not None
+    assert not directory.forgotten(B) and not directory.forgotten(C)
+    town.files.of(A).fence(B, 1 << 60)
+    assert town.told().forgotten(B) and not directory.forgotten(C)
+
+
+def test_of_two_homes_the_one_of_the_later_reign_counts(town: Town) -> None:
+    town.files.row("apps", A, name=SHOP, home=1)
+    town.files.row("apps", B, name=SHOP, home=2)
+    assert town.told().home_of_app(SHOP) == B

@@ -27,6 +27,7 @@ from hawker.api.routes.peer import PEER_ROUTES
 from hawker.api.server import Server
 from hawker.broker.asking import Asking
 from hawker.broker.directory import Node
+from hawker.broker.heirs import Heirs
 from hawker.broker.owners import Owners
 from hawker.broker.passing import Passing
 from hawker.broker.peer_tokens import PeerTokens
@@ -107,7 +108,9 @@ async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = 
 def passing_handlers(far: Far) -> Handlers:
     """A broker that passes everything to the far node."""
     reach = Reach(far.map, far.peers)
-    passing = Passing(Owners(far.map, Asking(reach), SystemClock()), reach, HERE)
+    asking = Asking(reach)
+    owners = Owners(far.map, asking, SystemClock())
+    passing = Passing(owners, reach, HERE, Heirs(owners, asking, lambda node: False))
 
     async def choose(call: Call[Any, Any, Any]) -> NodeId:
         return FAR

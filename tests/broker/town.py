@@ -86,6 +86,7 @@ class Town:
         self.hosts: dict[NodeId, Host] = {}
         self.moved: dict[str, NodeId] = {}
         self.frozen: Rows | None = None
+        self.fenced: set[NodeId] = set()
         self.region = HERE
 
     def freeze(self) -> None:
@@ -106,10 +107,15 @@ class Town:
             for host in self.hosts.values()
             for _, record in host.worker.store.scan(APPS)
         ]
+        reigns = {
+            (host.id, record.name): 0 if record.home else 1 + record.reign
+            for host in self.hosts.values()
+            for _, record in host.worker.store.scan(APPS)
+        }
         return Rows(
             machines={key: host.id for host in near for key, _ in host.worker.store.scan(MACHINES)},
             volumes={key: host.id for host in near for key, _ in host.worker.store.scan(VOLUMES)},
-            apps=sorted(apps, key=lambda known: (not known.home, known.node)),
+            apps=sorted(apps, key=lambda known: (-reigns[known.node, known.name], known.node)),
         )
 
     # Directory, AppIndex.
@@ -132,6 +138,14 @@ class Town:
             capacity=parts.room() if near else None,
             used=used if near else None,
         )
+
+    def forgotten(self, node: NodeId) -> bool:
+        return node in self.fenced
+
+    def forget(self, host: Host) -> None:
+        """A node that is gone for good."""
+        del self.hosts[host.id]
+        self.fenced.add(host.id)
 
     def owner_of_machine(self, machine_id: str) -> NodeId | None:
         return self.moved.get(machine_id) or self._rows().machines.get(machine_id)

@@ -19,6 +19,11 @@ CHANGES = (
 )
 
 
+def counted(number: int) -> tuple[CatalogLine, ...]:
+    """A count; as a list of apps, one of which another node is the home."""
+    return (CatalogLine(row=(number, 1, 1)),)
+
+
 class FakeCatalog:
     answer: tuple[CatalogLine, ...] = ANSWER
 

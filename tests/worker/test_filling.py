@@ -38,7 +38,8 @@ class Trunk:
         return f"of {app.name}".encode()
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
-        assert tx.get(APPS, app.name) == app
+        there = tx.get(APPS, app.name)
+        assert there is None or there.id == app.id
         self.unpacked.append(packed)
 
 

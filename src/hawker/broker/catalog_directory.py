@@ -83,6 +83,11 @@ class CatalogDirectory:
     def app(self, name: AppName) -> Sequence[KnownApp]:
         return tuple(map(_known_app, self._looks.rows(_APP, name)))
 
+    def forgotten(self, node: NodeId) -> bool:
+        """On purpose, by `hawker node forget`: one that was never heard of was not."""
+        fenced = self._looks.rows("SELECT 1 FROM __c_origin WHERE origin = ? AND forgotten >= 0 LIMIT 1", node)
+        return bool(fenced) and self.node(node) is None
+
     def org_of(self, app: str) -> str | None:
         return next((known.org for known in self.app(AppName(app))), None)
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol
 
-from hawker.api.bodies import CreateMachineRequest, Health, Machine, MachineHistory, RegionList
+from hawker.api.bodies import (
+    CreateMachineRequest,
+    Health,
+    Machine,
+    MachineHistory,
+    PlaceAnswer,
+    PlaceRequest,
+    RegionList,
+)
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
 from hawker.api.regions import region_list
@@ -21,6 +29,7 @@ from hawker.api.routes import (
     LIST_SECRETS,
     MACHINE_HISTORY,
     METRICS,
+    PLACE,
     ROUTES,
     UPDATE_MACHINE,
     AppParams,
@@ -31,6 +40,7 @@ from hawker.broker.apps import FleetApps
 from hawker.broker.asking import Asking, Patience
 from hawker.broker.carrying import Carrying
 from hawker.broker.directory import AppIndex, Directory, Peers
+from hawker.broker.heirs import Heirs
 from hawker.broker.lists import Lists
 from hawker.broker.names import Names
 from hawker.broker.owners import Kind, Owners
@@ -49,6 +59,8 @@ _KINDS: tuple[Kind, ...] = ("machine", "volume")
 
 class Known(Directory, AppIndex, Protocol):
     """All that a broker knows of the fleet; `CatalogDirectory` keeps it."""
+
+    def forgotten(self, node: NodeId) -> bool: ...
 
 
 class Answers(Protocol):
@@ -87,7 +99,8 @@ class BrokerHandlers:
         reach = Reach(directory, peers)
         self._asking = Asking(reach, patience)
         self._owners = Owners(directory, self._asking, clock)
-        self._passing = Passing(self._owners, reach, beside.node)
+        self._heirs = Heirs(self._owners, self._asking, directory.forgotten)
+        self._passing = Passing(self._owners, reach, beside.node, self._heirs)
         self._carrying = Carrying(self._owners, self._asking)
         names = Names(directory, self._asking)
         self._apps = FleetApps(
@@ -149,19 +162,29 @@ class BrokerHandlers:
         return Attempt(Action.READ, app=told.app, machine=told.id)
 
     def _bind_market(self, handlers: Handlers) -> None:
-        """Where a new machine is, is known here at once, whatever the catalog says yet."""
+        """Where a new machine is, is known here at once, whatever the catalog says yet. An order with a key needs the
+        app's home."""
         theirs = Handlers()
         self._market.bind(theirs)
-        create = theirs.of(CREATE_MACHINE)
+        create, place = theirs.of(CREATE_MACHINE), theirs.of(PLACE)
+
+        async def placed(call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
+            if call.idempotency_key:
+                await self._heirs.home(AppName(call.body.app), call.caller)
+            answer: PlaceAnswer = await place(call)
+            return answer
 
         async def ordered(call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
+            if call.idempotency_key:
+                await self._heirs.home(AppName(call.params.app_name), call.caller)
             made: Machine = await create(call)
             self._saw(call, made)
             return made
 
         handlers.on(CREATE_MACHINE, ordered)
+        handlers.on(PLACE, placed)
         for route in ROUTES:
-            if route is not CREATE_MACHINE and not theirs.missing((route,)):
+            if route not in (CREATE_MACHINE, PLACE) and not theirs.missing((route,)):
                 handlers.adopt(route, theirs)
 
     def _saw(self, call: Call[AppParams, NoQuery, CreateMachineRequest], made: Machine) -> None:

@@ -10,6 +10,7 @@ import anyio
 
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import AnyRoute, B, Call, P, Q, R, Socket, Stream, U, Unary, Upload
+from hawker.broker.heirs import Heirs
 from hawker.broker.owners import Kind, Owners
 from hawker.broker.reach import Reach
 from hawker.errors import HawkerError, NotFound, Unavailable
@@ -25,8 +26,9 @@ Before: TypeAlias = Callable[[AnyCall, NodeId], Awaitable[None]]
 class Passing:
     """`own` is the node that the broker stands beside."""
 
-    def __init__(self, owners: Owners, reach: Reach, own: NodeId) -> None:
+    def __init__(self, owners: Owners, reach: Reach, own: NodeId, heirs: Heirs) -> None:
         self.owners = owners
+        self._heirs = heirs
         self.reach = reach
         self._own = own
 
@@ -53,14 +55,16 @@ class Passing:
         return self._own
 
     async def to_home(self, call: AnyCall) -> NodeId:
-        """Of the app that the path names."""
+        """Of the app that the path names; another node becomes that if it was forgotten."""
         app = AppName(call.params.app_name)
         hint = await self.owners.hint(call.version)
-        home = self.owners.home_of_app(app) or hint
+        home = await self._heirs.home(app, call.caller)
         if home is not None:
             return home
-        if self.owners.nodes_of_app(app):
-            raise Unavailable(f"the home of app '{app}' is not known: it was forgotten, or has not told of it yet")
+        if self.owners.directory.nodes_of_app(app):
+            raise Unavailable(f"the home of app '{app}' has not told of it yet: try again in a moment")
+        if hint is not None:
+            return hint
         raise NotFound("app not found")
 
     def to_owner(self, kind: Kind) -> Choose:

@@ -20,7 +20,7 @@ AGAIN_S = 1.0
 _LOCAL = """
 CREATE TABLE __corro_members (
     host TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, since REAL NOT NULL, rtt REAL, epoch INTEGER NOT NULL);
-CREATE TABLE __c_origin (origin TEXT, scope TEXT, epoch INTEGER, applied INTEGER);
+CREATE TABLE __c_origin (origin TEXT, scope TEXT, epoch INTEGER, applied INTEGER, forgotten INTEGER);
 """
 
 _log = bind("hawker.mirror")

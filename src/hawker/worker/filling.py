@@ -82,8 +82,9 @@ class Filling:
             if parts.deps.table.made_for(tx, app.name, key) is not None:
                 return
             self._check(tx, app.name, body.config)
-            _know(tx, app)
+            _check_same(tx, app)
             self._luggage.unpack(tx, app, order.app.luggage)
+            _know(tx, app)
             parts.deps.secrets.check_version(tx, app.name, body.min_secrets_version)
             parts.deps.secrets.check_names(app.name, body.config, skip=skip, reader=tx)
 
@@ -121,9 +122,13 @@ def _record(app: OrderedApp) -> AppRecord:
 
 
 def _know(tx: Tx, app: AppRecord) -> None:
-    """The app is here from now on. Raises `NameTaken` when there is another one of its name."""
-    there = tx.get(APPS, app.name)
-    if there is None:
+    """The app is here from now on, also if it brought nothing."""
+    if tx.get(APPS, app.name) is None:
         tx.put(APPS, app.name, app)
-    elif there.id != app.id:
+
+
+def _check_same(tx: Tx, app: AppRecord) -> None:
+    """Raises `NameTaken` when there is another one of its name."""
+    there = tx.get(APPS, app.name)
+    if there is not None and there.id != app.id:
         raise NameTaken(f"app '{app.name}' of this order is not the app of that name at this node")

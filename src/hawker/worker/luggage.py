@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hawker.api.bodies import OrderedApp
+from hawker.api.bodies import AppCopy, OrderedApp
 from hawker.app import app_name
 from hawker.clock import Clock
 from hawker.errors import Conflict, Fault, NotFound, Unavailable
@@ -89,9 +89,10 @@ class Porter:
         """What is older than what is here, and what comes back to its home, changes nothing. Raises `Unavailable` when
         it was sealed with a key that is not known here yet."""
         new = self._opened(app, packed)
-        if new.home == self._node or _outdated(tx, app.name, new):
+        if new.home == self._node or _outdated(tx, app.name, new) or self._reigns(tx, app, new.home):
             return
-        tx.put(APPS, app.name, msgspec.structs.replace(tx.get(APPS, app.name) or app, home=new.home))
+        known = tx.get(APPS, app.name) or app
+        tx.put(APPS, app.name, msgspec.structs.replace(known, home=new.home, reign=app.reign))
         tx.put(CARRIED_APPS, app.name, CarriedApp(home=new.home, read_at=new.read_at))
         tx.put(SECRETS_VERSIONS, app.name, SecretsVersion(number=new.number))
         sealed = {
@@ -119,6 +120,33 @@ class Porter:
             return known
 
         return await self._store.write(apply)
+
+    async def settle(self, name: str, old: str, *, take: bool) -> AppCopy:
+        """What is here of the app, and, if it is taken, whose home is `old` as far as is known here, this is its home
+        from now on. Raises `Conflict`, `NotFound`."""
+
+        def apply(tx: Tx) -> AppCopy:
+            app, carried = tx.get(APPS, name), tx.get(CARRIED_APPS, name)
+            if app is None:
+                raise NotFound("app not found")
+            if take and app.home is not None:
+                if app.home != old:
+                    raise Conflict(f"the home of app '{name}' is {app.home}, and not {old:.40}")
+                app = msgspec.structs.replace(app, home=None, reign=app.reign + 1)
+                tx.put(APPS, name, app)
+                tx.delete(CARRIED_APPS, name)
+            read_at = carried.read_at if carried else self._clock.now()
+            number = self._secrets.version(tx, app.name)
+            return AppCopy(home=app.home or self._node, reign=app.reign, number=number, read_at=read_at)
+
+        return await self._store.write(apply)
+
+    def _reigns(self, reader: Reader, app: AppRecord, home: NodeId) -> bool:
+        """Whether what is here is of a later reign. Of two homes in one the one with the lesser name counts."""
+        there = reader.get(APPS, app.name)
+        if there is None or there.reign != app.reign:
+            return there is not None and there.reign > app.reign
+        return there.reign > 0 and there.home is None and self._node < home
 
     def _give_way(self, tx: Tx, there: AppRecord) -> None:
         """To another app of the same name, if this one is only known here and has nothing."""

@@ -35,7 +35,8 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A named group of machines. `number` is its internal numeric id; `network_id` the 32 bits in its addresses.
-    `home` is the node where it was made, when that is another one: its secrets and policies are kept there."""
+    `home` is the node where it was made, when that is another one: its secrets and policies are kept there. `reign`
+    counts how often another node became its home because the one before was forgotten."""
 
     id: str
     number: int
@@ -46,6 +47,7 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     idempotency_key: str | None = None
     home: NodeId | None = None
+    reign: int = 0
 
 
 class CarriedApp(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,6 +117,7 @@ def test_an_apps_home_is_where_it_was_made() -> None:
     assert values(app_row(NODE, APP))["home"] == 1
     assert values(app_row(NODE, msgspec.structs.replace(APP, home=NODE)))["home"] == 1
     assert values(app_row(NODE, msgspec.structs.replace(APP, home=NodeId("0000000b"))))["home"] == 0
+    assert values(app_row(NODE, msgspec.structs.replace(APP, reign=2)))["home"] == 3
     assert msgspec.json.decode(values(app_row(NODE, APP))["record"], type=AppRecord) == APP
 
 

@@ -5,12 +5,22 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import NameRequest, OrderedApp
+from hawker.api.bodies import HomeRequest, NameRequest, OrderedApp
 from hawker.api.local import LocalCaller
 from hawker.api.routes import DELETE_MACHINE, AppParams, DeleteMachineQuery, MachineParams
-from hawker.api.routes.owners import CARRY_APP, GET_OWNER, KEEP_NAME, RELEASE_NAME, OwnerParams, ReleaseQuery
+from hawker.api.routes.owners import (
+    CARRY_APP,
+    GET_OWNER,
+    KEEP_NAME,
+    RELEASE_NAME,
+    SETTLE_HOME,
+    OwnerParams,
+    ReleaseQuery,
+)
 from hawker.catalog.contract import Statement, Table
-from hawker.errors import NotFound, NotServed, Unprocessable
+from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
+from hawker.gossip.contract import Fate, Member
+from hawker.ids import NodeId
 from hawker.machine import State
 from hawker.sim.life import APP, Worker
 from hawker.worker.handlers import worker_handlers
@@ -84,3 +94,18 @@ async def test_a_node_that_is_alone_takes_no_apps(worker: Worker) -> None:
     app = OrderedApp(id="1", number=1, name="shop", org="personal", network="default", network_id=1, created_at=0)
     with pytest.raises(NotServed):
         await worker.api.call(CARRY_APP, params=NAME, body=app)
+
+
+class Alive:
+    """A fleet in which the old home lives."""
+
+    members = (Member(node=NodeId("0000000b"), fate=Fate.ALIVE, address="", incarnation=1),)
+
+
+async def test_a_node_that_lives_stays_the_home_of_its_apps(worker: Worker) -> None:
+    with pytest.raises(NotServed):
+        await worker.api.call(SETTLE_HOME, params=AppParams(app_name=APP), body=HomeRequest())
+    parts = replace(worker.parts, porter=object(), fleet=Alive())  # type: ignore[arg-type]  # as much as is asked
+    api = LocalCaller(worker_handlers(parts), parts.deps.clock, "ann")
+    with pytest.raises(Conflict, match="node 0000000b, the home of app 'shop', lives"):
+        await api.call(SETTLE_HOME, params=NAME, body=HomeRequest(old="0000000b", take=True))

@@ -71,7 +71,7 @@ from hawker.api.bodies.network_policy import (
 )
 from hawker.api.bodies.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo, Region, RegionList
 from hawker.api.bodies.org import MachineOverview, OrgMachine, OrgMachines
-from hawker.api.bodies.owners import NameKept, NameRequest, Owner
+from hawker.api.bodies.owners import AppCopy, HomeRequest, NameKept, NameRequest, Owner
 from hawker.api.bodies.placement import Placements, PlacementsRequest, RegionPlacement
 from hawker.api.bodies.problem import Failed, Problem
 from hawker.api.bodies.process import ExecAnswer, ExecRequest, ListenSocket, ProcessStat
@@ -144,6 +144,7 @@ __all__ = [
     "Amounts",
     "Answer",
     "App",
+    "AppCopy",
     "AppList",
     "AppSecret",
     "AppSecrets",
@@ -198,6 +199,7 @@ __all__ = [
     "Headroom",
     "Health",
     "HistoryVersion",
+    "HomeRequest",
     "HostCapacity",
     "ImageInfo",
     "ImageList",

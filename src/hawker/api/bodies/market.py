@@ -97,6 +97,7 @@ class OrderedApp(Answer, frozen=True, kw_only=True):
     network: str
     network_id: int
     created_at: float
+    reign: int = 0
     luggage: bytes = b""
 
 

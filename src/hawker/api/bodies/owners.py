@@ -19,6 +19,23 @@ class NameRequest(Request, frozen=True, kw_only=True):
     instead_of: str | None = None
 
 
+class HomeRequest(Request, frozen=True, kw_only=True):
+    """Whose home is to be told, or, with `take`, taken over, instead of the forgotten node `old`."""
+
+    old: str = ""
+    take: bool = False
+
+
+class AppCopy(Answer, frozen=True, kw_only=True):
+    """What a node has of an app: its home as the node knows it, in which reign, the number of the secrets and when they
+    were read there."""
+
+    home: str
+    reign: int
+    number: int
+    read_at: float
+
+
 class NameKept(Answer, frozen=True, kw_only=True):
     """Whom the name is kept for, and for how many seconds. `taken`: an app of this name is known here."""
 

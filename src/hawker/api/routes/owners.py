@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from hawker.api.bodies import App, NameKept, NameRequest, OrderedApp, Owner
+from hawker.api.bodies import App, AppCopy, HomeRequest, NameKept, NameRequest, OrderedApp, Owner
 from hawker.api.route import NoQuery, Tag, Unary
 from hawker.api.routes.apps import AppParams
 from hawker.errors import Conflict, NotFound, Unavailable
@@ -80,4 +80,18 @@ RELEASE_NAME = Unary(
     timeout_s=PEER_TIMEOUT_S,
 )
 
-OWNER_PEER_ROUTES = (GET_OWNER, CARRY_APP, KEEP_NAME, RELEASE_NAME)
+SETTLE_HOME = Unary(
+    name="settle_home",
+    method="POST",
+    path="/internal/v1/apps/{app_name}/home",
+    params=AppParams,
+    query=NoQuery,
+    body=HomeRequest,
+    response=AppCopy,
+    tag=Tag.NODE,
+    summary="What this node has of an app, and, if asked to, be the app's home from now on",
+    errors=(Conflict, NotFound),
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+OWNER_PEER_ROUTES = (GET_OWNER, CARRY_APP, KEEP_NAME, RELEASE_NAME, SETTLE_HOME)

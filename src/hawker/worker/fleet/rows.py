@@ -97,8 +97,9 @@ def node_row(record: NodeRecord, said: Self) -> Row:
 
 
 def app_row(node: NodeId, record: AppRecord) -> Row:
+    """Of several homes the one of the latest reign counts, which is the largest number; 0 is none."""
     home = record.home is None or record.home == node
-    return _row("apps", (node, record.name), (record.org, int(home), _json(record)))
+    return _row("apps", (node, record.name), (record.org, 1 + record.reign if home else 0, _json(record)))
 
 
 def machine_row(node: NodeId, record: MachineRecord, *, generation: int = 1) -> Row:

@@ -4,14 +4,23 @@ whoever makes an app of them.
 
 import msgspec
 
-from hawker.api.bodies import App, NameKept, NameRequest, OrderedApp, Owner
+from hawker.api.bodies import App, AppCopy, HomeRequest, NameKept, NameRequest, OrderedApp, Owner
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.api.routes.apps import AppParams
-from hawker.api.routes.owners import CARRY_APP, GET_OWNER, KEEP_NAME, RELEASE_NAME, OwnerParams, ReleaseQuery
+from hawker.api.routes.owners import (
+    CARRY_APP,
+    GET_OWNER,
+    KEEP_NAME,
+    RELEASE_NAME,
+    SETTLE_HOME,
+    OwnerParams,
+    ReleaseQuery,
+)
 from hawker.app import app_name
 from hawker.catalog.contract import Statement
-from hawker.errors import NotFound, NotServed
+from hawker.errors import Conflict, NotFound, NotServed
+from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.store.contract import Bucket, Tx
 from hawker.worker import views
@@ -26,6 +35,7 @@ class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
     app: str
 
 
+_LIVES = (Fate.ALIVE, Fate.SUSPECT)
 _PLACES = {
     "machine": (Bucket(MACHINES.name, _OfApp), Bucket(DESTROYED.name, _OfApp)),
     "volume": (Bucket(VOLUMES.name, _OfApp), Bucket(GONE_VOLUMES.name, _OfApp)),
@@ -45,6 +55,7 @@ class PeerAppHandlers:
     def bind(self, handlers: Handlers) -> None:
         handlers.on(GET_OWNER, self.owner)
         handlers.on(CARRY_APP, self.carry)
+        handlers.on(SETTLE_HOME, self.settle)
         handlers.on(KEEP_NAME, self.keep)
         handlers.on(RELEASE_NAME, self.release)
 
@@ -75,6 +86,16 @@ class PeerAppHandlers:
         return views.app(
             record, apps.machine_count(self._store, record.name), apps.volume_count(self._store, record.name)
         )
+
+    async def settle(self, call: Call[AppParams, NoQuery, HomeRequest]) -> AppCopy:
+        """Not while gossip says that the home lives, whoever believes that it was forgotten."""
+        parts, body = self._parts, call.body
+        if parts.porter is None:
+            raise NotServed("this node is of no cluster")
+        members = parts.fleet.members if parts.fleet else ()
+        if body.take and any(each.node == body.old and each.fate in _LIVES for each in members):
+            raise Conflict(f"node {body.old:.40}, the home of app '{call.params.app_name:.80}', lives")
+        return await parts.porter.settle(call.params.app_name, body.old, take=body.take)
 
     async def keep(self, call: Call[AppParams, NoQuery, NameRequest]) -> NameKept:
         """Kept for whoever asked first, until it is released."""
