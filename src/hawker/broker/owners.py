@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["machine", "volume", "snapshot"]
 CATCH_UP_S = 1.0
 REMEMBERED_S = 30.0
 MOST_REMEMBERED = 10_000
-MOST_ASKED = 64
+MOST_ASKED = 1024
 _IDS = {"machine": is_machine_id, "volume": is_volume_id, "snapshot": is_snapshot_id}
 
 

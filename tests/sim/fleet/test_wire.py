@@ -12,7 +12,7 @@ from hawker.api.loss import Lost, Overdue, Unreachable
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import LIST_REGIONS
 from hawker.ids import NodeId
-from hawker.sim.fleet.wire import Door, Wire, Wired, WiredPeers
+from hawker.sim.fleet.wire import Cut, Door, Wire, Wired, WiredPeers
 from hawker.sim.loop import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_nobody_listens_where_no_daemon_is() -> None:
 
 async def test_over_a_cut_nothing_is_done() -> None:
     async with town() as (wire, desk, _):
-        wire.cuts.add((ONE, TWO))
+        wire.cuts.append(Cut(frozenset({ONE}), frozenset({TWO}), both=False))
         for _ in range(6):
             with pytest.raises((Unreachable, Overdue)):
                 await caller(wire).call(LIST_REGIONS, timeout_s=5)

@@ -19,18 +19,20 @@ from hawker.sim.fleet.story import Asked, repeat, report_of, summary
 from hawker.sim.story import story
 
 SEEDS = "1-20"
+MOST_NODES = 2000
 
 
 @click.command("fleet")
 @click.option("--seeds", type=Seeds(), default=SEEDS, show_default=True, help="Play so many, or these.")
-@click.option("--nodes", type=click.IntRange(3, 200), help="So many nodes; 3 to 20, by the seed, unless told.")
+@click.option("--nodes", type=click.IntRange(3, MOST_NODES), help="So many nodes; 3 to 20, by the seed, unless told.")
+@click.option("--light", is_flag=True, help="Nodes with the fake of the worker, for fleets of hundreds.")
 @click.option("--minutes", type=click.FloatRange(0.1, 60), default=MINUTES, show_default=True,
               help="Of virtual time, for which clients and faults go on.")  # fmt: skip
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
               help="Play nodes with this bug in them.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
 @click.option("--only", type=Numbers(), help="Only these deeds of the seeds, as a trace numbers them.")
-@click.option("--narrow", type=click.IntRange(1, 200), help="The deeds of the seeds among so many nodes only.")
+@click.option("--narrow", type=click.IntRange(1, MOST_NODES), help="The deeds of the seeds among so many nodes only.")
 @click.option("--tries", type=click.IntRange(0, 10_000), default=TRIES, show_default=True,
               help="Runs to spend on the shortest story of what was found; 0 for none.")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
@@ -38,6 +40,7 @@ SEEDS = "1-20"
 def command(
     seeds: range,
     nodes: int | None,
+    light: bool,
     minutes: float,
     plant: str | None,
     plants: bool,
@@ -59,17 +62,18 @@ def command(
       hawker sim fleet --seeds 1000
       hawker sim fleet --seeds 7-7 --trace
       hawker sim fleet --nodes 50 --seeds 3
+      hawker sim fleet --light --nodes 500 --seeds 3
       hawker sim fleet --plant no-cancel
     """
     if plants:
         click.echo("\n".join(f"{each.name:18} {each.what}" for each in PLANTS))
         return Exit.OK
-    asked = Asked(minutes=minutes, nodes=nodes, plant=plant)
+    asked = Asked(minutes=minutes, nodes=nodes, plant=plant, light=light)
     operations = played = 0
     began = _cpu_s()
     with without_logs():
         for seed in seeds:
-            whole = draw(seed, minutes, nodes)
+            whole = draw(seed, minutes, nodes, light=light)
             plan = whole if narrow is None else whole.within(narrow)
             outcome = play(plan if only is None else plan.only(only), find(plant))
             operations, played = operations + outcome.operations, played + 1

@@ -10,6 +10,9 @@ CLIENTS = ("ann", "bob", "cat")
 WATCHED, APART = "watched", "apart"
 """Words of blows that find whom they hit when they come: the host of a machine that has spares; two spares' hosts."""
 
+BROKERS = 20
+"""So many nodes of a light fleet have a broker: the first ones."""
+
 
 class Verb(StrEnum):
     ORDER = "order"
@@ -52,13 +55,15 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed stands for."""
+    """What a seed stands for. A `light` fleet's nodes have the fake of the worker."""
 
     seed: int
     nodes: int
     regions: int
     room: Capacity
     deeds: tuple[Deed, ...]
+    clients: tuple[str, ...] = CLIENTS
+    light: bool = False
 
     def of(self, actor: str) -> tuple[Deed, ...]:
         return tuple(deed for deed in self.deeds if deed.actor == actor)

@@ -1,6 +1,7 @@
 """A host of a simulated fleet: what outlives its daemons, and their lives one after the other."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import anyio
 
 from hawker.ids import NodeId
 from hawker.node import Capacity
-from hawker.sim.fleet.joined import Joined, Town, joined, shut
+from hawker.sim.fleet.joined import Town, Up, joined, shut
 from hawker.sim.fleet.shelf import Shelf
 from hawker.sim.fuse import Death
 from hawker.sim.gallery import Gallery, Registry
@@ -34,6 +35,8 @@ class Place(World):
 class Host:
     """`node` is what is up now. Between two lives the host may be off: then nobody even refuses a connection."""
 
+    made: type[Place] = Place
+
     def __init__(self, town: Town, node_id: NodeId, region: str, folder: Path, *, seed: int, room: Capacity) -> None:
         self.id, self.region, self._town = node_id, region, town
         self.shelf = Shelf(folder / str(node_id))
@@ -41,11 +44,11 @@ class Host:
         self._kit = town.kit
         kit = replace(town.kit.worker, store=self._watched(town.kit.worker))
         record = NodeRecord(id=node_id, region=region, created_at=0.0)
-        self.place = Place(
+        self.place = self.made(
             MemoryStore(), Path("node"), seed=seed, room=room, kit=kit, node=record, nameservers=("fdaa::3",)
         )
         self.place.registry = Registry()
-        self.node: Joined | None = None
+        self.node: Up | None = None
         self.lives = self.kills = 0
         self._end = anyio.Event()
         self.ended = anyio.Event()
@@ -89,7 +92,8 @@ class Host:
 
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         self.lives += 1
-        await self.place.store.write(lambda tx: tx.put(NODE, "self", self.place.node))
+        if self.place.store.get(NODE, "self") is None:
+            await self.place.store.write(lambda tx: tx.put(NODE, "self", self.place.node))
         try:
             async with self.place.open() as worker:
                 await self._serve(worker, task_status)
@@ -100,12 +104,20 @@ class Host:
             self.ended.set()
 
     async def _serve(self, worker: Worker, task_status: anyio.abc.TaskStatus[None]) -> None:
-        assert self._kept is not None
-        async with joined(self._town, worker, self._kept, self.shelf) as node:
+        async with self._joined(worker) as node:
             self.node = node
             task_status.started()
             await self._end.wait()
             self.node = None
+
+    def _joined(self, worker: Worker) -> AbstractAsyncContextManager[Up]:
+        return joined(self._town, worker, self.kept, self.shelf)
+
+    @property
+    def kept(self) -> WatchedStore:
+        """The store of this life."""
+        assert self._kept is not None
+        return self._kept
 
     def _watched(self, kit: Kit) -> Callable[[Store], Store]:
         def made(store: Store) -> Store:

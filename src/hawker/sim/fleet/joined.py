@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from hawker.api.routes.cluster import MEMBER_FATE, NodeParams
-from hawker.broker.catalog_directory import CatalogDirectory
+from hawker.broker.catalog_directory import CatalogDirectory, Looks
 from hawker.broker.front import Beside, BrokerHandlers
 from hawker.broker.handlers import TokenHandlers
 from hawker.broker.market_handlers import MarketHandlers
@@ -21,6 +21,7 @@ from hawker.broker.preferences import preferences
 from hawker.broker.revocations import FleetRevocations, Revocations
 from hawker.broker.tokens import Tokens
 from hawker.catalog.change import Scope
+from hawker.catalog.contract import Catalog
 from hawker.catalog.glance import Glance
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
@@ -32,11 +33,13 @@ from hawker.gossip.memory import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.log import Secret
+from hawker.sim.fleet.commons import Commons
 from hawker.sim.fleet.kit import FleetKit
 from hawker.sim.fleet.shelf import Shelf
 from hawker.sim.fleet.wire import Door, Wire, WiredPeers
 from hawker.sim.life import Worker
 from hawker.sim.loop import LoopClock
+from hawker.store.contract import Store
 from hawker.worker.fleet.fleet import Fleet, ring_of
 from hawker.worker.fleet.meeting import Meeting, Told
 from hawker.worker.fleet.members import Members
@@ -60,28 +63,35 @@ _ROOT = Secret("hwk_of-a-simulated-fleet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Town:
-    """What all nodes share. `seeds` are where a node looks for others."""
+    """What all nodes share. `seeds` are where a node looks for others; those of a light fleet have the `commons`."""
 
     network: MemoryNetwork
     wire: Wire
     kit: FleetKit
     seeds: Sequence[str]
+    commons: Commons | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
-    """A node that is up."""
+class Up:
+    """A node that is up: its worker, who tells of it, and who answers there. Not all of a light fleet have a broker."""
 
     worker: Worker
     parts: Parts
+    publisher: Publisher
+    peers: Door
+    broker: Door | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined(Up):
+    """One that gossips and has a replica of the catalog."""
+
     storage: SqliteStorage
     replica: Replica[SqliteStorage]
     gossip: GossipNode
-    publisher: Publisher
     fleet: Fleet
     members: Members
-    peers: Door
-    broker: Door
 
 
 async def inline(work: Callable[[], T]) -> T:
@@ -107,7 +117,7 @@ async def joined(town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) 
         worker.tasks.start_soon(_sentinel(town, node).serve)
         worker.tasks.start_soon(_find_others, node.gossip, town.seeds)
         me = node.parts.node.id
-        town.wire.peers[me], town.wire.brokers[me] = node.peers, node.broker
+        opened(town.wire, me, node)
         try:
             yield node
         finally:
@@ -116,16 +126,24 @@ async def joined(town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) 
             await node.gossip.leave()
 
 
-def shut(wire: Wire, me: NodeId, node: Joined) -> None:
+def opened(wire: Wire, me: NodeId, node: Up) -> None:
+    wire.peers[me] = node.peers
+    if node.broker is not None:
+        wire.brokers[me] = node.broker
+
+
+def shut(wire: Wire, me: NodeId, node: Up) -> None:
     """Nobody is answered any more, and who was being served hears so."""
     if wire.peers.get(me) is node.peers:
-        del wire.peers[me], wire.brokers[me]
+        del wire.peers[me]
+        wire.brokers.pop(me, None)
     node.peers.over.set()
-    node.broker.over.set()
+    if node.broker is not None:
+        node.broker.over.set()
 
 
 def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) -> Joined:
-    parts, clock, me = worker.parts, _clock(worker), worker.parts.node.id
+    parts, clock, me = worker.parts, clock_of(worker), worker.parts.node.id
     meeting: Meeting[SqliteStorage] = Meeting()
     storage = town.kit.storage(shelf.file, me, clock, boot=lambda: shelf.boot)
     region = parts.node.region
@@ -144,12 +162,11 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
         clock=clock,
         save=lambda cluster: None,
     )
-    porter = Porter(store, parts.deps.secrets, clock, me, vaults_of(lambda: [KEY], clock))
-    parts = replace(parts, fleet=fleet, catalog=replica, porter=porter)
-    said = Self(api=f"http://{me}", version="sim", drivers=(parts.deps.driver.name,), labels={}, started_at=0.0)
-    publisher = Publisher(replica, clock, me, worker_sources(parts, said))
-    follow(publisher, store, parts)
-    peers, broker = _doors(stack, town, worker, parts, publisher, wired, shelf)
+    parts = replace(parts, fleet=fleet, catalog=replica, porter=porter_of(store, parts, clock))
+    publisher = publisher_of(replica, clock, store, parts)
+    glance = Glance(shelf.file)
+    stack.callback(glance.close)
+    peers, broker = doors_of(town, worker, parts, publisher, wired, glance)
     return Joined(
         worker=worker,
         parts=parts,
@@ -164,20 +181,25 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
     )
 
 
-def _doors(
-    stack: AsyncExitStack,
-    town: Town,
-    worker: Worker,
-    parts: Parts,
-    publisher: Publisher,
-    wired: WiredPeers,
-    shelf: Shelf,
+def porter_of(store: Store, parts: Parts, clock: LoopClock) -> Porter:
+    return Porter(store, parts.deps.secrets, clock, parts.node.id, vaults_of(lambda: [KEY], clock))
+
+
+def publisher_of(catalog: Catalog, clock: LoopClock, store: WatchedStore, parts: Parts) -> Publisher:
+    """It hears of every change."""
+    me, drivers = parts.node.id, (parts.deps.driver.name,)
+    said = Self(api=f"http://{me}", version="sim", drivers=drivers, labels={}, started_at=0.0)
+    publisher = Publisher(catalog, clock, me, worker_sources(parts, said))
+    follow(publisher, store, parts)
+    return publisher
+
+
+def doors_of(
+    town: Town, worker: Worker, parts: Parts, publisher: Publisher, wired: WiredPeers, looks: Looks
 ) -> tuple[Door, Door]:
-    """As `up.front` makes them."""
-    clock, me, store = _clock(worker), parts.node.id, parts.deps.store
-    glance = Glance(shelf.file)
-    stack.callback(glance.close)
-    directory = CatalogDirectory(glance, clock, me, parts.node.region)
+    """The worker's and the broker's, as `up.front` makes them."""
+    clock, me, store = clock_of(worker), parts.node.id, parts.deps.store
+    directory = CatalogDirectory(looks, clock, me, parts.node.region)
     revocations = FleetRevocations(directory.revoked, Revocations(store, clock))
     tokens = TokenHandlers(
         Tokens(_ROOT, clock, revocations, directory.org_of),
@@ -251,7 +273,7 @@ def _cluster(me: NodeId) -> Cluster:
     return Cluster(id=CLUSTER, keyring=keyring, advertise=f"{me}.test", peer_port=4281)
 
 
-def _clock(worker: Worker) -> LoopClock:
+def clock_of(worker: Worker) -> LoopClock:
     clock = worker.parts.deps.clock
     assert isinstance(clock, LoopClock)
     return clock

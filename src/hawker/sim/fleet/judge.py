@@ -4,25 +4,28 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Statement
+from hawker.ids import NodeId
 from hawker.machine import GONE
 from hawker.proof import invariants
 from hawker.proof.fleet import Held, NodeSeen, Promised, Started, fleet_at_rest
 from hawker.proof.violation import Invariant, Violation
+from hawker.sim.fleet.commons import Commons
 from hawker.sim.fleet.host import Host
-from hawker.sim.fleet.joined import Joined
+from hawker.sim.fleet.joined import Joined, Up
 from hawker.worker.records import MACHINES
 from hawker.worker.spares.records import FENCED, TAKEOVERS
 
 _ORDER = "order"
+_MACHINES = "SELECT id FROM machines WHERE node = ?"
 Rows = frozenset[tuple[object, ...]]
 
 
-def judged(hosts: Sequence[Host], promised: Sequence[Promised]) -> list[Violation]:
-    """All that is broken. Every host is up."""
+def judged(hosts: Sequence[Host], promised: Sequence[Promised], commons: Commons | None = None) -> list[Violation]:
+    """All that is broken. Every host is up. Those of a light fleet have the `commons`."""
     found = fleet_at_rest([_seen(host) for host in hosts], promised, list(_started(hosts)))
-    found += not_alike(hosts)
+    found += not_alike(hosts) if commons is None else not_told(hosts, commons)
     for host in hosts:
-        found += _one(host)
+        found += _one(host, light=commons is not None)
     return [*found, *_gave_way(hosts)]
 
 
@@ -30,27 +33,42 @@ def not_alike(hosts: Sequence[Host]) -> list[Violation]:
     """Replicas of a region that differ, in all tables; those of all regions, in the tables that all have; and nodes
     whose machines are not what the catalog says."""
     found: list[Violation] = []
+    read = {host.id: _replica(host) for host in hosts}
     for region in sorted({host.region for host in hosts}):
-        there = [host for host in hosts if host.region == region]
-        found += fleet_at_rest([_replica(host, tuple(Scope)) for host in there])
-    found += fleet_at_rest([_replica(host, (Scope.GLOBAL,)) for host in hosts])
+        found += fleet_at_rest([_of(host, read, tuple(Scope)) for host in hosts if host.region == region])
+    found += fleet_at_rest([_of(host, read, (Scope.GLOBAL,)) for host in hosts])
     for host in hosts:
-        node = _up(host)
-        told = {str(row[0]) for row in _rows(node, "SELECT id FROM machines WHERE node = ?", host.id)}
-        kept = {record.id for record in node.worker.machines()}
-        if told != kept:
-            what = f"it has {sorted(kept)}, and the catalog says {sorted(told)}"
-            found.append(Violation(Invariant.CONVERGED, host.id, what))
+        found += _told(host, (row[0] for row in _rows(_up(host), _MACHINES, host.id)))
     return found
 
 
-def _one(host: Host) -> list[Violation]:
-    with _up(host).worker.store.snapshot() as reader:
+def not_told(hosts: Sequence[Host], commons: Commons) -> list[Violation]:
+    """Nodes of a light fleet that are not known, or whose machines are not what all read."""
+    known = {str(node) for (node,) in commons.rows("SELECT node FROM capacity")}
+    away = [Violation(Invariant.CONVERGED, host.id, "nobody knows it") for host in hosts if host.id not in known]
+    return [
+        *away,
+        *(each for host in hosts for each in _told(host, (row[0] for row in commons.rows(_MACHINES, host.id)))),
+    ]
+
+
+def _told(host: Host, rows: Iterable[object]) -> Iterator[Violation]:
+    told = {str(row) for row in rows}
+    kept = {record.id for record in host_up(host).worker.machines()}
+    if told != kept:
+        what = f"it has {sorted(kept)}, and the catalog says {sorted(told)}"
+        yield Violation(Invariant.CONVERGED, host.id, what)
+
+
+def _one(host: Host, *, light: bool) -> list[Violation]:
+    with host_up(host).worker.store.snapshot() as reader:
+        if light:  # its machines never ran, so their histories are not told
+            return invariants.of_store(reader, touched=())
         return invariants.at_rest(reader, host.place.seen())
 
 
 def _seen(host: Host) -> NodeSeen:
-    node = _up(host)
+    node = host_up(host)
     table, store = node.parts.deps.table, node.worker.store
     held = tuple(
         Held(id=record.id, order=(record.config.metadata or {}).get(_ORDER))
@@ -62,7 +80,7 @@ def _seen(host: Host) -> NodeSeen:
 
 def _started(hosts: Sequence[Host]) -> Iterator[Started]:
     for host in hosts:
-        for _, record in _up(host).worker.store.scan(TAKEOVERS):
+        for _, record in host_up(host).worker.store.scan(TAKEOVERS):
             yield Started(spare=record.spare, machine=record.machine, seen=record.seen)
 
 
@@ -70,7 +88,7 @@ def _gave_way(hosts: Sequence[Host]) -> Iterator[Violation]:
     """A machine that a spare took over from was ended at least once since."""
     for each in _started(hosts):
         for host in hosts:
-            store = _up(host).worker.store
+            store = host_up(host).worker.store
             if store.get(MACHINES, each.machine) is None:
                 continue
             fenced = store.get(FENCED, each.machine)
@@ -79,10 +97,15 @@ def _gave_way(hosts: Sequence[Host]) -> Iterator[Violation]:
                 yield Violation(Invariant.ONE_INSTANCE, each.machine, what)
 
 
-def _replica(host: Host, scopes: Iterable[Scope]) -> NodeSeen:
-    node = _up(host)
-    tables = [name for name, scope in sorted(node.storage.tables().items()) if scope in scopes]
-    rows: Rows = frozenset((table, *row) for table in tables for row in _rows(node, f"SELECT * FROM {table}"))
+def _replica(host: Host) -> dict[Scope, Rows]:
+    node, rows = _up(host), dict[Scope, set[tuple[object, ...]]]()
+    for table, scope in sorted(node.storage.tables().items()):
+        rows.setdefault(scope, set()).update((table, *row) for row in _rows(node, f"SELECT * FROM {table}"))
+    return {scope: frozenset(found) for scope, found in rows.items()}
+
+
+def _of(host: Host, read: dict[NodeId, dict[Scope, Rows]], scopes: Iterable[Scope]) -> NodeSeen:
+    rows: Rows = frozenset().union(*(read[host.id].get(scope, ()) for scope in scopes))
     return NodeSeen(node=host.id, capacity=host.place.room, machines=(), rows=rows)
 
 
@@ -91,5 +114,11 @@ def _rows(node: Joined, query: str, *params: str) -> tuple[tuple[object, ...], .
 
 
 def _up(host: Host) -> Joined:
+    node = host_up(host)
+    assert isinstance(node, Joined), "it has a replica"
+    return node
+
+
+def host_up(host: Host) -> Up:
     assert host.node is not None, f"{host.id} is not up"
     return host.node

@@ -6,12 +6,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hawker.api.routes.market import FILL
-from hawker.ids import MachineId
+from hawker.ids import MachineId, NodeId
 from hawker.sim.fleet.deed import APART, WATCHED, Deed, Verb
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of
 from hawker.sim.fleet.ledger import Ledger
-from hawker.sim.fleet.wire import Passing
+from hawker.sim.fleet.wire import Cut, Passing
 from hawker.sim.trace import Kind
 from hawker.worker.records import MACHINES
 
@@ -24,7 +24,6 @@ class Nature:
     def __init__(self, town: Town, hosts: Sequence[Host], ledger: Ledger, tasks: TaskGroup) -> None:
         self._town, self._hosts, self._ledger, self._tasks = town, hosts, ledger, tasks
         self._clock = town.wire.clock
-        self._cuts: list[tuple[int, int]] = []
         self._calls_left = 0
         self._at_call: Deed | None = None
         self._resting = anyio.Event()
@@ -42,7 +41,7 @@ class Nature:
         self._resting.set()
         self._at_call = None
         wire = self._town.wire
-        self._cuts.clear()
+        wire.cuts.clear()
         self._recut()
         wire.late.clear()
         wire.lost = wire.mute = self._town.network.loss = 0.0
@@ -66,11 +65,10 @@ class Nature:
                 self._say(deed, f"the next {deed.amount:g} orders are late")
                 self._town.wire.late = [FILL.name] * int(deed.amount)
             case Verb.CUT:
-                left, right = set(nodes), set(range(len(self._hosts))) - set(nodes)
-                both = [(one, other) for one in sorted(left) for other in sorted(right)]
-                self._tasks.start_soon(self._cut, deed, [*both, *((other, one) for one, other in both)])
+                rest = [host for number, host in enumerate(self._hosts) if number not in set(nodes)]
+                self._tasks.start_soon(self._cut, deed, Cut(_ids(hosts), _ids(rest)))
             case Verb.ONE_WAY:
-                self._tasks.start_soon(self._cut, deed, [(deed.nodes[0], deed.nodes[-1])])
+                self._tasks.start_soon(self._cut, deed, Cut(_ids(hosts[:1]), _ids(hosts[-1:]), both=False))
             case Verb.LOSS:
                 self._tasks.start_soon(self._lose, deed)
             case Verb.SLOW:
@@ -141,22 +139,27 @@ class Nature:
 
     # The network.
 
-    async def _cut(self, deed: Deed, pairs: list[tuple[int, int]]) -> None:
-        self._say(deed, f"cut for {deed.for_s:g} s: {', '.join(f'{one}-{other}' for one, other in pairs)}")
-        self._cuts += pairs
+    async def _cut(self, deed: Deed, cut: Cut) -> None:
+        way = "from the others" if cut.both else f"on the way to {', '.join(sorted(cut.those))}"
+        self._say(deed, f"{', '.join(sorted(cut.these))} cut off {way} for {deed.for_s:g} s")
+        cuts = self._town.wire.cuts
+        cuts.append(cut)
         self._recut()
         await self._clock.sleep(deed.for_s)
         if not self._resting.is_set():
-            for pair in pairs:
-                self._cuts.remove(pair)
+            cuts.remove(cut)
             self._recut()
 
     def _recut(self) -> None:
-        self._town.network.heal()
-        names = [(self._hosts[one].id, self._hosts[other].id) for one, other in self._cuts]
-        self._town.wire.cuts = set(names)
-        for one, other in names:
-            self._town.network.cut(address_of(one), address_of(other))
+        """Where gossip goes, too."""
+        network = self._town.network
+        network.heal()
+        for cut in self._town.wire.cuts if self._town.commons is None else ():
+            for one in cut.these:
+                for other in cut.those:
+                    network.cut(address_of(one), address_of(other))
+                    if cut.both:
+                        network.cut(address_of(other), address_of(one))
 
     async def _lose(self, deed: Deed) -> None:
         self._say(deed, f"{deed.amount:.0%} of {deed.word} are lost for {deed.for_s:g} s")
@@ -181,3 +184,7 @@ class Nature:
 
     def _say(self, deed: Deed, text: str) -> None:
         self._ledger.say(Kind.NATURE, f"{deed.number}. {text}")
+
+
+def _ids(hosts: Sequence[Host]) -> frozenset[NodeId]:
+    return frozenset(host.id for host in hosts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hawker.clock import ManualClock
 from hawker.node import Capacity
 from hawker.sim.chance import Chance
-from hawker.sim.fleet.deed import APART, CLIENTS, NATURE, WATCHED, Deed, Plan, Verb
+from hawker.sim.fleet.deed import APART, BROKERS, CLIENTS, NATURE, WATCHED, Deed, Plan, Verb
 
 MINUTES = 1.0
 _SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}
@@ -31,23 +31,33 @@ _BLOWS: Mapping[Verb, float] = {
     Verb.SLOW: 2,
     Verb.CLOCK: 1.5,
 }
+_HEAVY = frozenset({Verb.SPARE})
+_NODES_A_CLIENT = 25
+_FEW, _APART = 20, 12
 _PAUSES_S = (0.02, 0.1, 0.5, 1.0, 2.0, 6.0)
 _BREAKS_S = (0.2, 1.0, 3.0, 6.0, 12.0)
 
 
-def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None) -> Plan:
+def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None, *, light: bool = False) -> Plan:
+    """The larger a `light` fleet, the more clients it has."""
     chance = Chance(ManualClock(seed=seed))
     size = chance.weighed(_SIZES)
     size = size if nodes is None else nodes
-    regions = chance.one_of((1, 1, 1, 2)) if size > 4 else 1
+    regions = chance.one_of((1, 1, 1, 2)) if size > 4 and not light else 1
+    clients = (
+        (*CLIENTS, *(f"c{number}" for number in range(len(CLIENTS), size // _NODES_A_CLIENT))) if light else CLIENTS
+    )
     end = minutes * 60
     weights = {verb: weight for verb, weight in _BLOWS.items() if chance.happens(0.7)} or dict(_BLOWS)
-    scene = _scene(chance, size) if chance.happens(0.6) else []
-    deeds = [*scene, *(deed for client in CLIENTS for deed in _calls(chance, client, end, size, begun=bool(scene)))]
+    scene = _scene(chance, size) if chance.happens(0.6) and not light else []
+    calls = {verb: weight for verb, weight in _CALLS.items() if not light or verb not in _HEAVY}
+    doors = min(size, BROKERS) if light else size
+    deeds = [*scene, *(each for client in clients for each in _calls(chance, client, calls, end, doors, bool(scene)))]
     deeds += _blows(chance, weights, end, size)
     ordered = sorted(deeds, key=lambda deed: deed.at)
     room = Capacity(cpus=16, memory_mib=chance.one_of(_MEMORY_MIB), disk_mib=100_000)
-    return Plan(seed, size, regions, room, tuple(replace(deed, number=n) for n, deed in enumerate(ordered, 1)))
+    numbered = tuple(replace(deed, number=n) for n, deed in enumerate(ordered, 1))
+    return Plan(seed, size, regions, room, numbered, clients, light)
 
 
 def _scene(chance: Chance, size: int) -> list[Deed]:
@@ -65,13 +75,13 @@ def _scene(chance: Chance, size: int) -> list[Deed]:
     return deeds
 
 
-def _calls(chance: Chance, client: str, end: float, size: int, *, begun: bool) -> list[Deed]:
+def _calls(chance: Chance, client: str, calls: Mapping[Verb, float], end: float, size: int, begun: bool) -> list[Deed]:
     """`begun`: the first client has made three orders already."""
     deeds: list[Deed] = []
     made = 3 if begun and client == CLIENTS[0] else 0
     at = 2.0 if made else chance.one_of(_PAUSES_S)
     while at < end:
-        verb = Verb.ORDER if not made else chance.weighed(_CALLS)
+        verb = Verb.ORDER if not made else chance.weighed(calls)
         made += verb in (Verb.ORDER, Verb.SPARE)
         brokers = tuple(chance.between(0, size - 1) for _ in range(4))
         deed = Deed(0, round(at, 3), client, verb, f"{client}-{made}", brokers)
@@ -119,7 +129,8 @@ def _blow(chance: Chance, deed: Deed, size: int) -> Deed:
         case Verb.LATE:
             return replace(deed, amount=chance.between(1, 4))
         case Verb.CUT:
-            apart = tuple(n for n in range(size) if chance.happens(0.4)) or one
+            share = 0.4 if size <= _FEW else _APART / size
+            apart = tuple(n for n in range(size) if chance.happens(share)) or one
             return replace(deed, nodes=apart, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
         case Verb.ONE_WAY:
             two = (*one, chance.between(0, size - 1))

@@ -12,12 +12,14 @@ from hawker.gossip.memory import MemoryNetwork
 from hawker.ids import NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.client import Client
-from hawker.sim.fleet.deed import CLIENTS, NATURE, Plan
+from hawker.sim.fleet.commons import Commons
+from hawker.sim.fleet.deed import NATURE, Plan
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of
-from hawker.sim.fleet.judge import judged, not_alike
+from hawker.sim.fleet.judge import judged, not_alike, not_told
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
 from hawker.sim.fleet.ledger import Ledger
+from hawker.sim.fleet.light import LightHost
 from hawker.sim.fleet.nature import Nature
 from hawker.sim.fleet.wire import Wire
 from hawker.sim.loop import Hourglass, LoopClock, eventually
@@ -65,17 +67,20 @@ class Play:
     def __init__(self, plan: Plan, kit: FleetKit, folder: Path) -> None:
         self._plan = plan
         self._clock = LoopClock(plan.seed)
+        commons = Commons(self._clock) if plan.light else None
         names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
         self._town = Town(
             network=MemoryNetwork(self._clock),
             wire=Wire(self._clock),
             kit=kit,
             seeds=[address_of(name) for name in names[:_SEEDS]],
+            commons=commons,
         )
         self._trace = Trace()
         self._ledger = Ledger(self._clock, self._trace)
+        made = LightHost if plan.light else Host
         self._hosts = [
-            Host(self._town, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
+            made(self._town, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
             for at, name in enumerate(names)
         ]
         self._takeovers = 0
@@ -91,16 +96,17 @@ class Play:
 
     async def _play(self, tasks: TaskGroup) -> None:
         await tasks.start(self._town.network.serve)
+        if self._town.commons is not None:
+            await tasks.start(self._town.commons.serve)
         await tasks.start(self._town.wire.serve)
         self._nature = Nature(self._town, self._hosts, self._ledger, tasks)
         for host in self._hosts:
             await host.begin(tasks)
-        clients = [
-            Client(name, self._town.wire, [h.id for h in self._hosts], self._ledger, self._clock) for name in CLIENTS
-        ]
+        nodes = [host.id for host in self._hosts]
+        clients = [Client(name, self._town.wire, nodes, self._ledger, self._clock) for name in self._plan.clients]
         for at, client in enumerate(clients):
             await client.begin(at % len(self._hosts))
-        await eventually(self._clock, lambda: not not_alike(self._hosts), _REST_S, 0.5)
+        await eventually(self._clock, self._are_alike, _REST_S, 0.5)
         began = self._clock.monotonic()
         async with anyio.create_task_group() as actors:
             for client in clients:
@@ -111,6 +117,9 @@ class Play:
         for host in self._hosts:
             await host.kill()
 
+    def _are_alike(self) -> bool:
+        return not (not_alike(self._hosts) if self._town.commons is None else not_told(self._hosts, self._town.commons))
+
     async def _look(self) -> None:
         found = await self._still()
         self._takeovers = sum(1 for host in self._hosts for _ in host.place.store.scan(TAKEOVERS))
@@ -119,15 +128,18 @@ class Play:
 
     async def _still(self) -> list[Violation]:
         """What is broken when all is healed: nothing, or what does not mend, for as long as there is hope."""
-        found = judged(self._hosts, self._ledger.promised)
+        found = self._judged()
         until = self._clock.monotonic() + _REST_S
         hopeless = self._clock.monotonic() + (_STILL_S if self._ledger.found else _HOPE_S)
         while found and self._clock.monotonic() < min(until, hopeless):
             await self._clock.sleep(_STILL_S)
-            before, found = found, judged(self._hosts, self._ledger.promised)
+            before, found = found, self._judged()
             if found != before:
                 hopeless = self._clock.monotonic() + _HOPE_S
         return found
+
+    def _judged(self) -> list[Violation]:
+        return judged(self._hosts, self._ledger.promised, self._town.commons)
 
     def _broke(self, group: BaseExceptionGroup[BaseException]) -> None:
         error: BaseException = group

@@ -10,7 +10,7 @@ from hawker.sim.fleet.run import Outcome, play
 from hawker.sim.shrink import Shrinker
 
 TRIES = 120
-_SIZES = (3, 4, 5, 7, 10, 20)
+_SIZES = (3, 4, 5, 7, 10, 20, 50, 100)
 
 
 def shrink(found: Outcome, kit: FleetKit, tries: int = TRIES) -> Outcome:

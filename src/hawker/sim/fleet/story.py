@@ -13,6 +13,7 @@ class Asked:
     minutes: float = MINUTES
     nodes: int | None = None
     plant: str | None = None
+    light: bool = False
 
 
 def summary(outcome: Outcome) -> str:
@@ -46,6 +47,7 @@ def repeat(shortest: Outcome, of: int, asked: Asked) -> str:
     seed, nodes = shortest.plan.seed, shortest.plan.nodes
     words = ["hawker sim fleet", f"--seeds {seed}-{seed}"]
     words += [f"--nodes {asked.nodes}"] if asked.nodes is not None else []
+    words += ["--light"] if asked.light else []
     words += [f"--minutes {asked.minutes:g}"] if asked.minutes != MINUTES else []
     words += [f"--plant {asked.plant}"] if asked.plant else []
     words += [f"--narrow {nodes}"] if nodes != of else []

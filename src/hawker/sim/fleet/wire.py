@@ -47,6 +47,19 @@ class Passing:
     before: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """Nothing passes from these to those; nor back, if it is cut `both` ways."""
+
+    these: frozenset[NodeId]
+    those: frozenset[NodeId]
+    both: bool = True
+
+    def between(self, sender: NodeId, receiver: NodeId) -> bool:
+        there = sender in self.these and receiver in self.those
+        return there or (self.both and sender in self.those and receiver in self.these)
+
+
 class Wire:
     """Doors that are open: of workers for their `peers`, and of `brokers` for clients. `lost` and `mute` are the shares
     of requests and of answers that are lost, `late` the names of routes whose next call is late; `hears` is told of
@@ -58,7 +71,7 @@ class Wire:
         self.peers: dict[NodeId, Door] = {}
         self.brokers: dict[NodeId, Door] = {}
         self.unplugged: set[NodeId] = set()
-        self.cuts: set[tuple[NodeId, NodeId]] = set()
+        self.cuts: list[Cut] = []
         self.lost = self.mute = 0.0
         self.slow: dict[NodeId, float] = {}
         self.hears: Callable[[Passing], None] = lambda passing: None
@@ -67,7 +80,7 @@ class Wire:
         self.stragglers: list[tuple[float, Callable[[], _Exchange]]] = []
 
     def is_cut(self, sender: NodeId | None, receiver: NodeId) -> bool:
-        return sender is not None and (sender, receiver) in self.cuts
+        return sender is not None and any(cut.between(sender, receiver) for cut in self.cuts)
 
     async def call(
         self, sender: NodeId | None, receiver: NodeId, behalf: str, route: Any, given: dict[str, Any]

@@ -1,0 +1,78 @@
+"""A host of a light fleet: the fake of a worker behind the worker's own contract; at the first few, a whole broker.
+
+Bids, ledgers, claims, admission, capacity and records are the worker's own, over a store in memory. There are no flows,
+no driver, no supervisor, no gossip and no replica: what the nodes know of each other is in the `Commons`.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import cast
+
+import anyio
+
+from hawker.catalog.contract import Catalog
+from hawker.sim.fleet.commons import MISSED_S, Commons, Share
+from hawker.sim.fleet.deed import BROKERS
+from hawker.sim.fleet.host import Host, Place
+from hawker.sim.fleet.joined import Town, Up, clock_of, doors_of, opened, porter_of, publisher_of, shut
+from hawker.sim.fleet.swift import Swift
+from hawker.sim.fleet.wire import Door, WiredPeers
+from hawker.sim.life import Worker
+from hawker.worker.fleet.publish import Publisher
+from hawker.worker.fleet.watch import WatchedStore
+from hawker.worker.handlers import worker_handlers
+from hawker.worker.parts import Parts
+from hawker.worker.reconcile import Reconciler
+
+
+class LightPlace(Place):
+    @asynccontextmanager
+    async def _life(self) -> AsyncIterator[Worker]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._die_with_the_store)
+            parts = self._parts(self.images())
+            parts = replace(parts, operations=Swift(parts.deps, parts.runner, parts.room))
+            yield Worker(parts, Reconciler(parts.deps, parts.runner), self.host, tasks)
+            tasks.cancel_scope.cancel()
+
+
+class LightHost(Host):
+    made = LightPlace
+
+    def _joined(self, worker: Worker) -> AbstractAsyncContextManager[Up]:
+        return _joined(self._town, worker, self.kept, self.lives)
+
+
+@asynccontextmanager
+async def _joined(town: Town, worker: Worker, store: WatchedStore, life: int) -> AsyncIterator[Up]:
+    me = worker.parts.node.id
+    share, wired = Share(commons_of(town), me, life), WiredPeers(town.wire, me)
+    parts = replace(worker.parts, porter=porter_of(store, worker.parts, clock_of(worker)))
+    publisher = publisher_of(cast(Catalog, share), clock_of(worker), store, parts)
+    peers, broker = _doors(town, worker, parts, publisher, wired)
+    node = Up(worker=worker, parts=parts, publisher=publisher, peers=peers, broker=broker)
+    share.begin()
+    after_s = MISSED_S
+    try:
+        await worker.tasks.start(publisher.serve)
+        opened(town.wire, me, node)
+        yield node
+        after_s = 0.0
+    finally:
+        share.end(after_s)
+        shut(town.wire, me, node)
+
+
+def _doors(
+    town: Town, worker: Worker, parts: Parts, publisher: Publisher, wired: WiredPeers
+) -> tuple[Door, Door | None]:
+    if int(parts.node.id, 16) <= BROKERS:
+        return doors_of(town, worker, parts, publisher, wired, commons_of(town))
+    handlers = worker_handlers(parts)
+    return Door(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
+
+
+def commons_of(town: Town) -> Commons:
+    assert town.commons is not None, "a light fleet has commons"
+    return town.commons

@@ -1,0 +1,27 @@
+"""Fleets with the fake of the worker: sound, the same every time, and found out when a part of them is wrong."""
+
+import pytest
+
+from hawker.proof.violation import Invariant
+from hawker.sim.fleet.deed import BROKERS
+from hawker.sim.fleet.plan import draw
+from hawker.sim.fleet.planted import find
+from hawker.sim.fleet.run import play
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_nothing_is_found_in_a_sound_fleet_and_a_seed_repeats_it(seed: int) -> None:
+    outcome = play(draw(seed, 0.3, 5, light=True))
+    assert outcome.found == () and outcome.filled > 2 and outcome.kills > 0
+    assert play(draw(seed, 0.3, 5, light=True)).digest == outcome.digest
+
+
+def test_a_large_one_has_more_clients_and_brokers_at_its_first_nodes() -> None:
+    plan = draw(1, 0.2, 100, light=True)
+    assert len(plan.clients) == 4 and plan.regions == 1
+    assert {number for deed in plan.deeds if deed.label for number in deed.nodes} <= set(range(BROKERS))
+
+
+def test_a_planted_bug_is_found() -> None:
+    found = play(draw(1, 0.6, 5, light=True), find("no-cancel")).found
+    assert Invariant.FILLED_ONCE in {each.invariant for each in found}
