@@ -107,6 +107,20 @@ async def test_old_versions_are_kept_and_bounded(store: MemoryStore, table: Mach
     assert len(versions) == VERSIONS_KEPT and versions[0].version == f"V{VERSIONS_KEPT + 2:03}"
 
 
+async def test_each_change_is_later_though_the_clock_was_set_back(store: MemoryStore) -> None:
+    clock = ManualClock(NOW)
+    table, record = MachineTable(clock, Changes()), machine()
+    await store.write(lambda tx: table.insert(tx, record))
+    clock.advance(-86_400)
+    times = [record.updated_at]
+    for _ in range(3):
+        changed = await store.write(lambda tx: table.change(tx, table.get(tx, record.id)))
+        times.append(changed.updated_at)
+    assert times == sorted(set(times)) and times[-1] - NOW < 0.001
+    clock.advance(86_401)
+    assert (await store.write(lambda tx: table.change(tx, table.get(tx, record.id)))).updated_at == NOW + 1
+
+
 async def test_a_version_is_greater_than_all_before_it_though_the_clock_was_set_back(store: MemoryStore) -> None:
     clock = ManualClock(NOW)
     table = MachineTable(clock, Changes())

@@ -4,6 +4,7 @@ Invariants: `USED` has what all records hold; the indexes agree with the records
 order and bounded. All are kept by changing them in the transaction that changes the record.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -118,11 +119,16 @@ class MachineTable:
         assert record.state is not State.DESTROYED, f"machine {record.id} is gone and stays so"
         if event is not None:
             fields |= self._append(tx, record, event)
-        changed = msgspec.structs.replace(record, **fields, updated_at=self._clock.now())
+        changed = msgspec.structs.replace(record, **fields, updated_at=self._later_than(record))
         tx.put(MACHINES, record.id, changed)
         self._hold(tx, record.holds, changed.holds)
         self._announce(tx, record.id)
         return changed
+
+    def _later_than(self, record: MachineRecord) -> float:
+        """Also when the wall clock was set back: by this, spares tell one loss of a machine's host from the next."""
+        now = self._clock.now()
+        return now if now >= record.updated_at else math.nextafter(record.updated_at, math.inf)
 
     def remove(self, tx: Tx, record: MachineRecord, event: Happened) -> None:
         """Move a destroyed machine out of every index; its record and events stay readable for a while."""
