@@ -85,8 +85,9 @@ async def test_a_command_in_what_has_ended_is_refused(rig: Rig) -> None:
 
 async def test_a_session_ends_with_its_machine(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
-    session = await rig.driver.exec(spec.machine_id, ExecSpec(argv=FOREVER))
+    session = await rig.driver.exec(spec.machine_id, ExecSpec(argv=("sleep", "999")))
     if rig.real:
+        await eventually(lambda: runs(rig, spec, "sleep 999"))  # else it may be asked for when the machine has ended
         await rig.driver.stop(spec.machine_id, "SIGKILL", 5)
         assert (await session.wait()).signal == 9
     await session.close()
