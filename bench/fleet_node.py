@@ -57,10 +57,10 @@ class Fleet:
     def __init__(self, urls: Sequence[str]) -> None:
         self.urls = {NodeId(f"{number:08x}"): url for number, url in enumerate(urls)}
         drivers, labels = ("fake",), dict[str, str]()
-        self._nodes = [
+        self._nodes = tuple(
             Node(id=each, region=REGION, drivers=drivers, labels=labels, capacity=ROOM, used=Resources())
             for each in self.urls
-        ]
+        )
         self._by_id = {node.id: node for node in self._nodes}
 
     @property

@@ -12,10 +12,11 @@ import resource
 import time
 from collections.abc import Callable
 
-from hawker.broker.candidates import rounds
+from hawker.broker.candidates import Fields, Wanted, rounds
 from hawker.broker.directory import Node
 from hawker.broker.preferences import Limits, preferences
 from hawker.clock import ManualClock
+from hawker.config.placement import Placement
 from hawker.node import Capacity, Resources
 from hawker.sim.schedulers.central import first_fit, spread
 from hawker.sim.schedulers.costs import Costs
@@ -86,7 +87,7 @@ def decisions(hosts: int, count: int) -> None:
     view, chance, wishes = View(fleet), ManualClock(seed=2), preferences()
     snapshot = Snapshot(Table(view))
     asked = list(orders(Workload(orders=count, seed=3), hosts * _PLAN_MIB))
-    nodes = [_node(host) for host in fleet]
+    nodes = tuple(_node(host) for host in fleet)
 
     def market(order: Order) -> None:
         ranked([fleet[int(chance.random() * hosts)] for _ in range(_ASKED)], order, wishes)
@@ -98,7 +99,13 @@ def decisions(hosts: int, count: int) -> None:
     row(f"market, {_ASKED} bids made and ranked", rate(market, asked))
     few = asked[: max(1, 200_000 // hosts)]
     row("spread, by a plain scan", rate(lambda order: _emptiest(fleet, order), few))
-    row("market, candidates of the first round", rate(lambda _: next(rounds(nodes, wishes, chance.random())), few))
+    fields, wanted, limits = Fields(wishes), Wanted(placement=Placement()), wishes.limits
+
+    def first_round(known: tuple[Node, ...]) -> None:
+        next(rounds(fields.of(known, known[0].region, wanted).fit, limits, chance.random()))
+
+    row("market, candidates when something was published", rate(lambda _: first_round((*nodes,)), few))
+    row("market, candidates until something is", rate(lambda _: first_round(nodes), few))
 
 
 def _emptiest(fleet: list[Host], order: Order) -> Host:

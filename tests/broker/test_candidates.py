@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hawker.broker.candidates import Wanted, rounds, unfit
+from hawker.broker.candidates import Fields, Wanted, by_promise, rounds, unfit
 from hawker.broker.directory import Node
 from hawker.broker.preferences import Limits, preferences
 from hawker.config.placement import Placement
@@ -19,6 +19,7 @@ def node(number: int = 0, used: float | None = None, **fields: Any) -> Node:
     return Node(id=NodeId(f"{number:08x}"), capacity=capacity, used=held, **given)
 
 
+LIMITS = Limits()
 ANY = Wanted(placement=Placement())
 
 
@@ -42,23 +43,51 @@ def test_who_is_not_asked_and_why(fields: dict[str, Any], wanted: Wanted, why: s
 
 
 def test_a_small_region_is_asked_all_at_once() -> None:
-    (only,) = rounds([node(number) for number in range(16)], preferences(), 0.5)
+    (only,) = rounds([node(number) for number in range(16)], LIMITS, 0.5)
     assert len(only) == 16
-    assert list(rounds([], preferences(), 0.5)) == []
+    assert list(rounds([], LIMITS, 0.5)) == []
 
 
 def test_of_a_large_region_the_best_known_are_asked_with_some_others() -> None:
     nodes = [node(number, used=number / 100) for number in range(100)]
-    parts = list(rounds(nodes, preferences(), 0.5))
+    assert by_promise(nodes[::-1], preferences()) == nodes
+    parts = list(rounds(nodes, LIMITS, 0.5))
     assert [len(part) for part in parts] == [16] * 4
     assert [each.id for each in parts[0][:12]] == [each.id for each in nodes[:12]]
     asked = [each.id for part in parts for each in part]
     assert len(set(asked)) == len(asked)
-    other = next(rounds(nodes, preferences(), 0.1))
+    other = next(rounds(nodes, LIMITS, 0.1))
     assert other[:12] == parts[0][:12] and other[12:] != parts[0][12:]
 
 
 def test_nodes_of_which_nothing_is_known_come_after_those_that_have_room() -> None:
     prefer = preferences(limits=Limits(ask_all_up_to=1, ask_best=1, ask_random=0, ask_rounds=3))
-    parts = list(rounds([node(1), node(2, used=0.5), node(3, used=0.1)], prefer, 0.0))
+    nodes = by_promise([node(1), node(2, used=0.5), node(3, used=0.1)], prefer)
+    parts = list(rounds(nodes, prefer.limits, 0.0))
     assert [part[0].id for part in parts] == ["00000003", "00000002", "00000001"]
+
+
+def test_the_same_nodes_are_judged_once_for_each_kind_of_order() -> None:
+    fields, one, other = Fields(preferences()), node(1, used=0.5), node(2, used=0.1, region="lhr")
+    there = (one, other, node(3, cordoned=True))
+    found = fields.of(there, "mad", ANY)
+    assert (found.fit, found.passed_over) == ([one], {"00000003": "the node is cordoned"})
+    assert fields.of(there, "mad", Wanted(placement=Placement())) is found
+    assert fields.of(there, "lhr", ANY).fit == [other]
+    assert not fields.of(there, "mad", Wanted(placement=Placement(driver="microvm"))).fit
+    assert fields.of(there, "mad", ANY) is found
+    assert fields.of((one, other), "mad", ANY).passed_over == {}
+
+
+def test_nodes_that_may_change_where_they_are_are_looked_at_anew() -> None:
+    fields, there = Fields(preferences()), [node(1), node(2)]
+    assert len(fields.of(there, "mad", ANY).fit) == 2
+    there[0] = node(1, alive=False)
+    assert len(fields.of(there, "mad", ANY).fit) == 1
+
+
+def test_no_more_kinds_of_orders_are_remembered_than_fit() -> None:
+    fields, there = Fields(preferences()), (node(1),)
+    for number in range(100):
+        fields.of(there, "mad", Wanted(placement=Placement(labels={"n": str(number)})))
+    assert len(fields._known) == 16

@@ -69,6 +69,9 @@ def test_gossip_says_who_lives(town: Town) -> None:
 
 def test_nodes_are_remembered_for_a_moment_only(town: Town) -> None:
     town.told().nodes()
+    nodes = town.directory.nodes()
+    town.clock.advance(NODES_FOR_S)
+    assert town.directory.nodes() is nodes
     town.files.members(A, [(B, "down")])
     node = town.directory.node(B)
     assert node is not None and node.alive

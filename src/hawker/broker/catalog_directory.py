@@ -49,7 +49,11 @@ class CatalogDirectory:
         self._clock = clock
         self._own = own
         self._region = region
+        self._rows: Sequence[tuple[Value, ...]] = ()
         self._nodes: Mapping[NodeId, Node] = {}
+        self._all: tuple[Node, ...] = ()
+        self._made: dict[tuple[Value, ...], Node] = {}
+        self._gossips = False
         self._nodes_until = 0.0
         self._revoked: Mapping[str, Revocation] = {}
         self._revoked_until = 0.0
@@ -59,7 +63,9 @@ class CatalogDirectory:
         return self._region
 
     def nodes(self) -> Sequence[Node]:
-        return tuple(self._known().values())
+        """The same tuple for as long as nothing of it changes."""
+        self._known()
+        return self._all
 
     def node(self, node_id: NodeId) -> Node | None:
         return self._known().get(node_id)
@@ -129,9 +135,14 @@ class CatalogDirectory:
         now = self._clock.monotonic()
         if now >= self._nodes_until:
             rows = self._looks.rows(_NODES)
-            gossips = any(row[6] is not None for row in rows)
-            nodes = [_node(row, gossips, self._own, self._region) for row in rows]
-            self._nodes, self._nodes_until = {node.id: node for node in nodes}, now + NODES_FOR_S
+            if rows != self._rows:
+                gossips = any(row[6] is not None for row in rows)
+                before = self._made if gossips == self._gossips else {}
+                self._made = {row: before.get(row) or _node(row, gossips, self._own, self._region) for row in rows}
+                self._rows, self._gossips = rows, gossips
+                self._nodes = {node.id: node for node in self._made.values()}
+                self._all = tuple(self._nodes.values())
+            self._nodes_until = now + NODES_FOR_S
         return self._nodes
 
     def _one(self, query: str, name: str) -> NodeId | None:

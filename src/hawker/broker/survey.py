@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hawker.api.bodies import Bid, BidAsk, BidShown, CreateMachineRequest, LayerRef
 from hawker.broker.bids import Bidding
-from hawker.broker.candidates import Wanted, rounds, unfit
+from hawker.broker.candidates import Fields, Wanted, rounds
 from hawker.broker.directory import Directory, Node
 from hawker.broker.explain import explained, offers_of
 from hawker.broker.market import Ranked, plan, rank
@@ -49,19 +49,19 @@ class Surveyor:
         self._preferences = preferences
         self._clock = clock
         self._layers: OrderedDict[str, tuple[LayerRef, ...]] = OrderedDict()
+        self._fields = Fields(preferences)
 
     async def region(
         self, region: str, wanted: Wanted, ask: BidAsk, left_s: float, *, shows: bool = False
     ) -> AsyncGenerator[Surveyed, None]:
         """A large region in parts, for as long as the caller wants more."""
-        nodes = [node for node in self._directory.nodes() if node.region == region]
-        passed_over: dict[str, str] = {node.id: reason for node in nodes if (reason := unfit(node, wanted)) is not None}
-        fit = [node for node in nodes if node.id not in passed_over]
-        if not fit:
+        field = self._fields.of(self._directory.nodes(), region, wanted)
+        nodes, passed_over = field.nodes, field.passed_over
+        if not field.fit:
             yield self._surveyed(nodes, passed_over, {}, wanted, ask, shows)
         deadline_s = min(self._preferences.limits.bid_deadline_s, left_s)
         asked: dict[str, Bid | str] = {}
-        for part in rounds(fit, self._preferences, self._clock.random()):
+        for part in rounds(field.fit, self._preferences.limits, self._clock.random()):
             ids = [node.id for node in part]
             bids = await self._bidding.collect(ids, self._with_layers(ask), deadline_s)
             self._learn(bids)

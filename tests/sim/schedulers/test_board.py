@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.broker.candidates import rounds
+from hawker.broker.candidates import by_promise, rounds
 from hawker.broker.directory import Node
 from hawker.broker.preferences import Limits, preferences
 from hawker.node import Capacity, Resources
@@ -36,7 +36,8 @@ def test_the_candidates_are_those_of_the_broker(used: list[tuple[int, int]], see
     hosts = [host(number) for number in range(len(used))]
     for each, (cpus, memory_mib) in zip(hosts, used, strict=True):
         each.take(order(each.number, cpus=cpus, memory_mib=memory_mib))
-    wanted = [[node.id for node in part] for part in rounds([published(each) for each in hosts], WISHES, seed)]
+    known = by_promise([published(each) for each in hosts], WISHES)
+    wanted = [[node.id for node in part] for part in rounds(known, WISHES.limits, seed)]
     found = [[node_id(each) for each in part] for part in board(hosts)[1].rounds(seed)]
     assert found == wanted
 
