@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from hawker.catalog.database import Database
-from hawker.catalog.log import Log
+from hawker.catalog.log import LARGE_BYTES, Log
 from tests.catalog.disk import thing, tx
 
 
@@ -60,3 +60,13 @@ def test_a_stream_that_begins_again_has_none(tmp_path: Path) -> None:
     log.drop(1)
     assert versions(log, 0) == []
     assert log.size_bytes == 0
+
+
+def test_a_large_one_is_at_hand_until_the_next_trimming(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 1)
+    large = tx(2, thing(2, "x" * LARGE_BYTES))
+    log.add(1, large, 2.0)
+    assert log.replay(1, 1, 1 << 20)[0] is large
+    log.trim(0.0)
+    assert log.replay(1, 1, 1 << 20)[0] == large
+    assert log.replay(1, 1, 1 << 20)[0] is not large

@@ -301,8 +301,12 @@ class Engine:
             self.answers.append((serve.ask, parts))
             return
         heads: list[Head] = []
-        txs = [tx for tx in parts.txs if size_of(tx) <= MESSAGE_BYTES]
-        heads += [_head(tx.origin, tx.epoch, tx.version) for tx in parts.txs if size_of(tx) > MESSAGE_BYTES]
+        txs: list[Tx] = []
+        for tx in parts.txs:
+            if size_of(tx) <= MESSAGE_BYTES:
+                txs.append(tx)
+            else:
+                heads.append(_head(tx.origin, tx.epoch, tx.version))
         if txs:
             self.out.append(((serve.to,), Txs(txs=tuple(txs))))
         for delta in parts.deltas:

@@ -12,6 +12,7 @@ from hawker.catalog.change import Tx
 
 LOG_BYTES = 64 * 1024 * 1024
 LOG_AGE_S = 600.0
+LARGE_BYTES, HELD_BYTES = 64 * 1024, 16 * 1024 * 1024
 _TRIMMED_AT_ONCE = 256
 
 _ADD = "INSERT INTO __c_log (stream, ver, at, payload) VALUES (?, ?, ?, ?)"
@@ -25,16 +26,20 @@ class Log:
         self._limit_bytes = limit_bytes
         self._encoder, self._decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Tx)
         self.size_bytes = 0
+        self._large: tuple[bytes, Tx] | None = None
         self.load()
 
     def load(self) -> None:
         self.size_bytes = self._connection.execute("SELECT coalesce(sum(length(payload)), 0) FROM __c_log").get
 
     def add(self, stream: int, tx: Tx, now: float) -> None:
-        """Inside a transaction, which also trims the ring to its size."""
+        """Inside a transaction, which also trims the ring to its size. The last large one is at hand until the next
+        trimming, all others ask for it now, and reading it takes as long as making it."""
         payload = self._encoder.encode(tx)
         self._connection.execute(_ADD, (stream, tx.version, now, payload))
         self.size_bytes += len(payload)
+        if LARGE_BYTES < len(payload) <= HELD_BYTES:
+            self._large = payload, tx
         if self.size_bytes > self._limit_bytes:
             self._trim(float("-inf"))
 
@@ -48,7 +53,12 @@ class Log:
             if version != after + 1 or (size > max_bytes and size > len(payload)):
                 return
             after = version
-            yield self._decoder.decode(payload)
+            yield self._decoded(payload)
+
+    def _decoded(self, payload: bytes) -> Tx:
+        if self._large is not None and self._large[0] == payload:
+            return self._large[1]
+        return self._decoder.decode(payload)
 
     def drop(self, stream: int) -> None:
         """All of one stream: it begins again, or is forgotten."""
@@ -57,6 +67,7 @@ class Log:
 
     def trim(self, before: float) -> None:
         """What was written before that moment, and what is too much."""
+        self._large = None
         self._trim(before)
 
     def _trim(self, before: float) -> None:
