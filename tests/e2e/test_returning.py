@@ -58,8 +58,7 @@ async def test_after_an_hour_it_has_what_is_its_own_and_nothing_that_was_ended(f
         await eventually(lambda: _is(Shop(two, shop.app), spare.id, "started"), WITHIN_S)
         for each in fleet.hosts:
             set_clock(each, HOUR_S)
-        await shop.destroy(ended.id)
-        await shop.gone(ended.id)
+        await _destroyed(shop, ended.id)
         params, query = AppParams(app_name=old.app), DeleteAppQuery(force=True)
         await two.call(DELETE_APP, params=params, query=query)
         new = await order_at(shop, 0)
@@ -125,12 +124,13 @@ async def test_with_an_older_disk_it_begins_anew_and_fills_no_order_twice(fleet:
         kept = await order_at(shop, 2, "echo $$; exec sleep 600")
         await shop.logged(kept.id, "\n")
         pid = int(await shop.logs(kept.id))
-        lost = kept
-        for way in (_copied, _backed_up):
+        for way, then in ((_copied, "started"), (_backed_up, "stopped")):
+            ended = await order_at(shop, 2)
             put_back = way(fleet)
             async with third.node.client() as three:
                 await eventually(lambda: _lists(three, shop.app, kept.id), WITHIN_S)
                 lost = await order_at(shop, 2, key=way.__name__)
+            await _destroyed(shop, ended.id)
             await fleet.together()
             before = epochs(fleet.first, third.node.node_id)
             third.node.stop()
@@ -139,7 +139,8 @@ async def test_with_an_older_disk_it_begins_anew_and_fills_no_order_twice(fleet:
             third.node.start()
             await fleet.together()
             os.kill(pid, 0)
-            await everybody_lists(fleet, shop.app, {kept.id: "started"})
+            await everybody_lists(fleet, shop.app, {kept.id: "started", ended.id: then})
+            await _destroyed(shop, ended.id)
             after = epochs(fleet.first, third.node.node_id)
             assert all(after[scope] > before[scope] for scope in before), "nothing is said twice under one version"
             with pytest.raises(NotFound):
@@ -148,8 +149,7 @@ async def test_with_an_older_disk_it_begins_anew_and_fills_no_order_twice(fleet:
             assert again.id != lost.id
             assert (await order_at(shop, 2, key=way.__name__)).id == again.id
             await everybody_lists(fleet, shop.app, {kept.id: "started", again.id: "started"})
-            await shop.destroy(again.id)
-            await shop.gone(again.id)
+            await _destroyed(shop, again.id)
         await shop.close()
 
 
@@ -232,6 +232,11 @@ async def test_with_a_wrong_clock_it_goes_on_and_everybody_is_told(fleet: Trio) 
     async with fleet.first.node.client() as one:
         await eventually(lambda: _ahead(one, third.node.node_id, 0), WITHIN_S)
         await Shop(one, "clock").close()
+
+
+async def _destroyed(shop: Shop, machine_id: str) -> None:
+    await shop.destroy(machine_id)
+    await shop.gone(machine_id)
 
 
 async def _is(shop: Shop, machine_id: str, state: str) -> bool:
