@@ -21,6 +21,7 @@ from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
 from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall
+from hawker.store.contract import Reader
 from hawker.worker.gpus import short_of, taken
 from hawker.worker.images import names_of
 from hawker.worker.lifecycle.room import room_for
@@ -91,7 +92,7 @@ class Bids:
         if filled is not None:
             return Bid(fits=0, filled=filled)
         same_app = counter.machines_of(ask.app)
-        decline = self._decline(ask, wanted.placement, same_app)
+        decline = self._decline(ask, wanted.placement, same_app, counter)
         if decline is not None:
             return Bid(fits=0, same_app=same_app, decline=decline, name_taken=self._taken(ask))
         return msgspec.structs.replace(self._offer(wanted, counter), same_app=same_app, name_taken=self._taken(ask))
@@ -112,9 +113,9 @@ class Bids:
         name = ask.machine.name
         return bool(name) and self._parts.deps.store.get(BY_NAME, f"{ask.app}/{name}") is not None
 
-    def _decline(self, ask: BidAsk, wanted: Placement, same_app: int) -> Decline | None:
+    def _decline(self, ask: BidAsk, wanted: Placement, same_app: int, counter: "_Counter") -> Decline | None:
         """Every reason but room."""
-        reason = closed(self._parts)
+        reason = counter.closed
         if reason is not None:
             return Decline(kind=DeclineKind.CLOSED, reason=reason)
         missing = lacking(wanted.labels, self._labels)
@@ -186,6 +187,7 @@ class _Counter:
         self._store = parts.deps.store
         self.room: Capacity = parts.room()
         self.used: Resources = parts.deps.table.used(self._store)
+        self.closed = closed(self._store)
         self._machines: dict[str, int] = {}
         self._given: frozenset[str] | None = None
 
@@ -221,9 +223,9 @@ def asked_by(parts: Parts, machine: CreateMachineRequest) -> Resources:
     return Resources() if machine.skip_launch else room_for(parts.deps, machine.config)
 
 
-def closed(parts: Parts) -> str | None:
+def closed(reader: Reader) -> str | None:
     """Why the node takes no new machines, if so."""
-    node = parts.deps.store.get(NODE, "self")
+    node = reader.get(NODE, "self")
     if node is None:
         return None
     return "the node is draining" if node.draining else "the node is cordoned" if node.cordoned else None

@@ -4,6 +4,7 @@ With the order comes its app, which this node may not know. `Luggage` packs and 
 need on another node than the app's home.
 """
 
+from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -11,8 +12,9 @@ import anyio
 import msgspec
 
 from hawker.api.bodies import OrderedApp, OrderRequest
+from hawker.api.codec import encode_json
 from hawker.config import MachineConfig, validate
-from hawker.config.placement import Spread, lacking, parse_labels, placement_of
+from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
 from hawker.errors import DeadlineExceeded, NameTaken, NoRoom, Unavailable
 from hawker.ids import AppName, OrderId
 from hawker.store.contract import Reader, Tx
@@ -22,6 +24,8 @@ from hawker.worker.order_ledger import OrderLedger, checked_key
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
 from hawker.worker.records import APPS, BY_APP, AppRecord, MachineRecord
+
+_KEPT, _KEPT_BYTES = 256, 16 * 1024
 
 
 class Luggage(Protocol):
@@ -50,6 +54,7 @@ class Filling:
         self._ledger = ledger
         self._luggage = luggage
         self._labels = parse_labels(",".join(parts.deps.settings.labels))
+        self._sound: OrderedDict[bytes, Placement] = OrderedDict()
 
     def export(self, name: str) -> OrderedApp:
         """Raises `NotFound`."""
@@ -70,8 +75,10 @@ class Filling:
         made = parts.deps.table.made_for(parts.deps.store, app.name, key)
         if made is not None:
             return made
-        self._check(parts.deps.store, app.name, body.config)
-        validate(body.config, parts.deps.driver.features)
+        written = encode_json(body.config)
+        placement = self._sound.get(written) or placement_of(body.config)
+        self._check(parts.deps.store, app.name, placement)
+        self._validate(body.config, written, placement)
         serves_region(parts.node.region, body.region)
         images = await _in_time(resolve(parts.deps.images, body.config), deadline_s)
         record = new_record(parts, app, body, images, caller=caller, key=key)
@@ -81,7 +88,7 @@ class Filling:
             self._ledger.check(tx, app.name, key)
             if parts.deps.table.made_for(tx, app.name, key) is not None:
                 return
-            self._check(tx, app.name, body.config)
+            self._check(tx, app.name, placement)
             _check_same(tx, app)
             self._luggage.unpack(tx, app, order.app.luggage)
             _know(tx, app)
@@ -91,12 +98,22 @@ class Filling:
         made = await parts.operations.create(record, launch=not body.skip_launch, skip_secrets=skip, first=first)
         return made
 
-    def _check(self, reader: Reader, app: AppName, config: MachineConfig) -> None:
+    def _validate(self, config: MachineConfig, written: bytes, placement: Placement) -> None:
+        """Apps order the same machine again and again: a config that was found sound is so for as long as this lives.
+        Raises `Unprocessable`."""
+        if written in self._sound:
+            return
+        validate(config, self._parts.deps.driver.features)
+        if len(written) <= _KEPT_BYTES:
+            self._sound[written] = placement
+            if len(self._sound) > _KEPT:
+                self._sound.popitem(last=False)
+
+    def _check(self, reader: Reader, app: AppName, wanted: Placement) -> None:
         """What may have changed since the bid. Raises `Unavailable`, so that the broker goes on to the next."""
-        reason = closed(self._parts)
+        reason = closed(reader)
         if reason is not None:
             raise Unavailable(f"{reason}: nothing was created")
-        wanted = placement_of(config)
         missing = lacking(wanted.labels, self._labels)
         if missing is not None:
             raise Unavailable(f"the node does not have the label {missing}: nothing was created")
