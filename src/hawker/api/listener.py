@@ -22,10 +22,20 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.up = anyio.Event()
+        self._ticking = anyio.CancelScope()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.up.set()
+
+    async def main_loop(self) -> None:
+        with self._ticking:
+            await super().main_loop()
+
+    def stop(self) -> None:
+        """Now, not at the next tick."""
+        self.should_exit = True
+        self._ticking.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """No new connections. Those that are open get `DRAIN_S` for what is on its way to us, and each answer tells its
@@ -41,7 +51,8 @@ class _Uvicorn(uvicorn.Server):
         if self.server_state.connections:
             with anyio.move_on_after(DRAIN_S):
                 await anyio.sleep_forever()
-        await super().shutdown(sockets)
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -69,7 +80,7 @@ async def serving(server: Server, listener: socket.socket) -> AsyncIterator[str]
                 yield url_of(listener)
             finally:
                 server.stop()
-                uvicorn_server.should_exit = True
+                uvicorn_server.stop()
     finally:
         listener.close()
 
