@@ -14,7 +14,7 @@ import zstandard
 from hawker.catalog.change import Delta, Position, Scope, Tx
 from hawker.ids import NodeId
 
-COMPRESS_ABOVE = 512
+COMPRESS_ABOVE = 1024  # what is shorter fits a datagram as it is
 MOST_BYTES = 80 << 20
 _COMPRESSED = 0x80
 _LEVEL = 1
