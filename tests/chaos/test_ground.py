@@ -24,7 +24,7 @@ def place() -> Iterator[Path]:
     before = host()
     with tempfile.TemporaryDirectory(prefix="hawker-ground-") as name:
         yield Path(name)
-    assert left(before, name) == []
+    wait_for(lambda: not left(before, name))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hawker.chaos.traces import host
 from hawker.chaos.traces import left as traces_left
 from hawker.clock import SystemClock
 from hawker.machine import State
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -94,4 +95,5 @@ async def test_a_node_that_cannot_be_started_is_told_and_cleaned_up_after(tmp_pa
         ):
             assert "the scene cannot be set: Unavailable" in outcome.findings[0]
     assert len(left) == 1 and "could not be withdrawn" in left[0]
-    assert (os.listdir(tmp_path), traces_left(before, tmp_path)) == ([], [])
+    wait_for(lambda: not traces_left(before, tmp_path))
+    assert os.listdir(tmp_path) == []

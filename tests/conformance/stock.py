@@ -86,7 +86,7 @@ class Stock:
             made = self.ask("POST", f"/v1/apps/{APP}/machines", _MACHINE)
             assert made.status == 200, made
             there, machine_id = made, str(made.body["id"])
-            ran = self.ask("GET", f"/v1/apps/{APP}/machines/{machine_id}/wait?state=started&timeout=10")
+            ran = self.ask("GET", f"/v1/apps/{APP}/machines/{machine_id}/wait?state=started&timeout=60")
             assert ran.status == 200, f"the node runs no machines: {ran}"
             self.found["machine"] = machine_id
         where = f"/v1/apps/{APP}/machines/{machine_id}"
@@ -94,10 +94,10 @@ class Stock:
             held = self.ask("GET", f"{where}/lease")
             self.ask("DELETE", f"{where}/lease", nonce=held.body["nonce"] if held.status == 200 else "")
         if there.body["state"] not in ("started", "stopped"):
-            self.ask("GET", f"{where}/wait?state=settled&timeout=5")
+            self.ask("GET", f"{where}/wait?state=settled&timeout=30")
         if path.rsplit("/", 1)[-1] in _INSIDE and there.body["state"] != "started":
             self.ask("POST", f"{where}/start")
-            self.ask("GET", f"{where}/wait?state=started&timeout=5")
+            self.ask("GET", f"{where}/wait?state=started&timeout=60")
         return machine_id
 
     def _key(self, machine_id: str) -> str:

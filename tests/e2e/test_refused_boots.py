@@ -14,6 +14,7 @@ from hawker.chaos.traces import host, left
 from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import HELLO, Shop
+from tests.waiting import wait_for
 
 
 def refused(data_dir: Path, *flags: str, before_it: Sequence[str] = (), path: str | None = None) -> str:
@@ -31,7 +32,7 @@ def refused(data_dir: Path, *flags: str, before_it: Sequence[str] = (), path: st
     assert (done.returncode, done.stdout) == (2, ""), done
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
-    assert left(before, data_dir) == []
+    wait_for(lambda: not left(before, data_dir))
     return line
 
 

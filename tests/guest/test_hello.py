@@ -36,7 +36,7 @@ def serving(**env: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 def ask(port: int, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=60)
     connection.request(method, path)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
@@ -101,7 +101,7 @@ def test_a_silent_client_holds_up_nobody() -> None:
 def test_clients_that_talk_nonsense_are_dropped() -> None:
     with serving() as (_, port):
         for nonsense in (b"\0" * 5000, b"\r\n\r\n", b"GET\r\n\r\n", os.urandom(4096) + b"\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as client, suppress(OSError):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as client, suppress(OSError):
                 client.sendall(nonsense)
                 client.shutdown(socket.SHUT_WR)
                 while client.recv(4096):

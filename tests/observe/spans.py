@@ -37,7 +37,7 @@ class Collector:
 
     def export(self, spans: Sequence[Span]) -> str | None:
         self.reached.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         self.batches += 1
         if self.refuses is None:
             self.taken += [each.name for each in spans]

@@ -60,7 +60,7 @@ async def test_transactions_that_wait_together_are_one_group(tmp_path: Path, ear
 
     def hold(tx: Tx) -> None:
         held.set()
-        assert let_go.wait(10)
+        assert let_go.wait(60)
 
     async with anyio.create_task_group() as group:
         group.start_soon(store.write, hold)

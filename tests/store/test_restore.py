@@ -95,7 +95,7 @@ def killed_with_a_log(path: Path) -> None:
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "anyio.run(main)\n"
     )
-    subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, timeout=30, check=False)
+    subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, timeout=90, check=False)
     assert Path(f"{path}-wal").exists()
 
 

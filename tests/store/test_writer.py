@@ -28,7 +28,7 @@ class Bench:
 
     def commit(self, group: list[Job]) -> None:
         self.under_way += 1
-        assert self.gate.wait(timeout=10)
+        assert self.gate.wait(timeout=60)
         self.groups.append(group)
         for job in group:
             job.result = len(self.groups)

@@ -44,7 +44,7 @@ def node(tmp_path: Path) -> Iterator[InitSystem]:
         node.close()
         node.start(SOURCE, *QUIET, "--ephemeral")
         node.end()
-    assert left(before, tmp_path) == []
+    wait_for(lambda: not left(before, tmp_path))
     shutil.rmtree(node.data_dir)
 
 

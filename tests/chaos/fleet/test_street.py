@@ -9,6 +9,7 @@ import pytest
 
 from hawker.chaos.fleet.street import Host, Street
 from hawker.chaos.traces import host, left
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -18,7 +19,7 @@ def street(tmp_path: Path) -> Iterator[Street]:
     before = host()
     with Street(tmp_path, 71, 3) as street:
         yield street
-    assert left(before, street.bridge) == []
+    wait_for(lambda: not left(before, street.bridge))
 
 
 _KNOCK = """
@@ -45,7 +46,7 @@ def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: 
     first, second, _ = street.hosts
     assert reaches(first, second)
     assert sorted(first.run("ls", "/sys/class/net").split()) == ["lo", "up0"]
-    assert sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup"))
+    wait_for(lambda: sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup")))
 
 
 def test_a_partition_parts_the_sides_and_is_healed(street: Street) -> None:
