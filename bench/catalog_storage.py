@@ -19,9 +19,13 @@ from hawker.clock import SystemClock
 from hawker.ids import NodeId
 
 OWNER, READER, FRESH = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
+SLIM_OWNER, SLIM_READER = NodeId("dddddddd"), NodeId("eeeeeeee")
 SMALL = """CREATE TABLE small (node TEXT NOT NULL, id INTEGER NOT NULL, a INTEGER, b TEXT, c REAL, {more}
     PRIMARY KEY (node, id)) WITHOUT ROWID;"""
 PLAIN = SMALL.format(more="")
+SLIM = "CREATE TABLE slim (node TEXT NOT NULL, id INTEGER NOT NULL, a INTEGER, b TEXT, PRIMARY KEY (node, id))"
+SLIM_ROWS = 100_000
+NUMBERS = "WITH RECURSIVE n (i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)"
 WIDER = SMALL.format(more="d INTEGER NOT NULL DEFAULT 0, ")
 LOADED_AT_ONCE = 20_000
 ROWS_PER_TX = 100
@@ -40,22 +44,22 @@ def measure(rows: int, folder: Path) -> Iterator[tuple[str, str]]:
         yield from applying(reader, rows)
         yield from committing(owner, rows)
         yield from widening(owner)
+        yield from storing(here)
         for storage in (owner, reader):
             storage.close()
     finally:
         shutil.rmtree(here)
 
 
-def opened(folder: Path, node: NodeId) -> SqliteStorage:
-    storage = SqliteStorage(folder / f"{node}.db", node, SystemClock(), [PLAIN])
+def opened(folder: Path, node: NodeId, table: str = PLAIN) -> SqliteStorage:
+    storage = SqliteStorage(folder / f"{node}.db", node, SystemClock(), [table])
     for scope in () if storage.proven() else Scope:
         storage.renew(scope, 1)
     return storage
 
 
 def loading(owner: SqliteStorage, rows: int) -> Iterator[tuple[str, str]]:
-    numbers = "WITH RECURSIVE n (i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)"
-    text = f"{numbers} INSERT INTO small SELECT '{OWNER}', i, random() % 100000, hex(randomblob(6)), i * 0.5 FROM n"
+    text = f"{NUMBERS} INSERT INTO small SELECT '{OWNER}', i, random() % 100000, hex(randomblob(6)), i * 0.5 FROM n"
     with timed() as took:
         for begin in range(0, rows, LOADED_AT_ONCE):
             end = min(rows, begin + LOADED_AT_ONCE) - 1
@@ -140,6 +144,21 @@ def committing(owner: SqliteStorage, rows: int) -> Iterator[tuple[str, str]]:
         for begin in range(0, COMMITS, GROUP):
             owner.commit_all(waiting[begin : begin + GROUP])
     yield f"the same, {GROUP} that wait together", f"{COMMITS / took():,.0f}/s"
+
+
+def storing(here: Path) -> Iterator[tuple[str, str]]:
+    """What a reader's file has of a row, all that the catalog knows beside it included."""
+    table = f"{SLIM} WITHOUT ROWID;"
+    owner, reader = opened(here, SLIM_OWNER, table), opened(here, SLIM_READER, table)
+    text = f"{NUMBERS} INSERT INTO slim SELECT '{SLIM_OWNER}', i, random() % 100000, hex(randomblob(6)) FROM n"
+    owner.commit([Statement(query=text, params=(1, SLIM_ROWS))], time.time())
+    snapshot = owner.snapshot(here / "slim")
+    reader.install(here / "slim", snapshot.digest)
+    snapshot.close()
+    for storage in (owner, reader):
+        storage.close()
+    size = (here / f"{SLIM_READER}.db").stat().st_size
+    yield "bytes per row of 4 small columns, all told", f"{size / SLIM_ROWS:.0f}"
 
 
 def widening(owner: SqliteStorage) -> Iterator[tuple[str, str]]:

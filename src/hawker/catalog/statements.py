@@ -96,6 +96,7 @@ class _Look:
     def __call__(self, cursor: apsw.Cursor, text: str, _: object) -> bool:
         if not cursor.has_vdbe or self._statement.query[len(text) :].strip():
             raise StatementFailed("one statement at a time" if cursor.has_vdbe else "the statement is empty")
-        if unknown := set(self._statement.named_params).difference(cursor.bindings_names):
+        named = self._statement.named_params
+        if named and (unknown := set(named).difference(cursor.bindings_names)):
             raise StatementFailed(f"the statement has no parameter {min(unknown)!r}")
         return True
