@@ -17,6 +17,7 @@ from hawker.ids import NodeId
 
 KEY_BYTES = 32
 MAX_KEYS = 4
+USUAL_PEER_PORT = 4281
 MAX_PEERS = 1000
 _NUMBERS = 256
 _MODE = 0o600

@@ -36,11 +36,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     # the fleet: on when the node says where others reach it
     advertise: str | None = None
-    peer_port: int = 4281
+    peer_port: int | None = None
     labels: tuple[str, ...] = ()
     market: Path | None = None
     catalog_listen: str | None = None
     catalog_url: str | None = None
+    catalog_token_file: Path | None = None
 
     # what is sold
     cpus: int | None = None

@@ -129,3 +129,14 @@ async def test_a_directory_without_a_node_in_a_cluster_is_refused(tmp_path: Path
     async with AsyncExitStack() as stack:
         with pytest.raises(CannotStart, match="a broker serves a node in a cluster"):
             broker_server(Settings(data_dir=tmp_path), SystemClock(), stack)
+
+
+async def test_beside_an_agent_it_says_what_to_do(node: Node) -> None:
+    answers = "`hawker up` answers clients itself"
+    async with AsyncExitStack() as stack:
+        with pytest.raises(CannotStart, match=answers):
+            told = Settings(data_dir=node.place.root, catalog_url="http://127.0.0.1:8080")
+            broker_server(told, node.clock, stack)
+        node.place.catalog.rename(node.place.root / "elsewhere")
+        with pytest.raises(CannotStart, match=answers):
+            broker_server(Settings(data_dir=node.place.root), node.clock, stack)

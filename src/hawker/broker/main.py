@@ -32,6 +32,7 @@ from hawker.place import Place
 from hawker.settings import Settings
 
 _log = log.bind("hawker.broker")
+_NO_AGENT = "and cannot ask an agent (--catalog-url), beside which `hawker up` answers clients itself"
 
 
 def run(settings: Settings) -> int:
@@ -49,9 +50,15 @@ async def _main(settings: Settings, clock: Clock) -> int:
 
 def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Server:
     """All that a broker is made of. Raises `CannotStart` when there is no node in a cluster in the data directory."""
+    if settings.catalog_url is not None:
+        raise CannotStart(f"a broker of its own reads its node's catalog, {_NO_AGENT}: leave catalog_url away")
     place, metrics = Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
     file = ClusterFile(place.cluster, clock)
     node, root = own_node(place), root_token(place)
+    if not place.catalog.exists():
+        raise CannotStart(
+            f"there is no {place.catalog}: start the node first; a broker of its own reads it, {_NO_AGENT}"
+        )
     glance = Glance(place.catalog)
     stack.callback(glance.close)
     directory = CatalogDirectory(glance, clock, node, own_region(glance, node))

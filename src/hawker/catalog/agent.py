@@ -163,7 +163,7 @@ async def _refused(response: aiohttp.ClientResponse, answer: bytes) -> HawkerErr
         case 400 | 422:
             return BadRequest(text)
         case 401:
-            return Fault("the catalog's agent refuses our token: give it with --catalog-url, or its settings")
+            return Fault("the catalog's agent refuses our token: give the right one with --catalog-token-file")
         case 408:
             return DeadlineExceeded(text)
         case 404:

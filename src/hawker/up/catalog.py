@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import aiohttp
 import anyio
@@ -22,7 +23,9 @@ from hawker.catalog.replica import Replica
 from hawker.catalog.snapshots import Album
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
+from hawker.errors import CannotStart
 from hawker.ids import NodeId
+from hawker.log import Secret
 from hawker.place import Place
 from hawker.worker.fleet.fleet import Forgets
 from hawker.worker.fleet.meeting import Meeting, Told, Untold
@@ -89,9 +92,22 @@ def own_catalog(
     )
 
 
-async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock) -> Kept:
+def token_of_agent(file: Path | None) -> Secret | None:
+    """Raises `CannotStart`."""
+    if file is None:
+        return None
+    try:
+        text = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotStart(f"cannot read the agent's token of --catalog-token-file {file}: {error}") from error
+    if not text or not text.isascii() or not text.isprintable():
+        raise CannotStart(f"--catalog-token-file {file} has no token: one line of printable letters is wanted")
+    return Secret(text)
+
+
+async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock, token: Secret | None = None) -> Kept:
     session = await stack.enter_async_context(aiohttp.ClientSession())
-    catalog = AgentCatalog(session, url, clock)
+    catalog = AgentCatalog(session, url, clock, token)
     mirror = Mirror(catalog, clock)
 
     @asynccontextmanager

@@ -9,6 +9,7 @@ from hawker.clock import Clock
 from hawker.errors import CannotStart
 from hawker.place import Place
 from hawker.settings import Settings
+from hawker.up.catalog import token_of_agent
 from hawker.up.fleet import Seat, take_seat
 
 
@@ -33,6 +34,9 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
         raise CannotStart("a worker is one of a cluster: give --advertise, or run `hawker join --no-start` first")
     if seat is None and settings.catalog_listen is not None:
         raise CannotStart("--catalog-listen is for a node of a cluster: give --advertise, too")
+    if settings.catalog_url is None and settings.catalog_token_file is not None:
+        raise CannotStart("--catalog-token-file is the token of an agent: give --catalog-url, too")
+    token_of_agent(settings.catalog_token_file)
     if settings.catalog_listen is not None and settings.catalog_url is not None:
         raise CannotStart("--catalog-listen and --catalog-url exclude each other: the agent answers for its catalog")
     doors = Doors(public=(given or _bind(settings.listen)) if public else None, seat=seat, catalog=None)

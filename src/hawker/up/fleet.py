@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from socket import socket
+from typing import Protocol
 
 import anyio
 import msgspec
-from anyio import to_thread
-from anyio.abc import TaskGroup
+from anyio import TASK_STATUS_IGNORED, to_thread
+from anyio.abc import TaskGroup, TaskStatus
 
 from hawker import log
 from hawker.api.listener import bind, url_of
@@ -20,8 +21,8 @@ from hawker.broker.peer_tokens import PeerTokens
 from hawker.broker.peers import HttpPeers
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
-from hawker.cluster import Cluster, found_cluster, read_cluster, write_cluster
-from hawker.errors import CannotStart, HawkerError
+from hawker.cluster import USUAL_PEER_PORT, Cluster, found_cluster, read_cluster, write_cluster
+from hawker.errors import CannotStart, Conflict, HawkerError
 from hawker.gossip.contract import Member, Meta
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
@@ -30,7 +31,7 @@ from hawker.gossip.transport import SocketTransport, joined
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.settings import Settings
-from hawker.up.catalog import Kept, agent_catalog, own_catalog
+from hawker.up.catalog import Kept, agent_catalog, own_catalog, token_of_agent
 from hawker.worker.fleet.fleet import Fleet, ring_of
 from hawker.worker.fleet.labels import labels_of
 from hawker.worker.fleet.meeting import Meeting
@@ -59,17 +60,25 @@ class Seat:
         return joined(self.cluster.advertise, self.cluster.peer_port)
 
 
+def cluster_of(settings: Settings, place: Place, clock: Clock) -> Cluster | None:
+    """None for a node that is alone. Each setting that is given wins over what cluster.json has."""
+    known, host = read_cluster(place.cluster), settings.advertise
+    if known is None and host is None:
+        return None
+    if known is None:
+        known = found_cluster(clock, advertise=(host or "").strip("[]"), peer_port=USUAL_PEER_PORT)
+    return msgspec.structs.replace(
+        known,
+        advertise=known.advertise if host is None else host.strip("[]"),
+        peer_port=settings.peer_port or known.peer_port,
+    )
+
+
 def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
     """None for a node that is alone. Writes nothing. Raises `CannotStart`."""
-    cluster = read_cluster(place.cluster)
-    if cluster is None and settings.advertise is None:
+    cluster = cluster_of(settings, place, clock)
+    if cluster is None:
         return None
-    if settings.advertise is not None:
-        host, port = settings.advertise.strip("[]"), settings.peer_port
-        if cluster is None:
-            cluster = found_cluster(clock, advertise=host, peer_port=port)
-        cluster = msgspec.structs.replace(cluster, advertise=host, peer_port=port)
-    assert cluster is not None
     try:
         return Seat(cluster=cluster, listener=bind(cluster.advertise, cluster.peer_port + 1))
     except CannotStart as error:
@@ -153,17 +162,40 @@ async def _joined(
 async def _tasks(gossip: GossipNode) -> AsyncIterator[TaskGroup]:
     """What serves meanwhile. At the end the others are told before it stops."""
     async with anyio.create_task_group() as tasks:
-        await tasks.start(gossip.serve)
+        await tasks.start(gossiping, gossip)
         yield tasks
         with anyio.move_on_after(_LEAVE_S):
             await gossip.leave()
         tasks.cancel_scope.cancel()
 
 
+class Gossips(Protocol):
+    """The part of a `GossipNode` that serves."""
+
+    async def serve(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None: ...
+
+
+async def gossiping(gossip: Gossips, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+    """Until cancelled. A node that is refused by those who were there before cannot go on: raises `CannotStart`."""
+    try:
+        await gossip.serve(task_status=task_status)
+    except (Conflict, ExceptionGroup) as error:
+        cause: BaseException = error
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+            cause = cause.exceptions[0]
+        if not isinstance(cause, Conflict):
+            raise
+        raise CannotStart(
+            f"the cluster does not let this node in: {cause}; if this data directory is a copy of that node's, stop one"
+            " of the two for good, and let a new host join with an empty data directory"
+        ) from error
+
+
 async def _catalog(stack: AsyncExitStack, parts: Parts, place: Place, meeting: Meeting[SqliteStorage]) -> Kept:
     deps = parts.deps
     if deps.settings.catalog_url is not None:
-        return await agent_catalog(stack, deps.settings.catalog_url, deps.clock)
+        token = token_of_agent(deps.settings.catalog_token_file)
+        return await agent_catalog(stack, deps.settings.catalog_url, deps.clock, token)
     storage = await to_thread.run_sync(SqliteStorage, place.catalog, parts.node.id, deps.clock)
     return own_catalog(storage, parts.node, place, deps.clock, meeting)
 

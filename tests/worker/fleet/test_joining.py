@@ -97,6 +97,15 @@ async def test_joining_again_brings_keys_up_to_date(place: Place) -> None:
     assert living.asked[-1].node == "0000000b"
 
 
+async def test_what_is_not_said_again_stays(place: Place) -> None:
+    async with Living().answering() as url:
+        await join_cluster(place, ManualClock(), url, ROOT, advertise="10.0.0.9", peer_port=5281)
+        cluster = await join_cluster(place, ManualClock(), url, ROOT, advertise=None, peer_port=None)
+        assert (cluster.advertise, cluster.peer_port) == ("10.0.0.9", 5281)
+        cluster = await join_cluster(place, ManualClock(), url, ROOT, advertise="10.0.0.8", peer_port=None)
+        assert (cluster.advertise, cluster.peer_port) == ("10.0.0.8", 5281)
+
+
 async def test_a_directory_of_another_cluster_is_refused(place: Place) -> None:
     living = Living()
     async with living.answering() as url:

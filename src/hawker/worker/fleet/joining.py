@@ -15,7 +15,7 @@ from hawker.api.asker import Asker
 from hawker.api.bodies import JoinAnswer, JoinRequest
 from hawker.api.routes.cluster import JOIN_CLUSTER
 from hawker.clock import Clock
-from hawker.cluster import Cluster, Keyring, Peer, read_cluster, write_cluster
+from hawker.cluster import USUAL_PEER_PORT, Cluster, Keyring, Peer, read_cluster, write_cluster
 from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized
 from hawker.ids import NodeId
 from hawker.log import Secret
@@ -30,10 +30,11 @@ _WITHIN_S = 30.0
 
 
 async def join_cluster(
-    place: Place, clock: Clock, target: str, token: Secret, *, advertise: str | None, peer_port: int
+    place: Place, clock: Clock, target: str, token: Secret, *, advertise: str | None, peer_port: int | None
 ) -> Cluster:
-    """Make the node of `place` one of the cluster that `target` is in. Joining again brings keys and peers up to date.
-    Raises `CannotStart` when the directory or the clock speaks against it, and what the other node answers."""
+    """Make the node of `place` one of the cluster that `target` is in. Joining again brings keys and peers up to date;
+    what is not given then stays as it was. Raises `CannotStart` when the directory or the clock speaks against it, and
+    what the other node answers."""
     url = url_of(target)
     place.make()
     with place.held():
@@ -41,7 +42,8 @@ async def join_cluster(
         answer = await _asked(url, token, clock, place)
         _refuse_other_cluster(place, known, answer)
         await _take_token(place, token)
-        joined = _joined(answer, advertise or own_address_towards(url), peer_port)
+        host = advertise or (known.advertise if known else own_address_towards(url))
+        joined = _joined(answer, host, peer_port or (known.peer_port if known else USUAL_PEER_PORT))
         write_cluster(place.cluster, joined)
     return joined
 
