@@ -21,6 +21,8 @@ class Invariant(StrEnum):
     FILLED_ONCE = "no order fills twice"
     NOT_OVERSOLD = "no host is oversold"
     CONVERGED = "every replica converges"
+    ALL_OR_NONE = "an order of all or nothing that is refused leaves nothing"
+    CORDONED = "a cordoned node takes no new machines"
     SPARE_ONCE = "a spare starts at most once for one loss"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 

@@ -1,7 +1,7 @@
 from hawker.clock import ManualClock
 from hawker.ids import MachineId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.ledger import Ledger, Ordered
+from hawker.sim.fleet.ledger import Counted, Ledger, Ordered
 from hawker.sim.trace import Kind, Trace
 
 
@@ -10,7 +10,8 @@ def test_what_is_promised_is_what_was_answered_and_not_destroyed() -> None:
     for label, machine, destroyed in (("a", "m1", False), ("b", "m2", True), ("c", None, False)):
         order = Ordered(label, "app", None, None, MachineId(machine) if machine else None, destroyed)
         ledger.orders[label] = order
-    assert [(each.order, each.machine) for each in ledger.promised] == [("a", "m1")]
+    ledger.counted["d"] = Counted("d", "app", None, 2, False, (MachineId("m4"), MachineId("m5")))
+    assert [(each.order, each.machine) for each in ledger.promised] == [("a", "m1"), ("d", "m4"), ("d", "m5")]
 
 
 def test_the_first_machine_that_has_spares_is_known_with_them() -> None:

@@ -1,4 +1,4 @@
-from hawker.sim.fleet.deed import CLIENTS, NATURE, Verb
+from hawker.sim.fleet.deed import BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, Verb
 from hawker.sim.fleet.plan import draw
 
 
@@ -12,16 +12,21 @@ def test_deeds_are_in_order_numbered_and_within_the_fleet() -> None:
         assert [deed.number for deed in plan.deeds] == list(range(1, len(plan.deeds) + 1))
         assert sorted(plan.deeds, key=lambda deed: deed.at) == list(plan.deeds)
         assert all(node < plan.nodes for deed in plan.deeds for node in deed.nodes)
-        assert {deed.actor for deed in plan.deeds} == {*CLIENTS, NATURE}
+        assert {*CLIENTS, NATURE} <= {deed.actor for deed in plan.deeds} <= {*CLIENTS, NATURE, BUYER, DOUBTER, OPERATOR}
 
 
 def test_every_kind_of_deed_comes_and_no_label_is_ordered_twice() -> None:
     deeds = [draw(seed).deeds for seed in range(40)]
     assert {deed.verb for plan in deeds for deed in plan} == set(Verb)
     for plan in deeds:
-        made = [deed.label for deed in plan if deed.verb in (Verb.ORDER, Verb.SPARE)]
+        made = [deed.label for deed in plan if deed.verb in (Verb.ORDER, Verb.SPARE, Verb.COUNT, Verb.VOLUME)]
         assert len(made) == len(set(made))
 
 
 def test_the_number_of_nodes_can_be_given() -> None:
     assert draw(1, nodes=50).nodes == 50
+
+
+def test_a_light_fleet_is_asked_for_no_more_than_its_worker_plays() -> None:
+    verbs = {deed.verb for seed in range(20) for deed in draw(seed, nodes=30, light=True).deeds}
+    assert verbs & {Verb.SPARE, Verb.VOLUME, Verb.CORDON, Verb.DRAIN, Verb.FORGET} == set() and Verb.COUNT in verbs

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.broker.preferences import preferences
-from hawker.sim.schedulers.valuation import bid_of, promise, ranked
+from hawker.sim.schedulers.valuation import bid_of, promise, ranked, remembering
 from tests.sim.schedulers.pieces import host, order
 
 WISHES = preferences()
@@ -49,3 +49,11 @@ def test_the_machines_of_one_app_keep_away_from_each_other() -> None:
 def test_a_promise_is_less_the_more_is_used() -> None:
     assert promise(0.0, 0.0, WISHES) == pytest.approx(1.0)
     assert promise(0.2, 0.2, WISHES) > promise(0.9, 0.2, WISHES) > promise(0.9, 0.9, WISHES)
+
+
+def test_curves_that_remember_read_the_same() -> None:
+    usual = preferences()
+    fast = remembering(usual)
+    for name, curve in usual.curves.items():
+        for value in (0.0, 0.5, 0.81, 0.5, 0.97, 3.0, 0.81):
+            assert fast.curves[name].at(value) == curve.at(value)

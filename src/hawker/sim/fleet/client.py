@@ -90,7 +90,8 @@ class Client:
         self._say(deed, f"{deed.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
         memory = int(deed.amount) or 256
         spare = {"standbys": [order.watches]} if order.watches else {}
-        made = config_of(metadata={_ORDER: order.label}, guest={"memory_mb": memory}, **spare)
+        extra = {**spare, **self._extra(deed)}
+        made = config_of(metadata={_ORDER: order.label}, guest={"memory_mb": memory}, **extra)
         body = CreateMachineRequest(config=made, skip_launch=bool(spare))
         for broker in deed.nodes:
             answer = await self._send(broker, order, body)
@@ -103,6 +104,10 @@ class Client:
             elif isinstance(answer.error, NoRoom) or (order.key is None and not answer.sure):
                 return  # it is full; or nobody can tell, and nothing may be asked twice
             await self._clock.sleep(_PAUSE_S)
+
+    def _extra(self, deed: Deed) -> dict[str, object]:
+        """What else the config of an order has."""
+        return {}
 
     async def _send(self, broker: int, order: Ordered, body: CreateMachineRequest) -> _Answer:
         try:

@@ -7,6 +7,8 @@ from hawker.node import Capacity
 
 NATURE = "nature"
 CLIENTS = ("ann", "bob", "cat")
+BUYER, DOUBTER, OPERATOR = "dan", "eve", "ops"
+"""Who orders several machines at once, and volumes; whose order is lost sight of; who cordons and forgets nodes."""
 WATCHED, APART = "watched", "apart"
 """Words of blows that find whom they hit when they come: the host of a machine that has spares; two spares' hosts."""
 
@@ -21,6 +23,13 @@ class Verb(StrEnum):
     STOP = "stop"
     START = "start"
     DESTROY = "destroy"
+    COUNT = "order several"
+    VOLUME = "volume"
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
+    FORGET = "forget"
 
     KILL = "kill"
     POWER = "power cut"
@@ -34,7 +43,7 @@ class Verb(StrEnum):
     CLOCK = "clock"
 
 
-CALLS = frozenset({Verb.ORDER, Verb.AGAIN, Verb.SPARE, Verb.STOP, Verb.START, Verb.DESTROY})
+CALLS = frozenset({Verb.ORDER, Verb.AGAIN, Verb.SPARE, Verb.STOP, Verb.START, Verb.DESTROY, Verb.COUNT, Verb.VOLUME})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,23 @@
 """What a simulated fleet looks like at rest, and what is broken in it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Statement
-from hawker.ids import NodeId
+from hawker.ids import NodeId, VolumeId
 from hawker.machine import GONE
 from hawker.proof import invariants
 from hawker.proof.fleet import Held, NodeSeen, Promised, Started, fleet_at_rest
 from hawker.proof.violation import Invariant, Violation
+from hawker.sim.fleet.buyer import COUNTED
 from hawker.sim.fleet.commons import Commons
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Joined, Up
+from hawker.sim.fleet.ledger import Counted
 from hawker.worker.records import MACHINES
 from hawker.worker.spares.records import FENCED, TAKEOVERS
+from hawker.worker.volumes.records import VOLUMES
 
 _ORDER = "order"
 _MACHINES = "SELECT id FROM machines WHERE node = ?"
@@ -27,6 +31,24 @@ def judged(hosts: Sequence[Host], promised: Sequence[Promised], commons: Commons
     for host in hosts:
         found += _one(host, light=commons is not None)
     return [*found, *_gave_way(hosts)]
+
+
+def bought(hosts: Sequence[Host], counted: Iterable[Counted], volumes: Iterable[VolumeId]) -> list[Violation]:
+    """Orders of several have no more machines than were asked for, and none if they were refused as a whole; volumes
+    are kept."""
+    found: list[Violation] = []
+    there = [record for host in hosts for record in host_up(host).worker.machines() if record.state not in GONE]
+    filled = Counter((record.config.metadata or {}).get(COUNTED) for record in there)
+    for order in counted:
+        if filled[order.label] > order.count:
+            what = f"{filled[order.label]} machines, and {order.count} were asked for"
+            found.append(Violation(Invariant.FILLED_ONCE, order.label, what))
+        if order.refused and filled[order.label]:
+            what = f"it was refused, and has {filled[order.label]} of {order.count} machines"
+            found.append(Violation(Invariant.ALL_OR_NONE, order.label, what))
+    kept = {key for host in hosts for key, _ in host_up(host).worker.store.scan(VOLUMES)}
+    lost = (volume for volume in volumes if volume not in kept)
+    return [*found, *(Violation(Invariant.KEPT, volume, "no node has this volume") for volume in lost)]
 
 
 def not_alike(hosts: Sequence[Host]) -> list[Violation]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hawker.clock import Clock
-from hawker.ids import MachineId
+from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.proof.fleet import Promised
 from hawker.proof.violation import Violation
 from hawker.sim.trace import Kind, Trace
@@ -21,11 +21,28 @@ class Ordered:
     destroyed: bool = False  # or asked for
 
 
+@dataclass(slots=True)
+class Counted:
+    """Several machines ordered at once, or all of them or none. `machines` are those that were told; `refused`: it was
+    said, in the first answer, that there are none."""
+
+    label: str
+    app: str
+    key: str | None
+    count: int
+    whole: bool
+    machines: tuple[MachineId, ...] = ()
+    refused: bool = False
+
+
 class Ledger:
     """`operations` are the calls that were answered, refusals included."""
 
     def __init__(self, clock: Clock, trace: Trace) -> None:
         self.orders: dict[str, Ordered] = {}
+        self.counted: dict[str, Counted] = {}
+        self.volumes: dict[str, VolumeId] = {}  # by label, as they were told
+        self.cordoned: dict[NodeId, frozenset[MachineId]] = {}  # with what was there when that was answered
         self.found: list[Violation] = []
         self.operations = self.filled = self.lost = 0
         self._clock, self._trace = clock, trace
@@ -46,8 +63,10 @@ class Ledger:
 
     @property
     def promised(self) -> list[Promised]:
-        return [
+        """Machines, whatever they were ordered by."""
+        one = [
             Promised(order=order.label, machine=order.machine)
             for order in self.orders.values()
             if order.machine is not None and not order.destroyed
         ]
+        return [*one, *(Promised(order=each.label, machine=m) for each in self.counted.values() for m in each.machines)]

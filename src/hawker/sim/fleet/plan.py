@@ -6,7 +6,7 @@ from dataclasses import replace
 from hawker.clock import ManualClock
 from hawker.node import Capacity
 from hawker.sim.chance import Chance
-from hawker.sim.fleet.deed import APART, BROKERS, CLIENTS, NATURE, WATCHED, Deed, Plan, Verb
+from hawker.sim.fleet.deed import APART, BROKERS, BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, WATCHED, Deed, Plan, Verb
 
 MINUTES = 1.0
 _SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}
@@ -31,6 +31,10 @@ _BLOWS: Mapping[Verb, float] = {
     Verb.SLOW: 2,
     Verb.CLOCK: 1.5,
 }
+_PURCHASES: Mapping[Verb, float] = {Verb.COUNT: 3, Verb.VOLUME: 1.5, Verb.DESTROY: 1}
+_OPERATIONS: Mapping[Verb, float] = {Verb.CORDON: 3, Verb.UNCORDON: 4, Verb.DRAIN: 1, Verb.FORGET: 2}
+_BUYERS, _OPERATORS, _DOUBTERS = 1_000_000_007, 2_000_000_011, 3_000_000_019
+_DOUBT_S = 20.0
 _HEAVY = frozenset({Verb.SPARE})
 _NODES_A_CLIENT = 25
 _FEW, _APART = 20, 12
@@ -54,6 +58,9 @@ def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None, *, light
     doors = min(size, BROKERS) if light else size
     deeds = [*scene, *(each for client in clients for each in _calls(chance, client, calls, end, doors, bool(scene)))]
     deeds += _blows(chance, weights, end, size)
+    deeds += _doubts(Chance(ManualClock(seed=seed + _DOUBTERS)), end, doors)
+    deeds += _bought(Chance(ManualClock(seed=seed + _BUYERS)), end, doors, light=light)
+    deeds += _operated(Chance(ManualClock(seed=seed + _OPERATORS)), end, size) if not light else []
     ordered = sorted(deeds, key=lambda deed: deed.at)
     room = Capacity(cpus=16, memory_mib=chance.one_of(_MEMORY_MIB), disk_mib=100_000)
     numbered = tuple(replace(deed, number=n) for n, deed in enumerate(ordered, 1))
@@ -100,6 +107,57 @@ def _call(chance: Chance, deed: Deed, made: int) -> Deed:
             return replace(deed, word=f"{deed.actor}-{chance.between(max(1, made - 3), made - 1)}", amount=256)
         case _:
             return replace(deed, label=f"{deed.actor}-{chance.between(max(1, made - 5), made)}")
+
+
+def _bought(chance: Chance, end: float, size: int, *, light: bool) -> list[Deed]:
+    """Orders of several machines, and volumes with a machine on them. In three of four seeds."""
+    deeds: list[Deed] = []
+    purchases = {verb: weight for verb, weight in _PURCHASES.items() if not light or verb is Verb.COUNT}
+    at = chance.one_of(_BREAKS_S) if chance.happens(0.75) else end
+    while at < end:
+        brokers = tuple(chance.between(0, size - 1) for _ in range(4))
+        deed = Deed(0, round(at, 3), BUYER, chance.weighed(purchases), f"{BUYER}-{len(deeds) + 1}", brokers)
+        match deed.verb:
+            case Verb.COUNT:
+                word = chance.one_of(("", "key", "whole", "key whole"))
+                deed = replace(deed, word=word, amount=chance.between(2, 4))
+            case Verb.DESTROY:
+                deed = replace(deed, label=f"{BUYER}-{chance.between(1, len(deeds) + 1)}")
+            case _:
+                deed = replace(deed, amount=256)
+        deeds.append(deed)
+        at += 2 * chance.one_of(_BREAKS_S)
+    return deeds
+
+
+def _doubts(chance: Chance, end: float, size: int) -> list[Deed]:
+    """An order without a key whose node dies with it, so that nobody knows; it is asked for again by the name that the
+    broker gave it, while the node is away and once it is back. In half of the seeds."""
+    if end < _DOUBT_S or chance.happens(0.5):
+        return []
+    at, label = chance.between(8, int(end) - 10), f"{DOUBTER}-1"
+    brokers = [tuple(chance.between(0, size - 1) for _ in range(4)) for _ in range(4)]
+    when, away_s = chance.one_of(("before", "after", "after")), chance.one_of((3.0, 12.0, 30.0))
+    return [
+        Deed(0, at, NATURE, Verb.KILL_AT_CALL, word=f"receiver {when}", amount=1, for_s=away_s),
+        Deed(0, at + 0.01, DOUBTER, Verb.ORDER, label, brokers[0], amount=256),
+        *(
+            Deed(0, at + wait_s, DOUBTER, Verb.AGAIN, label, nodes)
+            for wait_s, nodes in zip((2, 5, 9), brokers[1:], strict=True)
+        ),
+    ]
+
+
+def _operated(chance: Chance, end: float, size: int) -> list[Deed]:
+    """The first of `nodes` is asked, the last one meant. In half of the seeds."""
+    deeds: list[Deed] = []
+    at, last = chance.one_of(_BREAKS_S) if chance.happens(0.5) else end, 0
+    while at < end:
+        verb = chance.weighed(_OPERATIONS)
+        last = last if verb is Verb.UNCORDON else chance.between(0, size - 1)
+        deeds.append(Deed(0, round(at, 3), OPERATOR, verb, nodes=(chance.between(0, size - 1), last)))
+        at += chance.one_of(_BREAKS_S)
+    return deeds
 
 
 def _blows(chance: Chance, weights: Mapping[Verb, float], end: float, size: int) -> list[Deed]:

@@ -21,6 +21,7 @@ from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
 from hawker.sim.kit import Kit
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.order_ledger import CANCELLED, CLAIMS
+from hawker.worker.records import NODE
 from hawker.worker.spares.judgement import ALIVE, Spare, Takeover, Watched
 from hawker.worker.spares.sight import Sight
 from hawker.worker.table import MachineTable
@@ -62,6 +63,20 @@ class _Uncancelled:
         return getattr(self._caller, name)
 
 
+class _NeverUndoes(_NeverCancels):
+    """Peers of a broker that leaves what it filled of an order that has to be whole."""
+
+    def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
+        return _NotUndone(self._peers.caller(node_id, behalf=behalf))
+
+
+class _NotUndone(_Uncancelled):
+    async def call(self, route: Any, **given: Any) -> Any:
+        if route is CANCEL and given["query"].destroy:
+            return CancelAnswer()
+        return await self._caller.call(route, **given)
+
+
 class _Forgets:
     """A store that does not write one of its buckets."""
 
@@ -88,6 +103,16 @@ class _Forgets:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class _Lazy(_Forgets):
+    """A store that answers before it syncs."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, "")
+
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        return await self._store.write(apply, Durability.ORDERED)
 
 
 class _ForgetsTx:
@@ -188,6 +213,14 @@ PLANTS: tuple[Plant, ...] = (
     _plant("no-admission", "a worker fills whatever it bid for", FleetKit(worker=Kit(table=_Admits)), I.NOT_OVERSOLD),
     _plant("alone", "a spare is started without a majority and a witness", FleetKit(sight=_Alone), I.SPARE_ONCE),
     _plant("heedless", "a machine goes on after its spare has taken over", FleetKit(sight=_Heedless), I.ONE_INSTANCE),
+    _plant(
+        "no-undo",
+        "a broker leaves what it has filled of an order of all or none",
+        FleetKit(peers=_NeverUndoes),
+        I.ALL_OR_NONE,
+    ),
+    _plant("forgets-cordon", "a node forgets that it is cordoned", _forgetting(NODE), I.CORDONED),
+    _plant("lazy", "a node answers before its disk has what it says", FleetKit(store=_Lazy), I.KEPT),
     _plant("skipped-version", "a replica loses some versions", FleetKit(storage=_Skips), I.CONVERGED),
 )
 

@@ -11,16 +11,18 @@ from hawker.errors import HawkerError
 from hawker.gossip.memory import MemoryNetwork
 from hawker.ids import NodeId
 from hawker.proof.violation import Invariant, Violation
+from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.client import Client
 from hawker.sim.fleet.commons import Commons
-from hawker.sim.fleet.deed import NATURE, Plan
+from hawker.sim.fleet.deed import BUYER, DOUBTER, NATURE, OPERATOR, Plan
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of
-from hawker.sim.fleet.judge import judged, not_alike, not_told
+from hawker.sim.fleet.judge import bought, judged, not_alike, not_told
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
 from hawker.sim.fleet.ledger import Ledger
 from hawker.sim.fleet.light import LightHost
 from hawker.sim.fleet.nature import Nature
+from hawker.sim.fleet.operator import Operator
 from hawker.sim.fleet.wire import Wire
 from hawker.sim.loop import Hourglass, LoopClock, eventually
 from hawker.sim.trace import Line, Trace
@@ -102,8 +104,10 @@ class Play:
         self._nature = Nature(self._town, self._hosts, self._ledger, tasks)
         for host in self._hosts:
             await host.begin(tasks)
-        nodes = [host.id for host in self._hosts]
-        clients = [Client(name, self._town.wire, nodes, self._ledger, self._clock) for name in self._plan.clients]
+        nodes, names = [host.id for host in self._hosts], (*self._plan.clients, DOUBTER)
+        clients = [Client(name, self._town.wire, nodes, self._ledger, self._clock) for name in names]
+        clients.append(Buyer(BUYER, self._town.wire, nodes, self._ledger, self._clock))
+        operator = Operator(self._town.wire, self._hosts, self._ledger, self._clock)
         for at, client in enumerate(clients):
             await client.begin(at % len(self._hosts))
         await eventually(self._clock, self._are_alike, _REST_S, 0.5)
@@ -111,6 +115,7 @@ class Play:
         async with anyio.create_task_group() as actors:
             for client in clients:
                 actors.start_soon(client.work, self._plan.of(client.name), began)
+            actors.start_soon(operator.work, self._plan.of(OPERATOR), began)
             actors.start_soon(self._nature.rage, self._plan.of(NATURE), began)
         await self._nature.rest()
         await self._look()
@@ -139,7 +144,10 @@ class Play:
         return found
 
     def _judged(self) -> list[Violation]:
-        return judged(self._hosts, self._ledger.promised, self._town.commons)
+        return [
+            *judged(self._hosts, self._ledger.promised, self._town.commons),
+            *bought(self._hosts, self._ledger.counted.values(), self._ledger.volumes.values()),
+        ]
 
     def _broke(self, group: BaseExceptionGroup[BaseException]) -> None:
         error: BaseException = group

@@ -9,7 +9,7 @@ from hawker.sim.schedulers.order import Order
 from hawker.sim.schedulers.policy import Tools
 from hawker.sim.schedulers.tally import Refusal
 from hawker.sim.schedulers.timeline import Desk, Process
-from hawker.sim.schedulers.valuation import ranked
+from hawker.sim.schedulers.valuation import ranked, remembering
 
 
 class Market:
@@ -17,7 +17,7 @@ class Market:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._preferences = tools.preferences
+        self._preferences = remembering(tools.preferences)
         self._board = Board(tools.hosts, self._preferences, tools.costs, tools.timeline, tools.clock)
         self._brokers = [Desk(tools.timeline) for _ in range(tools.costs.brokers)]
 

@@ -1,8 +1,12 @@
 """What a worker of the model bids and publishes, in the values of the project's market; its own code ranks them."""
 
 from collections.abc import Sequence
+from functools import cache
+
+import msgspec
 
 from hawker.api.bodies import Bid, Headroom
+from hawker.broker.curves import Curve
 from hawker.broker.market import Offer, rank
 from hawker.broker.preferences import Preferences
 from hawker.config.placement import Spread
@@ -14,11 +18,43 @@ MILLI = 125
 """Thousandths of a cpu in a shared cpu, of which a node sells eight."""
 
 _REGION = "sim"
+_REMEMBERED = 1 << 16
 _MIB = 1 << 20
 
 
+class Remembered(Curve):
+    """A curve that remembers what it read: hosts of a model are alike, and so are their shares."""
+
+    __slots__ = ("_read",)
+    _read: dict[float, float]
+
+    def __init__(self, curve: Curve) -> None:
+        super().__init__(curve.points)
+        object.__setattr__(self, "_read", {})
+
+    def at(self, value: float) -> float:
+        read = self._read
+        found = read.get(value)
+        if found is None:
+            if len(read) >= _REMEMBERED:
+                read.clear()
+            found = read[value] = super().at(value)
+        return found
+
+
+def remembering(preferences: Preferences) -> Preferences:
+    """The same ones, read faster."""
+    curves = {name: Remembered(curve) for name, curve in preferences.curves.items()}
+    return msgspec.structs.replace(preferences, curves=curves)
+
+
 def node_id(host: Host) -> NodeId:
-    return NodeId(f"{host.number:08x}")
+    return _named(host.number)
+
+
+@cache
+def _named(number: int) -> NodeId:
+    return NodeId(f"{number:08x}")
 
 
 def bid_of(host: Host, order: Order) -> Bid:
