@@ -1,5 +1,6 @@
 """The name servers that this host uses and that its machines can use too."""
 
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def nameservers() -> tuple[str, ...]:
     return ()
 
 
+@lru_cache(maxsize=8)
 def parse_resolv_conf(text: str) -> tuple[str, ...]:
     """The servers in order, as resolv.conf(5) has them; scoped and loopback addresses left out."""
     words = [line.split() for line in text.splitlines()]
