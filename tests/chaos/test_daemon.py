@@ -50,6 +50,6 @@ def test_what_is_left_behind_is_told(daemon: Daemon) -> None:
     daemon.launch("--ephemeral", failpoint=LISTING).wait_ready()
     staged.mkdir()
     try:
-        assert daemon.withdraw() == [f"staged tree {staged}"]
+        assert daemon.withdraw(gone_within_s=0) == [f"staged tree {staged}"]
     finally:
         staged.rmdir()

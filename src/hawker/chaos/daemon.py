@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Self
 
 import msgspec
@@ -26,9 +27,11 @@ from hawker.place import Place
 
 HAWKER = str(Path(sys.executable).with_name("hawker"))
 LIMITS = "HAWKER_RATE_LIMITS"
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 90.0
 ENDS_WITHIN_S = 90.0
+GONE_WITHIN_S = 20.0
 _LOOK_EVERY_S = 0.005
+_LOOK_AGAIN_S = 0.05
 _LAST_LOGS = 3000
 
 
@@ -175,8 +178,8 @@ class Daemon:
 
     # The end.
 
-    def withdraw(self) -> list[str]:
-        """Destroy every machine; what is left on the host all the same."""
+    def withdraw(self, gone_within_s: float = GONE_WITHIN_S) -> list[str]:
+        """Destroy every machine; what is left on the host all the same, once what is on its way out has gone."""
         if not self.place.store.exists():
             return []
         if not self._ephemeral:
@@ -185,7 +188,10 @@ class Daemon:
             self.start("--ephemeral")
         if self.alive:
             self.stop()
-        return [str(trace) for trace in left(self._before, *self.marks)]
+        deadline = self._clock.monotonic() + gone_within_s
+        while (found := left(self._before, *self.marks)) and self._clock.monotonic() < deadline:
+            Event().wait(_LOOK_AGAIN_S)
+        return [str(trace) for trace in found]
 
     def logged(self) -> Iterator[dict[str, object]]:
         """The lines of this life's log; what is no line of it, or not yet, is left out."""
