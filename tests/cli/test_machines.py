@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.cli.machines import Owned, chosen
-from hawker.errors import BadRequest, NotFound
+from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.machine import State
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
@@ -51,3 +51,12 @@ def test_a_name_is_looked_for_in_all_apps_unless_one_is_named(node: FakeNode, ha
     node.add("back", machine("bb00000000000b", name="web"))
     assert hawker("machine", "cordon", "web").status == 1
     assert hawker("machine", "cordon", "-a", "back", "web").out == "bb00000000000b\n"
+
+
+def test_one_whose_node_is_away_is_not_said_to_be_gone(node: FakeNode, hawker: Hawker) -> None:
+    """A list goes without it."""
+    node.add("front", machine("aa00000000000a", name="web"))
+    assert hawker("machine", "status", "bb00000000000b", "-a", "front").status == 3
+    node.failures["get_machine"] = Unavailable("node 0badcafe in region mad is down")
+    told = hawker("machine", "status", "bb00000000000b", "-a", "front")
+    assert told.status == 5 and "node 0badcafe in region mad is down" in told.err

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hawker.api.bodies import Machine
 from hawker.api.caller import Caller
 from hawker.api.routes import (
+    GET_MACHINE,
     LIST_APPS,
     LIST_MACHINES,
     AppParams,
@@ -60,9 +61,18 @@ async def _machines_of(caller: Caller, app: str, query: ListMachinesQuery) -> li
 
 
 async def find_machine(caller: Caller, reference: str, app: str | None) -> Owned:
-    """Also a destroyed one, by its id. Raises `NotFound`, and `BadRequest` when several fit."""
+    """Also a destroyed one, by its id. Raises `NotFound`, `BadRequest` when several fit, and `Unavailable` in an app
+    that is named for one whose node is away: lists go without it."""
     everything = await list_machines(caller, app, ListMachinesQuery(summary=True, include_deleted=True))
-    return chosen(everything, reference, app)
+    try:
+        return chosen(everything, reference, app)
+    except NotFound:
+        if app is None or not reference.isalnum():
+            raise
+        params = MachineParams(app_name=app, machine_id=reference)
+        with suppress(NotFound):
+            return Owned(app, await caller.call(GET_MACHINE, params=params))
+        raise
 
 
 def chosen(machines: Iterable[Owned], reference: str, app: str | None) -> Owned:
