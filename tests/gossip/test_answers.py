@@ -315,6 +315,7 @@ def test_clocks_are_compared() -> None:
         said = solo.hears(Ack(seq=probe.seq, of=node(2), at=at))
         told = [event.trouble for event in said.events if isinstance(event, Troubled)]
         assert [trouble.code for trouble in told] == ["skew"] * troubles
+        assert round(next(each for each in solo.swim.members() if each.node == node(2)).skew_s) == ahead_s
         if told:
             assert told[0] == Trouble(code="skew", node=node(2), text=told[0].text) and "3600 s ahead" in told[0].text
 
