@@ -117,6 +117,28 @@ async def test_nothing_is_started_without_a_witness(fleet: Fleet) -> None:
     await fleet.worker.reaches(machine_id, State.STARTED)
 
 
+async def test_one_that_is_started_by_hand_while_it_may_not_decide_has_taken_over(fleet: Fleet) -> None:
+    machine_id = await spare(fleet)
+    fleet.seen.said = {fleet.worker.parts.node.id: ALIVE, LOST: DOWN}
+    await fleet.sentinel.look()
+    assert fleet.state(machine_id) is State.STOPPED
+    await fleet.worker.start(machine_id)
+    await fleet.worker.reaches(machine_id, State.STARTED)
+    for _ in range(2):
+        await fleet.sentinel.look()
+    (takeover,) = [record for _, record in fleet.worker.store.scan(TAKEOVERS)]
+    assert (takeover.machine, takeover.spare, takeover.seen) == (WATCHED, machine_id, 1.0)
+
+
+async def test_one_that_ran_before_the_loss_has_taken_over_nothing(fleet: Fleet) -> None:
+    machine_id = await spare(fleet)
+    await fleet.worker.start(machine_id)
+    await fleet.worker.reaches(machine_id, State.STARTED)
+    fleet.seen.said = {fleet.worker.parts.node.id: ALIVE, LOST: DOWN}
+    await fleet.sentinel.look()
+    assert not list(fleet.worker.store.scan(TAKEOVERS))
+
+
 async def test_a_new_daemon_knows_what_was_taken_over(stall: Stall) -> None:
     async with stall.open() as worker:
         await worker.app()

@@ -34,6 +34,7 @@ class Sentinel:
         self._sight = sight
         self._spares: dict[MachineId, None] = {}
         self._told: dict[MachineId, Verdict] = {}
+        self._by_hand: dict[MachineId, None] = {}
         parts.changes.listen(self._note)
 
     async def serve(self) -> None:
@@ -53,8 +54,10 @@ class Sentinel:
         await self._give_way()
         lost = {node for node, fate in (await self._sight.fates()).items() if fate == DOWN}
         if lost:
+            await self._note_by_hand(lost)
             for machine_id in sorted(self._spares):
                 await self._stand_by(machine_id, lost)
+        self._by_hand.clear()
 
     async def _forget_gone(self) -> None:
         """What is remembered of machines that are destroyed."""
@@ -75,7 +78,10 @@ class Sentinel:
         return self._store.get(MACHINES, machine_id) is None
 
     def _note(self, machine_id: MachineId) -> None:
-        self._sort(machine_id, self._store.get(MACHINES, machine_id))
+        record = self._store.get(MACHINES, machine_id)
+        if machine_id in self._told and record is not None and record.state not in _READY | GONE:
+            self._by_hand[machine_id] = None
+        self._sort(machine_id, record)
 
     def _sort(self, machine_id: MachineId, record: MachineRecord | None) -> None:
         if record is not None and record.config.standbys and record.state in _READY:
@@ -129,6 +135,25 @@ class Sentinel:
             return
         _log.warning("spare started", extra={"machine": record.id, "for": watched.id, "lost": watched.owner})
 
+    async def _note_by_hand(self, lost: set[NodeId]) -> None:
+        """A spare that somebody started while it waited, since the host of what it stands by for is lost, has taken
+        over, too: else both would run once that host is back."""
+        for spare_id in sorted(self._by_hand):
+            record = self._store.get(MACHINES, spare_id)
+            for machine_id in (record.config.standbys if record else None) or ():
+                watched = await self._sight.watched(MachineId(machine_id))
+                if watched is None or not watched.runs or watched.owner not in lost:
+                    continue
+                if not any(each.seen >= watched.seen for each in self._own(watched.id)):
+                    await self._took_over(spare_id, watched)
+
+    async def _took_over(self, spare_id: MachineId, watched: Watched) -> None:
+        takeover = TakeoverRecord(
+            machine=watched.id, spare=spare_id, owner=watched.owner, seen=watched.seen, at=self._clock.now()
+        )
+        await self._store.write(lambda tx: tx.put(TAKEOVERS, f"{watched.id}/{spare_id}", takeover))
+        _log.warning("spare was started by hand", extra={"machine": spare_id, "for": watched.id, "lost": watched.owner})
+
     async def _give_way(self) -> None:
         for takeover in await self._sight.taken_from(self._me):
             record = self._store.get(MACHINES, takeover.machine)
@@ -157,4 +182,6 @@ class Sentinel:
         if self._told.get(spare_id) is not verdict:
             self._told[spare_id] = verdict
             fields = {"machine": spare_id, "for": watched.id, "lost": watched.owner, "because": verdict.value}
+            if verdict is Verdict.MINORITY:
+                fields["to_do"] = f"if node {watched.owner} is gone for good: hawker machine start {spare_id}"
             _log.warning("spare is not started", extra=fields)
