@@ -62,5 +62,5 @@ def test_help_imports_neither_an_http_client_nor_the_node() -> None:
         "import sys; from hawker.cli.main import main; main(['--help']); main(['machine', '--help']);"
         "sys.exit(' '.join({'aiohttp', 'uvicorn', 'apsw', 'rich', 'hawker.up', 'anyio'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=90)
     assert (done.returncode, done.stderr) == (0, "")

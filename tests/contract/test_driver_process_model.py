@@ -67,7 +67,7 @@ def test_any_calls_have_the_same_answers(calls: list[Call]) -> None:
 async def _story(renew: Callable[[], Driver], calls: list[Call]) -> list[object]:
     """Each call is that of a new daemon."""
     told: list[object] = []
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         try:
             await renew().start(SPEC)
             for call in calls:

@@ -26,7 +26,7 @@ def completed(*words: str) -> list[str]:
     }
     code = "from hawker.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True, timeout=90
     )
     return [line.split(",")[1] for line in done.stdout.splitlines()]
 

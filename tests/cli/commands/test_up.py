@@ -20,7 +20,7 @@ def refused(tmp_path: Path, *words: str, **environ: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
     )
     assert (done.returncode, done.stdout) == (Exit.USAGE, "")
     (line,) = done.stderr.splitlines()

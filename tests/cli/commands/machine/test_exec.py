@@ -54,12 +54,12 @@ def test_a_node_that_goes_away_is_unavailable(hawker: Hawker) -> None:
 
 def test_it_works_in_a_pipe(url: str) -> None:
     data = bytes(range(256)) * 1000
-    done = subprocess.run(argv(url, "web", "--", "cat"), input=data, capture_output=True, timeout=30, check=True)
+    done = subprocess.run(argv(url, "web", "--", "cat"), input=data, capture_output=True, timeout=90, check=True)
     assert done.stdout == data
 
 
 def test_streams_stay_apart_in_a_pipe(url: str) -> None:
-    done = subprocess.run(argv(url, "web", "both"), input=b"", capture_output=True, timeout=30, check=True)
+    done = subprocess.run(argv(url, "web", "both"), input=b"", capture_output=True, timeout=90, check=True)
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
 
 
@@ -75,7 +75,7 @@ def test_in_a_terminal_keys_go_through_and_the_terminal_is_put_back(url: str) ->
         while b"\x03" not in seen:
             seen += os.read(person, 1024)
         os.write(person, b"\x04")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=90) == 0
     assert termios.tcgetattr(own) == before
     os.close(own)
     os.close(person)
