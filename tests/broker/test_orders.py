@@ -143,6 +143,14 @@ async def test_a_key_waits_for_the_home_of_its_app(tmp_path: Path) -> None:
         assert (await fleet.broker().order(key="k")).id == fleet.made()[0].id
 
 
+async def test_a_replay_is_answered_while_the_home_keeps_no_claims(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 2) as fleet:
+        made = await fleet.broker().order(key="k")
+        fleet.lose("claim_order", Loss.REFUSED, times=9)
+        assert (await fleet.broker().order(key="k")).id == made.id
+        assert len(fleet.made()) == 1
+
+
 async def test_what_is_wrong_with_the_order_itself_is_said_at_once(tmp_path: Path) -> None:
     async with fleet_at(tmp_path, 3) as fleet:
         with pytest.raises(HawkerError) as refused:

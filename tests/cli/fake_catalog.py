@@ -26,6 +26,7 @@ def counted(number: int) -> tuple[CatalogLine, ...]:
 
 class FakeCatalog:
     answer: tuple[CatalogLine, ...] = ANSWER
+    missing_regions: tuple[str, ...] = ()
 
     async def _query_catalog(self, call: Call[Any, Any, Any]) -> AsyncIterator[CatalogLine]:
         return _each(self.answer)

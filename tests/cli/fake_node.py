@@ -130,7 +130,6 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         self.failures: dict[str, HawkerError] = {}
         self.calls: dict[str, list[Call[Any, Any, Any]]] = {}
         self.images: tuple[ImageInfo, ...] = ()
-        self.missing_regions: tuple[str, ...] = ()
         self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
         self.chunks: tuple[LogChunk, ...] = ()
         self.runs = bodies.RunList(runs=(RUN,))
