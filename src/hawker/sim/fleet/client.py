@@ -1,5 +1,6 @@
 """A client of a simulated fleet: calls brokers as their contract says, and minds what it is told."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +40,19 @@ class _Answer:
 
 
 class Client:
-    def __init__(self, name: str, wire: Wire, nodes: list[NodeId], ledger: Ledger, clock: Clock) -> None:
-        self.name, self._wire, self._nodes = name, wire, nodes
+    """`is_new`: the host of the machine is down, or came up a moment ago. A broker that does not know so yet, nor that
+    the machine is there, says "not found"."""
+
+    def __init__(
+        self,
+        name: str,
+        wire: Wire,
+        nodes: list[NodeId],
+        ledger: Ledger,
+        clock: Clock,
+        is_new: Callable[[MachineId], bool] = lambda machine_id: False,
+    ) -> None:
+        self.name, self._wire, self._nodes, self._is_new = name, wire, nodes, is_new
         self._ledger, self._clock = ledger, clock
         self.app = f"app-{name}"
 
@@ -140,7 +152,7 @@ class Client:
                 await self._call(broker, START_MACHINE, params=target)
         except HawkerError as error:
             self._say(deed, f"{deed.verb} {order.label}: {type(error).__name__}: {error}")
-            if isinstance(error, NotFound) and not gone:
+            if isinstance(error, NotFound) and not gone and not self._is_new(machine_id):
                 what = f"the answer to {order.label}; a broker says: {error}"
                 self._ledger.find(Violation(Invariant.KEPT, machine_id, what))
         else:

@@ -50,6 +50,7 @@ class Host:
         self.place.registry = Registry()
         self.node: Up | None = None
         self.lives = self.kills = 0
+        self.since = 0.0  # when it came up last
         self._end = anyio.Event()
         self.ended = anyio.Event()
 
@@ -105,7 +106,7 @@ class Host:
 
     async def _serve(self, worker: Worker, task_status: anyio.abc.TaskStatus[None]) -> None:
         async with self._joined(worker) as node:
-            self.node = node
+            self.node, self.since = node, self.place.clock.monotonic()
             task_status.started()
             await self._end.wait()
             self.node = None

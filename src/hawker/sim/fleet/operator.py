@@ -12,7 +12,7 @@ from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.ledger import Ledger
 from hawker.sim.fleet.wire import Wire, Wired
 from hawker.sim.trace import Kind
-from hawker.worker.records import MACHINES
+from hawker.worker.records import APPS, MACHINES
 
 _ROUTES = {Verb.CORDON: CORDON_NODE, Verb.DRAIN: DRAIN_NODE, Verb.UNCORDON: UNCORDON_NODE}
 _PATIENCE_S = 12.0
@@ -35,7 +35,10 @@ class Operator:
     async def _do(self, deed: Deed) -> None:
         broker, host = self._hosts[deed.nodes[0]], self._hosts[deed.nodes[-1]]
         if deed.verb is Verb.FORGET:
-            host = next((each for each in self._hosts if each.node is None), host)
+            gone = next((each for each in self._hosts if each.node is None and _is_empty(each)), None)
+            if gone is None:
+                return
+            host = gone
         if deed.verb is Verb.UNCORDON:
             self.look()
             self._ledger.cordoned.pop(host.id, None)
@@ -66,6 +69,13 @@ class Operator:
 
     def _say(self, deed: Deed, text: str) -> None:
         self._ledger.say(Kind.CLIENT, f"{deed.number}. {self.name}: {text}")
+
+
+def _is_empty(host: Host) -> bool:
+    """Who forgets a node says that it never comes back: what it has, and claims of apps at home there, may be made
+    again elsewhere."""
+    store = host.place.store
+    return not _machines(host) and next(iter(store.scan(APPS)), None) is None
 
 
 def _machines(host: Host) -> frozenset[MachineId]:

@@ -119,8 +119,8 @@ def _bought(chance: Chance, end: float, size: int, *, light: bool) -> list[Deed]
         deed = Deed(0, round(at, 3), BUYER, chance.weighed(purchases), f"{BUYER}-{len(deeds) + 1}", brokers)
         match deed.verb:
             case Verb.COUNT:
-                word = chance.one_of(("", "key", "whole", "key whole"))
-                deed = replace(deed, word=word, amount=chance.between(2, 4))
+                word = chance.one_of(("", "key", "whole", "key whole", "key whole"))
+                deed = replace(deed, word=word, amount=chance.between(2, 9 if "whole" in word else 4))
             case Verb.DESTROY:
                 deed = replace(deed, label=f"{BUYER}-{chance.between(1, len(deeds) + 1)}")
             case _:

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from hawker.errors import HawkerError
 from hawker.gossip.memory import MemoryNetwork
-from hawker.ids import NodeId
+from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.client import Client
@@ -26,6 +26,7 @@ from hawker.sim.fleet.operator import Operator
 from hawker.sim.fleet.wire import Wire
 from hawker.sim.loop import Hourglass, LoopClock, eventually
 from hawker.sim.trace import Line, Trace
+from hawker.worker.records import MACHINES
 from hawker.worker.spares.records import TAKEOVERS
 
 _SEEDS = 3
@@ -33,6 +34,7 @@ _REGIONS = ("mad", "fra")
 _REST_S = 120.0
 _STILL_S = 3.0
 _HOPE_S = 60.0
+_NEW_S = 10.0
 _MEMORY = Path("/dev/shm")
 
 
@@ -105,8 +107,8 @@ class Play:
         for host in self._hosts:
             await host.begin(tasks)
         nodes, names = [host.id for host in self._hosts], (*self._plan.clients, DOUBTER)
-        clients = [Client(name, self._town.wire, nodes, self._ledger, self._clock) for name in names]
-        clients.append(Buyer(BUYER, self._town.wire, nodes, self._ledger, self._clock))
+        shared = (self._town.wire, nodes, self._ledger, self._clock, self._is_new)
+        clients = [*(Client(name, *shared) for name in names), Buyer(BUYER, *shared)]
         operator = Operator(self._town.wire, self._hosts, self._ledger, self._clock)
         for at, client in enumerate(clients):
             await client.begin(at % len(self._hosts))
@@ -124,6 +126,11 @@ class Play:
 
     def _are_alike(self) -> bool:
         return not (not_alike(self._hosts) if self._town.commons is None else not_told(self._hosts, self._town.commons))
+
+    def _is_new(self, machine_id: MachineId) -> bool:
+        """Whether it is at a node that is down, or came up a moment ago."""
+        there = (host for host in self._hosts if host.place.store.get(MACHINES, machine_id) is not None)
+        return any(host.node is None or self._clock.monotonic() < host.since + _NEW_S for host in there)
 
     async def _look(self) -> None:
         found = await self._still()
