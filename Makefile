@@ -3,6 +3,7 @@
 .NOTPARALLEL:
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PYTHONDONTWRITEBYTECODE := # compiling itself anew costs every daemon of a test two seconds
 ARGS ?=
 SEEDS ?= 20
 FLEETS ?= 10
