@@ -39,7 +39,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("alive", "src/hawker/archive/s3.py", "*", "archive/place.py imports it by name, where a bucket is wanted"),
     # A library that has a second use.
     Allowed("hidden_libraries", "src/hawker/archive/file.py", "apsw", "a history is a SQLite file, and no store"),
-    Allowed("hidden_libraries", "src/hawker/sim/fleet/commons.py", "apsw", "plays a catalog that all nodes share, in memory"),
+    Allowed("hidden_libraries", "src/hawker/sim/fleet/commons.py", "apsw", "plays one catalog of all nodes"),
     # Values of two rooms that one record holds; nothing of theirs is called.
     Allowed("one_meeting_place", "src/hawker/worker/records.py", "*", "a machine's record has its image and its exit"),
     # A name that looks like an address.
