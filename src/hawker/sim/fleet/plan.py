@@ -35,6 +35,7 @@ _PURCHASES: Mapping[Verb, float] = {Verb.COUNT: 3, Verb.VOLUME: 1.5, Verb.DESTRO
 _OPERATIONS: Mapping[Verb, float] = {Verb.CORDON: 3, Verb.UNCORDON: 4, Verb.DRAIN: 1, Verb.FORGET: 2}
 _BUYERS, _OPERATORS, _DOUBTERS = 1_000_000_007, 2_000_000_011, 3_000_000_019
 _DOUBT_S = 20.0
+_TOO_MANY = 30
 _HEAVY = frozenset({Verb.SPARE})
 _NODES_A_CLIENT = 25
 _FEW, _APART = 20, 12
@@ -114,6 +115,9 @@ def _bought(chance: Chance, end: float, size: int, *, light: bool) -> list[Deed]
     deeds: list[Deed] = []
     purchases = {verb: weight for verb, weight in _PURCHASES.items() if not light or verb is Verb.COUNT}
     at = chance.one_of(_BREAKS_S) if chance.happens(0.75) else end
+    if at < end and chance.happens(0.5):  # before anything goes wrong, and hardly to be had
+        door = (chance.between(0, size - 1),)
+        deeds.append(Deed(0, 0.05, BUYER, Verb.COUNT, f"{BUYER}-1", door, word="key whole", amount=_TOO_MANY))
     while at < end:
         brokers = tuple(chance.between(0, size - 1) for _ in range(4))
         deed = Deed(0, round(at, 3), BUYER, chance.weighed(purchases), f"{BUYER}-{len(deeds) + 1}", brokers)
