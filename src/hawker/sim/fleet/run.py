@@ -14,7 +14,7 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.client import Client
 from hawker.sim.fleet.commons import Commons
-from hawker.sim.fleet.deed import BUYER, DOUBTER, NATURE, OPERATOR, Plan
+from hawker.sim.fleet.deed import BROKERS, BUYER, DOUBTER, NATURE, OPERATOR, Plan
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of
 from hawker.sim.fleet.judge import bought, judged, not_alike, not_told
@@ -111,7 +111,7 @@ class Play:
         clients = [*(Client(name, *shared) for name in names), Buyer(BUYER, *shared)]
         operator = Operator(self._town.wire, self._hosts, self._ledger, self._clock)
         for at, client in enumerate(clients):
-            await client.begin(at % len(self._hosts))
+            await client.begin(at % min(len(self._hosts), BROKERS))
         await eventually(self._clock, self._are_alike, _REST_S, 0.5)
         began = self._clock.monotonic()
         async with anyio.create_task_group() as actors:
