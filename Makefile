@@ -28,7 +28,7 @@ demo: setup ## run one machine from order to destroy, printing each step
 
 .PHONY: test
 test: test-setup ## run the whole test suite (ARGS="-k store" for a part)
-	@python -m pytest --numprocesses=auto --dist=loadgroup $(ARGS)
+	@python -m pytest --numprocesses=auto --no-loadscope-reorder $(ARGS)
 
 .PHONY: check check-format check-lint check-types check-tidy check-docs check-sim
 check: test-setup check-format check-lint check-types check-tidy check-docs check-sim ## run what CI runs beside the tests

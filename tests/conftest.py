@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from hawker.chaos.traces import Trace, host, left
 from hawker.clock import SystemClock
@@ -23,7 +24,6 @@ hypothesis.settings.load_profile("hawker")
 Mark = Callable[[object], None]
 
 _GONE_WITHIN_S = 60.0
-_TESTS = Path(__file__).parent
 _HOST_BEFORE = pytest.StashKey[frozenset[Trace]]()
 
 
@@ -32,20 +32,25 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if os.geteuid() != 0 and item.get_closest_marker("root"):
-            item.add_marker(pytest.mark.skip(reason="needs root: it makes mounts, namespaces or cgroups"))
-        group = _group(item.path.relative_to(_TESTS))
-        if group and config.pluginmanager.hasplugin("xdist"):
-            item.add_marker(pytest.mark.xdist_group(group))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("root"):
+                item.add_marker(pytest.mark.skip(reason="needs root: it makes mounts, namespaces or cgroups"))
 
 
-def _group(file: Path) -> str | None:
+class _Groups(LoadScopeScheduling):  # type: ignore[misc]
     """What one process runs, one after the other: a file, whose tests may share a node, or all that use the host's own
     addresses and ports. The drivers' tests are long, and have nothing in common."""
-    return {"host": "host", "contract": None}.get(file.parts[0], str(file))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        room = file.split("/")[1]
+        return {"host": room, "contract": nodeid}.get(room, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Groups:
+    return _Groups(config, log)
 
 
 @pytest.fixture
