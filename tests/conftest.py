@@ -1,6 +1,7 @@
 """What all tests share: the event loop, the `root` mark, ids that no other run has, and the watch for strays."""
 
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("hawker")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell begins what is to run in its background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Mark = Callable[[object], None]
 
