@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from hawker.host.block import attach_loop, filesystem_of
@@ -126,6 +127,18 @@ async def test_discarded_layer_is_removed_with_the_trash(area: Path) -> None:
     assert not layer.exists()
     assert len(list(trash.iterdir())) == 1
     await empty_trash(trash)
+    assert not trash.exists()
+
+
+@pytest.mark.anyio
+async def test_two_may_empty_the_trash_at_once(tmp_path: Path) -> None:
+    trash = tmp_path / "trash"
+    for tree in range(20):
+        for branch in range(20):
+            (trash / f"{tree}" / f"{branch:x}" / "0" / "1" / "2").mkdir(parents=True)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(empty_trash, trash)
     assert not trash.exists()
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ READ_ONLY, NOSUID, NODEV, BIND, PRIVATE, REMOUNT = 0x1, 0x2, 0x4, 0x1000, 0x4000
 _DETACH, _NO_FOLLOW = 0x2, 0x8
 _AT_FDCWD, _NO_SYMLINK, _NO_AUTOMOUNT = -100, 0x100, 0x800
 _STATX_SIZE, _MOUNT_ROOT = 256, 0x2000
+_EMPTYING = threading.Lock()  # two in one tree would move what is in it away from each other
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -153,11 +155,12 @@ async def empty_trash(trash: Path) -> None:
 
 def _empty(trash: Path) -> None:
     """More may come while it is emptied."""
-    with suppress(FileNotFoundError):
-        for name in os.listdir(trash):
-            remove_tree(trash / name)
-    with suppress(OSError):
-        trash.rmdir()
+    with _EMPTYING:
+        with suppress(FileNotFoundError):
+            for name in os.listdir(trash):
+                remove_tree(trash / name)
+        with suppress(OSError):
+            trash.rmdir()
 
 
 def bind(source: Path | str, target: Path, *, read_only: bool = False) -> None:
