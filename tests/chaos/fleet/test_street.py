@@ -1,6 +1,7 @@
 """Hosts that are network namespaces: they reach each other, until they are parted or lose their power."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from hawker.chaos.fleet.street import Host, Street
 from hawker.chaos.traces import host, left
+from hawker.errors import Unavailable
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -47,6 +49,13 @@ def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: 
     assert reaches(first, second)
     assert sorted(first.run("ls", "/sys/class/net").split()) == ["lo", "up0"]
     wait_for(lambda: sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup")))
+
+
+def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
+    subprocess.run(("ip", "link", "add", "hwst72", "type", "bridge"), check=True)
+    with Street(tmp_path, 72, 1) as street, pytest.raises(Unavailable):
+        Street(tmp_path, 72, 1).__enter__()
+    assert not Path("/sys/class/net", street.bridge).exists()
 
 
 def test_a_partition_parts_the_sides_and_is_healed(street: Street) -> None:

@@ -96,6 +96,7 @@ class Street:
         return f"{self._network}.{number}"
 
     def __enter__(self) -> Self:
+        self._clear()
         _ip("link", "add", self.bridge, "type", "bridge")
         try:
             _ip("address", "add", f"{self.address(254)}/24", "dev", self.bridge)
@@ -106,6 +107,12 @@ class Street:
             self._close()
             raise
         return self
+
+    def _clear(self) -> None:
+        """Take away the bridge of a street whose layer was killed: nobody is at it any more."""
+        ports = Path("/sys/class/net") / self.bridge / "brif"
+        if ports.is_dir() and not any(ports.iterdir()):
+            _ip("link", "delete", self.bridge)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
