@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +46,15 @@ async def found(client: Client) -> list[tuple[str, str]]:
     return [(finding.kind, finding.about) for finding in answer.findings]
 
 
+async def finds(client: Client, *expected: tuple[str, str]) -> None:
+    """Just that, once what was under way is over."""
+    await eventually(lambda: _finds_just(client, list(expected)))
+
+
+async def _finds_just(client: Client, expected: list[tuple[str, str]]) -> bool:
+    return sorted(await found(client)) == sorted(expected)
+
+
 async def mended(client: Client, *, end_foreign: bool = False) -> dict[str, str | None]:
     """What became of each kind of finding."""
     answer = await client.call(REPAIR_FINDINGS, body=RepairRequest(end_foreign=end_foreign))
@@ -74,12 +84,8 @@ async def test_a_healthy_node_has_no_findings(client: Client, shop: Shop) -> Non
     stopped = await shop.run(CONFIG)
     await shop.stop(stopped.id)
     await shop.wait(stopped.id, "stopped")
-    await eventually(lambda: _nothing(client))
+    await finds(client)
     assert (await shop.get(machine.id)).state == "started"
-
-
-async def _nothing(client: Client) -> bool:
-    return await found(client) == []
 
 
 # The container.
@@ -93,7 +99,7 @@ async def test_a_container_killed_behind_our_back_is_started_again(client: Clien
     await shop.wait(machine.id, "started")
     assert [exit.exit_code for exit in await shop.exits(machine.id)] == [137]
     assert await shop.pid(machine.id) != pid and len(pilots(machine.id)) == 1
-    assert await found(client) == []
+    await finds(client)
 
 
 async def _ended(shop: Shop, machine_id: str) -> bool:
@@ -106,21 +112,22 @@ async def test_a_container_deleted_behind_our_back_has_its_exit_recorded(
     """As `crun delete --force` does it: every process killed, control group and state removed."""
     machine = await shop.run(STAYS_OFF)
     for pid in members(groups(node, machine.id)[0]):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the pilot's end is everybody's
+            os.kill(pid, signal.SIGKILL)
     shutil.rmtree(node.place.crun / machine.id)
     await shop.wait(machine.id, "stopped")
     assert [exit.exit_code for exit in await shop.exits(machine.id)] == [137]
-    await eventually(lambda: _nothing(client))
+    await finds(client)
 
 
 async def test_a_container_that_crun_has_forgotten_runs_on(node: RunningNode, client: Client, shop: Shop) -> None:
     machine = await shop.run(CONFIG)
     shutil.rmtree(node.place.crun / machine.id)
-    assert await found(client) == [("lost runtime state", machine.id)]
+    await finds(client, ("lost runtime state", machine.id))
     assert await mended(client) == {"lost runtime state": "left"}
     await answers(machine.private_ip)
     await shop.restart(machine.id)
-    await eventually(lambda: _nothing(client))
+    await finds(client)
 
 
 async def test_a_machine_whose_directory_is_gone_is_ended_and_begun_anew(
@@ -129,12 +136,12 @@ async def test_a_machine_whose_directory_is_gone_is_ended_and_begun_anew(
     machine = await shop.run(CONFIG)
     (before,) = pilots(machine.id)
     shutil.rmtree(node.data_dir / "machines" / machine.id / "run")
-    assert await found(client) == [("lost instance", machine.id)]
+    await finds(client, ("lost instance", machine.id))
     assert await mended(client) == {"lost instance": "mended"}
     await eventually(lambda: pilots(machine.id) not in ([], [before]))
     await shop.wait(machine.id, "started")
     assert len(pilots(machine.id)) == 1
-    await eventually(lambda: _nothing(client))
+    await finds(client)
 
 
 async def test_a_pilot_without_a_directory_and_without_a_machine_is_ended(
@@ -148,7 +155,7 @@ async def test_a_pilot_without_a_directory_and_without_a_machine_is_ended(
     await eventually(lambda: _finds(client, "stray instance"))
     assert "stray instance" in await mended(client)
     assert pilots(machine.id) == []
-    await eventually(lambda: _nothing(client))
+    await finds(client)
 
 
 async def _finds(client: Client, kind: str) -> bool:
@@ -169,10 +176,10 @@ async def test_an_unmounted_rootfs_is_mounted_again_under_the_running_machine(
     rootfs = node.data_dir / "machines" / machine.id / "rootfs"
     pid = await shop.pid(machine.id)
     unmount(rootfs)
-    assert await found(client) == [("lost rootfs", machine.id)]
+    await finds(client, ("lost rootfs", machine.id))
     await answers(machine.private_ip)
     assert await mended(client) == {"lost rootfs": "mended"}
-    assert await found(client) == []
+    await finds(client)
     (rootfs / "from-the-host").write_text("seen")
     assert seen_by(pid, "from-the-host") == "seen"
     assert pilots(machine.id) == [pid]
@@ -187,9 +194,9 @@ async def test_a_removed_control_group_is_made_again_around_the_running_machine(
     machine = await shop.run(CONFIG)
     inside = sorted(members(groups(node, machine.id)[0]))
     take_out(node, machine.id)
-    assert await found(client) == [("lost control group", machine.id)]
+    await finds(client, ("lost control group", machine.id))
     assert await mended(client) == {"lost control group": "mended"}
-    assert await found(client) == []
+    await finds(client)
     for group in groups(node, machine.id):
         assert sorted(members(group)) == inside
         limit = group / "memory.limit_in_bytes"
@@ -217,25 +224,26 @@ async def test_a_machine_without_its_control_group_can_be_destroyed(
     await shop.destroy(machine.id)
     await shop.gone(machine.id)
     assert pilots(machine.id) == []
-    await eventually(lambda: _nothing(client))
+    await finds(client)
 
 
 async def test_an_unbound_network_namespace_is_bound_again(node: RunningNode, client: Client, shop: Shop) -> None:
     machine = await shop.run(CONFIG)
     bound = node.place.networks / machine.id
     unmount(bound)
-    assert await found(client) == [("lost network", machine.id)]
+    await finds(client, ("lost network", machine.id))
     assert await mended(client) == {"lost network": "mended"}
-    assert is_mounted(bound) and await found(client) == []
+    assert is_mounted(bound)
+    await finds(client)
     await answers(machine.private_ip)
 
 
 async def test_a_removed_link_is_plugged_in_again(node: RunningNode, client: Client, shop: Shop) -> None:
     machine = await shop.run(CONFIG)
     run("ip", "link", "delete", veth_name(NodeId(node.node_id), MachineId(machine.id)))
-    assert await found(client) == [("lost network", machine.id)]
+    await finds(client, ("lost network", machine.id))
     assert await mended(client) == {"lost network": "mended"}
-    assert await found(client) == []
+    await finds(client)
     await answers(machine.private_ip)
 
 
@@ -243,9 +251,9 @@ async def test_a_removed_bridge_is_made_again(node: RunningNode, client: Client,
     machine, other = await shop.run(CONFIG), await shop.run(CONFIG)
     network_id = int(machine.private_ip.split(":")[1], 16) << 16 | int(machine.private_ip.split(":")[2], 16)
     run("ip", "link", "delete", bridge_name(NodeId(node.node_id), network_id))
-    assert sorted(await found(client)) == sorted(("lost network", each.id) for each in (machine, other))
+    await finds(client, *(("lost network", each.id) for each in (machine, other)))
     assert await mended(client) == {"lost network": "mended"}
-    assert await found(client) == []
+    await finds(client)
     await answers(machine.private_ip)
     await answers(other.private_ip)
 
@@ -253,9 +261,9 @@ async def test_a_removed_bridge_is_made_again(node: RunningNode, client: Client,
 async def test_removed_packet_rules_are_put_in_place_again(node: RunningNode, client: Client, shop: Shop) -> None:
     machine, other = await shop.run(CONFIG), await shop.run(CONFIG)
     run("nft", "delete", "table", "inet", f"hawker_{node.node_id[:4]}")
-    assert await found(client) == [("lost packet rules", "host")]
+    await finds(client, ("lost packet rules", "host"))
     assert await mended(client) == {"lost packet rules": "mended"}
-    assert await found(client) == []
+    await finds(client)
     await answers(machine.private_ip)
     await answers(other.private_ip)
     reach = partial(socket.create_connection, (other.private_ip, 8080), 60)
@@ -282,7 +290,8 @@ async def test_what_belongs_to_no_machine_is_removed(node: RunningNode, client: 
         ("stray network", "fffffffffffff0"),
     ]
     assert set((await mended(client)).values()) == {"mended"}
-    assert await found(client) == [] and not mount.exists()
+    await finds(client)
+    assert not mount.exists()
 
 
 async def test_a_node_mends_by_itself(tmp_path: Path) -> None:
@@ -297,7 +306,7 @@ async def test_a_node_mends_by_itself(tmp_path: Path) -> None:
                 unmount(rootfs)
                 run("nft", "delete", "table", "inet", f"hawker_{node.node_id[:4]}")
                 await eventually(lambda: is_mounted(rootfs))
-                await eventually(lambda: _nothing(client))
+                await finds(client)
             assert pilots(machine.id) == [pid]
 
 
@@ -309,14 +318,14 @@ async def test_a_machine_of_processes_that_lost_its_directory_is_begun_anew(tmp_
             shop = await Shop(client, "plain").open()
             config = {"image": HELLO, "init": {"exec": ["/bin/sh", "-c", "exec sleep 1000"]}}
             machine = await shop.run(config)
-            assert await found(client) == []
+            await finds(client)
             before = await shop.pid(machine.id)
             shutil.rmtree(node.data_dir / "machines" / machine.id / "run")
-            assert await found(client) == [("lost instance", machine.id)]
+            await finds(client, ("lost instance", machine.id))
             assert await mended(client) == {"lost instance": "mended"}
             await eventually(lambda: _has_ended(before))
             await eventually(lambda: _runs_again(shop, machine.id, before))
-            await eventually(lambda: _nothing(client))
+            await finds(client)
 
 
 def _has_ended(pid: int) -> bool:
