@@ -24,9 +24,9 @@ from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import is_mounted, mounts, unmount
 from hawker.ids import MachineId, NodeId
 from tests.crash.invariants import pilots
+from tests.e2e import web
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
-from tests.e2e.web import ask
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
@@ -63,7 +63,7 @@ async def mended(client: Client, *, end_foreign: bool = False) -> dict[str, str 
 
 
 async def answers(private_ip: str) -> None:
-    await eventually(lambda: ask(private_ip).status == 200)
+    await eventually(lambda: web.answers(private_ip))
 
 
 def run(*command: str) -> None:
