@@ -29,10 +29,10 @@ from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport
 from hawker.ids import NodeId
 from hawker.place import Place
+from hawker.record.node import NodeRecord
 from hawker.up.catalog import own_catalog
 from hawker.worker.fleet.meeting import Meeting
 from hawker.worker.fleet.members import Members
-from hawker.worker.records import NodeRecord
 
 REGION = "bench"
 LINKS = 10

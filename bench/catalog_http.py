@@ -29,9 +29,9 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.ids import NodeId
 from hawker.place import Place
+from hawker.record.node import NodeRecord
 from hawker.up.catalog import own_catalog
 from hawker.worker.fleet.meeting import Meeting
-from hawker.worker.records import NodeRecord
 
 TRANSACTIONS, WARM = TXS_AT_ONCE - 128, 128
 REST_S = TXS_AT_ONCE / TXS_PER_S

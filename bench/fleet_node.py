@@ -15,11 +15,14 @@ from pathlib import Path
 import aiohttp
 import anyio
 
+from hawker.api.contract.app import CREATE_APP
+from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES
+from hawker.api.contract.market import PLACE
+from hawker.api.contract.placement import LIST_PLACEMENTS
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.listener import listening
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, LIST_MACHINES, LIST_PLACEMENTS, PLACE
-from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.routes import PEER_ROUTES
 from hawker.api.server import Server
 from hawker.broker.directory import Node
 from hawker.broker.market_handlers import MarketHandlers
@@ -33,6 +36,7 @@ from hawker.log import Secret
 from hawker.node import Capacity, Resources
 from hawker.observe.metrics import build_metrics
 from hawker.place import Place
+from hawker.record.node import NodeRecord
 from hawker.runtime.driver import Features
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
@@ -41,7 +45,6 @@ from hawker.store.sqlite import SqliteStore
 from hawker.up.build import deps_of, image_settings, parts_of
 from hawker.worker.format import enter
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.records import NodeRecord
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 

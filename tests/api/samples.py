@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from hawker.api.bodies import AssignIpRequest, ExecRequest
 from hawker.api.bounds import Signal
+from hawker.api.contract.exec import ExecRequest
+from hawker.api.contract.ip_assignment import AssignIpRequest
 from hawker.api.route import AnyRoute, Page
 
 _PLAIN: dict[Any, Any] = {

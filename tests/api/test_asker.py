@@ -9,19 +9,13 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from hawker.api.asker import Asker
-from hawker.api.bodies import StopRequest
+from hawker.api.contract.app import LIST_APPS, AppParams
+from hawker.api.contract.image import PRUNE_IMAGES
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, MachineParams, StopRequest
+from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.listener import bind, url_of
 from hawker.api.route import AnyRoute
-from hawker.api.routes import (
-    LIST_APPS,
-    LIST_MACHINES,
-    PRUNE_IMAGES,
-    ROUTES,
-    STOP_MACHINE,
-    AppParams,
-    ListMachinesQuery,
-    MachineParams,
-)
+from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, RateLimited, Unauthorized, Unavailable
 from hawker.log import Secret

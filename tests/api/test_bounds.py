@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from hawker.api.bounds import WRITTEN, AppsLimit, EventsLimit, PageLimit, RunsLimit
+from hawker.api.contract.app import ListAppsQuery
 from hawker.api.query import QueryCodec
-from hawker.api.routes import ListAppsQuery
 from hawker.config.duration import DURATION_PATTERN, SECONDS_PATTERN, parse_duration, parse_seconds
 from hawker.errors import BadRequest
 

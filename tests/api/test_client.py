@@ -8,19 +8,13 @@ import anyio
 import pytest
 from aiohttp import web
 
-from hawker.api.bodies import AppList, PullRequest, TerminalRequest
 from hawker.api.client import Client
+from hawker.api.contract.app import LIST_APPS, AppList
+from hawker.api.contract.exec import MACHINE_TERMINAL, TerminalRequest
+from hawker.api.contract.image import IMPORT_IMAGE, PRUNE_IMAGES, PULL_IMAGE, ImportQuery, PullRequest
+from hawker.api.contract.machine import MachineParams
 from hawker.api.listener import bind, url_of
-from hawker.api.routes import (
-    IMPORT_IMAGE,
-    LIST_APPS,
-    MACHINE_TERMINAL,
-    PRUNE_IMAGES,
-    PULL_IMAGE,
-    ROUTES,
-    ImportQuery,
-    MachineParams,
-)
+from hawker.api.routes import ROUTES
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unauthorized, Unavailable
 from tests.api.serving import TOKEN, Fake, served
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.bodies import CreateMachineRequest, Machine, StopRequest
 from hawker.api.codec import AnswerCodec, BodyCodec, encode_json
+from hawker.api.contract.machine import LIST_MACHINES, CreateMachineRequest, Machine, StopRequest
 from hawker.api.route import AnyRoute, Page, Socket
-from hawker.api.routes import LIST_MACHINES, ROUTES
+from hawker.api.routes import ROUTES
 from hawker.errors import BadRequest, HawkerError, Unprocessable
 from tests.api.samples import sample
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import WaitState
+from hawker.api.contract.machine import WaitState
 from hawker.api.routes import ROUTES
 from hawker.config import guest, restart_policy, stop_config, validate
 from hawker.machine import Policy, State

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
 from hawker.api.route import AnyRoute
-from hawker.api.routes import ROUTES
-from hawker.api.routes.unserved import UNSERVED
+from hawker.api.routes import ROUTES, UNSERVED
 
 
 def _tree() -> Dispatch[str]:

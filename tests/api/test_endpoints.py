@@ -7,15 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
-from hawker.api.bodies import Failed, LogChunk, WaitAnswer
 from hawker.api.codec import encode_json
+from hawker.api.contract.body import Failed
+from hawker.api.contract.exec import MACHINE_LOGS
+from hawker.api.contract.machine import MachineParams, WaitAnswer
+from hawker.api.contract.machine_operation import WAIT_MACHINE
+from hawker.api.contract.node import LogChunk
 from hawker.api.endpoints import KEEPALIVE_S, Setup, StreamEndpoint
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
 from hawker.api.reply import Reply
 from hawker.api.request import incoming
 from hawker.api.route import Call
-from hawker.api.routes import MACHINE_LOGS, WAIT_MACHINE, MachineParams
 from hawker.api.running import Running
 from hawker.clock import ManualClock
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable

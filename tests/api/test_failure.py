@@ -1,8 +1,8 @@
 import pytest
 
 from hawker import errors
-from hawker.api.bodies import Problem
 from hawker.api.codec import encode_json
+from hawker.api.contract.body import Problem
 from hawker.api.failure import error_in, error_of, failed, is_failed, problem_of
 from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, LeaseHeld, NoRoom, Unavailable
 

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import Health
+from hawker.api.contract.node import HEALTH, NODE_INFO, Health
 from hawker.api.handlers import Handlers, finish
 from hawker.api.route import Call
-from hawker.api.routes import HEALTH, NODE_INFO, ROUTES
+from hawker.api.routes import ROUTES
 
 pytestmark = pytest.mark.anyio
 

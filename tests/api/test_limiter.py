@@ -5,8 +5,12 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from hawker.api.client import Client
+from hawker.api.contract.app import LIST_APPS
+from hawker.api.contract.exec import MACHINE_LOGS, MACHINE_TERMINAL
+from hawker.api.contract.machine import CREATE_MACHINE
+from hawker.api.contract.node import HEALTH
 from hawker.api.route import AnyRoute, subject_of
-from hawker.api.routes import CREATE_MACHINE, HEALTH, LIST_APPS, MACHINE_LOGS, MACHINE_TERMINAL, ROUTES
+from hawker.api.routes import ROUTES
 from hawker.errors import Forbidden, HawkerError, RateLimited, Unauthorized
 from hawker.log import Secret
 from tests.api.samples import params_of, sample

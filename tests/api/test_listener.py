@@ -5,11 +5,11 @@ import aiohttp
 import anyio
 import pytest
 
-from hawker.api.bodies import App
+from hawker.api.contract.app import CREATE_APP, LIST_APPS, App
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, listening, serving, url_of
 from hawker.api.route import Call
-from hawker.api.routes import CREATE_APP, LIST_APPS, ROUTES
+from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart

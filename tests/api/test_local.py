@@ -6,24 +6,17 @@ from typing import Any
 import anyio
 import pytest
 
-from hawker.api.bodies import Exited, Input, InputEnd, Output, PullRequest, TerminalRequest
 from hawker.api.caller import Caller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, Input, InputEnd, Output, TerminalRequest
+from hawker.api.contract.image import IMPORT_IMAGE, PULL_IMAGE, PullRequest
+from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, MachineParams
+from hawker.api.contract.machine_operation import STOP_MACHINE
+from hawker.api.contract.metadata import DELETE_METADATA, MetadataKeyParams
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.route import Call
-from hawker.api.routes import (
-    DELETE_METADATA,
-    GET_MACHINE,
-    IMPORT_IMAGE,
-    LIST_MACHINES,
-    MACHINE_TERMINAL,
-    PULL_IMAGE,
-    ROUTES,
-    STOP_MACHINE,
-    AppParams,
-    MachineParams,
-    MetadataKeyParams,
-)
+from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable
 from tests.api.samples import sample

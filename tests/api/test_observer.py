@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from hawker.api.contract.exec import MACHINE_TERMINAL
+from hawker.api.contract.machine import GET_MACHINE
+from hawker.api.contract.node import METRICS
 from hawker.api.route import AnyRoute
-from hawker.api.routes import GET_MACHINE, MACHINE_TERMINAL, METRICS
 from hawker.errors import NotFound
 from tests.api.serving import Fake, Served, served, use
 from tests.waiting import eventually

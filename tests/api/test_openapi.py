@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from hawker.api.codec import encode_json
+from hawker.api.contract.machine import CREATE_MACHINE
+from hawker.api.contract.node import HEALTH
 from hawker.api.openapi import openapi
 from hawker.api.route import AnyRoute, Page, Socket, Stream, declared_errors
-from hawker.api.routes import CREATE_MACHINE, HEALTH, ROUTES
+from hawker.api.routes import ROUTES
 from tests.api.samples import sample
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)

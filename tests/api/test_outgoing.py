@@ -1,17 +1,10 @@
 import pytest
 
-from hawker.api.bodies import StopRequest
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, MachineParams, StopRequest
+from hawker.api.contract.machine_operation import STOP_MACHINE, WAIT_MACHINE, WaitQuery
+from hawker.api.contract.node import LIST_REGIONS
 from hawker.api.outgoing import RouteCodecs, written_request
-from hawker.api.routes import (
-    LIST_MACHINES,
-    LIST_REGIONS,
-    STOP_MACHINE,
-    WAIT_MACHINE,
-    AppParams,
-    ListMachinesQuery,
-    MachineParams,
-    WaitQuery,
-)
 from hawker.errors import BadRequest
 from hawker.machine import State
 

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.bodies import RunState, WaitState
 from hawker.api.bounds import Seconds
+from hawker.api.contract.machine import ListMachinesQuery, WaitState
+from hawker.api.contract.machine_operation import WaitQuery
+from hawker.api.contract.run import RunState
 from hawker.api.query import QueryCodec
-from hawker.api.routes import ROUTES, ListMachinesQuery, WaitQuery
+from hawker.api.routes import ROUTES
 from hawker.errors import BadRequest
 from hawker.machine import State
 

@@ -1,9 +1,10 @@
 import pytest
 
 from hawker.api.asgi import Message
+from hawker.api.contract.lease import CREATE_LEASE
+from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES
 from hawker.api.grant import Everything
 from hawker.api.request import CallReader, Incoming, body_chunks, incoming, read_body
-from hawker.api.routes import CREATE_LEASE, GET_MACHINE, LIST_MACHINES
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
 from tests.api.serving import hang
 

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import Problem
 from hawker.api.codec import answer_type
+from hawker.api.contract.body import Problem
+from hawker.api.contract.market import QUOTE
+from hawker.api.contract.node import MACHINE_METRICS, METRICS
 from hawker.api.route import AnyRoute, Socket, Stream, Tag, declared_errors, writes
-from hawker.api.routes import MACHINE_METRICS, METRICS, ROUTES
-from hawker.api.routes.market import QUOTE
+from hawker.api.routes import ROUTES
 from hawker.errors import BadRequest, TooLarge, Unauthorized, Unprocessable
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)

@@ -7,9 +7,12 @@ import aiohttp
 import pytest
 
 from hawker.api.client import Client
+from hawker.api.contract.app import CREATE_APP, LIST_APPS
+from hawker.api.contract.image import PULL_IMAGE
+from hawker.api.contract.machine import CREATE_MACHINE
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, declared_errors
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, LIST_APPS, PULL_IMAGE, ROUTES
+from hawker.api.routes import ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, Fault, Forbidden, HawkerError, LeaseHeld, NoRoom, TooLarge, Unauthorized

@@ -8,11 +8,11 @@ import aiohttp
 import anyio
 import pytest
 
-from hawker.api.bodies import Exited, Input, InputEnd, Output, Resize, TerminalRequest
 from hawker.api.client import Client
+from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, Input, InputEnd, Output, Resize, TerminalRequest
+from hawker.api.contract.machine import MachineParams
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import Call
-from hawker.api.routes import MACHINE_TERMINAL, MachineParams
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.log import Secret
 from tests.api.serving import Served, served

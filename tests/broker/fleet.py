@@ -10,11 +10,12 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine
+from hawker.api.contract.market import PLACE
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.loss import Lost, Overdue, Unreachable
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, PLACE, AppParams
 from hawker.broker.directory import Node
 from hawker.broker.market_handlers import MarketHandlers
 from hawker.broker.preferences import Preferences, preferences
@@ -22,12 +23,14 @@ from hawker.errors import HawkerError
 from hawker.ids import AppName, NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity
+from hawker.record.app import APPS
+from hawker.record.machine import MachineRecord
+from hawker.record.node import NODE, NodeRecord
+from hawker.record.volume import VOLUMES
 from hawker.sim.life import APP, Worker, config_of
 from hawker.sim.loop import LoopClock
 from hawker.sim.world import ROOM, Stall
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.records import APPS, NODE, MachineRecord, NodeRecord
-from hawker.worker.volumes.records import VOLUMES
 
 
 class Loss(Enum):

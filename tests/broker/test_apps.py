@@ -6,38 +6,33 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import (
+from hawker.api.contract.app import (
+    CREATE_APP,
+    DELETE_APP,
+    GET_APP,
+    LIST_APPS,
+    AppParams,
     CreateAppRequest,
+    DeleteAppQuery,
+    ListAppsQuery,
+)
+from hawker.api.contract.machine import UPDATE_MACHINE, UpdateMachineRequest
+from hawker.api.contract.network_policy import (
+    DELETE_POLICY,
+    PUT_POLICY,
     NetworkPolicyRequest,
+    PolicyParams,
     PolicyPort,
     Rule,
     Selector,
-    SetSecretRequest,
-    UpdateMachineRequest,
 )
-from hawker.api.routes import (
-    CREATE_APP,
-    DELETE_APP,
-    DELETE_POLICY,
-    GET_APP,
-    GET_SECRET,
-    LIST_APPS,
-    PUT_POLICY,
-    SET_SECRET,
-    UPDATE_MACHINE,
-    AppParams,
-    DeleteAppQuery,
-    ListAppsQuery,
-    PolicyParams,
-    SecretParams,
-    SecretsQuery,
-)
+from hawker.api.contract.secret import GET_SECRET, SET_SECRET, SecretParams, SecretsQuery, SetSecretRequest
 from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NameTaken, NotFound, Unavailable, WrongState
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
 from hawker.policy import Direction, Transport
+from hawker.record.app import APPS, NAMES
 from hawker.sim.life import config_of
-from hawker.worker.records import APPS, NAMES
 from tests.broker.town import APP, FAR, SHOP, Broker, Host, Town, of_machine, town_of
 from tests.worker.hourglass import in_virtual_time
 

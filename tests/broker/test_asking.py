@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from hawker.api.caller import Caller
-from hawker.api.routes import HEALTH
+from hawker.api.contract.node import HEALTH
 from hawker.broker.asking import Asking, Patience
 from hawker.broker.reach import Reach
 from hawker.errors import BadRequest, NotFound, Unavailable

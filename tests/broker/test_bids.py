@@ -7,7 +7,8 @@ import anyio
 import msgspec
 import pytest
 
-from hawker.api.bodies import Bid, BidAsk, Bids, CreateMachineRequest
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import Bid, BidAsk, Bids
 from hawker.broker.bids import SILENT, Bidding
 from hawker.config import MachineConfig
 from hawker.errors import Unavailable

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import SetSecretRequest
-from hawker.api.routes import DELETE_APP, SET_SECRET, DeleteAppQuery, SecretParams
+from hawker.api.contract.app import DELETE_APP, DeleteAppQuery
+from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.broker.asking import Asking
 from hawker.broker.carrying import Carrying
 from hawker.broker.owners import Owners
 from hawker.broker.reach import Reach
 from hawker.errors import NotFound, Unavailable
 from hawker.ids import AppName
-from hawker.worker.records import APPS
+from hawker.record.app import APPS
 from tests.broker.town import APP, FAR, HERE, SHOP, Broker, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 

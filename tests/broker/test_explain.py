@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import Bid, Decline, DeclineKind, Headroom, Verdict
+from hawker.api.contract.market import Bid, Decline, DeclineKind, Headroom, Verdict
 from hawker.broker.directory import Node
 from hawker.broker.explain import explained, offers_of
 from hawker.broker.market import rank

@@ -7,27 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import AssignIpRequest, JoinRequest
+from hawker.api.contract.app import DELETE_APP
+from hawker.api.contract.cluster import JOIN_CLUSTER, JoinRequest
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams
+from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.api.contract.machine import CREATE_MACHINE, DELETE_MACHINE, DeleteMachineQuery
+from hawker.api.contract.market import PLACE
+from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, NODE_INFO
+from hawker.api.contract.placement import LIST_PLACEMENTS
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, Socket, Stream, Unary, Upload
-from hawker.api.routes import (
-    ASSIGN_IP,
-    CREATE_MACHINE,
-    DELETE_APP,
-    DELETE_MACHINE,
-    HEALTH,
-    LIST_PLACEMENTS,
-    LIST_REGIONS,
-    MACHINE_HISTORY,
-    METRICS,
-    NODE_INFO,
-    PLACE,
-    ROUTES,
-    DeleteMachineQuery,
-    HistoryParams,
-)
-from hawker.api.routes.cluster import JOIN_CLUSTER
+from hawker.api.routes import ROUTES
 from hawker.broker.directory import Peers
 from hawker.broker.front import Beside, BrokerHandlers
 from hawker.errors import Forbidden, HawkerError, NotFound

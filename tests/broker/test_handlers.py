@@ -2,7 +2,14 @@
 
 import pytest
 
-from hawker.api.bodies import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.token import (
+    AUTHENTICATE_TOKEN,
+    AUTHORIZE_TOKEN,
+    CREATE_DEPLOY_TOKEN,
+    CURRENT_TOKENS,
+    LIST_REVOKED,
+    REVOKE_TOKEN,
     AuthenticateRequest,
     AuthorizeRequest,
     DeployTokenRequest,
@@ -12,15 +19,6 @@ from hawker.api.bodies import (
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import B, Call, P, Q, R, Unary
-from hawker.api.routes import (
-    AUTHENTICATE_TOKEN,
-    AUTHORIZE_TOKEN,
-    CREATE_DEPLOY_TOKEN,
-    CURRENT_TOKENS,
-    LIST_REVOKED,
-    REVOKE_TOKEN,
-    AppParams,
-)
 from hawker.broker.handlers import TokenHandlers
 from hawker.broker.revocations import Revocations
 from hawker.broker.tokens import Tokens

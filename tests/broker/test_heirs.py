@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest, HomeRequest, PlaceRequest, SetSecretRequest
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
+from hawker.api.contract.market import PLACE, PlaceRequest
+from hawker.api.contract.owner import CARRY_APP, SETTLE_HOME, HomeRequest
+from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.api.local import LocalCaller
-from hawker.api.routes import CREATE_MACHINE, PLACE, SET_SECRET, SecretParams
-from hawker.api.routes.owners import CARRY_APP, SETTLE_HOME
 from hawker.broker.asking import Asking
 from hawker.broker.carrying import Carrying
 from hawker.broker.heirs import Heirs
@@ -16,8 +17,8 @@ from hawker.broker.owners import Owners
 from hawker.broker.reach import Reach
 from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.ids import AppName
+from hawker.record.app import APPS, AppRecord
 from hawker.sim.life import config_of
-from hawker.worker.records import APPS, AppRecord
 from tests.broker.town import APP, HERE, SHOP, Broker, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 

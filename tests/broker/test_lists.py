@@ -5,21 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import CreateAppRequest
-from hawker.api.routes import (
-    CREATE_APP,
-    LIST_MACHINES,
-    LIST_ORG_MACHINES,
-    LIST_ORG_VOLUMES,
-    LIST_RUNS,
-    LIST_VOLUMES,
-    AppParams,
-    ListMachinesQuery,
-    ListRunsQuery,
-    ListVolumesQuery,
-    OrgMachinesQuery,
-    OrgParams,
-)
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery
+from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
+from hawker.api.contract.volume import LIST_ORG_VOLUMES, LIST_VOLUMES, ListVolumesQuery
 from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.ids import NodeId
 from hawker.permission import Attempt

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import RevokeTokenRequest
 from hawker.api.client import Client
+from hawker.api.contract.app import GET_APP, LIST_APPS, AppParams
+from hawker.api.contract.node import HEALTH, METRICS
+from hawker.api.contract.token import CURRENT_TOKENS, LIST_REVOKED, REVOKE_TOKEN, RevokeTokenRequest
 from hawker.api.listener import listening
-from hawker.api.routes import (
-    CURRENT_TOKENS,
-    GET_APP,
-    HEALTH,
-    LIST_APPS,
-    LIST_REVOKED,
-    METRICS,
-    REVOKE_TOKEN,
-    ROUTES,
-    AppParams,
-)
-from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import Server
 from hawker.broker.main import broker_server
 from hawker.broker.peer_tokens import PeerTokens

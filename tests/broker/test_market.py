@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.bodies import Bid, Headroom
+from hawker.api.contract.market import Bid, Headroom
 from hawker.broker.market import Offer, judged, plan, rank
 from hawker.broker.preferences import Preferences, preferences
 from hawker.config.placement import Spread

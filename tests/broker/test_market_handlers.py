@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest, PlacementsRequest, PlaceRequest
-from hawker.api.routes import LIST_PLACEMENTS
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import PlaceRequest
+from hawker.api.contract.placement import LIST_PLACEMENTS, PlacementsRequest
 from hawker.broker.preferences import Limits, preferences
 from hawker.config import Guest
 from hawker.errors import BadRequest, RateLimited, Unprocessable

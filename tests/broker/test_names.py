@@ -12,7 +12,7 @@ from hawker.broker.names import ABANDONED_S, KEEPERS, Names, keepers
 from hawker.broker.reach import Reach
 from hawker.errors import NameTaken, Unavailable
 from hawker.ids import AppName, NodeId
-from hawker.worker.records import NAMES
+from hawker.record.app import NAMES
 from tests.broker.town import FAR, HERE, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import Machine
+from hawker.api.contract.machine import Machine
 from hawker.errors import HawkerError, NoRoom, OrderUncertain, Unavailable
 from hawker.node import Capacity
 from tests.broker.fleet import Broker, Fleet, Loss, fleet_at

@@ -7,20 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import LeaseRequest, StopRequest, WaitState
-from hawker.api.routes import (
-    CREATE_LEASE,
-    DELETE_MACHINE,
-    DELETE_VOLUME,
-    GET_MACHINE,
-    GET_VOLUME,
-    MACHINE_LOGS,
-    START_MACHINE,
-    STOP_MACHINE,
-    WAIT_MACHINE,
-    DeleteMachineQuery,
-    WaitQuery,
-)
+from hawker.api.contract.exec import MACHINE_LOGS
+from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
+from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, StopRequest, WaitState
+from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
+from hawker.api.contract.volume import DELETE_VOLUME, GET_VOLUME
 from hawker.errors import DeadlineExceeded, Fault, LeaseHeld, NotFound, Unavailable
 from hawker.ids import NodeId
 from tests.broker.town import FAR, Broker, Host, Town, of_machine, of_volume, town_of

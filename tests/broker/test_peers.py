@@ -8,22 +8,15 @@ from typing import Any
 import anyio
 import pytest
 
-from hawker.api.bodies import Exited, Input, TerminalRequest
+from hawker.api.contract.exec import MACHINE_LOGS, MACHINE_TERMINAL, Exited, Input, LogsQuery, TerminalRequest
+from hawker.api.contract.image import IMPORT_IMAGE
+from hawker.api.contract.machine import GET_MACHINE, MachineParams
+from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, listening, url_of
 from hawker.api.marks import Marks
 from hawker.api.route import AnyRoute, Call
-from hawker.api.routes import (
-    GET_MACHINE,
-    IMPORT_IMAGE,
-    MACHINE_LOGS,
-    MACHINE_TERMINAL,
-    ROUTES,
-    STOP_MACHINE,
-    LogsQuery,
-    MachineParams,
-)
-from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import Server
 from hawker.broker.asking import Asking
 from hawker.broker.directory import Node

@@ -6,7 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest, PlaceAnswer, PlaceRequest, Verdict
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import PlaceAnswer, PlaceRequest, Verdict
 from hawker.broker.preferences import Limits, preferences
 from hawker.config.placement import Placement, Spread
 from hawker.errors import (

@@ -2,22 +2,13 @@
 
 import pytest
 
+from hawker.api.contract.app import CREATE_APP, DELETE_APP, LIST_APPS
+from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE
+from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, WAIT_MACHINE
+from hawker.api.contract.node import HEALTH, METRICS, NODE_INFO
 from hawker.api.rate import Rate
 from hawker.api.route import AnyRoute, rate_of
-from hawker.api.routes import (
-    CREATE_APP,
-    CREATE_MACHINE,
-    DELETE_APP,
-    GET_MACHINE,
-    HEALTH,
-    LIST_APPS,
-    METRICS,
-    NODE_INFO,
-    ROUTES,
-    START_MACHINE,
-    STOP_MACHINE,
-    WAIT_MACHINE,
-)
+from hawker.api.routes import ROUTES
 from hawker.broker.rate_limits import RateLimits
 from hawker.clock import ManualClock
 from hawker.errors import RateLimited

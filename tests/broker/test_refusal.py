@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import Bid, Decline, DeclineKind
+from hawker.api.contract.market import Bid, Decline, DeclineKind
 from hawker.api.failure import problem_of
 from hawker.broker.refusal import no_such_region, refusal
 from hawker.broker.survey import Surveyed

@@ -1,7 +1,8 @@
 import pytest
 
-from hawker.broker.revocations import FleetRevocations, Revocation, Revocations
+from hawker.broker.revocations import FleetRevocations, Revocations
 from hawker.clock import ManualClock
+from hawker.record.revocation import Revocation
 from hawker.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio

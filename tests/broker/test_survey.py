@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import BidAsk, CreateMachineRequest
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import BidAsk
 from hawker.broker.bids import Bidding
 from hawker.broker.candidates import Wanted
 from hawker.broker.preferences import preferences

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import Volume
-from hawker.api.routes import CREATE_SNAPSHOT, LIST_SNAPSHOTS
+from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, Volume
 from hawker.errors import Forbidden, HawkerError, NotFound, Unprocessable
 from hawker.permission import Action, Attempt
 from tests.broker.town import FAR, HERE, Broker, Town, of_volume, town_of

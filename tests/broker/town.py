@@ -9,24 +9,17 @@ from typing import Any
 import anyio
 import msgspec
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, CreateVolumeRequest, Machine, Volume, WaitState
 from hawker.api.caller import Caller
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams, WaitState
+from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume, VolumeParams
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.loss import Lost, Unreachable
 from hawker.api.marks import Marks
 from hawker.api.route import Call, Unary
-from hawker.api.routes import (
-    CREATE_APP,
-    CREATE_MACHINE,
-    CREATE_VOLUME,
-    WAIT_MACHINE,
-    AppParams,
-    MachineParams,
-    VolumeParams,
-    WaitQuery,
-)
 from hawker.broker.asking import Patience
 from hawker.broker.directory import KnownApp, Node, Peers
 from hawker.broker.front import Beside, BrokerHandlers
@@ -39,12 +32,14 @@ from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
+from hawker.record.app import APPS
+from hawker.record.machine import MACHINES
+from hawker.record.node import NodeRecord
+from hawker.record.volume import VOLUMES
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import ROOM, Stall
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.luggage import Porter, vaults_of
-from hawker.worker.records import APPS, MACHINES, NodeRecord
-from hawker.worker.volumes.records import VOLUMES
 
 APP = "shop"
 SHOP = AppParams(app_name=APP)

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, GET_MACHINE, AppParams
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, CreateMachineRequest
 from hawker.chaos.calls import APP, Calls, params_of
 from hawker.chaos.tally import Outcome, Tally
 from hawker.errors import Fault, HawkerError, Unavailable

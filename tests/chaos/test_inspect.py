@@ -17,7 +17,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.promises import Call, Promises
 from hawker.proof.violation import Invariant
-from hawker.worker.records import MACHINES
+from hawker.record.machine import MACHINES
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from hawker.api.routes import HEALTH
+from hawker.api.contract.node import HEALTH
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.keeper import Keeper
 from hawker.chaos.tally import Tally

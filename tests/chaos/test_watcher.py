@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from hawker.api.caller import Caller
+from hawker.api.contract.machine import GET_MACHINE
 from hawker.api.local import LocalCaller
-from hawker.api.routes import GET_MACHINE
 from hawker.chaos.watcher import Watcher
 from hawker.errors import NotFound
 from hawker.machine import State

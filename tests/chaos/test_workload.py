@@ -5,18 +5,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import CreateAppRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import CREATE_APP, DELETE_MACHINE, DeleteMachineQuery
+from hawker.api.contract.app import CREATE_APP, CreateAppRequest
+from hawker.api.contract.machine import DELETE_MACHINE, DeleteMachineQuery
 from hawker.chaos.calls import APP, Calls, params_of
 from hawker.chaos.chance import Chance
 from hawker.chaos.endings import Endings
 from hawker.chaos.tally import Outcome, Tally
 from hawker.chaos.workload import OWN_LIMIT, Customer, Onlooker
 from hawker.proof.promises import Promises
+from hawker.record.machine import MACHINES
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.records import MACHINES
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -3,16 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from hawker.api.bodies import (
-    IpAssignment,
-    IpAssignments,
-    IpNetwork,
-    NetworkPolicy,
-    PolicyMachine,
-    PolicyPort,
-    Rule,
-    Selector,
-)
+from hawker.api.contract.ip_assignment import IpAssignment, IpAssignments, IpNetwork
+from hawker.api.contract.network_policy import NetworkPolicy, PolicyMachine, PolicyPort, Rule, Selector
 from hawker.api.route import Call
 from hawker.policy import Direction, Transport
 

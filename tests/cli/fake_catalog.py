@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from hawker.api.bodies import CatalogLine
+from hawker.api.contract.catalog import CatalogLine
 from hawker.api.route import Call
 
 ANSWER = (

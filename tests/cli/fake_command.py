@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hawker.api import bodies
+from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, SendSignal, TerminalRequest
 from hawker.api.handlers import Channel
 
 
@@ -10,7 +10,7 @@ class FakeCommand:
     """`cat`, `both` (a line on each stream), `exit N`, `env`, `signal` (says which one came), `deaf` (says it and goes
     on), `size` (the terminal's, then each new one), `missing` (cannot be run) and `lost` (the node goes)."""
 
-    def __init__(self, channel: Channel[Any, Any], asked: bodies.TerminalRequest) -> None:
+    def __init__(self, channel: Channel[Any, Any], asked: TerminalRequest) -> None:
         self._channel, self._asked = channel, asked
 
     async def run(self) -> None:
@@ -18,7 +18,7 @@ class FakeCommand:
         if name == "lost":
             return
         status, reason = await self._do(name, arguments), "no such file or directory" if name == "missing" else ""
-        await self._channel.send(bodies.Exited(exit_code=127 if reason else status, signal=0, reason=reason))
+        await self._channel.send(Exited(exit_code=127 if reason else status, signal=0, reason=reason))
 
     async def _do(self, name: str, arguments: list[str]) -> int:
         match name:
@@ -39,19 +39,19 @@ class FakeCommand:
     async def _answer_input(self) -> None:
         while (message := await self._channel.receive()) is not None:
             match message:
-                case bodies.Input():
+                case Input():
                     if message.data == b"\x04":
                         return
                     await self._say(message.data)
-                case bodies.Resize():
+                case Resize():
                     await self._say(f"{message.rows}x{message.cols}\n".encode())
-                case bodies.SendSignal():
+                case SendSignal():
                     await self._say(f"signal {message.signal}\n".encode())
                     if self._asked.command[0] != "deaf":
                         return
-                case bodies.InputEnd():
+                case InputEnd():
                     if self._asked.command[0] not in ("signal", "deaf"):
                         return
 
     async def _say(self, data: bytes, stream: int = 1) -> None:
-        await self._channel.send(bodies.Output(stream=stream, data=data))
+        await self._channel.send(Output(stream=stream, data=data))

@@ -5,32 +5,32 @@ from typing import Any
 
 import msgspec
 
-from hawker.api import bodies
+from hawker.api.contract.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
 from hawker.api.route import Call
 
 
 class FakeDoctor:
     def __init__(self) -> None:
-        self.findings: tuple[bodies.FindingInfo, ...] = ()
-        self.backup: tuple[bodies.BackupPart, ...] = ()
+        self.findings: tuple[FindingInfo, ...] = ()
+        self.backup: tuple[BackupPart, ...] = ()
 
-    async def _list_findings(self, call: Call[Any, Any, Any]) -> bodies.FindingList:
-        return bodies.FindingList(findings=self.findings)
+    async def _list_findings(self, call: Call[Any, Any, Any]) -> FindingList:
+        return FindingList(findings=self.findings)
 
-    async def _repair_findings(self, call: Call[Any, Any, bodies.RepairRequest]) -> bodies.FindingList:
+    async def _repair_findings(self, call: Call[Any, Any, RepairRequest]) -> FindingList:
         """All that is the node's own to mend; what has an error fails."""
 
-        def outcome(finding: bodies.FindingInfo) -> str:
+        def outcome(finding: FindingInfo) -> str:
             if finding.error is not None:
                 return "failed"
             return "mended" if finding.by == "node" or call.body.end_foreign else "left"
 
         mended = (msgspec.structs.replace(each, outcome=outcome(each)) for each in self.findings)
-        return bodies.FindingList(findings=tuple(mended))
+        return FindingList(findings=tuple(mended))
 
-    async def _back_up(self, call: Call[Any, Any, Any]) -> AsyncIterator[bodies.BackupPart]:
+    async def _back_up(self, call: Call[Any, Any, Any]) -> AsyncIterator[BackupPart]:
         return self._backup_parts()
 
-    async def _backup_parts(self) -> AsyncIterator[bodies.BackupPart]:
+    async def _backup_parts(self) -> AsyncIterator[BackupPart]:
         for each in self.backup:
             yield each

@@ -5,14 +5,22 @@ from typing import Any
 
 import msgspec
 
-from hawker.api import bodies
-from hawker.api.bodies import FleetNode
+from hawker.api.contract.cluster import (
+    ClusterKey,
+    ClusterKeys,
+    DrainAnswer,
+    FleetNode,
+    FleetNodes,
+    ForgottenNode,
+    NodeMachine,
+)
+from hawker.api.contract.node import Amounts, HostCapacity
 from hawker.api.route import Call
 from hawker.errors import NotFound
 
 SINCE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-_ROOM = bodies.HostCapacity(cpus=4, memory_mb=2048, disk_mb=4096, shared_cpu_ratio=8.0)
-_USED = bodies.Amounts(shared_cpus=4, performance_cpus=1, memory_mb=512, disk_mb=256)
+_ROOM = HostCapacity(cpus=4, memory_mb=2048, disk_mb=4096, shared_cpu_ratio=8.0)
+_USED = Amounts(shared_cpus=4, performance_cpus=1, memory_mb=512, disk_mb=256)
 
 
 def _node(node_id: str, **fields: Any) -> FleetNode:
@@ -28,10 +36,10 @@ class FakeFleet:
             "00c0ffee": _node("00c0ffee", region="fra", state="down", drivers=("container",)),
         }
         self.missing_at: tuple[str, ...] = ()
-        self.residents: tuple[bodies.NodeMachine, ...] = ()
+        self.residents: tuple[NodeMachine, ...] = ()
 
-    async def _list_nodes(self, call: Call[Any, Any, Any]) -> bodies.FleetNodes:
-        return bodies.FleetNodes(nodes=tuple(self.nodes.values()))
+    async def _list_nodes(self, call: Call[Any, Any, Any]) -> FleetNodes:
+        return FleetNodes(nodes=tuple(self.nodes.values()))
 
     async def _get_node(self, call: Call[Any, Any, Any]) -> FleetNode:
         if call.params.node_id not in self.nodes:
@@ -44,18 +52,18 @@ class FakeFleet:
     async def _uncordon_node(self, call: Call[Any, Any, Any]) -> FleetNode:
         return msgspec.structs.replace(await self._get_node(call), cordoned=False)
 
-    async def _drain_node(self, call: Call[Any, Any, Any]) -> bodies.DrainAnswer:
+    async def _drain_node(self, call: Call[Any, Any, Any]) -> DrainAnswer:
         node = msgspec.structs.replace(await self._get_node(call), cordoned=True, draining=True)
-        return bodies.DrainAnswer(node=node, machines=self.residents)
+        return DrainAnswer(node=node, machines=self.residents)
 
-    async def _forget_node(self, call: Call[Any, Any, Any]) -> bodies.ForgottenNode:
-        return bodies.ForgottenNode(node=call.params.node_id, epoch=4)
+    async def _forget_node(self, call: Call[Any, Any, Any]) -> ForgottenNode:
+        return ForgottenNode(node=call.params.node_id, epoch=4)
 
-    async def _list_cluster_keys(self, call: Call[Any, Any, Any]) -> bodies.ClusterKeys:
+    async def _list_cluster_keys(self, call: Call[Any, Any, Any]) -> ClusterKeys:
         keys = (
-            bodies.ClusterKey(number=1, name="aabbccdd", primary=True),
-            bodies.ClusterKey(number=2, name="00112233", primary=False),
+            ClusterKey(number=1, name="aabbccdd", primary=True),
+            ClusterKey(number=2, name="00112233", primary=False),
         )
-        return bodies.ClusterKeys(keys=keys, version=2, missing_at=self.missing_at)
+        return ClusterKeys(keys=keys, version=2, missing_at=self.missing_at)
 
     _add_cluster_key = _use_cluster_key = _remove_cluster_key = _list_cluster_keys

@@ -4,7 +4,9 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.bodies import BidPart, BidShown, Machine, PlaceAnswer, PlaceRequest, Problem, Verdict
+from hawker.api.contract.body import Problem
+from hawker.api.contract.machine import Machine
+from hawker.api.contract.market import BidPart, BidShown, PlaceAnswer, PlaceRequest, Verdict
 from hawker.api.route import Call
 from tests.cli.fake_node import FakeNode, machine
 

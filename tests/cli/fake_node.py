@@ -7,32 +7,27 @@ from typing import Any
 import anyio
 import msgspec
 
-from hawker.api import bodies
-from hawker.api.bodies import (
-    App,
-    AppList,
-    AppSecret,
-    AppSecrets,
+from hawker.api.contract.app import App, AppList, CreateAppRequest, Organization
+from hawker.api.contract.body import Ok
+from hawker.api.contract.exec import ListenSocket, ProcessStat
+from hawker.api.contract.history import MachineHistory
+from hawker.api.contract.image import ImageInfo, ImageList, PruneAnswer, PullEvent
+from hawker.api.contract.machine import (
     CheckStatus,
-    CreateAppRequest,
     CreateMachineRequest,
     EventRequest,
     ExitEvent,
-    ImageInfo,
     ImageRef,
-    LogChunk,
     Machine,
     MachineEvent,
-    Ok,
-    PullEvent,
-    RevokedToken,
-    RevokedTokens,
-    Run,
-    RunState,
-    RunStep,
-    SecretsUpdated,
+    MachineVersion,
+    StartAnswer,
     WaitAnswer,
 )
+from hawker.api.contract.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo
+from hawker.api.contract.run import Run, RunList, RunState, RunStep
+from hawker.api.contract.secret import AppSecret, AppSecrets, SecretsUpdated
+from hawker.api.contract.token import RevokedToken, RevokedTokens
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import AnyRoute, Call, Page, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
@@ -132,8 +127,8 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         self.images: tuple[ImageInfo, ...] = ()
         self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
         self.chunks: tuple[LogChunk, ...] = ()
-        self.runs = bodies.RunList(runs=(RUN,))
-        self.histories: dict[str, bodies.MachineHistory] = {}
+        self.runs = RunList(runs=(RUN,))
+        self.histories: dict[str, MachineHistory] = {}
         self.uploaded = b""
         self.patience_s = 0.0
         self.stopped = anyio.Event()
@@ -218,7 +213,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
             status="deployed",
             machine_count=len(self.apps[name]),
             volume_count=0,
-            organization=bodies.Organization(name="personal", slug="personal"),
+            organization=Organization(name="personal", slug="personal"),
             created_at=1_700_000_000_000,
         )
 
@@ -265,11 +260,11 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         self._become(call, state=State.DESTROYED)
         return Ok(ok=True)
 
-    async def _start_machine(self, call: Call[Any, Any, Any]) -> bodies.StartAnswer:
+    async def _start_machine(self, call: Call[Any, Any, Any]) -> StartAnswer:
         before = self._machine(call).state
         state, events = self.fate
         self._become(call, state=state, events=events)
-        return bodies.StartAnswer(previous_state=before, migrated=False, new_host="")
+        return StartAnswer(previous_state=before, migrated=False, new_host="")
 
     async def _restart_machine(self, call: Call[Any, Any, Any]) -> Ok:
         await self._start_machine(call)
@@ -299,11 +294,11 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
     async def _list_events(self, call: Call[Any, Any, Any]) -> tuple[MachineEvent, ...]:
         return self._machine(call).events[: call.query.limit]
 
-    async def _list_versions(self, call: Call[Any, Any, Any]) -> tuple[bodies.MachineVersion, ...]:
+    async def _list_versions(self, call: Call[Any, Any, Any]) -> tuple[MachineVersion, ...]:
         found = self._machine(call)
-        return (bodies.MachineVersion(version=found.version, user_config=found.config or MachineConfig()),)
+        return (MachineVersion(version=found.version, user_config=found.config or MachineConfig()),)
 
-    async def _machine_history(self, call: Call[Any, Any, Any]) -> bodies.MachineHistory:
+    async def _machine_history(self, call: Call[Any, Any, Any]) -> MachineHistory:
         if call.params.machine_id not in self.histories:
             raise NotFound("machine not found")
         return self.histories[call.params.machine_id]
@@ -327,11 +322,11 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
             if chunk.position > after:
                 yield chunk
 
-    async def _list_processes(self, call: Call[Any, Any, Any]) -> tuple[bodies.ProcessStat, ...]:
+    async def _list_processes(self, call: Call[Any, Any, Any]) -> tuple[ProcessStat, ...]:
         self._machine(call)
-        sockets = (bodies.ListenSocket(proto="tcp", address="[::]:80"),)
+        sockets = (ListenSocket(proto="tcp", address="[::]:80"),)
         return (
-            bodies.ProcessStat(
+            ProcessStat(
                 pid=7, stime=0, rtime=61, command="web", directory="/", cpu=3, rss=2048, listen_sockets=sockets
             ),
         )
@@ -341,8 +336,8 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
 
     # images, runs, the node
 
-    async def _list_images(self, call: Call[Any, Any, Any]) -> bodies.ImageList:
-        return bodies.ImageList(images=self.images)
+    async def _list_images(self, call: Call[Any, Any, Any]) -> ImageList:
+        return ImageList(images=self.images)
 
     async def _pull_image(self, call: Call[Any, Any, Any]) -> AsyncIterator[PullEvent]:
         return self._pull_events()
@@ -351,15 +346,15 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         for each in self.pull:
             yield each
 
-    async def _prune_images(self, call: Call[Any, Any, Any]) -> bodies.PruneAnswer:
-        return bodies.PruneAnswer(removed=(DIGEST,), freed_bytes=3 * 1024 * 1024)
+    async def _prune_images(self, call: Call[Any, Any, Any]) -> PruneAnswer:
+        return PruneAnswer(removed=(DIGEST,), freed_bytes=3 * 1024 * 1024)
 
     async def _import_image(self, call: Call[Any, Any, Any], data: AsyncIterator[bytes]) -> ImageInfo:
-        self.runs = bodies.RunList(runs=(RUN,))
+        self.runs = RunList(runs=(RUN,))
         self.uploaded = b"".join([chunk async for chunk in data])
         return image(call.query.reference or "unnamed")
 
-    async def _list_runs(self, call: Call[Any, Any, Any]) -> bodies.RunList:
+    async def _list_runs(self, call: Call[Any, Any, Any]) -> RunList:
         return self.runs
 
     async def _get_run(self, call: Call[Any, Any, Any]) -> Run:
@@ -369,20 +364,20 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
 
     _retry_run = _abort_run = _get_run
 
-    async def _health(self, call: Call[Any, Any, Any]) -> bodies.Health:
-        return bodies.Health(status="ok", version="9.9.9")
+    async def _health(self, call: Call[Any, Any, Any]) -> Health:
+        return Health(status="ok", version="9.9.9")
 
-    async def _node_info(self, call: Call[Any, Any, Any]) -> bodies.NodeInfo:
-        return bodies.NodeInfo(
+    async def _node_info(self, call: Call[Any, Any, Any]) -> NodeInfo:
+        return NodeInfo(
             id="0badcafe",
             region="local",
             version="9.9.9",
             driver="container",
             started_at=AT,
-            capacity=bodies.HostCapacity(cpus=4, memory_mb=8192, disk_mb=20_000, shared_cpu_ratio=8.0, gpus={"a10": 2}),
-            used=bodies.Amounts(shared_cpus=3, performance_cpus=1, memory_mb=1024, disk_mb=512, gpus={"a10": 1}),
+            capacity=HostCapacity(cpus=4, memory_mb=8192, disk_mb=20_000, shared_cpu_ratio=8.0, gpus={"a10": 2}),
+            used=Amounts(shared_cpus=3, performance_cpus=1, memory_mb=1024, disk_mb=512, gpus={"a10": 1}),
             machines={"started": 2, "stopped": 1},
-            drivers=(bodies.DriverInfo(name="container", usable=True, reason="crun is there", chosen=True),),
+            drivers=(DriverInfo(name="container", usable=True, reason="crun is there", chosen=True),),
         )
 
 

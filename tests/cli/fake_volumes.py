@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.bodies import (
+from hawker.api.contract.volume import (
     CreateVolumeRequest,
     ExtendVolumeAnswer,
     SnapshotBackup,

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.bodies import HistoryVersion, Kept, MachineHistory, RunStep
+from hawker.api.contract.history import HistoryVersion, Kept, MachineHistory
+from hawker.api.contract.run import RunStep
 from hawker.config import MachineConfig, with_guest
 from tests.cli.fake_node import AT, LAUNCHED, RUN, exit_event
 

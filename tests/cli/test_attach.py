@@ -4,9 +4,9 @@ import signal
 import anyio
 import pytest
 
-from hawker.api.bodies import LogChunk
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.node import LogChunk
 from hawker.api.local import LocalCaller
-from hawker.api.routes import MachineParams
 from hawker.cli.attach import Follower, destroy, stay
 from hawker.cli.exits import Exit, Failure
 from hawker.clock import ManualClock

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from hawker.api.caller import Caller
-from hawker.api.routes import HEALTH
+from hawker.api.contract.node import HEALTH
 from hawker.cli.access import Access
 from hawker.cli.connect import find_node, talk
 from hawker.cli.exits import Failure

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import CheckStatus, LeaseInfo, Machine
+from hawker.api.contract.machine import CheckStatus, LeaseInfo, Machine
 from hawker.api.local import LocalCaller
 from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock

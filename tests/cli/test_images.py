@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import PullEvent, PullRequest
+from hawker.api.contract.image import PullEvent, PullRequest
 from hawker.api.local import LocalCaller
 from hawker.cli.images import pull, pull_if_missing
 from hawker.clock import ManualClock

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import CatalogLine
+from hawker.api.contract.catalog import CatalogLine
 from hawker.api.local import LocalCaller
 from hawker.cli.loss import Loss, loss_of, said_of
 from hawker.clock import ManualClock

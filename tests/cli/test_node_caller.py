@@ -6,16 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hawker.api.bodies import PullRequest, TerminalRequest
-from hawker.api.routes import (
-    IMPORT_IMAGE,
-    LIST_APPS,
-    MACHINE_TERMINAL,
-    PULL_IMAGE,
-    ROUTES,
-    ImportQuery,
-    MachineParams,
-)
+from hawker.api.contract.app import LIST_APPS
+from hawker.api.contract.exec import MACHINE_TERMINAL, TerminalRequest
+from hawker.api.contract.image import IMPORT_IMAGE, PULL_IMAGE, ImportQuery, PullRequest
+from hawker.api.contract.machine import MachineParams
+from hawker.api.routes import ROUTES
 from hawker.cli.node_caller import NodeCaller
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import FleetNode, FleetNodes
+from hawker.api.contract.cluster import FleetNode, FleetNodes
 from hawker.cli.nodes import clock_notes, node_fields, nodes_table
 from tests.cli.conftest import Hawker
 from tests.cli.fake_fleet import FakeFleet

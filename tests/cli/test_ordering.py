@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest
+from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.local import LocalCaller
 from hawker.cli.exits import Failure
 from hawker.cli.ordering import Order, one_off, place, start

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import MachineEvent
+from hawker.api.contract.machine import MachineEvent
 from hawker.cli import outcome
 from hawker.machine import State
 from tests.cli.fake_node import LAUNCHED, STARTED, event, exit_event, machine

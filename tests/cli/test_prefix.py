@@ -2,7 +2,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.bodies import LogChunk
+from hawker.api.contract.node import LogChunk
 from hawker.cli.prefix import Prefix
 from tests.cli.fake_node import chunk
 

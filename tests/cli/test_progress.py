@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from hawker.api.bodies import PullEvent
+from hawker.api.contract.image import PullEvent
 from hawker.cli.progress import PullDisplay, layer_name, pull_display, states_display, upload_display
 
 LAYER = "sha256:" + "0123456789abcdef" * 4

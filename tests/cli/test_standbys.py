@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import CatalogLine
+from hawker.api.contract.catalog import CatalogLine
 from hawker.api.local import LocalCaller
 from hawker.cli.exits import Failure
 from hawker.cli.standbys import Spares, that_stand_by

@@ -3,7 +3,7 @@ from datetime import timedelta
 import click
 import msgspec
 
-from hawker.api.bodies import ContainerStatus, ImageRef, LeaseInfo
+from hawker.api.contract.machine import ContainerStatus, ImageRef, LeaseInfo
 from hawker.cli import summary
 from hawker.cli.machines import Owned
 from hawker.machine import State

@@ -11,9 +11,9 @@ from signal import SIGINT, SIGWINCH, getsignal
 import anyio
 import pytest
 
-from hawker.api.bodies import Exited, TerminalRequest
+from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, TerminalRequest
+from hawker.api.contract.machine import MachineParams
 from hawker.api.local import LocalCaller
-from hawker.api.routes import MACHINE_TERMINAL, MachineParams
 from hawker.cli.exits import Exit, Failure, sole_error
 from hawker.cli.terminal import Descriptors, converse, is_terminal, own_descriptors, raw_mode, window
 from hawker.clock import ManualClock

@@ -2,9 +2,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from hawker.api.bodies import Machine, MachineEvent, WaitState
+from hawker.api.contract.machine import Machine, MachineEvent, MachineParams, WaitState
 from hawker.api.local import LocalCaller
-from hawker.api.routes import MachineParams
 from hawker.cli.exits import Failure
 from hawker.cli.waiting import AT_REST, reach, started
 from hawker.clock import ManualClock

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import SetSecretRequest
 from hawker.api.client import Client
-from hawker.api.routes import SET_SECRET
-from hawker.api.routes.secrets import SecretParams
+from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from tests.clients.wire import Wire, wire_to
 from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import HELLO, Shop

@@ -14,7 +14,9 @@ import msgspec
 import pytest
 
 from hawker.api.client import Client
-from hawker.api.routes import CREATE_SNAPSHOT, GET_APP, GET_LEASE, LIST_SNAPSHOTS, AppParams, VolumeParams
+from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.lease import GET_LEASE
+from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, VolumeParams
 from hawker.errors import NotFound
 from tests.clients import fly_admin_types as t
 from tests.clients.conftest import IS_ROOT

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest
 from hawker.api.client import Client
-from hawker.api.routes import CREATE_VOLUME, GET_APP, AppParams
+from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.errors import NotFound
 from tests.clients.conftest import IS_ROOT
 from tests.clients.program import Program, Refused

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from hawker.ids import MachineId
+from hawker.record.machine import MachineRecord, VersionRecord
 from hawker.store.contract import Reader, Tx
-from hawker.worker.records import MachineRecord, VersionRecord
 from hawker.worker.table import Happened, MachineTable
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found
-from hawker.api.routes import ROUTES
-from hawker.api.routes.unserved import UNSERVED
+from hawker.api.routes import ROUTES, UNSERVED
 from hawker.api.schemas import PREFIX, Schemas, reached
 from hawker.config.served import NOT_SERVED
 from hawker.runtime.driver import Features

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.api.routes.unserved import UNSERVED
+from hawker.api.routes import UNSERVED
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.page import LAST_RUN, PAGE, from_the_code, official
 

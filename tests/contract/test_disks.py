@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import BadRequest, NotFound
+from hawker.record.volume import GB, Fstype
 from hawker.worker.volumes.disks import Disks
-from hawker.worker.volumes.records import GB, Fstype
 from tests.contract.disks import OTHER, SHOPS, VOLUME, MakeStore, Store, disk, empty
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from hawker.api.bodies import Machine, MachineEvent
+from hawker.api.contract.machine import Machine, MachineEvent
 from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
 from tests.waiting import eventually

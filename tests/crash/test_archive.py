@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import Kept, MachineHistory
-from hawker.api.routes import MACHINE_HISTORY, HistoryParams
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.errors import NotFound
 from hawker.worker.lifecycle.archive import ARCHIVE
 from tests.archive.s3_server import BUCKET, KEYS, S3Server, s3_server

@@ -10,12 +10,12 @@ import pytest
 from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.machine import State
+from hawker.record.history import ARCHIVED
 from hawker.runtime.fake_host import Fault
 from hawker.sim.fuse import Death, Fuse
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.memory import Faults
-from hawker.worker.records import ARCHIVED
 from tests.crash.scenes import SCENES, Scene, places
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from hawker.api.bodies import Machine
 from hawker.api.client import Client
-from hawker.api.routes.cluster import ADD_KEY, LIST_KEYS, REMOVE_KEY, USE_KEY, KeyParams
+from hawker.api.contract.cluster import ADD_KEY, LIST_KEYS, REMOVE_KEY, USE_KEY, KeyParams
+from hawker.api.contract.machine import Machine
 from hawker.clock import OFFSET_VARIABLE
 from hawker.errors import Conflict, NoRoom, OrderUncertain, Unavailable
 from tests.e2e.command_line import CommandLine

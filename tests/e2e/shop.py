@@ -5,49 +5,37 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.bodies import (
-    CreateAppRequest,
-    CreateMachineRequest,
+from hawker.api.client import Client
+from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest, DeleteAppQuery
+from hawker.api.contract.exec import (
+    EXEC_MACHINE,
+    LIST_PROCESSES,
+    MACHINE_LOGS,
     ExecAnswer,
     ExecRequest,
+    LogsQuery,
+    ProcessStat,
+)
+from hawker.api.contract.machine import (
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    GET_MACHINE,
+    LIST_EVENTS,
+    LIST_MACHINES,
+    UPDATE_MACHINE,
+    CreateMachineRequest,
+    DeleteMachineQuery,
     ExitEvent,
+    ListEventsQuery,
     Machine,
     MachineEvent,
-    ProcessStat,
-    Run,
+    MachineParams,
     StopRequest,
     UpdateMachineRequest,
     WaitState,
 )
-from hawker.api.client import Client
-from hawker.api.routes import (
-    CREATE_APP,
-    CREATE_MACHINE,
-    DELETE_APP,
-    DELETE_MACHINE,
-    EXEC_MACHINE,
-    GET_MACHINE,
-    GET_RUN,
-    LIST_EVENTS,
-    LIST_MACHINES,
-    LIST_PROCESSES,
-    LIST_RUNS,
-    MACHINE_LOGS,
-    RESTART_MACHINE,
-    START_MACHINE,
-    STOP_MACHINE,
-    UPDATE_MACHINE,
-    WAIT_MACHINE,
-    AppParams,
-    DeleteAppQuery,
-    DeleteMachineQuery,
-    ListEventsQuery,
-    ListRunsQuery,
-    LogsQuery,
-    MachineParams,
-    RunParams,
-    WaitQuery,
-)
+from hawker.api.contract.machine_operation import RESTART_MACHINE, START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
+from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
 from tests.waiting import eventually
 
 HELLO = "hawker/hello"

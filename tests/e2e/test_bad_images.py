@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import PullRequest
-from hawker.api.routes import LIST_IMAGES, PULL_IMAGE
+from hawker.api.contract.image import LIST_IMAGES, PULL_IMAGE, PullRequest
 from hawker.errors import BadRequest, HawkerError, NoRoom, Unavailable
 from hawker.host.facts import disk_of
 from hawker.host.mount import mount, unmount

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from hawker.api.bodies import Problem
+from hawker.api.contract.body import Problem
 from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import HELLO, Shop
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest
 from hawker.api.client import Client
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, LIST_MACHINES, AppParams
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES, CreateMachineRequest
 from hawker.errors import HawkerError
 from hawker.log import Secret
 from hawker.sim.life import config_of

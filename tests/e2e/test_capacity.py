@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from hawker.api.routes import NODE_INFO
+from hawker.api.contract.node import NODE_INFO
 from hawker.errors import Conflict, NoRoom
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import ExecRequest, LogChunk, Machine
-from hawker.api.routes import EXEC_MACHINE, MACHINE_LOGS, LogsQuery
+from hawker.api.contract.exec import EXEC_MACHINE, MACHINE_LOGS, ExecRequest, LogsQuery
+from hawker.api.contract.machine import Machine
+from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest
 from hawker.host.mount import unmount
 from tests.e2e.running_node import running_node

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import RepairRequest
 from hawker.api.client import Client
-from hawker.api.routes import LIST_FINDINGS, REPAIR_FINDINGS
+from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, RepairRequest
 from hawker.host import netns
 from hawker.host.address import bridge_name, veth_name
 from hawker.host.cgroup import find_hierarchies

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import FleetNode, Machine
 from hawker.api.client import Client
-from hawker.api.routes.cluster import (
+from hawker.api.contract.cluster import (
     ADD_KEY,
     CORDON_NODE,
     FORGET_NODE,
@@ -20,9 +19,11 @@ from hawker.api.routes.cluster import (
     REMOVE_KEY,
     UNCORDON_NODE,
     USE_KEY,
+    FleetNode,
     KeyParams,
     NodeParams,
 )
+from hawker.api.contract.machine import Machine
 from hawker.cli.exits import Exit
 from hawker.errors import Conflict, NoRoom, Unavailable
 from tests.e2e.running_node import HAWKER, RunningNode

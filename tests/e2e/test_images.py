@@ -8,9 +8,18 @@ import anyio
 import msgspec
 import pytest
 
-from hawker.api.bodies import ImageInfo, PullEvent, PullRequest
 from hawker.api.client import Client
-from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, LIST_RUNS, PRUNE_IMAGES, PULL_IMAGE, ImportQuery, ListRunsQuery
+from hawker.api.contract.image import (
+    IMPORT_IMAGE,
+    LIST_IMAGES,
+    PRUNE_IMAGES,
+    PULL_IMAGE,
+    ImageInfo,
+    ImportQuery,
+    PullEvent,
+    PullRequest,
+)
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
 from tests.e2e.images import variant, write_docker_archive, write_layout, write_oci_archive
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop

@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import Machine
 from hawker.api.client import Client
-from hawker.api.routes import NODE_INFO
+from hawker.api.contract.machine import Machine
+from hawker.api.contract.node import NODE_INFO
 from hawker.errors import NotFound, Unavailable
 from tests.crash.invariants import check_history, pilots
 from tests.e2e.command_line import CommandLine, Done

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import UpdateSecretsRequest
-from hawker.api.routes import UPDATE_SECRETS, AppParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.secret import UPDATE_SECRETS, UpdateSecretsRequest
 from hawker.errors import Unprocessable
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts

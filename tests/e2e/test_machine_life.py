@@ -2,22 +2,18 @@
 
 import pytest
 
-from hawker.api.bodies import LeaseRequest, Run, SignalRequest, UpdateMetadataRequest
-from hawker.api.routes import (
-    CORDON_MACHINE,
-    CREATE_LEASE,
+from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
+from hawker.api.contract.machine import (
     DELETE_MACHINE,
     GET_MACHINE,
-    LIST_METADATA,
     LIST_VERSIONS,
-    RELEASE_LEASE,
-    SIGNAL_MACHINE,
-    STOP_MACHINE,
-    UNCORDON_MACHINE,
-    UPDATE_METADATA,
     DeleteMachineQuery,
     GetMachineQuery,
+    SignalRequest,
 )
+from hawker.api.contract.machine_operation import CORDON_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, UNCORDON_MACHINE
+from hawker.api.contract.metadata import LIST_METADATA, UPDATE_METADATA, UpdateMetadataRequest
+from hawker.api.contract.run import Run
 from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NotFound, WrongState
 from tests.e2e.shop import HELLO, Shop
 from tests.e2e.web import answers, ask

@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest, SuspendAnswer
-from hawker.api.routes import CREATE_VOLUME, SUSPEND_MACHINE, AppParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import SuspendAnswer
+from hawker.api.contract.machine_operation import SUSPEND_MACHINE
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.chaos.guests import bring_kernels
 from hawker.chaos.traces import host
 from hawker.errors import Unprocessable, WrongState

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hawker.api.routes import MACHINE_METRICS
+from hawker.api.contract.node import MACHINE_METRICS
 from hawker.worker.scrape import UP
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop

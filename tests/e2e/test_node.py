@@ -9,9 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import NodeInfo
 from hawker.api.client import Client
-from hawker.api.routes import HEALTH, NODE_INFO
+from hawker.api.contract.node import HEALTH, NODE_INFO, NodeInfo
 from hawker.errors import Fault, Unauthorized
 from hawker.log import Secret
 from tests.e2e.running_node import RunningNode, running_node

@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawker.api.client import Client
-from hawker.api.routes import METRICS
+from hawker.api.contract.node import METRICS
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
 from tests.observe.otlp_server import Received, collecting, values

@@ -12,17 +12,15 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from hawker.api.bodies import NetworkPolicyRequest, SetMetadataRequest
 from hawker.api.client import Client
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS
+from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
+from hawker.api.contract.network_policy import (
     DELETE_POLICY,
-    LIST_FINDINGS,
     LIST_POLICIES,
     PUT_POLICY,
-    REPAIR_FINDINGS,
-    SET_METADATA,
-    AppParams,
-    MetadataKeyParams,
+    NetworkPolicyRequest,
     PolicyParams,
 )
 from hawker.errors import HawkerError, Unprocessable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.routes import NODE_INFO
+from hawker.api.contract.node import NODE_INFO
 from hawker.errors import Unprocessable
 from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.e2e.running_node import RunningNode, running_node

@@ -6,18 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from hawker.api.bodies import CreateAppRequest
 from hawker.api.client import Client
-from hawker.api.routes import (
-    CREATE_APP,
-    GET_APP,
-    LIST_APPS,
-    LIST_MACHINES,
-    LIST_SECRETS,
-    METRICS,
-    NODE_INFO,
-    AppParams,
-)
+from hawker.api.contract.app import CREATE_APP, GET_APP, LIST_APPS, AppParams, CreateAppRequest
+from hawker.api.contract.machine import LIST_MACHINES
+from hawker.api.contract.node import METRICS, NODE_INFO
+from hawker.api.contract.secret import LIST_SECRETS
 from hawker.errors import RateLimited
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node

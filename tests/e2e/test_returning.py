@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hawker.api.bodies import LeaseRequest
 from hawker.api.client import Client
-from hawker.api.routes import CREATE_LEASE, DELETE_APP, LIST_FINDINGS, RELEASE_LEASE, AppParams, DeleteAppQuery
+from hawker.api.contract.app import DELETE_APP, AppParams, DeleteAppQuery
+from hawker.api.contract.doctor import LIST_FINDINGS
+from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
 from hawker.errors import LeaseHeld, NotFound, Unauthorized, Unavailable
 from hawker.log import Secret
 from tests.e2e.returning import (

@@ -11,16 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest, ExtendVolumeAnswer, ExtendVolumeRequest, Volume
-from hawker.api.routes import (
+from hawker.api.contract.app import DELETE_APP, GET_APP, AppParams
+from hawker.api.contract.volume import (
     CREATE_VOLUME,
-    DELETE_APP,
     DELETE_VOLUME,
     EXTEND_VOLUME,
-    GET_APP,
     GET_VOLUME,
     LIST_VOLUMES,
-    AppParams,
+    CreateVolumeRequest,
+    ExtendVolumeAnswer,
+    ExtendVolumeRequest,
+    Volume,
     VolumeParams,
 )
 from hawker.errors import NotFound, Unprocessable, WrongState

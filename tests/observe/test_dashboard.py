@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.routes import MACHINE_METRICS, METRICS
+from hawker.api.contract.node import MACHINE_METRICS, METRICS
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
 from hawker.worker.scrape import UP

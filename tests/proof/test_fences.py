@@ -7,9 +7,9 @@ from hawker.ids import MachineId
 from hawker.policy import Direction, Transport
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant
+from hawker.record.network_policy import PolicyRule, PolicySelector, PortRule
 from hawker.sim.life import APP, Worker
 from hawker.worker.fences import wanted
-from hawker.worker.records import PolicyRule, PolicySelector, PortRule
 
 pytestmark = pytest.mark.anyio
 WEB = frozenset({Port("tcp", 80)})

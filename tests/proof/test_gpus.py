@@ -14,9 +14,9 @@ from hawker.node import Capacity
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant
+from hawker.record.machine import MACHINES
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.records import MACHINES
 
 pytestmark = pytest.mark.anyio
 

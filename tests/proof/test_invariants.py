@@ -13,11 +13,12 @@ from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant
+from hawker.record.capacity import USED
+from hawker.record.machine import BY_NAME, EVENTS, MACHINES, Network
 from hawker.runtime.driver import Exit
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.contract import Tx
-from hawker.worker.records import BY_NAME, EVENTS, MACHINES, USED, Network
 
 pytestmark = pytest.mark.anyio
 OTHER = MachineId("ffffffffffffff")

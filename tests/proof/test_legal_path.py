@@ -4,8 +4,8 @@ import pytest
 
 from hawker.ids import EventId
 from hawker.proof.legal_path import illegal_steps
+from hawker.record.machine import Detail, EventRecord
 from hawker.runtime.driver import Exit
-from hawker.worker.records import Detail, EventRecord
 
 EXIT = Exit(exit_code=0, exited_at=1.0)
 

@@ -6,10 +6,10 @@ from hawker.ids import EventId, MachineId, OrderId
 from hawker.machine import State
 from hawker.proof.promises import Call, Promises
 from hawker.proof.violation import Invariant
+from hawker.record.machine import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineKey, MachineRecord
 from hawker.sim.life import config_of
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
-from hawker.worker.records import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineKey, MachineRecord
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio

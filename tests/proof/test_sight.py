@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from hawker.api.bodies import ImageRef, Machine, MachineEvent
+from hawker.api.contract.machine import ImageRef, Machine, MachineEvent
 from hawker.machine import State
 from hawker.proof.sight import impossible, unknown, vanished
 

@@ -9,9 +9,7 @@ import pytest
 from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.proof.host_state import HostState
 from hawker.proof.snapshots import SnapshotPromises, of_snapshots, snapshots_at_rest
-from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
-from hawker.worker.volumes.records import (
+from hawker.record.volume import (
     GONE_SNAPSHOTS,
     SNAPSHOTS,
     SNAPSHOTS_BY_VOLUME,
@@ -19,6 +17,8 @@ from hawker.worker.volumes.records import (
     SnapshotRecord,
     SnapshotStatus,
 )
+from hawker.store.contract import Tx
+from hawker.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 ID, OTHER = SnapshotId("vs_0000000000000001"), SnapshotId("vs_0000000000000002")

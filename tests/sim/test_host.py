@@ -1,12 +1,12 @@
 import pytest
 
 from hawker.ids import InstanceId, MachineId
+from hawker.record.machine import Network
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from hawker.sim.fuse import Death, Fuse
 from hawker.sim.host import Cellar, Shelves, Trouble, Wires
 from hawker.sim.loop import LoopClock
-from hawker.worker.records import Network
 
 pytestmark = pytest.mark.anyio
 M = MachineId("00000000000001")

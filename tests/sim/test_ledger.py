@@ -3,11 +3,11 @@ import pytest
 from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.capacity import USED
 from hawker.sim.ledger import Ledger
 from hawker.sim.loop import LoopClock
 from hawker.sim.trace import Kind, Trace
 from hawker.store.memory import MemoryStore
-from hawker.worker.records import USED
 
 pytestmark = pytest.mark.anyio
 

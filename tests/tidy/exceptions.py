@@ -41,7 +41,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("hidden_libraries", "src/hawker/archive/file.py", "apsw", "a history is a SQLite file, and no store"),
     Allowed("hidden_libraries", "src/hawker/sim/fleet/commons.py", "apsw", "plays one catalog of all nodes"),
     # Values of two rooms that one record holds; nothing of theirs is called.
-    Allowed("one_meeting_place", "src/hawker/worker/records.py", "*", "a machine's record has its image and its exit"),
+    Allowed("one_meeting_place", "src/hawker/record/machine.py", "*", "a machine's record has its image and its exit"),
     # A name that looks like an address.
     Allowed("no_registries", "bench/peers/superfly_fsm/go.*", "golang.*", "names of Go modules, no address"),
     # What has one field, which its own name tells.

@@ -40,7 +40,7 @@ def test_an_import_may_go_down(importer: str, statement: str) -> None:
         ("fsm__runner", "from hawker.runtime import driver", "hawker.runtime"),
         ("runtime__crun", "from hawker.store import contract", "hawker.store"),
         ("worker__admission", "from hawker.broker import market", "hawker.broker"),
-        ("cli__apps", "from hawker.worker.records import Machine", "hawker.worker.records"),
+        ("cli__apps", "from hawker.record.machine import Machine", "hawker.record.machine"),
         ("cli__main", "from hawker.up import up", "hawker.up"),
         ("broker__routes", "if TYPE_CHECKING:\n    from hawker.edge.wake import Wake", "hawker.edge.wake"),
         ("broker__routes", "from ..worker import records", "hawker.worker"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest, PlaceAnswer, PlaceRequest, Verdict
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest, Verdict
 from hawker.api.local import LocalCaller
-from hawker.api.routes import PLACE
 from hawker.broker.preferences import preferences
 from hawker.errors import NoRoom, Unprocessable
 from hawker.sim.life import APP, Worker, config_of

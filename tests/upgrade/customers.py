@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import aiohttp
 import anyio
 
-from hawker.api.bodies import Machine
+from hawker.api.contract.machine import Machine
 from hawker.errors import Fault, HawkerError
 from tests.e2e.shop import Shop
 from tests.waiting import eventually

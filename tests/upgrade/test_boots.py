@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hawker.record.format import FORMATS, Format
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.format import FORMATS, THIS, Format
+from hawker.worker.format import THIS
 from tests.e2e.running_node import HAWKER, RunningNode
 
 WITHIN_S = 90

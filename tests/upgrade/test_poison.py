@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.routes import RETRY_RUN, RunParams
+from hawker.api.contract.run import RETRY_RUN, RunParams
 from hawker.errors import HawkerError
 from hawker.fsm.transition import VAIN_RESUMES
 from tests.e2e.running_node import RunningNode, running_node

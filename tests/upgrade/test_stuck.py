@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hawker.api.routes import ABORT_RUN, RETRY_RUN, RunParams
+from hawker.api.contract.run import ABORT_RUN, RETRY_RUN, RunParams
 from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.run import Run

@@ -8,8 +8,8 @@ from hawker.ids import AppName, Digest, InstanceId, MachineId, Version
 from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.record.machine import MachineRecord, Network, Running
 from hawker.sim.life import config_of
-from hawker.worker.records import MachineRecord, Network, Running
 
 IMAGE = Resolved(
     reference="hawker/hello",

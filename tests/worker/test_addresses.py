@@ -4,9 +4,9 @@ import pytest
 
 from hawker.errors import Conflict
 from hawker.ids import MachineId
+from hawker.record.machine import BY_IPV4, MachineKey
 from hawker.store.memory import MemoryStore
 from hawker.worker.addresses import free_ipv4
-from hawker.worker.records import BY_IPV4, MachineKey
 
 pytestmark = pytest.mark.anyio
 POOL = IPv4Network("10.0.0.0/29")

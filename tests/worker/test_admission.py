@@ -10,10 +10,10 @@ from hawker.errors import Conflict, NoRoom
 from hawker.gpu import Gpu
 from hawker.machine import State
 from hawker.node import Capacity, Resources
+from hawker.record.machine import MachineRecord
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import Stall
 from hawker.worker.admission import Admission
-from hawker.worker.records import MachineRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,13 @@ from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import KEEP_RUNS
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.record.history import ARCHIVED
+from hawker.record.machine import DESTROYED, EVENTS
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.archivist import AGAIN_S, PARALLEL
 from hawker.worker.lifecycle.archive import history_resource
 from hawker.worker.reconcile import Kind
-from hawker.worker.records import ARCHIVED, DESTROYED, EVENTS
 
 pytestmark = pytest.mark.anyio
 

@@ -4,12 +4,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import Bid, BidAsk, CreateMachineRequest, DeclineKind, LayerRef
 from hawker.api.codec import encode_json
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import Bid, BidAsk, DeclineKind, LayerRef
+from hawker.record.node import NODE, NodeRecord
 from hawker.sim.life import APP, Worker, config_of
 from hawker.sim.world import ROOM, Stall
 from hawker.worker.bids import Bids
-from hawker.worker.records import NODE, NodeRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.bodies import LeaseRequest
-from hawker.api.routes import CREATE_LEASE
+from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.life import Worker, params

@@ -4,12 +4,12 @@ from hawker.clock import ManualClock
 from hawker.ids import InstanceId
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.runtime.driver import Exit
 from hawker.sim.life import config_of
 from hawker.store.memory import MemoryStore
 from hawker.worker.changes import Changes
 from hawker.worker.exits import Followup, record_exit
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.table import MachineTable
 from tests.worker.machines import NOW, machine
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from hawker.api.bodies import NetworkPolicyRequest, PolicyPort, Rule, Selector
-from hawker.api.routes import PUT_POLICY, AppParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.network_policy import PUT_POLICY, NetworkPolicyRequest, PolicyPort, Rule, Selector
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.policy import Direction, Transport
+from hawker.record.network_policy import PolicyRule, PolicySelector, PortRule
 from hawker.sim.life import APP, Worker
 from hawker.sim.loop import eventually
 from hawker.sim.world import Stall
 from hawker.worker.fences import Fences, wanted
 from hawker.worker.reconcile import Kind
-from hawker.worker.records import PolicyRule, PolicySelector, PortRule
 
 pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)

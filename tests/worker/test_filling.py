@@ -6,7 +6,8 @@ import anyio
 import msgspec
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest, OrderedApp, OrderRequest
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import OrderedApp, OrderRequest
 from hawker.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -19,11 +20,12 @@ from hawker.errors import (
     WrongState,
 )
 from hawker.ids import AppName, OrderId
+from hawker.record.app import APPS, AppRecord
+from hawker.record.node import NODE, NodeRecord
 from hawker.sim.life import APP, Worker, config_of
 from hawker.store.contract import Reader, Tx
 from hawker.worker.filling import Filling, NoLuggage
 from hawker.worker.order_ledger import OrderLedger
-from hawker.worker.records import APPS, NODE, AppRecord, NodeRecord
 
 pytestmark = pytest.mark.anyio
 

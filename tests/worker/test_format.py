@@ -6,10 +6,12 @@ import pytest
 
 from hawker.errors import CannotStart, Fault, Unavailable
 from hawker.ids import NodeId
+from hawker.record.format import FORMATS, Format
+from hawker.record.machine import MACHINES
+from hawker.record.node import NODE, NodeRecord
 from hawker.store.contract import Bucket, Tx
 from hawker.store.memory import Faults, MemoryStore
-from hawker.worker.format import BEFORE_FORMATS, FORMATS, THIS, Edition, Format, Upgrade, enter, judge
-from hawker.worker.records import MACHINES, NODE, NodeRecord
+from hawker.worker.format import BEFORE_FORMATS, THIS, Edition, Upgrade, enter, judge
 
 pytestmark = pytest.mark.anyio
 

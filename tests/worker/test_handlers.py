@@ -1,8 +1,8 @@
 import pytest
 
+from hawker.api.contract.market import MARKET_ROUTES
+from hawker.api.contract.token import TOKEN_ROUTES
 from hawker.api.routes import ROUTES
-from hawker.api.routes.market import MARKET_ROUTES
-from hawker.api.routes.tokens import TOKEN_ROUTES
 from hawker.sim.life import Worker
 from hawker.worker.handlers import worker_handlers
 

@@ -3,7 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import Kept, RunState
+from hawker.api.contract.history import Kept
+from hawker.api.contract.run import RunState
 from hawker.archive.failure import Damaged
 from hawker.archive.history import History
 from hawker.ids import MachineId

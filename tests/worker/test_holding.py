@@ -6,11 +6,11 @@ import pytest
 from hawker.config import MachineConfig
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.record.machine import MachineRecord
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.holding import at_rest, kept_layer
-from hawker.worker.records import MachineRecord
 from tests.worker.invariants import check_at_rest
 from tests.worker.machines import machine
 

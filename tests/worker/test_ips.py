@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.routes import DELETE_APP, AppParams
+from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.app import network_id
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import machine_prefix, network_prefix
 from hawker.ids import MachineId
+from hawker.record.ip_assignment import IPS, IPS_TAKEN
 from hawker.sim.life import APP, Worker
 from hawker.sim.world import HOST_ADDRESSES
 from hawker.worker.ips import MAX_PER_APP, Ips, Wish
-from hawker.worker.records import IPS, IPS_TAKEN
 
 pytestmark = pytest.mark.anyio
 

@@ -2,10 +2,10 @@ import pytest
 
 from hawker.clock import ManualClock
 from hawker.errors import LeaseHeld, NotFound
+from hawker.record.machine import MachineRecord
 from hawker.store.memory import MemoryStore
 from hawker.worker import leases
 from hawker.worker.changes import Changes
-from hawker.worker.records import MachineRecord
 from hawker.worker.table import MachineTable
 from tests.worker.machines import NOW, machine
 

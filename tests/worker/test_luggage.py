@@ -3,16 +3,18 @@
 import msgspec
 import pytest
 
-from hawker.api.bodies import OrderedApp
+from hawker.api.contract.market import OrderedApp
 from hawker.clock import ManualClock
 from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.policy import Direction
+from hawker.record.app import APPS
+from hawker.record.machine import BY_APP, MachineKey
+from hawker.record.network_policy import PolicyRule, PolicySelector
 from hawker.store.memory import MemoryStore
 from hawker.worker.apps import Apps
 from hawker.worker.luggage import CROSSING_S, Porter
 from hawker.worker.policies import Policies
-from hawker.worker.records import APPS, BY_APP, MachineKey, PolicyRule, PolicySelector
 from hawker.worker.secrets import Secrets
 from hawker.worker.vault import Vault
 from hawker.worker.volumes.table import VolumeTable

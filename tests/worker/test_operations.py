@@ -5,18 +5,19 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.routes import CORDON_MACHINE, CREATE_LEASE, UNCORDON_MACHINE
+from hawker.api.contract.lease import CREATE_LEASE
+from hawker.api.contract.machine_operation import CORDON_MACHINE, UNCORDON_MACHINE
 from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailable
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId
 from hawker.machine import State
+from hawker.record.machine import MACHINES
 from hawker.sim.kit import SOUND
 from hawker.sim.life import APP, Worker, params
 from hawker.sim.world import Stall
 from hawker.worker import leases
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Change, Target
-from hawker.worker.records import MACHINES
 from tests.worker.invariants import check_at_rest, check_store
 
 pytestmark = pytest.mark.anyio

@@ -2,8 +2,9 @@ import pytest
 
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.ids import AppName, NodeId, OrderId
+from hawker.record.order import CANCELLED, CLAIMS
 from hawker.sim.life import APP, Worker
-from hawker.worker.order_ledger import CANCELLED, CLAIMS, MAX_KEY_BYTES, OrderLedger
+from hawker.worker.order_ledger import MAX_KEY_BYTES, OrderLedger
 
 pytestmark = pytest.mark.anyio
 SHOP, KEY = AppName(APP), OrderId("k")

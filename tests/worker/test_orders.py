@@ -1,14 +1,14 @@
 import pytest
 
-from hawker.api.bodies import CreateMachineRequest
+from hawker.api.contract.machine import CreateMachineRequest
 from hawker.errors import NoRoom, Unprocessable
 from hawker.ids import OrderId
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.record.machine import MachineRecord
 from hawker.sim.life import APP, Worker, config_of
 from hawker.worker.images import Images
 from hawker.worker.orders import new_record, serves_region
-from hawker.worker.records import MachineRecord
 from tests.worker.machines import IMAGE
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import ExecRequest, SignalRequest
-from hawker.api.routes import EXEC_MACHINE, SIGNAL_MACHINE
+from hawker.api.contract.exec import EXEC_MACHINE, ExecRequest
+from hawker.api.contract.machine import SignalRequest
+from hawker.api.contract.machine_operation import SIGNAL_MACHINE
 from hawker.clock import ManualClock
 from hawker.errors import HawkerError
 from hawker.ids import MachineId

@@ -6,13 +6,14 @@ from ipaddress import IPv4Address
 import msgspec
 import pytest
 
-from hawker.api.routes import DELETE_APP, AppParams
+from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.errors import NotFound, Unprocessable
 from hawker.host.fences import Port, Ports
 from hawker.policy import Direction, Transport
+from hawker.record.machine import MachineRecord
+from hawker.record.network_policy import POLICIES, PolicyRecord, PolicyRule, PolicySelector, PortRule
 from hawker.sim.life import APP, Worker
 from hawker.worker.policies import MAX_POLICIES, Policies, fence_of, fences, selects
-from hawker.worker.records import POLICIES, MachineRecord, PolicyRecord, PolicyRule, PolicySelector, PortRule
 
 pytestmark = pytest.mark.anyio
 ALL = PolicySelector(all=True)

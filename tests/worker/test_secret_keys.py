@@ -1,10 +1,10 @@
 import pytest
 
-from hawker.api.routes import DELETE_APP, AppParams
+from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.errors import Fault, NotFound, Unprocessable
+from hawker.record.secret import SECRET_KEYS
 from hawker.sim.life import APP, Worker
 from hawker.worker.keyring import Key, KeyType
-from hawker.worker.records import SECRET_KEYS
 from hawker.worker.secret_keys import MAX_KEYS, SecretKeys
 from hawker.worker.vault import Vault
 

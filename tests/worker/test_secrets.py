@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from hawker.api.routes import DELETE_APP, AppParams
+from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.record.secret import PINNED, SECRETS
 from hawker.sim.life import APP, Worker
 from hawker.sim.world import Stall
-from hawker.worker.records import PINNED, SECRETS
 from hawker.worker.secrets import MAX_SECRETS, MAX_VALUE_BYTES, Secrets
 
 pytestmark = pytest.mark.anyio

@@ -1,10 +1,11 @@
 import msgspec
 
 from hawker.ids import AppName, EventId
+from hawker.record.app import AppRecord
+from hawker.record.machine import Detail, EventRecord, Lease
 from hawker.runtime.driver import Exit
 from hawker.sim.life import config_of
 from hawker.worker import views
-from hawker.worker.records import AppRecord, Detail, EventRecord, Lease
 from tests.worker.machines import NOW, machine
 
 

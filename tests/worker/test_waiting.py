@@ -4,8 +4,8 @@ import pytest
 from hawker.errors import Conflict, DeadlineExceeded, NotFound
 from hawker.ids import EventId
 from hawker.machine import State
+from hawker.record.machine import EventRecord, MachineRecord
 from hawker.worker.changes import Changes
-from hawker.worker.records import EventRecord, MachineRecord
 from hawker.worker.waiting import reached, wait, wanted
 from tests.worker.machines import NOW, machine
 

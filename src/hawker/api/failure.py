@@ -3,7 +3,7 @@
 import msgspec
 
 from hawker import errors
-from hawker.api.bodies import Failed, Problem
+from hawker.api.contract.body import Failed, Problem
 from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom, OrderUncertain
 
 _FAILED_HEAD = b'{"type":"failed",'

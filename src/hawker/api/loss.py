@@ -2,7 +2,7 @@
 
 import msgspec
 
-from hawker.api.bodies import Problem
+from hawker.api.contract.body import Problem
 from hawker.api.failure import error_of
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
 

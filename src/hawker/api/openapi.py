@@ -6,8 +6,8 @@ from types import NoneType
 
 import msgspec
 
-from hawker.api.bodies import Failed, Problem
 from hawker.api.codec import answer_type
+from hawker.api.contract.body import Failed, Problem
 from hawker.api.document import (
     Body,
     Components,

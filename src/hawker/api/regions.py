@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hawker.api.bodies import Region, RegionList
+from hawker.api.contract.node import Region, RegionList
 from hawker.region import SPOTS
 
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 import msgspec
+from typing_extensions import TypeVar
 
 from hawker.api.grant import Grant
 from hawker.api.marks import Marks
@@ -21,13 +22,6 @@ from hawker.permission import Action, Attempt
 USUAL_TIMEOUT_S = 30.0
 JSON = "application/json"
 
-P = TypeVar("P", bound=msgspec.Struct)  # path parameters
-Q = TypeVar("Q", bound=msgspec.Struct)  # query parameters
-B = TypeVar("B")  # request body
-R = TypeVar("R")  # answer, or one item of a stream
-U = TypeVar("U")  # a message from the client of a socket
-T = TypeVar("T")
-
 
 class NoParams(msgspec.Struct, frozen=True, kw_only=True):
     """A path without parameters."""
@@ -35,6 +29,14 @@ class NoParams(msgspec.Struct, frozen=True, kw_only=True):
 
 class NoQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Query parameters are ignored."""
+
+
+P = TypeVar("P", bound=msgspec.Struct)  # path parameters
+Q = TypeVar("Q", bound=msgspec.Struct, default=NoQuery)  # query parameters
+B = TypeVar("B", default=None)  # request body
+R = TypeVar("R", default=None)  # answer, or one item of a stream
+U = TypeVar("U", default=None)  # a message from the client of a socket
+T = TypeVar("T")
 
 
 class Tag(Enum):
@@ -82,8 +84,8 @@ class Route(Generic[P, Q, B, R]):
     method: str
     path: str
     params: type[P]
-    query: type[Q]
-    body: type[B]
+    query: type[Q] = NoQuery  # type: ignore[assignment]  # the type variable's default is the same
+    body: type[B] = NoneType  # type: ignore[assignment]
     response: type[R]
     tag: Tag
     summary: str

@@ -11,9 +11,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from hawker.api.bodies import Failed, Problem
 from hawker.api.bounds import WRITTEN
 from hawker.api.codec import answer_type
+from hawker.api.contract.body import Failed, Problem
 from hawker.api.document import JsonSchema
 from hawker.api.route import AnyRoute, Socket
 

@@ -10,8 +10,8 @@ from importlib import metadata
 import anyio
 
 from hawker.api.asgi import Message, Receive, Scope, Send
-from hawker.api.bodies import Problem
 from hawker.api.codec import encode_json
+from hawker.api.contract.body import Problem
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
 from hawker.api.docs import docs
 from hawker.api.edge import typed_errors
@@ -25,8 +25,7 @@ from hawker.api.openapi import openapi
 from hawker.api.reply import JSON, Reply
 from hawker.api.request import Incoming, incoming
 from hawker.api.route import AnyRoute, Socket
-from hawker.api.routes import ROUTES
-from hawker.api.routes.unserved import UNSERVED
+from hawker.api.routes import ROUTES, UNSERVED
 from hawker.api.running import Running
 from hawker.api.socket import SocketEndpoint
 from hawker.clock import Clock

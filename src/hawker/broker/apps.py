@@ -6,25 +6,31 @@ from collections.abc import Callable
 
 import msgspec
 
-from hawker.api.bodies import App, AppList, CreateAppRequest, NetworkPolicy, NetworkPolicyRequest
 from hawker.api.bounds import APPS_IN_PAGE
 from hawker.api.caller import Caller
+from hawker.api.contract.app import (
+    CREATE_APP,
+    DELETE_APP,
+    GET_APP,
+    LIST_APPS,
+    App,
+    AppList,
+    AppParams,
+    CreateAppQuery,
+    CreateAppRequest,
+    DeleteAppQuery,
+    ListAppsQuery,
+)
+from hawker.api.contract.network_policy import (
+    DELETE_POLICY,
+    PUT_POLICY,
+    NetworkPolicy,
+    NetworkPolicyRequest,
+    PolicyParams,
+)
 from hawker.api.cursor import after_of, cursor_after
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import (
-    CREATE_APP,
-    DELETE_APP,
-    DELETE_POLICY,
-    GET_APP,
-    LIST_APPS,
-    PUT_POLICY,
-    AppParams,
-    CreateAppQuery,
-    DeleteAppQuery,
-    ListAppsQuery,
-    PolicyParams,
-)
 from hawker.app import DEFAULT_ORG, app_name
 from hawker.broker.asking import Asked, Asking
 from hawker.broker.carrying import Carrying

@@ -11,9 +11,8 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from hawker.api.bodies import Bid, BidAsk, BidsRequest
 from hawker.api.codec import encode_json
-from hawker.api.routes.market import QUOTE
+from hawker.api.contract.market import QUOTE, Bid, BidAsk, BidsRequest
 from hawker.broker.directory import Peers
 from hawker.errors import Fault, HawkerError
 from hawker.ids import NodeId

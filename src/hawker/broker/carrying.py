@@ -2,11 +2,10 @@
 carries what it cannot read.
 """
 
-from hawker.api.bodies import OrderedApp
 from hawker.api.caller import Caller
-from hawker.api.routes import AppParams
-from hawker.api.routes.market import EXPORT_APP
-from hawker.api.routes.owners import CARRY_APP
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.market import EXPORT_APP, OrderedApp
+from hawker.api.contract.owner import CARRY_APP
 from hawker.broker.asking import Asked, Asking
 from hawker.broker.owners import Owners
 from hawker.errors import NotFound, Unavailable

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import msgspec
 
 from hawker.broker.directory import KnownApp, Node
-from hawker.broker.revocations import Revocation
 from hawker.catalog.change import Value
 from hawker.clock import Clock
 from hawker.ids import AppName, NodeId
 from hawker.node import Capacity, Resources
+from hawker.record.revocation import Revocation
 
 CATCH_UP_EVERY_S = 0.01
 REVOKED_FOR_S = 0.25

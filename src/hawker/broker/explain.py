@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from hawker.api.bodies import Bid, BidPart, BidShown, Verdict
+from hawker.api.contract.market import Bid, BidPart, BidShown, Verdict
 from hawker.broker.directory import Node
 from hawker.broker.market import Offer, Part, Ranked
 from hawker.config.placement import Spread

@@ -7,35 +7,19 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol
 
-from hawker.api.bodies import (
-    CreateMachineRequest,
-    Health,
-    Machine,
-    MachineHistory,
-    PlaceAnswer,
-    PlaceRequest,
-    RegionList,
-)
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.cluster import CLUSTER_ROUTES
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
+from hawker.api.contract.ip_assignment import ASSIGN_IP
+from hawker.api.contract.machine import CREATE_MACHINE, UPDATE_MACHINE, CreateMachineRequest, Machine
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
+from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList
+from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
 from hawker.api.regions import region_list
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
-from hawker.api.routes import (
-    ASSIGN_IP,
-    CREATE_MACHINE,
-    GET_SECRET,
-    HEALTH,
-    LIST_REGIONS,
-    LIST_SECRETS,
-    MACHINE_HISTORY,
-    METRICS,
-    PLACE,
-    ROUTES,
-    UPDATE_MACHINE,
-    AppParams,
-    HistoryParams,
-)
-from hawker.api.routes.cluster import CLUSTER_ROUTES
+from hawker.api.routes import ROUTES
 from hawker.broker.apps import FleetApps
 from hawker.broker.asking import Asking, Patience
 from hawker.broker.carrying import Carrying

@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from hawker.api.bodies import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.token import (
+    AUTHENTICATE_TOKEN,
+    AUTHORIZE_TOKEN,
+    CREATE_DEPLOY_TOKEN,
+    CURRENT_TOKENS,
+    LIST_REVOKED,
+    REVOKE_TOKEN,
     AuthenticateRequest,
     AuthorizeAnswer,
     AuthorizeRequest,
@@ -18,26 +26,17 @@ from hawker.api.bodies import (
     TokenInfo,
     TokenNonce,
     VerifiedToken,
-    instant,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import (
-    AUTHENTICATE_TOKEN,
-    AUTHORIZE_TOKEN,
-    CREATE_DEPLOY_TOKEN,
-    CURRENT_TOKENS,
-    LIST_REVOKED,
-    REVOKE_TOKEN,
-    AppParams,
-)
 from hawker.app import DEFAULT_ORG
-from hawker.broker.revocations import Ended, Revocation
+from hawker.broker.revocations import Ended
 from hawker.broker.tokens import ROOT, Narrowed, Offered, Tokens
 from hawker.clock import Clock
 from hawker.config.duration import parse_duration
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.permission import Action, Attempt, actions_of
+from hawker.record.revocation import Revocation
 from hawker.tokens.caveat import Apps, Caveat, Expires, Holder, Machines, Orgs, holder_of
 from hawker.tokens.macaroon import NONCE_BYTES, Macaroon, is_token_id, narrow, to_text
 

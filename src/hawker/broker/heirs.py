@@ -6,11 +6,10 @@ should they see others, the directory has an order of homes that is the same for
 
 from collections.abc import Callable
 
-from hawker.api.bodies import AppCopy, HomeRequest
 from hawker.api.caller import Caller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.owner import SETTLE_HOME, AppCopy, HomeRequest
 from hawker.api.marks import Marks
-from hawker.api.routes import AppParams
-from hawker.api.routes.owners import SETTLE_HOME
 from hawker.broker.asking import Asking
 from hawker.broker.owners import CATCH_UP_S, Owners
 from hawker.errors import Conflict, NotFound

@@ -8,28 +8,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hawker.api.bodies import Machine as MachineBody
-from hawker.api.bodies import OrgMachine, OrgMachines, OrgVolume, OrgVolumes, RunList, RunSummary, Volume
 from hawker.api.bounds import IN_PAGE
 from hawker.api.caller import Caller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery
+from hawker.api.contract.machine import Machine as MachineBody
+from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachine, OrgMachines, OrgMachinesQuery, OrgParams
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunList, RunSummary
+from hawker.api.contract.volume import (
+    LIST_ORG_VOLUMES,
+    LIST_VOLUMES,
+    ListVolumesQuery,
+    OrgVolume,
+    OrgVolumes,
+    OrgVolumesQuery,
+    Volume,
+)
 from hawker.api.cursor import after_of, cursor_after
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, Page, Q, Unary
-from hawker.api.routes import (
-    LIST_MACHINES,
-    LIST_ORG_MACHINES,
-    LIST_ORG_VOLUMES,
-    LIST_RUNS,
-    LIST_VOLUMES,
-    AppParams,
-    ListMachinesQuery,
-    ListRunsQuery,
-    ListVolumesQuery,
-    OrgMachinesQuery,
-    OrgParams,
-    OrgVolumesQuery,
-)
 from hawker.broker.asking import Asked, Asking
 from hawker.broker.directory import AppIndex
 from hawker.broker.merge import Part, Whole, merged

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from hawker.api.bodies import Bid
+from hawker.api.contract.market import Bid
 from hawker.broker.preferences import Preferences
 from hawker.config.placement import Spread
 from hawker.ids import NodeId

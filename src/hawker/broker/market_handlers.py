@@ -6,20 +6,14 @@ from dataclasses import replace
 
 import anyio
 
-from hawker.api.bodies import (
-    CreateMachineRequest,
-    Machine,
-    PlaceAnswer,
-    Placements,
-    PlacementsRequest,
-    PlaceRequest,
-    RegionPlacement,
-)
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
+from hawker.api.contract.placement import LIST_PLACEMENTS, Placements, PlacementsRequest, RegionPlacement
 from hawker.api.failure import problem_of
 from hawker.api.handlers import Handlers
 from hawker.api.rate import Allowance
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
-from hawker.api.routes import CREATE_MACHINE, LIST_PLACEMENTS, PLACE, AppParams
 from hawker.app import app_name
 from hawker.broker.buckets import Buckets
 from hawker.broker.directory import Directory, Node, Peers

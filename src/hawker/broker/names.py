@@ -11,10 +11,9 @@ from hashlib import blake2b
 
 import msgspec
 
-from hawker.api.bodies import NameKept, NameRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_APP, AppParams
-from hawker.api.routes.owners import KEEP_NAME, RELEASE_NAME, ReleaseQuery
+from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.owner import KEEP_NAME, RELEASE_NAME, NameKept, NameRequest, ReleaseQuery
 from hawker.broker.asking import Asking
 from hawker.broker.directory import Directory
 from hawker.errors import HawkerError, NameTaken, NotFound, Unavailable

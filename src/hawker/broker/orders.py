@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from hawker.api.bodies import ClaimRequest, CreateMachineRequest, Machine, OrderedApp, OrderRequest
-from hawker.api.marks import Marks
-from hawker.api.routes.market import (
+from hawker.api.contract.machine import CreateMachineRequest, Machine
+from hawker.api.contract.market import (
     CANCEL,
     CLAIM,
     FILL,
@@ -21,8 +20,12 @@ from hawker.api.routes.market import (
     ORDER_TIMEOUT_S,
     CancelQuery,
     ClaimParams,
+    ClaimRequest,
+    OrderedApp,
     OrderParams,
+    OrderRequest,
 )
+from hawker.api.marks import Marks
 from hawker.broker.directory import Directory, Peers
 from hawker.clock import Clock
 from hawker.errors import (

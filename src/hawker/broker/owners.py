@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from hawker.api.bodies import Owner
 from hawker.api.caller import Caller
+from hawker.api.contract.owner import GET_OWNER, Owner, OwnerParams
 from hawker.api.marks import place_of
-from hawker.api.routes.owners import GET_OWNER, OwnerParams
 from hawker.broker.asking import Asking
 from hawker.broker.directory import Directory
 from hawker.clock import Clock

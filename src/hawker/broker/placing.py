@@ -12,10 +12,10 @@ from functools import partial
 import anyio
 import msgspec
 
-from hawker.api.bodies import BidAsk, BidShown, CreateMachineRequest, OrderedApp
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import GET_MACHINE, CreateMachineRequest, MachineParams
+from hawker.api.contract.market import EXPORT_APP, BidAsk, BidShown, OrderedApp
 from hawker.api.marks import Marks
-from hawker.api.routes import GET_MACHINE, AppParams, MachineParams
-from hawker.api.routes.market import EXPORT_APP
 from hawker.broker.bids import Bidding
 from hawker.broker.candidates import Wanted
 from hawker.broker.directory import Directory, Peers

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hawker.api.bodies import Decline, DeclineKind
+from hawker.api.contract.market import Decline, DeclineKind
 from hawker.api.failure import error_of
 from hawker.broker.survey import Surveyed
 from hawker.config import MachineConfig

@@ -4,26 +4,12 @@ from it. In a fleet each node tells the others through the catalog, and a broker
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
-
-from hawker.api.bodies import RevokeTokenRequest
-from hawker.api.routes import REVOKE_TOKEN
+from hawker.api.contract.token import REVOKE_TOKEN, RevokeTokenRequest
 from hawker.broker.directory import Peers
 from hawker.clock import Clock
 from hawker.ids import NodeId
-from hawker.store.contract import Bucket, Store
-
-
-class Revocation(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` is Unix seconds, `by` the name of who asked."""
-
-    token_id: str
-    at: float
-    by: str
-    note: str = ""
-
-
-REVOKED = Bucket("revoked_tokens", Revocation)
+from hawker.record.revocation import REVOKED, Revocation
+from hawker.store.contract import Store
 
 
 class Ended(Protocol):

@@ -1,10 +1,9 @@
 """Runs of a fleet: an id does not say which node has the run, so the nodes are asked."""
 
-from hawker.api.bodies import Run
 from hawker.api.caller import Caller
+from hawker.api.contract.run import ABORT_RUN, GET_RUN, RETRY_RUN, Run, RunParams
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Unary
-from hawker.api.routes import ABORT_RUN, GET_RUN, RETRY_RUN, RunParams
 from hawker.broker.asking import Asking
 from hawker.broker.passing import Passing
 from hawker.errors import NotFound, Unavailable

@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from hawker.api.bodies import Bid, BidAsk, BidShown, CreateMachineRequest, LayerRef
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import Bid, BidAsk, BidShown, LayerRef
 from hawker.broker.bids import Bidding
 from hawker.broker.candidates import Fields, Wanted, rounds
 from hawker.broker.directory import Directory, Node

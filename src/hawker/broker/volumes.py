@@ -2,10 +2,11 @@
 node that has none sends the call to the next.
 """
 
-from hawker.api.bodies import CreateVolumeRequest, Owner, Volume
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.owner import Owner
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import CREATE_VOLUME, AppParams
 from hawker.broker.carrying import Carrying
 from hawker.broker.directory import Node
 from hawker.broker.owners import Kind

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
-from hawker.api.bodies import Machine
 from hawker.api.caller import Caller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, Machine, MachineParams
 from hawker.api.route import B, P, Q, R, Unary
-from hawker.api.routes import GET_MACHINE, LIST_MACHINES, AppParams, MachineParams
 from hawker.chaos.tally import Outcome, Tally, outcome_of
 from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound

@@ -7,8 +7,16 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from hawker.api.bodies import CreateVolumeRequest, VolumeSnapshot
-from hawker.api.routes import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, LIST_VOLUMES, AppParams, VolumeParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
+    CREATE_VOLUME,
+    LIST_SNAPSHOTS,
+    LIST_VOLUMES,
+    CreateVolumeRequest,
+    VolumeParams,
+    VolumeSnapshot,
+)
 from hawker.chaos.stage import Stage, named
 from hawker.chaos.volume_scenes import off_with_volume, running_with_volume
 from hawker.errors import Fault

@@ -3,52 +3,45 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hawker.api.bodies import (
-    CreateAppRequest,
-    CreateMachineRequest,
-    CreateVolumeRequest,
-    ExecRequest,
-    ExitEvent,
-    ExtendVolumeRequest,
-    Machine,
-    PruneRequest,
-    PullRequest,
-    RunSummary,
-    SetMemoryRequest,
-    SignalRequest,
-    UpdateMachineRequest,
-    Volume,
-    WaitState,
-)
 from hawker.api.caller import Caller
-from hawker.api.routes import (
-    CREATE_APP,
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.exec import EXEC_MACHINE, ExecRequest
+from hawker.api.contract.image import PRUNE_IMAGES, PULL_IMAGE, PruneRequest, PullRequest
+from hawker.api.contract.machine import (
     CREATE_MACHINE,
-    CREATE_VOLUME,
     DELETE_MACHINE,
-    DELETE_VOLUME,
-    EXEC_MACHINE,
-    EXTEND_VOLUME,
     GET_MACHINE,
     LIST_MACHINES,
-    LIST_RUNS,
-    LIST_VOLUMES,
-    PRUNE_IMAGES,
-    PULL_IMAGE,
+    UPDATE_MACHINE,
+    CreateMachineRequest,
+    DeleteMachineQuery,
+    ExitEvent,
+    Machine,
+    MachineParams,
+    SignalRequest,
+    UpdateMachineRequest,
+    WaitState,
+)
+from hawker.api.contract.machine_operation import (
     RESTART_MACHINE,
-    SET_MEMORY,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
     SUSPEND_MACHINE,
-    UPDATE_MACHINE,
     WAIT_MACHINE,
-    AppParams,
-    DeleteMachineQuery,
-    ListRunsQuery,
-    MachineParams,
-    VolumeParams,
     WaitQuery,
+)
+from hawker.api.contract.memory import SET_MEMORY, SetMemoryRequest
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunSummary
+from hawker.api.contract.volume import (
+    CREATE_VOLUME,
+    DELETE_VOLUME,
+    EXTEND_VOLUME,
+    LIST_VOLUMES,
+    CreateVolumeRequest,
+    ExtendVolumeRequest,
+    Volume,
+    VolumeParams,
 )
 from hawker.config import MachineConfig
 from hawker.errors import NameTaken, NotFound

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import anyio
 
-from hawker.api.bodies import Machine
+from hawker.api.contract.machine import Machine
 from hawker.chaos.chance import Chance
 from hawker.ids import MachineId
+from hawker.record.machine import EVENTS
 from hawker.runtime import proc
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Reader
-from hawker.worker.records import EVENTS
 
 _PORT = 8080
 _ANSWER_S = 3.0

@@ -19,13 +19,14 @@ from hawker.proof import invariants
 from hawker.proof.host_state import HostState
 from hawker.proof.promises import Promises
 from hawker.proof.violation import Violation
+from hawker.record.machine import MACHINES
+from hawker.record.node import NODE
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import ALIVE, Driver
 from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.process import process_driver
 from hawker.store.contract import Reader
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.records import MACHINES, NODE
 
 _DYING_S = 20.0  # for what is on its way out of the host
 _LOOK_EVERY_S = 0.05

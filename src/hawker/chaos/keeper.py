@@ -8,7 +8,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from hawker.api.client import Client
-from hawker.api.routes import HEALTH
+from hawker.api.contract.node import HEALTH
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.tally import Finding, Tally
 from hawker.cli.exits import Exit

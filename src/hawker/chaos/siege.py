@@ -12,9 +12,8 @@ from signal import SIGKILL
 import anyio
 from anyio.to_thread import run_sync
 
-from hawker.api.bodies import RunState
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_RUNS, ListRunsQuery
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunState
 from hawker.chaos.customer import Customer
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import violations_at_rest

@@ -17,8 +17,8 @@ from pathlib import Path
 import anyio
 from anyio.to_thread import run_sync
 
-from hawker.api.bodies import CreateAppRequest, RunState
-from hawker.api.routes import CREATE_APP, LIST_RUNS, ListRunsQuery
+from hawker.api.contract.app import CREATE_APP, CreateAppRequest
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunState
 from hawker.chaos.calls import APP, Calls
 from hawker.chaos.chance import Chance
 from hawker.chaos.daemon import Daemon

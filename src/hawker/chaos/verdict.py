@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import aiohttp
 
-from hawker.api.bodies import Machine
+from hawker.api.contract.machine import Machine
 from hawker.chaos.customer import Customer, exits_of
 from hawker.chaos.scenes import Scene
 from hawker.chaos.stage import Stage, Wares

@@ -6,9 +6,17 @@ from contextlib import suppress
 
 import msgspec
 
-from hawker.api.bodies import Machine, MachineEvent
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_MACHINE, LIST_EVENTS, LIST_MACHINES, AppParams, ListEventsQuery, MachineParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import (
+    GET_MACHINE,
+    LIST_EVENTS,
+    LIST_MACHINES,
+    ListEventsQuery,
+    Machine,
+    MachineEvent,
+    MachineParams,
+)
 from hawker.chaos.daemon import Daemon
 from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound

@@ -8,37 +8,32 @@ from typing import TypeAlias
 import msgspec
 from anyio import Event
 
-from hawker.api.bodies import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.exec import EXEC_MACHINE, ExecRequest
+from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
+from hawker.api.contract.machine import (
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    GET_MACHINE,
+    LIST_EVENTS,
+    UPDATE_MACHINE,
     CreateMachineRequest,
-    ExecRequest,
-    LeaseRequest,
-    SetMetadataRequest,
+    DeleteMachineQuery,
     SignalRequest,
     StopRequest,
     UpdateMachineRequest,
     WaitState,
 )
-from hawker.api.route import B, P, Q, R, Unary
-from hawker.api.routes import (
-    CREATE_LEASE,
-    CREATE_MACHINE,
-    DELETE_MACHINE,
-    EXEC_MACHINE,
-    GET_MACHINE,
-    LIST_EVENTS,
-    RELEASE_LEASE,
+from hawker.api.contract.machine_operation import (
     RESTART_MACHINE,
-    SET_METADATA,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
-    UPDATE_MACHINE,
     WAIT_MACHINE,
-    AppParams,
-    DeleteMachineQuery,
-    MetadataKeyParams,
     WaitQuery,
 )
+from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
+from hawker.api.route import B, P, Q, R, Unary
 from hawker.chaos.calls import APP, Calls, Reply, params_of
 from hawker.chaos.chance import Chance
 from hawker.chaos.endings import Endings

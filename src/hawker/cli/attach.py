@@ -7,17 +7,11 @@ from contextlib import suppress
 
 import anyio
 
-from hawker.api.bodies import LogChunk
 from hawker.api.caller import Caller
-from hawker.api.routes import (
-    DELETE_MACHINE,
-    GET_MACHINE,
-    MACHINE_LOGS,
-    STOP_MACHINE,
-    DeleteMachineQuery,
-    LogsQuery,
-    MachineParams,
-)
+from hawker.api.contract.exec import MACHINE_LOGS, LogsQuery
+from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, MachineParams
+from hawker.api.contract.machine_operation import STOP_MACHINE
+from hawker.api.contract.node import LogChunk
 from hawker.cli import outcome
 from hawker.cli.exits import Exit, Failure
 from hawker.cli.output import note

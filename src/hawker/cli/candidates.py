@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import CompletionItem
 
-from hawker.api.routes import ListMachinesQuery
+from hawker.api.contract.machine import ListMachinesQuery
 from hawker.cli.connect import talk
 from hawker.cli.machines import Owned, list_machines
 from hawker.errors import HawkerError

@@ -11,18 +11,20 @@ from enum import Enum
 
 import msgspec
 
-from hawker.api.bodies import CreateMachineRequest, Machine, WaitState
 from hawker.api.caller import Caller
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
     GET_MACHINE,
-    STOP_MACHINE,
-    AppParams,
+    CreateMachineRequest,
     DeleteMachineQuery,
     GetMachineQuery,
+    Machine,
     MachineParams,
+    WaitState,
 )
+from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.cli import waiting
 from hawker.cli.exits import Failure
 from hawker.cli.standbys import Spares, that_stand_by

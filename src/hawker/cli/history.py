@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from hawker.api.bodies import Kept, MachineEvent, MachineHistory, Run, RunStep
+from hawker.api.contract.history import Kept, MachineHistory
+from hawker.api.contract.machine import MachineEvent
+from hawker.api.contract.run import Run, RunStep
 from hawker.cli import outcome
 from hawker.cli.tables import fields, local, table, took
 

@@ -1,8 +1,7 @@
 """Pulling an image while its progress is shown, and only if the node does not have it."""
 
-from hawker.api.bodies import PullEvent, PullRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_IMAGES, PULL_IMAGE
+from hawker.api.contract.image import LIST_IMAGES, PULL_IMAGE, PullEvent, PullRequest
 from hawker.cli.progress import pull_display
 from hawker.errors import NotServed, Unavailable
 

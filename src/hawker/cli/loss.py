@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hawker.api.bodies import CatalogStatement
-from hawker.api.bodies.catalog import Cell
 from hawker.api.caller import Caller
-from hawker.api.routes import QUERY_CATALOG
+from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement, Cell
 
 _APPS = (
     "SELECT a.name, (SELECT count(*) FROM apps o WHERE o.name = a.name AND o.node <> a.node),"

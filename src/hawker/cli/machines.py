@@ -4,17 +4,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hawker.api.bodies import Machine
 from hawker.api.caller import Caller
-from hawker.api.routes import (
-    GET_MACHINE,
-    LIST_APPS,
-    LIST_MACHINES,
-    AppParams,
-    ListAppsQuery,
-    ListMachinesQuery,
-    MachineParams,
-)
+from hawker.api.contract.app import LIST_APPS, AppParams, ListAppsQuery
+from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, ListMachinesQuery, Machine, MachineParams
 from hawker.errors import BadRequest, NotFound
 from hawker.machine import GONE
 

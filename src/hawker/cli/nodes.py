@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from hawker.api.bodies import FleetNode, FleetNodes
 from hawker.api.caller import Caller
-from hawker.api.routes.cluster import LIST_NODES
+from hawker.api.contract.cluster import LIST_NODES, FleetNode, FleetNodes
 from hawker.cli.tables import fields, local, size, table
 from hawker.errors import BadRequest, NotFound
 

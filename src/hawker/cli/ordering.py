@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine, PlaceAnswer, PlaceRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import CREATE_APP, CREATE_MACHINE, GET_APP, PLACE, AppParams, MachineParams
+from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
 from hawker.cli import waiting
 from hawker.cli.images import pull_if_missing
 from hawker.cli.options import DEFAULT_APP

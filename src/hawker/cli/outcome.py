@@ -2,7 +2,7 @@
 
 from itertools import takewhile
 
-from hawker.api.bodies import ExitEvent, Machine, MachineEvent
+from hawker.api.contract.machine import ExitEvent, Machine, MachineEvent
 from hawker.machine import GONE, OFF
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import click
 
-from hawker.api.bodies import BidPart, BidShown, Machine, PlaceAnswer
 from hawker.api.caller import Caller
-from hawker.api.routes import MachineParams
+from hawker.api.contract.machine import Machine, MachineParams
+from hawker.api.contract.market import BidPart, BidShown, PlaceAnswer
 from hawker.cli import waiting
 from hawker.cli.exits import Exit, say_error
 from hawker.cli.options import gathered

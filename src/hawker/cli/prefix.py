@@ -1,6 +1,6 @@
 """Output of several containers, told apart: each line says whose it is. Pure."""
 
-from hawker.api.bodies import LogChunk
+from hawker.api.contract.node import LogChunk
 
 
 class Prefix:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-from hawker.api.bodies import PullEvent
+from hawker.api.contract.image import PullEvent
 from hawker.cli.output import note
 
 _SHOWN = 12  # of a digest

@@ -7,18 +7,19 @@ from contextlib import suppress
 
 import msgspec
 
-from hawker.api.bodies import CatalogStatement, Machine, UpdateMachineRequest
 from hawker.api.caller import Caller
-from hawker.api.marks import Marks
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement
+from hawker.api.contract.machine import (
     GET_MACHINE,
     LIST_MACHINES,
-    QUERY_CATALOG,
     UPDATE_MACHINE,
-    AppParams,
     ListMachinesQuery,
+    Machine,
     MachineParams,
+    UpdateMachineRequest,
 )
+from hawker.api.marks import Marks
 from hawker.cli import waiting
 from hawker.cli.exits import Failure
 from hawker.clock import Clock

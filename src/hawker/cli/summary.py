@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from hawker.api.bodies import ImageRef, Machine, MachineEvent, Run, RunStep
+from hawker.api.contract.machine import ImageRef, Machine, MachineEvent
+from hawker.api.contract.run import Run, RunStep
 from hawker.cli import outcome
 from hawker.cli.machines import Owned
 from hawker.cli.tables import age, fields, local, moment, table, took

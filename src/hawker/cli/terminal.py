@@ -14,17 +14,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from hawker.api.bodies import (
-    Exited,
-    Failed,
-    Input,
-    InputEnd,
-    Output,
-    Resize,
-    SendSignal,
-    TerminalInput,
-    TerminalOutput,
-)
+from hawker.api.contract.body import Failed
+from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, SendSignal, TerminalInput, TerminalOutput
 from hawker.api.failure import error_of
 from hawker.api.handlers import Channel
 from hawker.cli.exits import Exit, Failure

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from hawker.api.bodies import VolumeSnapshot
+from hawker.api.contract.volume import VolumeSnapshot
 from hawker.cli.tables import age, fields, local, size, table
 from hawker.cli.volumes import OwnedVolume
 

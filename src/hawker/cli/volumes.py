@@ -4,9 +4,17 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hawker.api.bodies import Volume, VolumeSnapshot
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_VOLUME, LIST_SNAPSHOTS, LIST_VOLUMES, AppParams, ListVolumesQuery, VolumeParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.volume import (
+    GET_VOLUME,
+    LIST_SNAPSHOTS,
+    LIST_VOLUMES,
+    ListVolumesQuery,
+    Volume,
+    VolumeParams,
+    VolumeSnapshot,
+)
 from hawker.cli.exits import Failure
 from hawker.cli.machines import app_names
 from hawker.clock import Clock

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hawker.api.bodies import Machine, WaitAnswer, WaitState
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_MACHINE, WAIT_MACHINE, MachineParams, WaitQuery
+from hawker.api.contract.machine import GET_MACHINE, Machine, MachineParams, WaitAnswer, WaitState
+from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.cli import outcome
 from hawker.cli.exits import Failure
 from hawker.clock import Clock

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from hawker.config import Container
 from hawker.config.effective_containers import container_restart
 from hawker.machine import Policy
+from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import ProcessState, Run
-from hawker.worker.records import MachineRecord
 
 _RUNS = (Run.STARTING, Run.RUNNING)
 

@@ -18,10 +18,8 @@ from hawker.proof.legal_path import illegal_steps, is_resumption
 from hawker.proof.snapshots import of_snapshots, snapshots_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.proof.volumes import held_by_volumes, of_volumes, volumes_at_rest
-from hawker.runtime.driver import Exit
-from hawker.store.contract import Bucket, Reader
-from hawker.worker import holding
-from hawker.worker.records import (
+from hawker.record.capacity import USED
+from hawker.record.machine import (
     BY_APP,
     BY_IPV4,
     BY_NAME,
@@ -29,11 +27,13 @@ from hawker.worker.records import (
     DESTROYED,
     EVENTS,
     MACHINES,
-    USED,
     EventRecord,
     MachineKey,
     MachineRecord,
 )
+from hawker.runtime.driver import Exit
+from hawker.store.contract import Bucket, Reader
+from hawker.worker import holding
 from hawker.worker.table import EVENTS_KEPT
 
 

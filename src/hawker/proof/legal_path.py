@@ -7,7 +7,7 @@ runs is suspended, and only what is suspended is resumed. Ids say the order; tim
 
 from collections.abc import Iterator, Sequence
 
-from hawker.worker.records import EventRecord
+from hawker.record.machine import EventRecord
 
 FIRST = ("launch", "created")
 LAST = frozenset({("destroy", "destroyed"), ("launch", "launch_failed")})

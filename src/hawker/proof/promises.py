@@ -13,8 +13,8 @@ from enum import StrEnum
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 from hawker.store.contract import Reader
-from hawker.worker.records import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 
 
 class Call(StrEnum):

@@ -7,7 +7,7 @@ seen. Checks return what they find and raise nothing.
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from hawker.api.bodies import Machine, MachineEvent
+from hawker.api.contract.machine import Machine, MachineEvent
 from hawker.machine import OFF, State
 from hawker.proof.violation import Invariant, Violation
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from hawker.ids import SnapshotId
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant, Violation
-from hawker.store.contract import Reader
-from hawker.worker.volumes.records import (
+from hawker.record.volume import (
     GONE_SNAPSHOTS,
     IN_TAKING,
     SNAPSHOTS,
@@ -16,6 +15,7 @@ from hawker.worker.volumes.records import (
     SnapshotRecord,
     SnapshotStatus,
 )
+from hawker.store.contract import Reader
 
 
 def of_snapshots(reader: Reader) -> Iterator[Violation]:

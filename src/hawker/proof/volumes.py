@@ -10,10 +10,10 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 from hawker.store.contract import Reader
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.volumes.attachment import volume_id_of
-from hawker.worker.volumes.records import GB, GONE_VOLUMES, VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 
 _RESTS = frozenset({VolumeState.CREATED, VolumeState.PENDING_DESTROY})
 _USES = frozenset({State.STARTED, State.SUSPENDED})

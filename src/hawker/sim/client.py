@@ -6,12 +6,13 @@ Whoever is cut off asks again for an order, by its key; of any other call it doe
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from hawker.api.bodies import Machine
+from hawker.api.contract.machine import Machine
 from hawker.errors import DeadlineExceeded, Fault, HawkerError
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.proof.promises import Call, Ticket
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.volume import VolumeState
 from hawker.sim.containers import containers_for
 from hawker.sim.deed import Deed, Verb
 from hawker.sim.door import Door, Lost
@@ -20,7 +21,6 @@ from hawker.sim.life import Worker
 from hawker.sim.loop import LoopClock
 from hawker.sim.snapshot_deeds import SNAPSHOT_VERBS, SnapshotDeeds
 from hawker.sim.trace import Kind
-from hawker.worker.volumes.records import VolumeState
 
 _TRIES = 20
 

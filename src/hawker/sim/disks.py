@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from hawker.errors import BadRequest, NotFound
 from hawker.ids import VolumeId
+from hawker.record.volume import Fstype
 from hawker.sim.fuse import Fuse
 from hawker.sim.host import Fixture
 from hawker.worker.volumes.disks import Disk, Usage
-from hawker.worker.volumes.records import Fstype
 
 _BLOCK = 4096
 _RESERVED = 100  # one in so many blocks

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from hawker.clock import Clock
 from hawker.config.effective_containers import TempDir
 from hawker.ids import Digest, InstanceId, MachineId
+from hawker.record.machine import Network
 from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance
 from hawker.runtime.spec import InstanceSpec, Link
 from hawker.sim.fuse import Death, Fuse
 from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
-from hawker.worker.records import Network
 
 _PIDS = 1000
 

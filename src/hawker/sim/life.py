@@ -5,61 +5,56 @@ from typing import Any
 import msgspec
 from anyio.abc import TaskGroup
 
-from hawker.api.bodies import (
-    CreateAppRequest,
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseAnswer, LeaseRequest
+from hawker.api.contract.machine import (
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    GET_MACHINE,
+    UPDATE_MACHINE,
     CreateMachineRequest,
-    CreateVolumeRequest,
-    ExtendVolumeAnswer,
-    ExtendVolumeRequest,
-    LeaseAnswer,
-    LeaseRequest,
+    DeleteMachineQuery,
+    GetMachineQuery,
     Machine,
     MachineEvent,
-    MemoryAnswer,
+    MachineParams,
+    StopRequest,
+    UpdateMachineRequest,
+    WaitState,
+)
+from hawker.api.contract.machine_operation import (
+    RESTART_MACHINE,
+    START_MACHINE,
+    STOP_MACHINE,
+    SUSPEND_MACHINE,
+    WAIT_MACHINE,
+    WaitQuery,
+)
+from hawker.api.contract.memory import SET_MEMORY, MemoryAnswer, SetMemoryRequest
+from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
+from hawker.api.contract.network_policy import (
+    LIST_POLICIES,
+    PUT_POLICY,
     NetworkPolicyRequest,
     PolicyPort,
     Rule,
     Selector,
-    SetMemoryRequest,
-    SetMetadataRequest,
-    StopRequest,
-    UpdateMachineRequest,
-    Volume,
-    VolumeSnapshot,
-    WaitState,
 )
-from hawker.api.local import LocalCaller
-from hawker.api.routes import (
-    CREATE_APP,
-    CREATE_LEASE,
-    CREATE_MACHINE,
+from hawker.api.contract.volume import (
     CREATE_SNAPSHOT,
     CREATE_VOLUME,
-    DELETE_MACHINE,
     DELETE_VOLUME,
     EXTEND_VOLUME,
-    GET_MACHINE,
     GET_VOLUME,
-    LIST_POLICIES,
-    PUT_POLICY,
-    RELEASE_LEASE,
-    RESTART_MACHINE,
-    SET_MEMORY,
-    SET_METADATA,
-    START_MACHINE,
-    STOP_MACHINE,
-    SUSPEND_MACHINE,
     UNDELETE_VOLUME,
-    UPDATE_MACHINE,
-    WAIT_MACHINE,
-    AppParams,
-    DeleteMachineQuery,
-    GetMachineQuery,
-    MachineParams,
-    MetadataKeyParams,
+    CreateVolumeRequest,
+    ExtendVolumeAnswer,
+    ExtendVolumeRequest,
+    Volume,
     VolumeParams,
-    WaitQuery,
+    VolumeSnapshot,
 )
+from hawker.api.local import LocalCaller
 from hawker.config import MachineConfig
 from hawker.errors import NameTaken
 from hawker.fsm.run import State as RunState
@@ -67,13 +62,13 @@ from hawker.fsm.view import RunView
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.policy import Direction, Transport
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.sim.host import Cellar
 from hawker.sim.loop import eventually
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.records import MACHINES, MachineRecord
 
 APP = "stall"
 

@@ -17,6 +17,8 @@ from hawker.ids import MachineId
 from hawker.proof import invariants
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.capacity import USED
+from hawker.record.machine import DESTROYED, EVENTS, MACHINES
 from hawker.sim.client import Client
 from hawker.sim.deed import NATURE
 from hawker.sim.disk import Disk, Weather
@@ -33,7 +35,6 @@ from hawker.sim.plan import CLIENTS, Plan
 from hawker.sim.trace import Kind, Line, Trace
 from hawker.sim.world import World
 from hawker.store.memory import MemoryStore
-from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
 
 _QUIET_S = 120.0  # longer than any backoff
 _BOOT_S = 2.0

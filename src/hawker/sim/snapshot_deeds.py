@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from hawker.api.bodies import Volume
+from hawker.api.contract.volume import Volume
 from hawker.clock import Clock
 from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import VolumeState
 from hawker.sim.deed import Deed, Verb
 from hawker.sim.ledger import Ledger
 from hawker.sim.life import Worker
-from hawker.worker.volumes.records import VolumeState
 from hawker.worker.volumes.retention import DAY_S
 
 Try: TypeAlias = Callable[[Deed, Callable[[Worker], Awaitable[Any]]], Awaitable[Any]]

@@ -23,6 +23,7 @@ from hawker.image.resolve import Resolved
 from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState
+from hawker.record.node import NodeRecord
 from hawker.settings import Settings
 from hawker.sim.copies import Prints
 from hawker.sim.disks import Crates
@@ -42,7 +43,6 @@ from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.parts import Parts
 from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.records import NodeRecord
 from hawker.worker.scrape import ScrapeFailed
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets

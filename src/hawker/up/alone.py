@@ -6,8 +6,8 @@ from hawker.broker.directory import Node
 from hawker.broker.market_handlers import MarketHandlers
 from hawker.broker.preferences import Preferences
 from hawker.config.placement import parse_labels
+from hawker.record.node import NODE
 from hawker.worker.parts import Parts
-from hawker.worker.records import NODE
 
 
 def place_alone(parts: Parts, handlers: Handlers, preferences: Preferences) -> None:

@@ -30,6 +30,7 @@ from hawker.observe.span import Origin
 from hawker.observe.spans import MakeExporter
 from hawker.observe.spool import Spool
 from hawker.place import Place
+from hawker.record.node import NodeRecord
 from hawker.runtime.driver import Driver
 from hawker.runtime.guest_volumes import GuestVolumes
 from hawker.runtime.probe import Verdict
@@ -51,7 +52,6 @@ from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.lifecycle.volume_use import VolumeUse
 from hawker.worker.parts import Parts
 from hawker.worker.probe import NetworkProber
-from hawker.worker.records import NodeRecord
 from hawker.worker.scrape import HttpFetch
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets

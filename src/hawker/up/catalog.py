@@ -27,10 +27,10 @@ from hawker.errors import CannotStart
 from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.place import Place
+from hawker.record.node import NodeRecord
 from hawker.worker.fleet.fleet import Forgets
 from hawker.worker.fleet.meeting import Meeting, Told, Untold
 from hawker.worker.fleet.members import Replicates
-from hawker.worker.records import NodeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute
-from hawker.api.routes import ROUTES
-from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.broker.catalog_directory import CatalogDirectory, Looks
 from hawker.broker.front import Beside, BrokerHandlers
@@ -16,11 +15,13 @@ from hawker.broker.market_handlers import MarketHandlers
 from hawker.broker.peers import BesidePeers
 from hawker.broker.preferences import Preferences
 from hawker.broker.rate_limits import RateLimits
-from hawker.broker.revocations import REVOKED, FleetRevocations, Revocations
+from hawker.broker.revocations import FleetRevocations, Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
 from hawker.catalog.glance import Glance
 from hawker.ids import NodeId
 from hawker.place import Place
+from hawker.record.app import APPS
+from hawker.record.revocation import REVOKED
 from hawker.store.contract import Reader
 from hawker.up.alone import place_alone
 from hawker.up.fleet import InFleet
@@ -28,7 +29,6 @@ from hawker.worker.fleet.publish import Source
 from hawker.worker.fleet.rows import Row, revoked_row
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
-from hawker.worker.records import APPS
 
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""

@@ -34,6 +34,7 @@ from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
+from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.roster import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
@@ -49,7 +50,6 @@ from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.format import enter
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.records import NODE, NodeRecord
 from hawker.worker.refusal import or_refuse, wrapped_in
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor

@@ -4,8 +4,8 @@ from ipaddress import IPv4Network
 
 from hawker.errors import Conflict
 from hawker.ids import MachineId
+from hawker.record.machine import BY_IPV4
 from hawker.store.contract import Reader
-from hawker.worker.records import BY_IPV4
 
 _RESERVED = 2  # the network's own address and its first host
 

@@ -11,11 +11,11 @@ from hawker.config import MachineConfig
 from hawker.errors import Conflict, HawkerError, NoRoom, NoRoomAtVolume
 from hawker.gpu import Gpu
 from hawker.node import Capacity, Resources, shortfall
+from hawker.record.machine import MachineRecord
 from hawker.store.contract import Reader
 from hawker.worker.gpus import claim
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.room import room_for
-from hawker.worker.records import MachineRecord
 from hawker.worker.volumes.attachment import volume_id_of
 
 _NAMES = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}

@@ -6,10 +6,13 @@ from hawker.app import DEFAULT_ORG, app_name, network_id, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.ids import AppName
+from hawker.record.app import APPS, CARRIED_APPS, AppRecord
+from hawker.record.machine import BY_APP
+from hawker.record.network_policy import POLICIES
+from hawker.record.secret import SECRET_KEYS, SECRETS
+from hawker.record.volume import GOING
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker.ips import release_all
-from hawker.worker.records import APPS, BY_APP, CARRIED_APPS, POLICIES, SECRET_KEYS, SECRETS, AppRecord
-from hawker.worker.volumes.records import GOING
 from hawker.worker.volumes.table import VolumeTable
 
 

@@ -18,11 +18,12 @@ from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.log import bind
+from hawker.record.history import ARCHIVED
+from hawker.record.machine import DESTROYED
 from hawker.store.contract import Reader, Tx
 from hawker.worker.histories import histories_waiting
 from hawker.worker.lifecycle.archive import ARCHIVE, Export, history_resource
 from hawker.worker.lifecycle.deps import Deps, machine_resource
-from hawker.worker.records import ARCHIVED, DESTROYED
 
 _log = bind("hawker.archivist")
 

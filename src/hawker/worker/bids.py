@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hawker.api.bodies import Bid, BidAsk, CreateMachineRequest, Decline, DeclineKind, Headroom, LayerRef
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import NUMBERED, Bid, BidAsk, Decline, DeclineKind, Headroom, LayerRef
 from hawker.api.failure import problem_of
-from hawker.api.routes.market import NUMBERED
 from hawker.config import validate
 from hawker.config.gpu_rules import demand_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
@@ -21,12 +21,13 @@ from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
 from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall
+from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER
+from hawker.record.node import NODE
 from hawker.store.contract import Reader
 from hawker.worker.gpus import short_of, taken
 from hawker.worker.images import names_of
 from hawker.worker.lifecycle.room import room_for
 from hawker.worker.parts import Parts
-from hawker.worker.records import BY_APP, BY_NAME, BY_ORDER, NODE
 from hawker.worker.table import order_key
 from hawker.worker.volumes import attachment
 

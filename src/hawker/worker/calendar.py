@@ -16,9 +16,9 @@ from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import OFF
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.worker.operations import Target
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES, MachineRecord
 
 RETRY_S = 60.0  # after a start that was refused: the host is full, say, or someone holds the machine's lease
 LONGEST_WAIT_S = 60.0  # so that a wall clock that was set is noticed

@@ -9,6 +9,7 @@ from hawker.fsm.contract import Resource
 from hawker.fsm.runner import Runner
 from hawker.ids import InstanceId, MachineId, new_ulid
 from hawker.log import bind
+from hawker.record.machine import MACHINES
 from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.store.contract import Tx
 from hawker.worker.exits import Followup, record_exit
@@ -17,7 +18,6 @@ from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import Halt
-from hawker.worker.records import MACHINES
 
 _log = bind("hawker.endings")
 _LOST = "the instance was lost, as after a reboot of the host"

@@ -5,9 +5,9 @@ import anyio
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import GONE
+from hawker.record.machine import MACHINES
 from hawker.worker.operations import Target
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES
 
 _log = bind("hawker.ephemeral")
 DEADLINE_S = 60.0

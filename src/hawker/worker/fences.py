@@ -12,9 +12,9 @@ from hawker.errors import HawkerError
 from hawker.host.fences import Fence
 from hawker.ids import MachineId
 from hawker.log import bind
+from hawker.record.network_policy import POLICIES
 from hawker.store.contract import Reader, Store
 from hawker.worker.policies import fences
-from hawker.worker.records import POLICIES
 
 _log = bind("hawker.fences")
 

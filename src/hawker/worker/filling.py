@@ -11,19 +11,20 @@ from typing import Any, Protocol
 import anyio
 import msgspec
 
-from hawker.api.bodies import OrderedApp, OrderRequest
 from hawker.api.codec import encode_json
+from hawker.api.contract.market import OrderedApp, OrderRequest
 from hawker.config import MachineConfig, validate
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
 from hawker.errors import DeadlineExceeded, NameTaken, NoRoom, Unavailable
 from hawker.ids import AppName, OrderId
+from hawker.record.app import APPS, AppRecord
+from hawker.record.machine import BY_APP, MachineRecord
 from hawker.store.contract import Reader, Tx
 from hawker.worker.bids import closed
 from hawker.worker.images import Images, resolve
 from hawker.worker.order_ledger import OrderLedger, checked_key
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.records import APPS, BY_APP, AppRecord, MachineRecord
 
 _KEPT, _KEPT_BYTES = 256, 16 * 1024
 

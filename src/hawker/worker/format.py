@@ -11,26 +11,15 @@ from functools import partial
 from importlib import metadata
 from typing import Any
 
-import msgspec
-
 from hawker.errors import CannotStart
 from hawker.fsm import journal
+from hawker.record.app import APPS
+from hawker.record.capacity import USED
+from hawker.record.format import FORMATS, Format
+from hawker.record.machine import MACHINES
+from hawker.record.node import NODE
 from hawker.store.contract import Bucket, Reader, Store, Tx
-from hawker.worker.records import APPS, MACHINES, NODE, USED
 
-
-class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """What a directory holds. This struct itself may only grow: every version of Hawker reads it.
-
-    `number` is that of the last writer, `needs` the highest that any writer so far asked of readers."""
-
-    number: int
-    hawker: str
-    needs: int
-    needs_hawker: str
-
-
-FORMATS = Bucket("format", Format)  # the one key "self"
 BEFORE_FORMATS = Format(number=0, hawker="0.1.0", needs=0, needs_hawker="0.1.0")
 
 

@@ -10,8 +10,8 @@ from hawker.config import MachineConfig
 from hawker.config.gpu_rules import demand_of
 from hawker.gpu import Gpu, assigned, choose, keep
 from hawker.ids import MachineId
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.store.contract import Reader
-from hawker.worker.records import MACHINES, MachineRecord
 
 
 def claimed_by(record: MachineRecord) -> tuple[Gpu, ...]:

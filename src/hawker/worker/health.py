@@ -14,10 +14,10 @@ from hawker.clock import Clock
 from hawker.config import Check, checks
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
 from hawker.worker.probe import Probe, Prober
-from hawker.worker.records import MACHINES, MachineRecord
 
 
 @dataclass(frozen=True, slots=True)

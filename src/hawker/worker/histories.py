@@ -6,7 +6,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hawker.api import bodies
+from hawker.api.contract.body import instant
+from hawker.api.contract.history import HistoryVersion, Kept, MachineHistory
+from hawker.api.contract.machine import EventRequest, ExitEvent, MachineEvent
+from hawker.api.contract.run import Run as RunBody
+from hawker.api.contract.run import RunState, RunStep
 from hawker.archive.failure import Damaged
 from hawker.archive.history import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
 from hawker.config import MachineConfig, with_guest
@@ -15,19 +19,11 @@ from hawker.fsm.contract import Resource
 from hawker.fsm.run import Run, StepRecord
 from hawker.fsm.view import step_view_of, view_of
 from hawker.ids import MachineId
+from hawker.record.history import ARCHIVED
+from hawker.record.machine import DESTROYED, EVENTS, MACHINES, VERSIONS, EventRecord, MachineRecord, VersionRecord
+from hawker.record.node import NODE
 from hawker.store.contract import Reader
 from hawker.worker import views
-from hawker.worker.records import (
-    ARCHIVED,
-    DESTROYED,
-    EVENTS,
-    MACHINES,
-    NODE,
-    VERSIONS,
-    EventRecord,
-    MachineRecord,
-    VersionRecord,
-)
 
 T = TypeVar("T")
 
@@ -35,7 +31,7 @@ T = TypeVar("T")
 class _Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What `request_json` of an event's row holds."""
 
-    exit_event: bodies.ExitEvent | None = None
+    exit_event: ExitEvent | None = None
     restart_count: int = 0
     error: str = ""
     version: str = ""
@@ -45,7 +41,7 @@ _SHOWN_ELSEWHERE = frozenset(
     {"id", "app", "name", "region", "state", "version", "config", "image", "created_at", "updated_at"}
 )
 _NOT_KEPT = frozenset({"lease", "previous", "awaited", "last_event"})  # a lease's nonce is a secret of its owner's
-_RUN_STATES = {state.value: state for state in bodies.RunState} | {"delayed": bodies.RunState.QUEUED}
+_RUN_STATES = {state.value: state for state in RunState} | {"delayed": RunState.QUEUED}
 
 
 def live_history(reader: Reader, machine_id: MachineId) -> History | None:
@@ -92,8 +88,8 @@ def _machine(record: MachineRecord, node: str) -> MachineRow:
         image=record.image.reference,
         image_digest=record.image.digest,
         private_ip=record.network.private_ip,
-        created_at=bodies.instant(record.created_at),
-        updated_at=bodies.instant(record.updated_at),
+        created_at=instant(record.created_at),
+        updated_at=instant(record.updated_at),
         config_json=_json(record.config),
         details_json=_json(details),
     )
@@ -102,7 +98,7 @@ def _machine(record: MachineRecord, node: str) -> MachineRow:
 def _version(record: VersionRecord) -> VersionRow:
     return VersionRow(
         version=record.version,
-        created_at=bodies.instant(record.created_at),
+        created_at=instant(record.created_at),
         image=record.image.reference,
         image_digest=record.image.digest,
         config_json=_json(record.config),
@@ -117,7 +113,7 @@ def _event(record: EventRecord) -> EventRow:
         detail = msgspec.structs.replace(detail, exit_event=exit, restart_count=count)
     return EventRow(
         id=record.id,
-        at=bodies.instant(record.at),
+        at=instant(record.at),
         type=record.type,
         status=record.status,
         source=record.source,
@@ -131,9 +127,9 @@ def _run(run: Run) -> RunRow:
         id=view.run_id,
         flow=view.flow,
         state=view.state,
-        accepted_at=bodies.instant(view.accepted_at),
-        started_at=None if view.started_at is None else bodies.instant(view.started_at),
-        ended_at=None if view.ended_at is None else bodies.instant(view.ended_at),
+        accepted_at=instant(view.accepted_at),
+        started_at=None if view.started_at is None else instant(view.started_at),
+        ended_at=None if view.ended_at is None else instant(view.ended_at),
         step=view.step,
         attempt=view.attempt,
         error=view.error,
@@ -151,8 +147,8 @@ def _step(run: Run, number: int, record: StepRecord) -> StepRow:
         step=view.step,
         attempt=view.attempt,
         outcome=view.outcome,
-        started_at=bodies.instant(view.started_at),
-        ended_at=bodies.instant(view.ended_at),
+        started_at=instant(view.started_at),
+        ended_at=instant(view.ended_at),
         error=view.error,
         result_json=None if view.result is None else _json(view.result),
     )
@@ -162,10 +158,10 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def answer(history: History, kept: bodies.Kept) -> bodies.MachineHistory:
+def answer(history: History, kept: Kept) -> MachineHistory:
     """Raises `Damaged` for rows whose JSON is not what it should be."""
     machine = history.machine
-    return bodies.MachineHistory(
+    return MachineHistory(
         id=machine.id,
         app=machine.app,
         name=machine.name,
@@ -185,8 +181,8 @@ def answer(history: History, kept: bodies.Kept) -> bodies.MachineHistory:
     )
 
 
-def _shown_version(row: VersionRow) -> bodies.HistoryVersion:
-    return bodies.HistoryVersion(
+def _shown_version(row: VersionRow) -> HistoryVersion:
+    return HistoryVersion(
         version=row.version,
         created_at=row.created_at,
         image=row.image,
@@ -195,35 +191,35 @@ def _shown_version(row: VersionRow) -> bodies.HistoryVersion:
     )
 
 
-def _shown_event(row: EventRow) -> bodies.MachineEvent:
+def _shown_event(row: EventRow) -> MachineEvent:
     detail = _Detail() if row.request_json is None else _decoded(row.request_json, _Detail)
     exit, count = detail.exit_event, detail.restart_count
-    return bodies.MachineEvent(
+    return MachineEvent(
         id=row.id,
         type=row.type,
         status=row.status,
         source=row.source,
         timestamp=round(row.at.timestamp() * 1000),
-        request=None if exit is None else bodies.EventRequest(exit_event=exit, restart_count=count),
+        request=None if exit is None else EventRequest(exit_event=exit, restart_count=count),
         error=detail.error,
         version=detail.version,
     )
 
 
-def _shown_runs(history: History) -> list[bodies.Run]:
-    steps: dict[str, list[bodies.RunStep]] = {}
+def _shown_runs(history: History) -> list[RunBody]:
+    steps: dict[str, list[RunStep]] = {}
     for step in history.steps:
         steps.setdefault(step.run, []).append(_shown_step(step))
     return [_shown_run(run, history.machine.id, steps.get(run.id, [])) for run in history.runs]
 
 
-def _shown_run(row: RunRow, machine_id: str, steps: list[bodies.RunStep]) -> bodies.Run:
-    return bodies.Run(
+def _shown_run(row: RunRow, machine_id: str, steps: list[RunStep]) -> RunBody:
+    return RunBody(
         id=row.id,
         flow=row.flow,
         resource_kind="machine",
         resource_id=machine_id,
-        state=_RUN_STATES.get(row.state, bodies.RunState.ACTIVE),
+        state=_RUN_STATES.get(row.state, RunState.ACTIVE),
         created_at=row.accepted_at,
         ended_at=row.ended_at,
         step=row.step,
@@ -234,9 +230,9 @@ def _shown_run(row: RunRow, machine_id: str, steps: list[bodies.RunStep]) -> bod
     )
 
 
-def _shown_step(row: StepRow) -> bodies.RunStep:
+def _shown_step(row: StepRow) -> RunStep:
     """One row per attempt."""
-    return bodies.RunStep(
+    return RunStep(
         name=row.step,
         state=row.outcome,
         attempts=row.attempt,

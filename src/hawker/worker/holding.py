@@ -2,7 +2,7 @@
 
 from hawker.config import Persist, persistence
 from hawker.node import Resources
-from hawker.worker.records import MachineRecord
+from hawker.record.machine import MachineRecord
 
 
 def at_rest(record: MachineRecord) -> Resources:

@@ -17,10 +17,11 @@ from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import network_prefix
 from hawker.host.outward import Outward
 from hawker.ids import next_ulid
+from hawker.record.app import APPS, AppRecord
+from hawker.record.ip_assignment import IPS, IPS_TAKEN, IpOwner, IpRecord
 from hawker.region import accepts
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
-from hawker.worker.records import APPS, IPS, IPS_TAKEN, AppRecord, IpOwner, IpRecord
 
 MAX_PER_APP = 64
 GLOBAL = "global"

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from hawker.clock import Clock
 from hawker.errors import LeaseHeld, NotFound
+from hawker.record.machine import Lease, MachineRecord
 from hawker.store.contract import Tx
-from hawker.worker.records import Lease, MachineRecord
 from hawker.worker.table import MachineTable
 
 LONGEST_S = 30 * 86_400.0

@@ -10,28 +10,21 @@ from typing import TypeVar
 
 import msgspec
 
-from hawker.api.bodies import AppCopy, OrderedApp
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.owner import AppCopy
 from hawker.app import app_name
 from hawker.clock import Clock
 from hawker.errors import Conflict, Fault, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
+from hawker.record.app import APPS, CARRIED_APPS, AppRecord, CarriedApp
+from hawker.record.machine import BY_APP
+from hawker.record.network_policy import POLICIES, PolicyRecord
+from hawker.record.secret import SECRETS, SECRETS_VERSIONS, SecretsVersion
+from hawker.record.volume import VOLUMES_BY_APP
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.tokens.peer import luggage_key
-from hawker.worker.records import (
-    APPS,
-    BY_APP,
-    CARRIED_APPS,
-    POLICIES,
-    SECRETS,
-    SECRETS_VERSIONS,
-    AppRecord,
-    CarriedApp,
-    PolicyRecord,
-    SecretsVersion,
-)
 from hawker.worker.secrets import Secrets
 from hawker.worker.vault import Vault
-from hawker.worker.volumes.records import VOLUMES_BY_APP
 
 T = TypeVar("T")
 

@@ -19,6 +19,7 @@ from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.machine import WITH_INSTANCE, Operation, judge
 from hawker.node import Capacity, shortfall
+from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import Memory
 from hawker.store.contract import Tx
 from hawker.worker import leases
@@ -26,7 +27,6 @@ from hawker.worker.lifecycle.deps import Deps, machine_resource
 from hawker.worker.lifecycle.memory import MEMORY, Limit
 from hawker.worker.lifecycle.room import overhead_mib
 from hawker.worker.operations import Target
-from hawker.worker.records import MachineRecord
 
 _ENDS_WITHIN_S = 30.0
 

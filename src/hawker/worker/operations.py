@@ -22,6 +22,8 @@ from hawker.image.resolve import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
 from hawker.node import Capacity, Resources
+from hawker.record.app import APPS
+from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous
 from hawker.store.contract import Reader, Tx
 from hawker.worker import leases
 from hawker.worker.addresses import free_ipv4
@@ -37,7 +39,6 @@ from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, Restart
 from hawker.worker.lifecycle.suspend import SUSPEND, Hold
 from hawker.worker.lifecycle.update import UPDATE
-from hawker.worker.records import APPS, BY_NAME, Lease, MachineRecord, Previous
 from hawker.worker.table import Happened
 from hawker.worker.volumes.attachment import attach, kept
 

@@ -7,39 +7,17 @@ that has written down that it will not fill it. So it is filled once, whichever 
 
 from typing import TypeVar
 
-import msgspec
-
 from hawker.clock import Clock
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.ids import AppName, NodeId, OrderId
+from hawker.record.machine import MachineRecord
+from hawker.record.order import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated
 from hawker.store.contract import Bucket, Reader, Store, Tx
-from hawker.worker.records import MachineRecord
 from hawker.worker.table import MachineTable, order_key
 
 KEPT_S = 7 * 86_400.0
 MAX_KEY_BYTES = 255
 _SWEPT = 8  # looked at, and dropped if old, for each that is added
-
-
-class Dated(msgspec.Struct, frozen=True, kw_only=True):
-    """Written down at this moment, Unix seconds."""
-
-    at: float
-
-
-class CancelRecord(Dated, frozen=True, kw_only=True):
-    """An order that came too late, or will."""
-
-
-class ClaimRecord(Dated, frozen=True, kw_only=True):
-    """Where an order with a key goes, and how often it moved on."""
-
-    node: NodeId
-    number: int = 0
-
-
-CANCELLED = Bucket("orders_cancelled", CancelRecord)  # app/order id
-CLAIMS = Bucket("order_claims", ClaimRecord)  # app/order id
 
 
 D = TypeVar("D", bound=Dated)

@@ -1,18 +1,19 @@
 """From an order to a machine's first record: names, addresses, the image pinned to a digest."""
 
-from hawker.api.bodies import CreateMachineRequest
+from hawker.api.contract.machine import CreateMachineRequest
 from hawker.app import machine_name
 from hawker.errors import NoRoom
 from hawker.ids import MachineId, OrderId, Version, new_machine_id, new_ulid
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.record.app import AppRecord
+from hawker.record.machine import MachineRecord, Network
 from hawker.region import accepts
 from hawker.worker import leases
 from hawker.worker.images import Images
 from hawker.worker.lifecycle.room import room_for
 from hawker.worker.names import new_name
 from hawker.worker.parts import Parts
-from hawker.worker.records import AppRecord, MachineRecord, Network
 
 LOOPBACK = "::1"
 """The private address of a machine on the host's own network."""

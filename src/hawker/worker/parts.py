@@ -7,6 +7,7 @@ from hawker.catalog.contract import Catalog
 from hawker.fsm.runner import Runner
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
+from hawker.record.node import NodeRecord
 from hawker.runtime.probe import Verdict
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
@@ -18,7 +19,6 @@ from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.luggage import Porter
 from hawker.worker.operations import Operations
 from hawker.worker.policies import Policies
-from hawker.worker.records import NodeRecord
 from hawker.worker.scrape import Scraper
 from hawker.worker.volumes.farewell import Farewells
 from hawker.worker.volumes.operations import Volumes

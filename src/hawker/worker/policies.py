@@ -12,17 +12,10 @@ from hawker.errors import NotFound, Unprocessable
 from hawker.host.fences import Fence, Port, Ports
 from hawker.machine import GONE, State
 from hawker.policy import Direction
+from hawker.record.app import APPS
+from hawker.record.machine import BY_APP, MACHINES, MachineRecord
+from hawker.record.network_policy import POLICIES, PolicyRecord, PolicyRule, PolicySelector
 from hawker.store.contract import Reader, Store, Tx
-from hawker.worker.records import (
-    APPS,
-    BY_APP,
-    MACHINES,
-    POLICIES,
-    MachineRecord,
-    PolicyRecord,
-    PolicyRule,
-    PolicySelector,
-)
 
 MAX_POLICIES = 32
 _LEAVING = GONE | {State.DESTROYING}

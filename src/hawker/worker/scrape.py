@@ -20,8 +20,8 @@ from hawker.config.network import Metrics
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.observe.relabel import Page, one_page, read_page
+from hawker.record.machine import MACHINES, Network
 from hawker.store.contract import Bucket, Reader
-from hawker.worker.records import MACHINES, Network
 
 PAGE_BYTES = 1 << 20
 ALL_BYTES = 32 << 20

@@ -8,9 +8,10 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unprocessable
+from hawker.record.app import APPS
+from hawker.record.secret import SECRET_KEYS, SecretKeyRecord
 from hawker.store.contract import Store, Tx
 from hawker.worker.keyring import Key, KeyType
-from hawker.worker.records import APPS, SECRET_KEYS, SecretKeyRecord
 from hawker.worker.secrets import Secrets
 from hawker.worker.vault import Vault
 

@@ -8,6 +8,7 @@ from hawker.fsm.runner import Runner
 from hawker.host.outward import Outward
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
+from hawker.record.node import NodeRecord
 from hawker.worker.apps import Apps
 from hawker.worker.archivist import Archivist
 from hawker.worker.calendar import Calendar
@@ -20,7 +21,6 @@ from hawker.worker.parts import Parts
 from hawker.worker.policies import Policies
 from hawker.worker.probe import Prober
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.records import NodeRecord
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.volumes.farewell import Farewells

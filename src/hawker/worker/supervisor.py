@@ -13,10 +13,10 @@ from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.worker.changes import Changes
 from hawker.worker.endings import Endings
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.restored import take_up_restored
 
 _log = bind("hawker.supervisor")

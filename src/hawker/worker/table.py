@@ -16,10 +16,9 @@ from hawker.errors import NotFound
 from hawker.ids import AppName, EventId, MachineId, OrderId, Version, next_ulid
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.store.contract import Reader, Tx
-from hawker.worker.changes import Changes
-from hawker.worker.records import (
-    ARCHIVED,
+from hawker.record.capacity import hold, used
+from hawker.record.history import ARCHIVED, ArchiveRecord
+from hawker.record.machine import (
     BY_APP,
     BY_IPV4,
     BY_NAME,
@@ -27,16 +26,16 @@ from hawker.worker.records import (
     DESTROYED,
     EVENTS,
     MACHINES,
-    PINNED,
     VERSIONS,
-    ArchiveRecord,
     Detail,
     EventRecord,
     MachineKey,
     MachineRecord,
     VersionRecord,
 )
-from hawker.worker.used import hold, used
+from hawker.record.secret import PINNED
+from hawker.store.contract import Reader, Tx
+from hawker.worker.changes import Changes
 from hawker.worker.volumes.attachment import detach
 
 EVENTS_KEPT = 256

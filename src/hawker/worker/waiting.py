@@ -7,8 +7,8 @@ import anyio
 
 from hawker.errors import Conflict, DeadlineExceeded, NotFound
 from hawker.machine import SETTLED, State
+from hawker.record.machine import EventRecord, MachineRecord
 from hawker.worker.changes import Changes
-from hawker.worker.records import EventRecord, MachineRecord
 
 SETTLED_WORD = "settled"
 WAITABLE = ("started", "stopped", "suspended", "destroyed", "failed", SETTLED_WORD)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.routes.cluster import LIST_NODES
+from hawker.api.contract.cluster import LIST_NODES
 from hawker.chaos.fleet.fleet import Fleet
 from hawker.chaos.fleet.street import Street
 from hawker.clock import SystemClock

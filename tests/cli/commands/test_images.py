@@ -4,7 +4,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.api.bodies import PullEvent
+from hawker.api.contract.image import PullEvent
 from hawker.cli.exits import Exit
 from hawker.errors import NotFound
 from tests.cli.conftest import Hawker

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import AssignIpRequest
+from hawker.api.contract.ip_assignment import AssignIpRequest
 from hawker.cli.exits import Exit
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import NetworkPolicyRequest, PolicyMachine, PolicyPort, Rule, Selector
+from hawker.api.contract.network_policy import NetworkPolicyRequest, PolicyMachine, PolicyPort, Rule, Selector
 from hawker.cli.exits import Exit
 from hawker.policy import Direction, Transport
 from tests.cli.conftest import Hawker

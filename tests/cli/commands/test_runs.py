@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import RunState
+from hawker.api.contract.run import RunState
 from hawker.cli.exits import Exit
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine

@@ -5,8 +5,8 @@ import pytest
 from hawker.ids import MachineId
 from hawker.proof.fleet import Promised
 from hawker.proof.violation import Invariant
+from hawker.record.takeover import TAKEOVERS, TakeoverRecord
 from hawker.sim.fleet.judge import judged
-from hawker.worker.spares.records import TAKEOVERS, TakeoverRecord
 from tests.sim.fleet.town import town_of
 
 pytestmark = pytest.mark.anyio

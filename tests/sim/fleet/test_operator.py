@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from hawker.proof.violation import Invariant
+from hawker.record.node import NODE
 from hawker.sim.fleet.deed import OPERATOR, Deed, Verb
 from hawker.sim.fleet.operator import Operator
-from hawker.worker.records import NODE
 from tests.sim.fleet.town import ledger_of, town_of
 
 pytestmark = pytest.mark.anyio

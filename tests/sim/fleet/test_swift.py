@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.routes import GET_MACHINE, MachineParams
+from hawker.api.contract.machine import GET_MACHINE, MachineParams
 from hawker.errors import NotFound
 from hawker.machine import State
 from hawker.node import Capacity, Resources

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import ClusterPeer, JoinAnswer, JoinRequest, instant
+from hawker.api.contract.body import instant
+from hawker.api.contract.cluster import JOIN_CLUSTER, ClusterPeer, JoinAnswer, JoinRequest
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.listener import listening
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes.cluster import JOIN_CLUSTER
 from hawker.api.server import Server
 from hawker.clock import ManualClock
 from hawker.cluster import read_cluster
 from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized, Unavailable, WrongState
 from hawker.log import Secret
 from hawker.place import Place
+from hawker.record.machine import MACHINES
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.fleet.joining import join_cluster, own_address_towards, url_of
-from hawker.worker.records import MACHINES
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio

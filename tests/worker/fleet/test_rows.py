@@ -10,6 +10,10 @@ from hawker.config.services import Service
 from hawker.gpu import parse_gpus
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity, Resources
+from hawker.record.app import AppRecord
+from hawker.record.node import NodeRecord
+from hawker.record.takeover import TakeoverRecord
+from hawker.record.volume import VolumeRecord, VolumeState
 from hawker.sim.life import config_of
 from hawker.worker.fleet.rows import (
     COLUMNS,
@@ -32,9 +36,6 @@ from hawker.worker.fleet.rows import (
     volume_row,
 )
 from hawker.worker.health import CheckResult
-from hawker.worker.records import AppRecord, NodeRecord
-from hawker.worker.spares.records import TakeoverRecord
-from hawker.worker.volumes.records import VolumeRecord, VolumeState
 from tests.worker.machines import machine
 
 NODE = NodeId("0000000a")

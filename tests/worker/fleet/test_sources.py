@@ -1,11 +1,12 @@
 import pytest
 
+from hawker.record.machine import MACHINES
+from hawker.record.node import NODE
 from hawker.sim.life import Worker
 from hawker.worker.fleet.publish import Publisher
 from hawker.worker.fleet.rows import KEYS, Self
 from hawker.worker.fleet.sources import follow, worker_sources
 from hawker.worker.fleet.watch import WatchedStore
-from hawker.worker.records import MACHINES, NODE
 from tests.worker.fleet.desk import Desk
 
 pytestmark = pytest.mark.anyio

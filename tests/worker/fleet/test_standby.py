@@ -2,12 +2,11 @@
 
 import pytest
 
-from hawker.api.bodies import MemberFate
 from hawker.api.caller import Caller
+from hawker.api.contract.cluster import MEMBER_FATE, MemberFate, NodeParams
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes.cluster import MEMBER_FATE, NodeParams
 from hawker.cluster import found_cluster
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId

@@ -1,10 +1,10 @@
 import pytest
 
 from hawker.ids import AppName
+from hawker.record.machine import BY_APP, MACHINES, MachineKey
 from hawker.store.contract import Bucket, Tx
 from hawker.store.memory import MemoryStore
 from hawker.worker.fleet.watch import WatchedStore
-from hawker.worker.records import BY_APP, MACHINES, MachineKey
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio

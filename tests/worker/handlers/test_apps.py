@@ -1,7 +1,16 @@
 import pytest
 
-from hawker.api.bodies import App, CreateAppRequest
-from hawker.api.routes import CREATE_APP, DELETE_APP, GET_APP, LIST_APPS, AppParams, DeleteAppQuery, ListAppsQuery
+from hawker.api.contract.app import (
+    CREATE_APP,
+    DELETE_APP,
+    GET_APP,
+    LIST_APPS,
+    App,
+    AppParams,
+    CreateAppRequest,
+    DeleteAppQuery,
+    ListAppsQuery,
+)
 from hawker.errors import NameTaken, NotFound, Unprocessable, WrongState
 from hawker.sim.life import APP, Worker
 from hawker.sim.world import Stall

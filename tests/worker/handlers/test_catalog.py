@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hawker.api.bodies import CatalogLine, CatalogStatement
+from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, CatalogLine, CatalogStatement
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
-from hawker.api.routes import QUERY_CATALOG, SUBSCRIBE_CATALOG
 from hawker.catalog.change import Token
 from hawker.catalog.contract import Change, OnTouched, Statement, Table
 from hawker.errors import BadRequest, NotServed, Unprocessable

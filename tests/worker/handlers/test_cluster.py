@@ -4,14 +4,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from hawker.api.bodies import AddKeyRequest, FleetNode, RepairRequest
 from hawker.api.caller import Caller
-from hawker.api.grant import Everything, Grant
-from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
-from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import LIST_FINDINGS, METRICS, REPAIR_FINDINGS
-from hawker.api.routes.cluster import (
+from hawker.api.contract.cluster import (
     ADD_KEY,
     CORDON_NODE,
     DRAIN_NODE,
@@ -24,20 +18,28 @@ from hawker.api.routes.cluster import (
     REMOVE_KEY,
     UNCORDON_NODE,
     USE_KEY,
+    AddKeyRequest,
+    FleetNode,
     ForgetQuery,
     KeyParams,
     NodeParams,
 )
+from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, RepairRequest
+from hawker.api.contract.node import METRICS
+from hawker.api.grant import Everything, Grant
+from hawker.api.handlers import Handlers
+from hawker.api.local import LocalCaller
+from hawker.api.route import Call, NoParams, NoQuery
 from hawker.cluster import Cluster, found_cluster
 from hawker.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable, WrongState
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.permission import Attempt
+from hawker.record.node import NODE
 from hawker.sim.life import Worker
 from hawker.worker.fleet.fleet import Fleet
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.handlers.cluster import ClusterHandlers
-from hawker.worker.records import NODE
 from tests.worker.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio

@@ -5,12 +5,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import BackupPart, RepairRequest
+from hawker.api.contract.doctor import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS, BackupPart, RepairRequest
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
-from hawker.api.routes import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.errors import NotServed, Unavailable
 from hawker.ids import MachineId
+from hawker.record.node import COPY
 from hawker.runtime.driver import Part
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
@@ -18,7 +18,6 @@ from hawker.sim.world import Stall
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.handlers.doctor import DoctorHandlers
-from hawker.worker.records import COPY
 
 pytestmark = pytest.mark.anyio
 NOISE = Bucket("noise", bytes)

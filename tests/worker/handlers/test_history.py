@@ -3,10 +3,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import Kept, MachineHistory
+from hawker.api.contract.app import DELETE_APP, AppParams
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.grant import Everything
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import DELETE_APP, MACHINE_HISTORY, AppParams, HistoryParams
 from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.archive.failure import Damaged

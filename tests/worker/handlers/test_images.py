@@ -3,8 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.bodies import PruneRequest, PullEvent, PullRequest
-from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
+from hawker.api.contract.image import (
+    IMPORT_IMAGE,
+    LIST_IMAGES,
+    PRUNE_IMAGES,
+    PULL_IMAGE,
+    ImportQuery,
+    PruneRequest,
+    PullEvent,
+    PullRequest,
+)
 from hawker.errors import BadRequest, HawkerError
 from hawker.machine import State
 from hawker.sim.life import Worker

@@ -1,27 +1,25 @@
 import anyio
 import pytest
 
-from hawker.api.bodies import (
+from hawker.api.contract.exec import (
+    EXEC_MACHINE,
+    LIST_PROCESSES,
+    MACHINE_LOGS,
+    MACHINE_TERMINAL,
     ExecAnswer,
     ExecRequest,
     Exited,
     Input,
     InputEnd,
-    LogChunk,
+    LogsQuery,
     Output,
+    ProcessesQuery,
     Resize,
     SendSignal,
     TerminalRequest,
 )
-from hawker.api.routes import (
-    CREATE_LEASE,
-    EXEC_MACHINE,
-    LIST_PROCESSES,
-    MACHINE_LOGS,
-    MACHINE_TERMINAL,
-    LogsQuery,
-    ProcessesQuery,
-)
+from hawker.api.contract.lease import CREATE_LEASE
+from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State

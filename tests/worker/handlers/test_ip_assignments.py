@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import AssignIpRequest, IpNetwork
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.ip_assignment import ASSIGN_IP, LIST_IPS, RELEASE_IP, AssignIpRequest, IpNetwork, IpParams
 from hawker.api.grant import Everything
 from hawker.api.route import Call
-from hawker.api.routes import ASSIGN_IP, LIST_IPS, RELEASE_IP, AppParams, IpParams
 from hawker.errors import Forbidden, NotFound
 from hawker.permission import Attempt
 from hawker.sim.life import APP, Worker

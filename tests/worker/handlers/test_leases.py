@@ -1,7 +1,6 @@
 import pytest
 
-from hawker.api.bodies import LeaseAnswer, LeaseRequest
-from hawker.api.routes import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseQuery
+from hawker.api.contract.lease import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseAnswer, LeaseQuery, LeaseRequest
 from hawker.errors import LeaseHeld, NotFound
 from hawker.machine import State
 from hawker.sim.life import Worker, params

@@ -2,17 +2,17 @@ import re
 
 import pytest
 
-from hawker.api.bodies import Machine
-from hawker.api.route import Page
-from hawker.api.routes import (
-    CREATE_LEASE,
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.lease import CREATE_LEASE
+from hawker.api.contract.machine import (
     LIST_EVENTS,
     LIST_MACHINES,
     LIST_VERSIONS,
-    AppParams,
     ListEventsQuery,
     ListMachinesQuery,
+    Machine,
 )
+from hawker.api.route import Page
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.machine import State
 from hawker.sim.life import APP, Worker, params

@@ -3,11 +3,24 @@
 import msgspec
 import pytest
 
-from hawker.api.bodies import BidAsk, BidsRequest, ClaimRequest, CreateMachineRequest, Machine, OrderRequest
 from hawker.api.codec import encode_json
-from hawker.api.routes import AppParams
-from hawker.api.routes.market import CANCEL, CLAIM, EXPORT_APP, FILL, QUOTE, CancelQuery, ClaimParams, OrderParams
-from hawker.api.routes.peer import PEER_ROUTES
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import CreateMachineRequest, Machine
+from hawker.api.contract.market import (
+    CANCEL,
+    CLAIM,
+    EXPORT_APP,
+    FILL,
+    QUOTE,
+    BidAsk,
+    BidsRequest,
+    CancelQuery,
+    ClaimParams,
+    ClaimRequest,
+    OrderParams,
+    OrderRequest,
+)
+from hawker.api.routes import PEER_ROUTES
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.machine import State
 from hawker.sim.life import APP, Worker, config_of

@@ -2,8 +2,7 @@
 
 import pytest
 
-from hawker.api.bodies import ReclaimRequest, SetMemoryRequest
-from hawker.api.routes import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY
+from hawker.api.contract.memory import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY, ReclaimRequest, SetMemoryRequest
 from hawker.errors import NotFound
 from hawker.sim.life import Worker, params
 

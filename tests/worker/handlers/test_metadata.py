@@ -1,13 +1,13 @@
 import pytest
 
-from hawker.api.bodies import UpdateMetadataRequest
-from hawker.api.routes import (
-    CREATE_LEASE,
+from hawker.api.contract.lease import CREATE_LEASE
+from hawker.api.contract.metadata import (
     DELETE_METADATA,
     GET_METADATA,
     LIST_METADATA,
     UPDATE_METADATA,
     MetadataKeyParams,
+    UpdateMetadataRequest,
 )
 from hawker.errors import NotFound, WrongState
 from hawker.machine import State

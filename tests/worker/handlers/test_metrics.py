@@ -4,15 +4,15 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from hawker.api.routes import METRICS
+from hawker.api.contract.node import METRICS
 from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.record.machine import MACHINES
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM, Stall
 from hawker.store.contract import Tx
-from hawker.worker.records import MACHINES
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

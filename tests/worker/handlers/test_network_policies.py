@@ -5,9 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import NetworkPolicy, NetworkPolicyRequest
 from hawker.api.codec import BodyCodec
-from hawker.api.routes import DELETE_POLICY, GET_POLICY, LIST_POLICIES, PUT_POLICY, AppParams, PolicyParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.network_policy import (
+    DELETE_POLICY,
+    GET_POLICY,
+    LIST_POLICIES,
+    PUT_POLICY,
+    NetworkPolicy,
+    NetworkPolicyRequest,
+    PolicyParams,
+)
 from hawker.errors import Fault, NotFound, Unprocessable
 from hawker.sim.life import APP, Worker
 from hawker.sim.world import Stall

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from hawker.api.contract.node import HEALTH, LIST_REGIONS, NODE_INFO
 from hawker.api.local import LocalCaller
-from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
 from hawker.runtime.probe import Verdict
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM

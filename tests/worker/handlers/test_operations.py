@@ -3,8 +3,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from hawker.api.bodies import SignalRequest, StopRequest
-from hawker.api.routes import RESTART_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, RestartQuery
+from hawker.api.contract.machine import SignalRequest, StopRequest
+from hawker.api.contract.machine_operation import RESTART_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, RestartQuery
 from hawker.errors import BadRequest, Conflict, DeadlineExceeded, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State

@@ -2,10 +2,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hawker.api.bodies import CreateAppRequest, OrgMachine, OrgMachines, instant
+from hawker.api.contract.app import CREATE_APP, CreateAppRequest
+from hawker.api.contract.body import instant
+from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachine, OrgMachines, OrgMachinesQuery, OrgParams
 from hawker.api.grant import Everything
 from hawker.api.route import Call
-from hawker.api.routes import CREATE_APP, LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
 from hawker.app import DEFAULT_ORG
 from hawker.errors import BadRequest
 from hawker.machine import State

@@ -5,18 +5,21 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import HomeRequest, NameRequest, OrderedApp
-from hawker.api.local import LocalCaller
-from hawker.api.routes import DELETE_MACHINE, AppParams, DeleteMachineQuery, MachineParams
-from hawker.api.routes.owners import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import DELETE_MACHINE, DeleteMachineQuery, MachineParams
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.owner import (
     CARRY_APP,
     GET_OWNER,
     KEEP_NAME,
     RELEASE_NAME,
     SETTLE_HOME,
+    HomeRequest,
+    NameRequest,
     OwnerParams,
     ReleaseQuery,
 )
+from hawker.api.local import LocalCaller
 from hawker.catalog.contract import Statement, Table
 from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
 from hawker.gossip.contract import Fate, Member

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import PlacementsRequest, RegionPlacement
-from hawker.api.routes import LIST_PLACEMENTS
+from hawker.api.contract.placement import LIST_PLACEMENTS, PlacementsRequest, RegionPlacement
 from hawker.config import Guest
 from hawker.errors import NoRoom, Unprocessable
 from hawker.sim.life import Worker

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.routes import ProcessesQuery
+from hawker.api.contract.exec import ProcessesQuery
 from hawker.errors import BadRequest
 from hawker.runtime.driver import ListenSocket, ProcessInfo
 from hawker.worker.handlers.processes import process_stats

@@ -1,16 +1,17 @@
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest, RunList, RunState
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.run import (
     ABORT_RUN,
-    CREATE_VOLUME,
     GET_RUN,
     LIST_RUNS,
     RETRY_RUN,
-    AppParams,
     ListRunsQuery,
+    RunList,
     RunParams,
+    RunState,
 )
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault

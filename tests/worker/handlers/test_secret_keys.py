@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from hawker.api.bodies import DecryptRequest, EncryptRequest, SetSecretKeyRequest, SignRequest, VerifyRequest
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.secret import SecretParams
+from hawker.api.contract.secret_key import (
     DECRYPT,
     DELETE_SECRET_KEY,
     ENCRYPT,
@@ -14,10 +15,13 @@ from hawker.api.routes import (
     SET_SECRET_KEY,
     SIGN,
     VERIFY,
-    AppParams,
+    DecryptRequest,
+    EncryptRequest,
     KeyQuery,
     ListKeysQuery,
-    SecretParams,
+    SetSecretKeyRequest,
+    SignRequest,
+    VerifyRequest,
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
 from hawker.sim.life import APP, Worker

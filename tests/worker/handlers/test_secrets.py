@@ -1,18 +1,19 @@
 import pytest
 
-from hawker.api.bodies import SetSecretRequest, UpdateSecretsRequest
-from hawker.api.grant import Everything
-from hawker.api.route import Call
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.secret import (
     DELETE_SECRET,
     GET_SECRET,
     LIST_SECRETS,
     SET_SECRET,
     UPDATE_SECRETS,
-    AppParams,
     SecretParams,
     SecretsQuery,
+    SetSecretRequest,
+    UpdateSecretsRequest,
 )
+from hawker.api.grant import Everything
+from hawker.api.route import Call
 from hawker.errors import Forbidden, NotFound, WrongState
 from hawker.permission import Action, Attempt
 from hawker.sim.life import APP, Worker

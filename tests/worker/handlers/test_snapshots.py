@@ -1,10 +1,11 @@
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest, instant
-from hawker.api.routes import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, AppParams, VolumeParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.volume import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, CreateVolumeRequest, VolumeParams
 from hawker.errors import NotFound
+from hawker.record.volume import SNAPSHOTS
 from hawker.sim.life import APP, Worker
-from hawker.worker.volumes.records import SNAPSHOTS
 
 pytestmark = pytest.mark.anyio
 

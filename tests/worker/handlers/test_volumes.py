@@ -4,24 +4,25 @@ from typing import Any
 
 import pytest
 
-from hawker.api.bodies import OrgVolumes, UpdateVolumeRequest, Volume
-from hawker.api.route import Page
-from hawker.api.routes import (
-    GET_APP,
+from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.org import OrgParams
+from hawker.api.contract.volume import (
     LIST_ORG_VOLUMES,
     LIST_VOLUMES,
     UPDATE_VOLUME,
-    AppParams,
     ListVolumesQuery,
-    OrgParams,
+    OrgVolumes,
     OrgVolumesQuery,
+    UpdateVolumeRequest,
+    Volume,
     VolumeParams,
 )
+from hawker.api.route import Page
 from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
 from hawker.ids import VolumeId
+from hawker.record.volume import VOLUMES
 from hawker.sim.life import APP, Worker
 from hawker.sim.world import Stall
-from hawker.worker.volumes.records import VOLUMES
 
 pytestmark = pytest.mark.anyio
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from hawker.clock import ManualClock
 from hawker.ids import AppName, InstanceId, MachineId, VolumeId
 from hawker.machine import State
+from hawker.record.machine import MACHINES
+from hawker.record.volume import VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
@@ -12,8 +14,6 @@ from hawker.sim.kit import GUEST_FEATURES
 from hawker.store.memory import MemoryStore
 from hawker.worker.lifecycle.guest_environment import volume_name
 from hawker.worker.lifecycle.volume_use import VolumeUse
-from hawker.worker.records import MACHINES
-from hawker.worker.volumes.records import VOLUMES, Fstype, VolumeRecord, VolumeState
 from tests.contract.disks import VOLUME
 from tests.worker.machines import NOW, machine
 

@@ -16,13 +16,13 @@ from hawker.host.ext4 import may_grow_mounted
 from hawker.host.luks import Finished, Luks
 from hawker.host.mount import is_mounted, unmount
 from hawker.ids import NodeId, new_volume_id
+from hawker.record.volume import Fstype
 from hawker.worker.lifecycle.ciphers import Ciphers
 from hawker.worker.lifecycle.copies import HostCopies
 from hawker.worker.lifecycle.disks import HostDisks
 from hawker.worker.vault import Vault
 from hawker.worker.volumes.disks import Disk
 from hawker.worker.volumes.keys import VolumeKeys
-from hawker.worker.volumes.records import Fstype
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()

@@ -13,9 +13,9 @@ from hawker.errors import BadRequest, NotServed, Unavailable
 from hawker.host.mount import mounts
 from hawker.host.superblock import read_superblock
 from hawker.machine import State
+from hawker.record.volume import GB, Fstype
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.worker.lifecycle.guest_disks import GuestDisks
-from hawker.worker.volumes.records import GB, Fstype
 from tests.contract.disks import VOLUME, disk
 from tests.worker.lifecycle.guests import Guest
 

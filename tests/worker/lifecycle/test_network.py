@@ -11,8 +11,8 @@ from hawker.clock import SystemClock
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId, NodeId, new_node_id
+from hawker.record.machine import Network
 from hawker.worker.lifecycle.network import HostNetworks
-from hawker.worker.records import Network
 
 pytestmark = pytest.mark.anyio
 MACHINE = MachineId("00000000000001")

@@ -3,8 +3,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.bodies import ExecRequest, SignalRequest
-from hawker.api.routes import EXEC_MACHINE, LIST_PROCESSES, SIGNAL_MACHINE
+from hawker.api.contract.exec import EXEC_MACHINE, LIST_PROCESSES, ExecRequest
+from hawker.api.contract.machine import SignalRequest
+from hawker.api.contract.machine_operation import SIGNAL_MACHINE
 from hawker.errors import Conflict, NotServed, WrongState
 from hawker.machine import State
 from hawker.node import Resources

@@ -5,12 +5,12 @@ import pytest
 from hawker.errors import Fault
 from hawker.ids import VolumeId
 from hawker.node import Resources
+from hawker.record.capacity import used
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeState
 from hawker.sim.host import Trouble
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
-from hawker.worker.used import used
-from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeState
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ import pytest
 
 from hawker.errors import Fault
 from hawker.ids import VolumeId
+from hawker.record.volume import VOLUMES, VolumeState
 from hawker.sim.fuse import Death
 from hawker.sim.host import Trouble
 from hawker.sim.loop import eventually
 from hawker.sim.world import Stall
-from hawker.worker.volumes.records import VOLUMES, VolumeState
 from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio

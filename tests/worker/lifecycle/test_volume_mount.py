@@ -5,12 +5,12 @@ import pytest
 
 from hawker.ids import VolumeId
 from hawker.machine import State
+from hawker.record.volume import VOLUMES, VolumeState
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import MountSpec
 from hawker.sim.host import Trouble
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.volumes.records import VOLUMES, VolumeState
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

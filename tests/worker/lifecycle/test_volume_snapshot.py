@@ -3,10 +3,10 @@
 import pytest
 
 from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import GONE_SNAPSHOTS, SNAPSHOTS, SnapshotRecord, SnapshotStatus
 from hawker.sim.fuse import Death
 from hawker.sim.host import Trouble
 from hawker.sim.world import Stall
-from hawker.worker.volumes.records import GONE_SNAPSHOTS, SNAPSHOTS, SnapshotRecord, SnapshotStatus
 from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio

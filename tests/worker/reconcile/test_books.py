@@ -5,12 +5,13 @@ import pytest
 from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.proof import invariants
+from hawker.record.capacity import USED
+from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, MachineKey
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.contract import Bucket, Tx
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.reconcile.books import audit, set_right
-from hawker.worker.records import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, USED, MachineKey
 
 pytestmark = pytest.mark.anyio
 GHOST = MachineKey(id=MachineId("00000000000bad"))

@@ -6,6 +6,7 @@ import pytest
 from hawker.fsm.contract import WhenBusy
 from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
+from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import Part
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from hawker.sim.life import Worker
@@ -13,7 +14,6 @@ from hawker.sim.world import Stall
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind
-from hawker.worker.records import NODE, NodeRecord
 
 pytestmark = pytest.mark.anyio
 OTHER = MachineId("00000000000bad")

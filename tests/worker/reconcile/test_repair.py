@@ -4,6 +4,7 @@ import pytest
 
 from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
+from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import Part
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
@@ -12,7 +13,6 @@ from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind, Mender
 from hawker.worker.reconcile.findings import REPAIRS
-from hawker.worker.records import NODE, NodeRecord
 from tests.worker.invariants import check_at_rest
 from tests.worker.reconcile.test_look import OTHER, spec
 

@@ -9,12 +9,12 @@ import pytest
 
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
+from hawker.record.machine import MACHINES
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.sim.disks import Block
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.reconcile import Finding, Kind
-from hawker.worker.records import MACHINES
-from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

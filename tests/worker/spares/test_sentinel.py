@@ -7,10 +7,10 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
+from hawker.record.takeover import FENCED, TAKEOVERS
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.spares.judgement import ALIVE, DOWN, Spare, Takeover, Watched
-from hawker.worker.spares.records import FENCED, TAKEOVERS
 from hawker.worker.spares.sentinel import Sentinel
 
 pytestmark = pytest.mark.anyio

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from hawker.api.bodies import CreateVolumeRequest, Volume, VolumeSnapshot
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.volume import (
     CREATE_SNAPSHOT,
     CREATE_VOLUME,
     DELETE_VOLUME,
@@ -11,15 +11,17 @@ from hawker.api.routes import (
     LIST_SNAPSHOTS,
     LIST_VOLUMES,
     UNDELETE_VOLUME,
-    AppParams,
+    CreateVolumeRequest,
     ListVolumesQuery,
+    Volume,
     VolumeParams,
+    VolumeSnapshot,
 )
 from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import SNAPSHOTS, VOLUMES, SnapshotRecord, SnapshotStatus, VolumeRecord
 from hawker.sim.life import APP, Worker
 from hawker.sim.loop import eventually
 from hawker.sim.world import World
-from hawker.worker.volumes.records import SNAPSHOTS, VOLUMES, SnapshotRecord, SnapshotStatus, VolumeRecord
 
 
 class Shelf:

@@ -1,6 +1,6 @@
 from hawker.ids import AppName, VolumeId
+from hawker.record.volume import Fstype, VolumeRecord, VolumeState
 from hawker.worker.volumes.disks import Usage, disk_of
-from hawker.worker.volumes.records import Fstype, VolumeRecord, VolumeState
 
 
 def test_the_host_hears_of_a_volume_what_it_has_to_know() -> None:

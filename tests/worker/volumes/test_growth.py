@@ -6,11 +6,11 @@ import pytest
 from hawker.config.storage import Mount
 from hawker.ids import AppName, VolumeId
 from hawker.node import Capacity
+from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.volumes.disks import Disk, Usage
 from hawker.worker.volumes.growth import Growth, larger_size
-from hawker.worker.volumes.records import VOLUMES, VolumeRecord, VolumeState
 
 VOLUME = VolumeRecord(
     id=VolumeId("vol_0000000000000001"),

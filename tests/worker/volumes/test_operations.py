@@ -6,11 +6,11 @@ from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
 from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.node import Capacity
+from hawker.record.capacity import used
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeState
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.used import used
 from hawker.worker.volumes import operations
-from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeState
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -3,12 +3,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest
+from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.clock import ManualClock
 from hawker.errors import Unprocessable
 from hawker.ids import AppName, is_volume_id
+from hawker.record.volume import Fstype, VolumeRecord, VolumeState
 from hawker.worker.volumes.orders import new_volume
-from hawker.worker.volumes.records import Fstype, VolumeRecord, VolumeState
 
 NULLS = dict.fromkeys(CreateVolumeRequest.__struct_fields__)
 

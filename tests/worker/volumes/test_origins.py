@@ -2,12 +2,12 @@
 
 import pytest
 
-from hawker.api.bodies import CreateAppRequest, CreateVolumeRequest
-from hawker.api.routes import CREATE_APP
+from hawker.api.contract.app import CREATE_APP, CreateAppRequest
+from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
 from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import VOLUMES, Fstype
 from hawker.worker.volumes.origins import Origin, completed
-from hawker.worker.volumes.records import VOLUMES, Fstype
 from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio

@@ -7,13 +7,13 @@ import pytest
 
 from hawker.errors import NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.fsm.run import State as RunState
+from hawker.record.volume import GONE_SNAPSHOTS, SNAPSHOTS, SNAPSHOTS_BY_VOLUME, SnapshotStatus
 from hawker.sim.life import Worker
 from hawker.sim.loop import eventually
 from hawker.sim.world import Stall
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import volume_resource
 from hawker.worker.volumes import snapshots as module
-from hawker.worker.volumes.records import GONE_SNAPSHOTS, SNAPSHOTS, SNAPSHOTS_BY_VOLUME, SnapshotStatus
 from hawker.worker.volumes.retention import DAY_S
 from tests.worker.volumes.shelf import Shelf
 

@@ -7,9 +7,9 @@ from hawker.clock import ManualClock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.node import Resources
+from hawker.record.capacity import used
+from hawker.record.volume import GONE_VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 from hawker.store.memory import MemoryStore
-from hawker.worker.used import used
-from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 from hawker.worker.volumes.table import VolumeTable
 
 pytestmark = pytest.mark.anyio

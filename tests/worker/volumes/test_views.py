@@ -2,8 +2,8 @@ import msgspec
 
 from hawker.api.codec import encode_json
 from hawker.ids import AppName, MachineId, VolumeId
+from hawker.record.volume import VolumeRecord, VolumeState
 from hawker.worker.volumes.disks import Usage
-from hawker.worker.volumes.records import VolumeRecord, VolumeState
 from hawker.worker.volumes.views import org_volume, volume
 
 RECORD = VolumeRecord(

@@ -5,28 +5,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from hawker.api.bodies import (
-    CatalogStatement,
-    CreateAppRequest,
-    CreateMachineRequest,
-    FleetNode,
-    Machine,
-    NodeInfo,
-)
 from hawker.api.caller import Caller
 from hawker.api.client import Client
-from hawker.api.routes import (
-    CREATE_APP,
+from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppRequest
+from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement
+from hawker.api.contract.cluster import LIST_NODES, FleetNode
+from hawker.api.contract.machine import (
     CREATE_MACHINE,
-    GET_APP,
     GET_MACHINE,
     LIST_MACHINES,
-    NODE_INFO,
-    AppParams,
+    CreateMachineRequest,
+    Machine,
     MachineParams,
 )
-from hawker.api.routes.catalog import QUERY_CATALOG
-from hawker.api.routes.cluster import LIST_NODES
+from hawker.api.contract.node import NODE_INFO, NodeInfo
 from hawker.chaos.fleet.fleet import Fleet, Stall
 from hawker.chaos.fleet.report import Answer
 from hawker.clock import Clock

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import anyio
 from anyio.to_thread import run_sync
 
-from hawker.api.bodies import Machine
+from hawker.api.contract.machine import Machine
 from hawker.chaos.fleet.clients import ORDER, Clients, Told, clients_of
 from hawker.chaos.fleet.fleet import Fleet, Stall
 from hawker.chaos.fleet.report import Moment, Phase, Report, phase_of

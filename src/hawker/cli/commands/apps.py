@@ -2,13 +2,15 @@
 
 import click
 
-from hawker.api.bodies import App, AppList, CreateAppRequest
-from hawker.api.routes import (
+from hawker.api.contract.app import (
     CREATE_APP,
     DELETE_APP,
     GET_APP,
     LIST_APPS,
+    App,
+    AppList,
     AppParams,
+    CreateAppRequest,
     DeleteAppQuery,
 )
 from hawker.cli.connect import talk

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from hawker.api.bodies import CatalogLine, CatalogStatement
 from hawker.api.caller import Caller
-from hawker.api.routes import QUERY_CATALOG, SUBSCRIBE_CATALOG
+from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, CatalogLine, CatalogStatement
 from hawker.cli.connect import talk
 from hawker.cli.output import line_of_json
 from hawker.cli.tables import table

@@ -8,9 +8,18 @@ from typing import Literal
 import anyio
 import click
 
-from hawker.api.bodies import ImageInfo, ImageList, PruneAnswer, PruneRequest, PullRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, ImportQuery
+from hawker.api.contract.image import (
+    IMPORT_IMAGE,
+    LIST_IMAGES,
+    PRUNE_IMAGES,
+    ImageInfo,
+    ImageList,
+    ImportQuery,
+    PruneAnswer,
+    PruneRequest,
+    PullRequest,
+)
 from hawker.cli.connect import talk
 from hawker.cli.images import pull
 from hawker.cli.notation import Written, seconds

@@ -2,8 +2,16 @@
 
 import click
 
-from hawker.api.bodies import AssignIpRequest, IpAssignment, IpAssignments
-from hawker.api.routes import ASSIGN_IP, LIST_IPS, RELEASE_IP, AppParams, IpParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.ip_assignment import (
+    ASSIGN_IP,
+    LIST_IPS,
+    RELEASE_IP,
+    AssignIpRequest,
+    IpAssignment,
+    IpAssignments,
+    IpParams,
+)
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, output_option, show

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hawker.api.bodies import instant
+from hawker.api.contract.body import instant
 from hawker.cli.exits import Exit, Failure
 from hawker.cli.output import Form, note, output_option, show
 from hawker.cli.tables import local, size, table

@@ -2,7 +2,7 @@
 
 import click
 
-from hawker.api.bodies import PlaceAnswer
+from hawker.api.contract.market import PlaceAnswer
 from hawker.cli import ordering
 from hawker.cli.commands.machine.run import image_argument, order_for, ordered_config
 from hawker.cli.connect import talk

@@ -2,8 +2,19 @@
 
 import click
 
-from hawker.api.bodies import NetworkPolicy, NetworkPolicyRequest, PolicyMachine, PolicyPort, Rule, Selector
-from hawker.api.routes import DELETE_POLICY, LIST_POLICIES, PUT_POLICY, AppParams, PolicyParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.network_policy import (
+    DELETE_POLICY,
+    LIST_POLICIES,
+    PUT_POLICY,
+    NetworkPolicy,
+    NetworkPolicyRequest,
+    PolicyMachine,
+    PolicyParams,
+    PolicyPort,
+    Rule,
+    Selector,
+)
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, output_option, show

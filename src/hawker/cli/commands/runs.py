@@ -2,10 +2,19 @@
 
 import click
 
-from hawker.api.bodies import Run, RunList, RunState
 from hawker.api.caller import Caller
+from hawker.api.contract.run import (
+    ABORT_RUN,
+    GET_RUN,
+    LIST_RUNS,
+    RETRY_RUN,
+    ListRunsQuery,
+    Run,
+    RunList,
+    RunParams,
+    RunState,
+)
 from hawker.api.route import NoQuery, Unary
-from hawker.api.routes import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, ListRunsQuery, RunParams
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf

@@ -4,8 +4,15 @@ import sys
 
 import click
 
-from hawker.api.bodies import AppSecrets, SecretsUpdated, UpdateSecretsRequest
-from hawker.api.routes import LIST_SECRETS, UPDATE_SECRETS, AppParams, SecretsQuery
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.secret import (
+    LIST_SECRETS,
+    UPDATE_SECRETS,
+    AppSecrets,
+    SecretsQuery,
+    SecretsUpdated,
+    UpdateSecretsRequest,
+)
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, output_option, show

@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import click
 
-from hawker.api.bodies import RevokedToken, RevokedTokens, RevokeTokenRequest, instant
-from hawker.api.routes import LIST_REVOKED, REVOKE_TOKEN
+from hawker.api.contract.body import instant
+from hawker.api.contract.token import LIST_REVOKED, REVOKE_TOKEN, RevokedToken, RevokedTokens, RevokeTokenRequest
 from hawker.cli.access import Access
 from hawker.cli.connect import talk, token_at_hand
 from hawker.cli.output import Form, output_option, show

@@ -5,8 +5,7 @@ from importlib.metadata import version
 import click
 import msgspec
 
-from hawker.api.bodies import Health
-from hawker.api.routes import HEALTH
+from hawker.api.contract.node import HEALTH, Health
 from hawker.cli.connect import talk
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.tables import fields

@@ -2,9 +2,10 @@
 volumes with machines on them.
 """
 
-from hawker.api.bodies import CreateMachineRequest, CreateVolumeRequest, PlaceAnswer, PlaceRequest
-from hawker.api.routes import CREATE_VOLUME, AppParams
-from hawker.api.routes.market import PLACE
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.errors import HawkerError, NoRoom, OrderUncertain
 from hawker.ids import MachineId, VolumeId
 from hawker.proof.violation import Invariant, Violation

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine, StopRequest
-from hawker.api.loss import Unreachable
-from hawker.api.routes import (
-    CREATE_APP,
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
-    START_MACHINE,
-    STOP_MACHINE,
-    AppParams,
+    CreateMachineRequest,
     DeleteMachineQuery,
+    Machine,
+    StopRequest,
 )
+from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE
+from hawker.api.loss import Unreachable
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId

@@ -9,6 +9,7 @@ import anyio
 
 from hawker.ids import NodeId
 from hawker.node import Capacity
+from hawker.record.node import NODE, NodeRecord
 from hawker.sim.fleet.joined import Town, Up, joined, shut
 from hawker.sim.fleet.shelf import Shelf
 from hawker.sim.fuse import Death
@@ -19,7 +20,6 @@ from hawker.sim.world import World
 from hawker.store.contract import Store
 from hawker.store.memory import MemoryStore
 from hawker.worker.fleet.watch import WatchedStore
-from hawker.worker.records import NODE, NodeRecord
 
 
 class Place(World):

@@ -11,7 +11,7 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 
-from hawker.api.routes.cluster import MEMBER_FATE, NodeParams
+from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
 from hawker.broker.catalog_directory import CatalogDirectory, Looks
 from hawker.broker.front import Beside, BrokerHandlers
 from hawker.broker.handlers import TokenHandlers

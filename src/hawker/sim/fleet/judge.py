@@ -10,14 +10,14 @@ from hawker.machine import GONE
 from hawker.proof import invariants
 from hawker.proof.fleet import Held, NodeSeen, Promised, Started, fleet_at_rest
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import MACHINES
+from hawker.record.takeover import FENCED, TAKEOVERS
+from hawker.record.volume import VOLUMES
 from hawker.sim.fleet.buyer import COUNTED
 from hawker.sim.fleet.commons import Commons
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Joined, Up
 from hawker.sim.fleet.ledger import Counted
-from hawker.worker.records import MACHINES
-from hawker.worker.spares.records import FENCED, TAKEOVERS
-from hawker.worker.volumes.records import VOLUMES
 
 _ORDER = "order"
 _MACHINES = "SELECT id FROM machines WHERE node = ?"

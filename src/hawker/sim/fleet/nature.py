@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from hawker.api.routes.market import FILL
+from hawker.api.contract.market import FILL
 from hawker.ids import MachineId, NodeId
+from hawker.record.machine import MACHINES
 from hawker.sim.fleet.deed import APART, WATCHED, Deed, Verb
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of
 from hawker.sim.fleet.ledger import Ledger
 from hawker.sim.fleet.wire import Cut, Passing
 from hawker.sim.trace import Kind
-from hawker.worker.records import MACHINES
 
 _AGAIN_S = 2.0
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 
-from hawker.api.routes.cluster import CORDON_NODE, DRAIN_NODE, FORGET_NODE, UNCORDON_NODE, ForgetQuery, NodeParams
+from hawker.api.contract.cluster import CORDON_NODE, DRAIN_NODE, FORGET_NODE, UNCORDON_NODE, ForgetQuery, NodeParams
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.app import APPS
+from hawker.record.machine import MACHINES
 from hawker.sim.fleet.deed import OPERATOR, Deed, Verb
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.ledger import Ledger
 from hawker.sim.fleet.wire import Wire, Wired
 from hawker.sim.trace import Kind
-from hawker.worker.records import APPS, MACHINES
 
 _ROUTES = {Verb.CORDON: CORDON_NODE, Verb.DRAIN: DRAIN_NODE, Verb.UNCORDON: UNCORDON_NODE}
 _PATIENCE_S = 12.0

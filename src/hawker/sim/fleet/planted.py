@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hawker.api.bodies import CancelAnswer
 from hawker.api.caller import Caller
-from hawker.api.routes.market import CANCEL
+from hawker.api.contract.market import CANCEL, CancelAnswer
 from hawker.broker.directory import Peers
 from hawker.catalog.change import Delta
 from hawker.catalog.change import Tx as CatalogTx
@@ -17,11 +16,11 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
+from hawker.record.node import NODE
+from hawker.record.order import CANCELLED, CLAIMS
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
 from hawker.sim.kit import Kit
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
-from hawker.worker.order_ledger import CANCELLED, CLAIMS
-from hawker.worker.records import NODE
 from hawker.worker.spares.judgement import ALIVE, Spare, Takeover, Watched
 from hawker.worker.spares.sight import Sight
 from hawker.worker.table import MachineTable

@@ -11,6 +11,8 @@ from hawker.errors import HawkerError
 from hawker.gossip.memory import MemoryNetwork
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import MACHINES
+from hawker.record.takeover import TAKEOVERS
 from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.client import Client
 from hawker.sim.fleet.commons import Commons
@@ -26,8 +28,6 @@ from hawker.sim.fleet.operator import Operator
 from hawker.sim.fleet.wire import Wire
 from hawker.sim.loop import Hourglass, LoopClock, eventually
 from hawker.sim.trace import Line, Trace
-from hawker.worker.records import MACHINES
-from hawker.worker.spares.records import TAKEOVERS
 
 _SEEDS = 3
 _REGIONS = ("mad", "fra")

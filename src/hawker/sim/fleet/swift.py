@@ -10,6 +10,7 @@ import msgspec
 from hawker.fsm.contract import Flow
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.store.contract import Tx
 from hawker.worker.holding import at_rest
 from hawker.worker.lifecycle.create import CREATE
@@ -17,7 +18,6 @@ from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP
 from hawker.worker.operations import Operations
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.table import Happened
 
 Given = TypeVar("Given", bound=msgspec.Struct)

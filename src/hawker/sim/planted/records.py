@@ -7,12 +7,12 @@ import msgspec
 from hawker.clock import Clock
 from hawker.ids import AppName, MachineId, OrderId
 from hawker.node import Resources
+from hawker.record.machine import EVENTS, EventRecord, MachineRecord
+from hawker.record.volume import VOLUMES
 from hawker.store.contract import Reader, Tx
 from hawker.worker.changes import Changes
-from hawker.worker.records import EVENTS, EventRecord, MachineRecord
 from hawker.worker.table import Happened, MachineTable
 from hawker.worker.volumes.attachment import volume_id_of
-from hawker.worker.volumes.records import VOLUMES
 
 
 class CountsTwice(MachineTable):

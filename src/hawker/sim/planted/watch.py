@@ -4,12 +4,12 @@ import msgspec
 
 from hawker.fsm.runner import Runner
 from hawker.ids import InstanceId, MachineId
+from hawker.record.machine import MACHINES
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
 from hawker.worker.changes import Changes
 from hawker.worker.endings import Endings
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.records import MACHINES
 from hawker.worker.supervisor import Supervisor
 
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import msgspec
 
-from hawker.api.bodies import Bid, Headroom
+from hawker.api.contract.market import Bid, Headroom
 from hawker.broker.curves import Curve
 from hawker.broker.market import Offer, rank
 from hawker.broker.preferences import Preferences

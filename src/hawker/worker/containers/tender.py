@@ -19,6 +19,7 @@ from hawker.errors import HawkerError, NotFound
 from hawker.fsm.verdict import leaf_of
 from hawker.ids import InstanceId
 from hawker.log import bind
+from hawker.record.machine import MACHINES, Detail, MachineRecord, Retry
 from hawker.runtime.driver import ProcessState, Run
 from hawker.store.contract import Durability, Tx
 from hawker.worker.containers.ask import Asker
@@ -27,7 +28,6 @@ from hawker.worker.containers.watch import Watch
 from hawker.worker.health import CheckResult
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.probe import Prober
-from hawker.worker.records import MACHINES, Detail, MachineRecord, Retry
 from hawker.worker.table import EVENTS_KEPT, Happened
 
 _log = bind("hawker.containers")

@@ -8,13 +8,13 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker.config.effective_containers import healthchecks
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.runtime.driver import Run
 from hawker.worker.changes import Changes
 from hawker.worker.containers.tender import Tender
 from hawker.worker.health import CheckResult
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.probe import Prober
-from hawker.worker.records import MACHINES, MachineRecord
 
 _SHOWN = {Run.HELD: "pending", Run.STARTING: "starting", Run.RUNNING: "running", Run.EXITED: "exited"}
 

@@ -9,16 +9,9 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from hawker.api.bodies import (
-    ClusterKey,
-    ClusterKeys,
-    ClusterPeer,
-    FleetNode,
-    ForgottenNode,
-    JoinAnswer,
-    instant,
-)
 from hawker.api.caller import Caller
+from hawker.api.contract.body import instant
+from hawker.api.contract.cluster import ClusterKey, ClusterKeys, ClusterPeer, FleetNode, ForgottenNode, JoinAnswer
 from hawker.catalog.contract import Catalog, Table
 from hawker.catalog.http.service import Vitals
 from hawker.clock import Clock

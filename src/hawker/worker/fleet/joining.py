@@ -12,17 +12,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hawker.api.asker import Asker
-from hawker.api.bodies import JoinAnswer, JoinRequest
-from hawker.api.routes.cluster import JOIN_CLUSTER
+from hawker.api.contract.cluster import JOIN_CLUSTER, JoinAnswer, JoinRequest
 from hawker.clock import Clock
 from hawker.cluster import USUAL_PEER_PORT, Cluster, Keyring, Peer, read_cluster, write_cluster
 from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized
 from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.place import Place
+from hawker.record.machine import MACHINES
+from hawker.record.volume import VOLUMES
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.records import MACHINES
-from hawker.worker.volumes.records import VOLUMES
 
 USUAL_PORT = 4280
 MOST_SKEW_S = 60.0

@@ -12,11 +12,13 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.ids import NodeId
 from hawker.node import Capacity, Resources
+from hawker.record.app import AppRecord
+from hawker.record.machine import MachineRecord
+from hawker.record.node import NodeRecord
+from hawker.record.takeover import TakeoverRecord
+from hawker.record.volume import VolumeRecord
 from hawker.worker.gpus import counted
 from hawker.worker.health import CheckResult
-from hawker.worker.records import AppRecord, MachineRecord, NodeRecord
-from hawker.worker.spares.records import TakeoverRecord
-from hawker.worker.volumes.records import VolumeRecord
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("node",),

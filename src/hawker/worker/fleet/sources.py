@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from functools import partial
 
 from hawker.ids import MachineId
+from hawker.record.app import APPS
+from hawker.record.capacity import USED
+from hawker.record.machine import MACHINES
+from hawker.record.node import NODE
+from hawker.record.takeover import TAKEOVERS
+from hawker.record.volume import VOLUMES
 from hawker.store.contract import Bucket
 from hawker.worker.fleet.publish import Publisher, Source
 from hawker.worker.fleet.rows import (
@@ -24,9 +30,6 @@ from hawker.worker.fleet.rows import (
 from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.gpus import taken
 from hawker.worker.parts import Parts
-from hawker.worker.records import APPS, MACHINES, NODE, USED
-from hawker.worker.spares.records import TAKEOVERS
-from hawker.worker.volumes.records import VOLUMES
 
 HEALTH, IMAGES = "health", "images"
 _ALL = "all"

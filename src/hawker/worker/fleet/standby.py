@@ -1,6 +1,6 @@
 """The sentinel over a node's spares, given the eyes and the voice of its fleet."""
 
-from hawker.api.routes.cluster import MEMBER_FATE, NodeParams
+from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
 from hawker.worker.fleet.fleet import Fleet

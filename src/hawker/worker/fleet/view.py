@@ -5,7 +5,9 @@ from typing import TypeVar
 
 import msgspec
 
-from hawker.api.bodies import Amounts, FleetNode, HostCapacity, instant
+from hawker.api.contract.body import instant
+from hawker.api.contract.cluster import FleetNode
+from hawker.api.contract.node import Amounts, HostCapacity
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement, Table
 from hawker.gossip.contract import Fate, Member

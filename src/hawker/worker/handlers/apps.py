@@ -1,28 +1,30 @@
 """Answers about apps."""
 
-from hawker.api.bodies import App, AppList, CreateAppRequest
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import (
+from hawker.api.contract.app import (
     CREATE_APP,
     DELETE_APP,
     GET_APP,
     LIST_APPS,
+    App,
+    AppList,
     AppParams,
     CreateAppQuery,
+    CreateAppRequest,
     DeleteAppQuery,
     ListAppsQuery,
 )
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
 from hawker.errors import Unprocessable
 from hawker.machine import GONE
 from hawker.permission import Action, Attempt
+from hawker.record.app import AppRecord
 from hawker.worker import views
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.operations import Target
 from hawker.worker.parts import Parts
-from hawker.worker.records import AppRecord
 
 _DESTROY_TIMEOUT_S = 60.0
 

@@ -2,11 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from hawker.api.bodies import CatalogLine, CatalogStatement
-from hawker.api.bodies.catalog import Cell
+from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, CatalogLine, CatalogStatement, Cell
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import QUERY_CATALOG, SUBSCRIBE_CATALOG
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Catalog, Change, Statement, Table
 from hawker.errors import NotServed, Unprocessable

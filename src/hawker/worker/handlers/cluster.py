@@ -2,24 +2,8 @@
 
 import msgspec
 
-from hawker.api.bodies import (
-    AddKeyRequest,
-    ClusterKeys,
-    DrainAnswer,
-    FleetNode,
-    FleetNodes,
-    ForgottenNode,
-    JoinAnswer,
-    JoinRequest,
-    MemberFate,
-    NodeMachine,
-)
 from hawker.api.caller import Caller
-from hawker.api.grant import Everything, Grant
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import NODE_INFO
-from hawker.api.routes.cluster import (
+from hawker.api.contract.cluster import (
     ADD_KEY,
     CORDON_NODE,
     DRAIN_NODE,
@@ -32,19 +16,34 @@ from hawker.api.routes.cluster import (
     REMOVE_KEY,
     UNCORDON_NODE,
     USE_KEY,
+    AddKeyRequest,
+    ClusterKeys,
+    DrainAnswer,
+    FleetNode,
+    FleetNodes,
     ForgetQuery,
+    ForgottenNode,
+    JoinAnswer,
+    JoinRequest,
     KeyParams,
+    MemberFate,
+    NodeMachine,
     NodeParams,
 )
+from hawker.api.contract.node import NODE_INFO
+from hawker.api.grant import Everything, Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import Forbidden, HawkerError, NotFound, WrongState
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
+from hawker.record.machine import MACHINES
+from hawker.record.node import NODE
 from hawker.store.contract import Tx
 from hawker.worker.fleet.fleet import Fleet
 from hawker.worker.fleet.labels import labels_of
 from hawker.worker.handlers.node import VERSION, node_info
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES, NODE
 
 _ASK_S = 3.0
 _ALONE = "this node is in no cluster: start it with `hawker up --advertise HOST` to begin one"

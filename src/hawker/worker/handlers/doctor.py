@@ -7,16 +7,23 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from hawker.api.bodies import BackupPart, FindingInfo, FindingList, RepairRequest
+from hawker.api.contract.doctor import (
+    BACK_UP,
+    LIST_FINDINGS,
+    REPAIR_FINDINGS,
+    BackupPart,
+    FindingInfo,
+    FindingList,
+    RepairRequest,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.errors import Unavailable
+from hawker.record.node import COPY, CopyRecord
 from hawker.worker.fleet.clocks import wrong_clocks
 from hawker.worker.handlers.node import VERSION
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
-from hawker.worker.records import COPY, CopyRecord
 
 _CHUNK_BYTES = 256 * 1024
 _FILE = "backup.db"

@@ -1,16 +1,15 @@
 """Answers with a machine's history: from the store while that has it, else from the archive."""
 
-from hawker.api.bodies import Kept, MachineHistory
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import MACHINE_HISTORY, HistoryParams
 from hawker.archive.history import History
 from hawker.errors import NotFound
 from hawker.ids import MachineId
 from hawker.permission import Action, Attempt
+from hawker.record.app import APPS
 from hawker.worker.histories import answer, live_history
 from hawker.worker.parts import Parts
-from hawker.worker.records import APPS
 
 
 class HistoryHandlers:

@@ -7,19 +7,31 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from hawker.api.bodies import ImageInfo, ImageList, PruneAnswer, PruneRequest, PullEvent, PullRequest, instant
+from hawker.api.contract.body import instant
+from hawker.api.contract.image import (
+    IMPORT_IMAGE,
+    LIST_IMAGES,
+    PRUNE_IMAGES,
+    PULL_IMAGE,
+    ImageInfo,
+    ImageList,
+    ImportQuery,
+    PruneAnswer,
+    PruneRequest,
+    PullEvent,
+    PullRequest,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
 from hawker.ids import Digest
 from hawker.image.config import Image
 from hawker.image.credentials import Credentials
 from hawker.image.progress import PullProgress
 from hawker.log import Secret
+from hawker.record.machine import MACHINES
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.images import Versioned, digests_of
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES
 
 _QUEUED_EVENTS = 256
 

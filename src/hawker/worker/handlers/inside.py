@@ -6,37 +6,36 @@ from contextlib import suppress
 
 import anyio
 
-from hawker.api.bodies import (
+from hawker.api.contract.body import instant
+from hawker.api.contract.exec import (
+    EXEC_MACHINE,
+    LIST_PROCESSES,
+    MACHINE_LOGS,
+    MACHINE_TERMINAL,
     ExecAnswer,
     ExecRequest,
     Exited,
     Input,
     InputEnd,
-    LogChunk,
+    LogsQuery,
     Output,
+    ProcessesQuery,
     ProcessStat,
     Resize,
     SendSignal,
     TerminalInput,
     TerminalOutput,
     TerminalRequest,
-    instant,
 )
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.node import LogChunk
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import (
-    EXEC_MACHINE,
-    LIST_PROCESSES,
-    MACHINE_LOGS,
-    MACHINE_TERMINAL,
-    LogsQuery,
-    MachineParams,
-    ProcessesQuery,
-)
 from hawker.config.signals import signal_number
 from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
+from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import ExecSession, ExecSpec, OutputChunk
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.handlers.places import names_of, place_of
@@ -44,7 +43,6 @@ from hawker.worker.handlers.processes import process_stats
 from hawker.worker.handlers.target import find
 from hawker.worker.leases import check
 from hawker.worker.parts import Parts
-from hawker.worker.records import MachineRecord
 
 _DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
 _MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries

@@ -1,13 +1,23 @@
 """Answers about the addresses of apps."""
 
-from hawker.api.bodies import AssignIpRequest, IpAssignment, IpAssignments, IpNetwork, instant
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.ip_assignment import (
+    ASSIGN_IP,
+    LIST_IPS,
+    RELEASE_IP,
+    AssignIpRequest,
+    IpAssignment,
+    IpAssignments,
+    IpNetwork,
+    IpParams,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import ASSIGN_IP, LIST_IPS, RELEASE_IP, AppParams, IpParams
 from hawker.permission import Action, Attempt
+from hawker.record.ip_assignment import IpRecord
 from hawker.worker.ips import Wish
 from hawker.worker.parts import Parts
-from hawker.worker.records import IpRecord
 
 
 class IpHandlers:

@@ -1,16 +1,25 @@
 """Answers about leases."""
 
-from hawker.api.bodies import LeaseAnswer, LeaseReleased, LeaseRequest, lease_released
+from hawker.api.contract.lease import (
+    CREATE_LEASE,
+    GET_LEASE,
+    RELEASE_LEASE,
+    LeaseAnswer,
+    LeaseQuery,
+    LeaseReleased,
+    LeaseRequest,
+    lease_released,
+)
+from hawker.api.contract.machine import MachineParams
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseQuery, MachineParams
 from hawker.errors import NotFound
 from hawker.machine import GONE
+from hawker.record.machine import MachineRecord
 from hawker.store.contract import Tx
 from hawker.worker import leases, views
 from hawker.worker.handlers.target import find
 from hawker.worker.parts import Parts
-from hawker.worker.records import MachineRecord
 
 
 class LeaseHandlers:

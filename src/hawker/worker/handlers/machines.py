@@ -6,11 +6,9 @@ from heapq import merge
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from hawker.api.bodies import CreateMachineRequest, Machine, MachineEvent, MachineVersion, Ok, UpdateMachineRequest
-from hawker.api.cursor import after_of
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery, Page
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Ok
+from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
     GET_MACHINE,
@@ -18,17 +16,25 @@ from hawker.api.routes import (
     LIST_MACHINES,
     LIST_VERSIONS,
     UPDATE_MACHINE,
-    AppParams,
+    CreateMachineRequest,
     DeleteMachineQuery,
     GetMachineQuery,
     ListEventsQuery,
     ListMachinesQuery,
+    Machine,
+    MachineEvent,
     MachineParams,
+    MachineVersion,
+    UpdateMachineRequest,
 )
+from hawker.api.cursor import after_of
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery, Page
 from hawker.config import validate
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.ids import AppName, OrderId
 from hawker.machine import State
+from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
 from hawker.store.contract import Reader
 from hawker.worker import leases, views
 from hawker.worker.handlers.paging import page_of
@@ -37,7 +43,6 @@ from hawker.worker.images import resolve
 from hawker.worker.operations import Change
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.records import EventRecord, MachineRecord, VersionRecord
 from hawker.worker.volumes import attachment
 
 _EVENTS_IN_MACHINE = 20

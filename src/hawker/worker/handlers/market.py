@@ -1,22 +1,30 @@
 """The worker's side of the market: bids, orders, their cancels, and the claims of the apps whose home it is."""
 
-from hawker.api.bodies import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import Machine
+from hawker.api.contract.market import (
+    CANCEL,
+    CLAIM,
+    EXPORT_APP,
+    FILL,
+    QUOTE,
     Bids,
     BidsRequest,
     CancelAnswer,
+    CancelQuery,
     Claim,
+    ClaimParams,
     ClaimRequest,
-    Machine,
     OrderedApp,
+    OrderParams,
     OrderRequest,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import AppParams
-from hawker.api.routes.market import CANCEL, CLAIM, EXPORT_APP, FILL, QUOTE, CancelQuery, ClaimParams, OrderParams
 from hawker.errors import BadRequest
 from hawker.ids import AppName, NodeId, OrderId
 from hawker.machine import GONE
+from hawker.record.machine import MachineRecord
 from hawker.worker.bids import MOST_AT_ONCE
 from hawker.worker.bids import Bids as Bidding
 from hawker.worker.filling import Filling, NoLuggage
@@ -24,7 +32,6 @@ from hawker.worker.handlers.machines import MachineHandlers
 from hawker.worker.operations import Target
 from hawker.worker.order_ledger import OrderLedger
 from hawker.worker.parts import Parts
-from hawker.worker.records import MachineRecord
 
 _NO_LUGGAGE = NoLuggage()
 

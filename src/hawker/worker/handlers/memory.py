@@ -1,9 +1,17 @@
 """Answers about the memory of a running machine."""
 
-from hawker.api.bodies import MemoryAnswer, ReclaimAnswer, ReclaimRequest, SetMemoryRequest
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.memory import (
+    GET_MEMORY,
+    RECLAIM_MEMORY,
+    SET_MEMORY,
+    MemoryAnswer,
+    ReclaimAnswer,
+    ReclaimRequest,
+    SetMemoryRequest,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY, MachineParams
 from hawker.errors import Unprocessable
 from hawker.runtime.driver import Memory
 from hawker.worker import leases

@@ -4,18 +4,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hawker.api.bodies import MetadataValue, SetMetadataRequest, UpdateMetadataRequest
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery
-from hawker.api.routes import (
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.metadata import (
     DELETE_METADATA,
     GET_METADATA,
     LIST_METADATA,
     SET_METADATA,
     UPDATE_METADATA,
-    MachineParams,
     MetadataKeyParams,
+    MetadataValue,
+    SetMetadataRequest,
+    UpdateMetadataRequest,
 )
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
 from hawker.config import MachineConfig, validate_metadata
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId

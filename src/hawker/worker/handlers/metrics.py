@@ -6,17 +6,17 @@ import msgspec
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
+from hawker.api.contract.node import MACHINE_METRICS, METRICS
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import MACHINE_METRICS, METRICS
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
 from hawker.gossip.contract import Fate
 from hawker.machine import State
+from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket
 from hawker.worker.histories import histories_waiting
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES
 
 _MIB = 1 << 20
 _PAGE = 500

@@ -1,22 +1,27 @@
 """Answers about the network policies of apps. A change is in force once it is answered."""
 
-from hawker.api.bodies import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.network_policy import (
+    DELETE_POLICY,
+    GET_POLICY,
+    LIST_POLICIES,
+    PUT_POLICY,
     NetworkPolicy,
     NetworkPolicyRequest,
     PolicyMachine,
+    PolicyParams,
     PolicyPort,
     Rule,
     Selector,
-    instant,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import DELETE_POLICY, GET_POLICY, LIST_POLICIES, PUT_POLICY, AppParams, PolicyParams
 from hawker.config import validate_metadata
 from hawker.errors import Fault, HawkerError, Unprocessable
 from hawker.ids import is_machine_id
+from hawker.record.network_policy import PolicyRecord, PolicyRule, PolicySelector, PortRule
 from hawker.worker.parts import Parts
-from hawker.worker.records import PolicyRecord, PolicyRule, PolicySelector, PortRule
 
 MAX_RULES, MAX_PORTS, MAX_MACHINES, MAX_PAIRS, MAX_NAME = 64, 256, 256, 32, 63
 

@@ -3,14 +3,24 @@
 from collections import Counter
 from importlib.metadata import version
 
-from hawker.api.bodies import Amounts, DriverInfo, Health, HostCapacity, NodeInfo, RegionList, instant
+from hawker.api.contract.body import instant
+from hawker.api.contract.node import (
+    HEALTH,
+    LIST_REGIONS,
+    NODE_INFO,
+    Amounts,
+    DriverInfo,
+    Health,
+    HostCapacity,
+    NodeInfo,
+    RegionList,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.regions import region_list
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
+from hawker.record.machine import MACHINES
 from hawker.worker.gpus import counted, taken
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES
 
 VERSION = version("hawker")
 

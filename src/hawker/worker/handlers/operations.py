@@ -2,11 +2,17 @@
 
 from contextlib import suppress
 
-from hawker.api.bodies import Ok, SignalRequest, StartAnswer, StopRequest, SuspendAnswer, WaitAnswer
 from hawker.api.bounds import LONGEST_WAIT_S, SHORTEST_WAIT_S
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery
-from hawker.api.routes import (
+from hawker.api.contract.body import Ok
+from hawker.api.contract.machine import (
+    MachineParams,
+    SignalRequest,
+    StartAnswer,
+    StopRequest,
+    SuspendAnswer,
+    WaitAnswer,
+)
+from hawker.api.contract.machine_operation import (
     CORDON_MACHINE,
     RESTART_MACHINE,
     SIGNAL_MACHINE,
@@ -15,18 +21,19 @@ from hawker.api.routes import (
     SUSPEND_MACHINE,
     UNCORDON_MACHINE,
     WAIT_MACHINE,
-    MachineParams,
     RestartQuery,
     WaitQuery,
 )
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
 from hawker.config.duration import parse_seconds
 from hawker.config.signals import LONGEST_STOP_S, signal_name, signal_number
 from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.machine import Operation, State, judge
+from hawker.record.machine import EVENTS, EventRecord, MachineRecord
 from hawker.worker import waiting
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.parts import Parts
-from hawker.worker.records import EVENTS, EventRecord, MachineRecord
 
 _OK = Ok(ok=True)
 

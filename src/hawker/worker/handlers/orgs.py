@@ -3,20 +3,27 @@
 from collections.abc import Iterator
 from heapq import merge
 
-from hawker.api.bodies import MachineOverview, OrgMachine, OrgMachines, instant
 from hawker.api.bounds import IN_PAGE
+from hawker.api.contract.body import instant
+from hawker.api.contract.org import (
+    LIST_ORG_MACHINES,
+    MachineOverview,
+    OrgMachine,
+    OrgMachines,
+    OrgMachinesQuery,
+    OrgParams,
+)
 from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
-from hawker.api.routes import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
 from hawker.config import with_guest
 from hawker.ids import AppName
 from hawker.permission import Action, Attempt
+from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
 from hawker.store.contract import Reader
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.parts import Parts
-from hawker.worker.records import DESTROYED, MACHINES, MachineRecord
 
 
 class OrgHandlers:

@@ -4,29 +4,35 @@ whoever makes an app of them.
 
 import msgspec
 
-from hawker.api.bodies import App, AppCopy, HomeRequest, NameKept, NameRequest, OrderedApp, Owner
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery
-from hawker.api.routes.apps import AppParams
-from hawker.api.routes.owners import (
+from hawker.api.contract.app import App, AppParams
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.owner import (
     CARRY_APP,
     GET_OWNER,
     KEEP_NAME,
     RELEASE_NAME,
     SETTLE_HOME,
+    AppCopy,
+    HomeRequest,
+    NameKept,
+    NameRequest,
+    Owner,
     OwnerParams,
     ReleaseQuery,
 )
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
 from hawker.app import app_name
 from hawker.catalog.contract import Statement
 from hawker.errors import Conflict, NotFound, NotServed
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
+from hawker.record.app import APPS, NAMES, NameRecord
+from hawker.record.machine import DESTROYED, MACHINES
+from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 from hawker.store.contract import Bucket, Tx
 from hawker.worker import views
 from hawker.worker.parts import Parts
-from hawker.worker.records import APPS, DESTROYED, MACHINES, NAMES, NameRecord
-from hawker.worker.volumes.records import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 
 
 class _OfApp(msgspec.Struct, frozen=True, kw_only=True):

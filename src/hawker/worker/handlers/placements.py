@@ -1,9 +1,8 @@
 """The answer to where machines would find room: what this node has, less what its machines hold. Reserves nothing."""
 
-from hawker.api.bodies import Placements, PlacementsRequest, RegionPlacement
+from hawker.api.contract.placement import LIST_PLACEMENTS, Placements, PlacementsRequest, RegionPlacement
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import LIST_PLACEMENTS
 from hawker.config import Guest, MachineConfig
 from hawker.config.gpu_rules import demand_of
 from hawker.config.rules import validate

@@ -1,7 +1,7 @@
 """Where in a machine a call means: which of its containers, by name."""
 
 from hawker.errors import BadRequest
-from hawker.worker.records import MachineRecord
+from hawker.record.machine import MachineRecord
 
 
 def names_of(record: MachineRecord | None) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from hawker.api.bodies import ListenSocket, ProcessStat
-from hawker.api.routes import ProcessesQuery
+from hawker.api.contract.exec import ListenSocket, ProcessesQuery, ProcessStat
 from hawker.errors import BadRequest
 from hawker.runtime.driver import ProcessInfo
 

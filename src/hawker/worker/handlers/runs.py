@@ -4,11 +4,23 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hawker.api.bodies import Run, RunList, RunState, RunStep, RunSummary, instant
 from hawker.api.bounds import RUNS_IN_PAGE
+from hawker.api.contract.body import instant
+from hawker.api.contract.run import (
+    ABORT_RUN,
+    GET_RUN,
+    LIST_RUNS,
+    RETRY_RUN,
+    ListRunsQuery,
+    Run,
+    RunList,
+    RunParams,
+    RunState,
+    RunStep,
+    RunSummary,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.routes import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, ListRunsQuery, RunParams
 from hawker.errors import BadRequest, NotFound
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import State

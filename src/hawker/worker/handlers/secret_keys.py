@@ -1,23 +1,9 @@
 """Answers about the secret keys of apps."""
 
-from hawker.api.bodies import (
-    Decrypted,
-    DecryptRequest,
-    Encrypted,
-    EncryptRequest,
-    SecretDeleted,
-    SecretKey,
-    SecretKeys,
-    SecretKeySet,
-    SetSecretKeyRequest,
-    Signed,
-    SignRequest,
-    VerifyRequest,
-    instant,
-)
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.secret import SecretDeleted, SecretParams
+from hawker.api.contract.secret_key import (
     DECRYPT,
     DELETE_SECRET_KEY,
     ENCRYPT,
@@ -27,16 +13,27 @@ from hawker.api.routes import (
     SET_SECRET_KEY,
     SIGN,
     VERIFY,
-    AppParams,
+    Decrypted,
+    DecryptRequest,
+    Encrypted,
+    EncryptRequest,
     KeyQuery,
     ListKeysQuery,
-    SecretParams,
+    SecretKey,
+    SecretKeys,
+    SecretKeySet,
+    SetSecretKeyRequest,
+    Signed,
+    SignRequest,
+    VerifyRequest,
 )
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
 from hawker.errors import Unprocessable
+from hawker.record.secret import SecretKeyRecord
 from hawker.worker import keyring
 from hawker.worker.keyring import Key, key_type
 from hawker.worker.parts import Parts
-from hawker.worker.records import SecretKeyRecord
 
 
 class SecretKeyHandlers:

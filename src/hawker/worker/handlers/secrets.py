@@ -1,31 +1,29 @@
 """Answers about the secrets of apps."""
 
-from hawker.api.bodies import (
-    AppSecret,
-    AppSecrets,
-    SecretDeleted,
-    SecretSet,
-    SecretsUpdated,
-    SetSecretRequest,
-    UpdateSecretsRequest,
-    instant,
-)
-from hawker.api.grant import Grant
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.secret import (
     DELETE_SECRET,
     GET_SECRET,
     LIST_SECRETS,
     SET_SECRET,
     UPDATE_SECRETS,
-    AppParams,
+    AppSecret,
+    AppSecrets,
+    SecretDeleted,
     SecretParams,
+    SecretSet,
     SecretsQuery,
+    SecretsUpdated,
+    SetSecretRequest,
+    UpdateSecretsRequest,
 )
+from hawker.api.grant import Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
+from hawker.record.secret import SecretRecord
 from hawker.worker.parts import Parts
-from hawker.worker.records import SecretRecord
 
 
 class SecretHandlers:

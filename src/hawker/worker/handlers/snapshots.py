@@ -1,13 +1,20 @@
 """Answers about snapshots of volumes."""
 
-from hawker.api.bodies import SnapshotBackup, SnapshotCreated, VolumeSnapshot, instant
+from hawker.api.contract.body import instant
+from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
+    LIST_SNAPSHOTS,
+    SnapshotBackup,
+    SnapshotCreated,
+    VolumeParams,
+    VolumeSnapshot,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.api.routes import CREATE_SNAPSHOT, LIST_SNAPSHOTS, VolumeParams
 from hawker.errors import NotFound
 from hawker.ids import AppName, VolumeId
+from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord
 from hawker.worker.parts import Parts
-from hawker.worker.volumes.records import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord
 
 
 class SnapshotHandlers:

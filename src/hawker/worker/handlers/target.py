@@ -1,10 +1,11 @@
 """Which machine a call is about."""
 
-from hawker.api.routes import MachineParams, MetadataKeyParams
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.metadata import MetadataKeyParams
 from hawker.ids import AppName
+from hawker.record.machine import MachineRecord
 from hawker.worker.operations import Target
 from hawker.worker.parts import Parts
-from hawker.worker.records import MachineRecord
 
 
 def target_of(params: MachineParams, nonce: str | None) -> Target:

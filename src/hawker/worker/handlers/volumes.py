@@ -4,21 +4,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hawker.api.bodies import (
-    CreateVolumeRequest,
-    ExtendVolumeAnswer,
-    ExtendVolumeRequest,
-    OrgVolumes,
-    UpdateVolumeRequest,
-    Volume,
-    instant,
-)
 from hawker.api.bounds import IN_PAGE
-from hawker.api.cursor import after_of
-from hawker.api.grant import Grant
-from hawker.api.handlers import Handlers
-from hawker.api.route import Call, NoQuery, Page
-from hawker.api.routes import (
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
+from hawker.api.contract.org import OrgParams
+from hawker.api.contract.volume import (
     CREATE_VOLUME,
     DELETE_VOLUME,
     EXTEND_VOLUME,
@@ -27,26 +17,34 @@ from hawker.api.routes import (
     LIST_VOLUMES,
     UNDELETE_VOLUME,
     UPDATE_VOLUME,
-    AppParams,
+    CreateVolumeRequest,
+    ExtendVolumeAnswer,
+    ExtendVolumeRequest,
     ListVolumesQuery,
-    OrgParams,
+    OrgVolumes,
     OrgVolumesQuery,
+    UpdateVolumeRequest,
+    Volume,
     VolumeParams,
 )
+from hawker.api.cursor import after_of
+from hawker.api.grant import Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery, Page
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
 from hawker.ids import AppName
 from hawker.permission import Action, Attempt
+from hawker.record.app import APPS
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord
 from hawker.store.contract import Reader
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.orders import serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.records import APPS
 from hawker.worker.volumes import views
 from hawker.worker.volumes.disks import Usage, disk_of
 from hawker.worker.volumes.orders import check_retention, new_volume
 from hawker.worker.volumes.origins import Origin, completed, origin_of
-from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeRecord
 
 SETTLE_S = 20.0
 """How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""

@@ -10,10 +10,10 @@ from hawker.archive.archive import Archive
 from hawker.errors import NotServed
 from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Resource, Step
 from hawker.ids import MachineId
+from hawker.record.history import ArchiveRecord
 from hawker.store.contract import Tx
 from hawker.worker.histories import destroyed_history
 from hawker.worker.lifecycle.deps import Context, machine_id_of
-from hawker.worker.records import ArchiveRecord
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ from hawker.config.dns import host_names
 from hawker.config.effective_containers import container_image
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
+from hawker.record.machine import MachineRecord
 from hawker.runtime.spec import Ends, InstanceSpec, MountSpec, ProcessSpec
 from hawker.worker.lifecycle.deps import ContainerMounts
 from hawker.worker.lifecycle.environment import Surroundings, files_of, limits, process_spec
-from hawker.worker.records import MachineRecord
 
 
 def containers_spec(

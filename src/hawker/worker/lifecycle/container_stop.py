@@ -9,8 +9,8 @@ from hawker.config import stop_config
 from hawker.config.effective_containers import container_stop
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
+from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import Driver, Phase, Run
-from hawker.worker.records import MachineRecord
 
 
 async def stop_containers(driver: Driver, record: MachineRecord, signal: str, timeout_s: float) -> None:

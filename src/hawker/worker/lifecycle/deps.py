@@ -12,13 +12,13 @@ from hawker.config.effective_containers import TempDir
 from hawker.fsm.contract import Resource, StepContext
 from hawker.ids import Digest, InstanceId, MachineId, VolumeId
 from hawker.image.cache import ImageCache
+from hawker.record.machine import MachineRecord, Network
 from hawker.runtime.driver import Driver
 from hawker.runtime.spec import Link
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
 from hawker.worker.fences import Fences
 from hawker.worker.lifecycle.gpus import Devices
-from hawker.worker.records import MachineRecord, Network
 from hawker.worker.secret_keys import SecretKeys
 from hawker.worker.secrets import Secrets
 from hawker.worker.table import MachineTable

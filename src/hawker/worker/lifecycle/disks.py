@@ -19,9 +19,9 @@ from hawker.host.block import detach_loop, loops
 from hawker.host.mount import is_mounted, mounts, unmount
 from hawker.host.superblock import read_superblock
 from hawker.ids import VolumeId, is_volume_id
+from hawker.record.volume import Fstype
 from hawker.worker.lifecycle.ciphers import Ciphers
 from hawker.worker.volumes.disks import Disk, Usage
-from hawker.worker.volumes.records import Fstype
 
 _DRAFT = "draft-"
 

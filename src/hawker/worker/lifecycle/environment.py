@@ -12,8 +12,8 @@ from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.node import Resources
+from hawker.record.machine import MachineRecord
 from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, MountSpec, ProcessSpec
-from hawker.worker.records import MachineRecord
 from hawker.worker.volumes.attachment import mount_of
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

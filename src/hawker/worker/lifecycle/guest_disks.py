@@ -16,11 +16,11 @@ from hawker.host.block import loops
 from hawker.host.mount import mounts
 from hawker.host.superblock import read_superblock
 from hawker.ids import VolumeId
+from hawker.record.volume import Fstype
 from hawker.worker.lifecycle.disks import HostDisks, enlarge, is_grown
 from hawker.worker.lifecycle.guest_environment import volume_name
 from hawker.worker.lifecycle.volume_use import Guests, Hold, Use, VolumeUse
 from hawker.worker.volumes.disks import Disk, Usage
-from hawker.worker.volumes.records import Fstype
 
 _NOT_ENCRYPTED = "volumes of machines with a kernel of their own are not encrypted yet"
 

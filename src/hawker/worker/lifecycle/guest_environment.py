@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import msgspec
 
 from hawker.ids import VolumeId
+from hawker.record.machine import MachineRecord
 from hawker.runtime.spec import DiskLimits, InstanceSpec, Link, RootDisk, VolumeDisk
 from hawker.settings import Settings
-from hawker.worker.records import MachineRecord
 from hawker.worker.volumes.attachment import mount_of, volume_id_of
 
 _BYTES_PER_MIB = 1 << 20

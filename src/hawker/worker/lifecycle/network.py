@@ -8,8 +8,8 @@ from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
 from hawker.host.plug import MACHINE_LINK, TAP, addresses, gateways
 from hawker.ids import MachineId
+from hawker.record.machine import Network
 from hawker.runtime.spec import Link
-from hawker.worker.records import Network
 
 
 class HostNetworks:

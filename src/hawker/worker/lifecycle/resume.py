@@ -9,12 +9,12 @@ import msgspec
 from hawker.errors import NotFound, SnapshotLost, WrongState
 from hawker.fsm.contract import Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.machine import State
+from hawker.record.machine import Detail
 from hawker.runtime.driver import Suspension
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of
 from hawker.worker.lifecycle.stop import PATIENT
 from hawker.worker.lifecycle.suspend import LONGEST_S, Hold, find_meant
-from hawker.worker.records import Detail
 from hawker.worker.table import Happened
 
 

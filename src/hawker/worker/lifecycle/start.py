@@ -14,6 +14,7 @@ from hawker.image.cache import ImageCache
 from hawker.image.config import ImageConfig
 from hawker.image.resolve import Resolved
 from hawker.machine import GONE, State
+from hawker.record.machine import MACHINES, Detail, MachineRecord, Running
 from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Tx
@@ -36,7 +37,6 @@ from hawker.worker.lifecycle.guest_environment import Disks, with_kernel
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.room import room_for
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
-from hawker.worker.records import MACHINES, Detail, MachineRecord, Running
 from hawker.worker.table import Happened
 from hawker.worker.volumes.attachment import volume_id_of
 

@@ -9,6 +9,7 @@ from hawker.config.signals import LONGEST_STOP_S
 from hawker.errors import NotFound, SnapshotLost, WrongState
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
 from hawker.machine import GONE, State
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
 from hawker.worker.exits import record_exit
@@ -17,7 +18,6 @@ from hawker.worker.lifecycle.container_stop import stop_containers
 from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.table import Happened
 
 

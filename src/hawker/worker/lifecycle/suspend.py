@@ -11,10 +11,10 @@ from hawker.errors import NotFound, WrongState
 from hawker.fsm.contract import Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import InstanceId
 from hawker.machine import State
+from hawker.record.machine import MACHINES, Detail, MachineRecord
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of
 from hawker.worker.lifecycle.start import runs
-from hawker.worker.records import MACHINES, Detail, MachineRecord
 from hawker.worker.table import Happened
 
 _ENDED_FIRST = "the instance ended before it was suspended"

@@ -8,10 +8,10 @@ import msgspec
 
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import VolumeId
+from hawker.record.volume import IN_MAKING, VOLUMES, VolumeRecord, VolumeState
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, Deps
 from hawker.worker.volumes.disks import Disks, disk_of
-from hawker.worker.volumes.records import IN_MAKING, VOLUMES, VolumeRecord, VolumeState
 
 
 class VolumeInput(msgspec.Struct, frozen=True, kw_only=True):

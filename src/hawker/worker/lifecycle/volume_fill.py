@@ -5,6 +5,7 @@ as it was ordered, and from then on has nothing to do with it.
 """
 
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
+from hawker.record.volume import IN_MAKING, VolumeState
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context
 from hawker.worker.lifecycle.volume import (
@@ -19,7 +20,6 @@ from hawker.worker.lifecycle.volume import (
 )
 from hawker.worker.volumes.copies import Copies
 from hawker.worker.volumes.disks import disk_of
-from hawker.worker.volumes.records import IN_MAKING, VolumeState
 
 
 async def prepare_restore(context: Context[VolumeInput]) -> Outcome:

@@ -8,12 +8,12 @@ from hawker.errors import WrongState
 from hawker.failpoint import inside
 from hawker.fsm.contract import Abort, Done, Outcome, StepContext
 from hawker.ids import VolumeId
+from hawker.record.machine import MachineRecord
+from hawker.record.volume import IN_MAKING, MADE
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.records import MachineRecord
 from hawker.worker.volumes.attachment import attached_to, volume_id_of
 from hawker.worker.volumes.disks import disk_of
-from hawker.worker.volumes.records import IN_MAKING, MADE
 
 _LOOK_EVERY_S = 0.2
 

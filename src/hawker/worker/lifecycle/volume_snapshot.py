@@ -8,10 +8,10 @@ import msgspec
 
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import GONE_SNAPSHOTS, SNAPSHOTS, VOLUMES, SnapshotStatus, VolumeState
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, Deps
 from hawker.worker.volumes.copies import Copies
-from hawker.worker.volumes.records import GONE_SNAPSHOTS, SNAPSHOTS, VOLUMES, SnapshotStatus, VolumeState
 from hawker.worker.volumes.retention import kept_until
 
 

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import OFF, State
+from hawker.record.machine import MACHINES
+from hawker.record.volume import VOLUMES
 from hawker.runtime.driver import Inspection, Phase
 from hawker.runtime.guest_volumes import GuestVolumes
 from hawker.store.contract import Reader
-from hawker.worker.records import MACHINES
-from hawker.worker.volumes.records import VOLUMES
 
 
 class Guests(GuestVolumes, Protocol):

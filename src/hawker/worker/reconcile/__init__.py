@@ -14,6 +14,9 @@ from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
+from hawker.record.history import ARCHIVED
+from hawker.record.machine import DESTROYED
+from hawker.record.volume import GONE_VOLUMES
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.archive import history_resource
 from hawker.worker.lifecycle.deps import Deps, machine_resource, volume_resource
@@ -21,8 +24,6 @@ from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
 from hawker.worker.reconcile.look import Look
 from hawker.worker.reconcile.repair import Repairs
-from hawker.worker.records import ARCHIVED, DESTROYED
-from hawker.worker.volumes.records import GONE_VOLUMES
 
 _log = bind("hawker.reconcile")
 

@@ -11,20 +11,12 @@ import anyio.lowlevel
 
 from hawker.ids import MachineId, VolumeId
 from hawker.node import Resources
+from hawker.record.capacity import USED
+from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, DESTROYED, MACHINES, MachineRecord
+from hawker.record.volume import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.worker.reconcile.findings import Finding, Kind
-from hawker.worker.records import (
-    BY_APP,
-    BY_IPV4,
-    BY_NAME,
-    BY_ORDER,
-    DESTROYED,
-    MACHINES,
-    USED,
-    MachineRecord,
-)
 from hawker.worker.table import order_key
-from hawker.worker.volumes.records import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 
 _Index = Mapping[str, MachineId | VolumeId]
 

@@ -17,6 +17,9 @@ from hawker.fsm.run import Run
 from hawker.ids import MachineId, first_ulid
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.record.history import ARCHIVED
+from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
+from hawker.record.node import NODE
 from hawker.runtime.driver import ALIVE, Inspection, Part, Phase
 from hawker.store.contract import Reader
 from hawker.worker.histories import histories_waiting
@@ -27,7 +30,6 @@ from hawker.worker.policies import by_app as policies_by_app
 from hawker.worker.reconcile import books
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.reconcile.volumes import VolumeLook
-from hawker.worker.records import ARCHIVED, DESTROYED, MACHINES, NODE, MachineRecord
 
 _log = bind("hawker.reconcile")
 

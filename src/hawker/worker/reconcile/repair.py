@@ -15,6 +15,7 @@ from hawker.fsm.runner import Runner
 from hawker.ids import Digest, MachineId, RunId
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.store.contract import Tx
 from hawker.worker.endings import Endings
@@ -29,7 +30,6 @@ from hawker.worker.reconcile import books
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.reconcile.look import has_run
 from hawker.worker.reconcile.volumes import VolumeRepairs
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.restored import adopt
 
 _log = bind("hawker.repair")

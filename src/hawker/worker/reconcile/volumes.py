@@ -14,6 +14,8 @@ from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import SETTLED, WITH_INSTANCE
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import Deps, machine_resource, volume_resource
 from hawker.worker.lifecycle.rest import REST, Rest
@@ -21,10 +23,8 @@ from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VolumeInput
 from hawker.worker.lifecycle.volume_fill import VOLUME_FORK, VOLUME_RESTORE
 from hawker.worker.reconcile.findings import Finding, Kind
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.volumes.attachment import attached_to, volume_id_of
 from hawker.worker.volumes.disks import Disks, disk_of
-from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState
 
 _RESTS = frozenset({VolumeState.CREATED, VolumeState.PENDING_DESTROY, VolumeState.SCHEDULING_DESTROY})
 _BEGUN_BY: Mapping[VolumeState, Flow[Any]] = {

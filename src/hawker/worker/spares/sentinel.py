@@ -7,13 +7,13 @@ from hawker.errors import HawkerError, NotFound
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, OFF, State
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.takeover import FENCED, TAKEOVERS, FencedRecord, TakeoverRecord
 from hawker.store.contract import Tx
 from hawker.worker import leases
 from hawker.worker.operations import Operations, Target
 from hawker.worker.parts import Parts
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.spares.judgement import DOWN, Spare, Takeover, Verdict, Watched, judge
-from hawker.worker.spares.records import FENCED, TAKEOVERS, FencedRecord, TakeoverRecord
 from hawker.worker.spares.sight import Sight
 
 LOOK_S = 1.0

@@ -8,9 +8,9 @@ from hawker.config import MachineConfig
 from hawker.config.storage import Mount
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
+from hawker.record.machine import MachineRecord
+from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
 from hawker.store.contract import Reader, Tx
-from hawker.worker.records import MachineRecord
-from hawker.worker.volumes.records import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
 
 _FIELD = "config.mounts[0]"
 

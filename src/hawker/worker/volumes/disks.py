@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.ids import VolumeId
-from hawker.worker.volumes.records import GB, Fstype, SealedKey, VolumeRecord
+from hawker.record.volume import GB, Fstype, SealedKey, VolumeRecord
 
 
 @dataclass(frozen=True, slots=True)

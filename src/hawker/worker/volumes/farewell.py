@@ -5,10 +5,10 @@ lets go of it; the flow that removes the file is begun here, once its day is ove
 from hawker.errors import HawkerError, WrongState
 from hawker.ids import AppName, VolumeId
 from hawker.log import bind
+from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.volumes.operations import Volumes
-from hawker.worker.volumes.records import VOLUMES, VolumeRecord, VolumeState
 
 _log = bind("hawker.farewell")
 _LEAVING = frozenset({VolumeState.SCHEDULING_DESTROY, VolumeState.PENDING_DESTROY})

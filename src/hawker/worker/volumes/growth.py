@@ -6,12 +6,12 @@ from hawker.config.storage import Mount
 from hawker.errors import HawkerError
 from hawker.log import bind
 from hawker.machine import State
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.volume import VolumeRecord, VolumeState
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.records import MACHINES, MachineRecord
 from hawker.worker.volumes.attachment import attached_to, mount_of, volume_id_of
 from hawker.worker.volumes.disks import Usage, disk_of
 from hawker.worker.volumes.operations import Volumes
-from hawker.worker.volumes.records import VolumeRecord, VolumeState
 
 _log = bind("hawker.growth")
 

@@ -5,10 +5,10 @@ volume, so no copy of it is whole.
 from hawker.errors import WrongState
 from hawker.ids import VolumeId
 from hawker.machine import State
+from hawker.record.machine import MACHINES
+from hawker.record.volume import VOLUMES
 from hawker.runtime.driver import Features
 from hawker.store.contract import Reader
-from hawker.worker.records import MACHINES
-from hawker.worker.volumes.records import VOLUMES
 
 _HELD = frozenset({State.SUSPENDING, State.SUSPENDED})
 

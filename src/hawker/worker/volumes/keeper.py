@@ -12,10 +12,10 @@ from anyio.lowlevel import checkpoint
 from hawker.errors import HawkerError
 from hawker.ids import VolumeId
 from hawker.log import bind
+from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.volumes.farewell import Farewells
-from hawker.worker.volumes.records import VOLUMES, VolumeRecord, VolumeState
 from hawker.worker.volumes.retention import Leaps, backup_due
 from hawker.worker.volumes.snapshots import Snapshots
 

@@ -5,8 +5,8 @@ Copies of a volume have its bytes, and so its key; it stays sealed for the volum
 from hawker.clock import Clock
 from hawker.errors import Fault
 from hawker.ids import VolumeId
+from hawker.record.volume import SealedKey
 from hawker.worker.vault import Vault
-from hawker.worker.volumes.records import SealedKey
 
 KEY_BYTES = 64
 

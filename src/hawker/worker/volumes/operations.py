@@ -13,14 +13,14 @@ from hawker.fsm.runner import Runner
 from hawker.fsm.view import RunView
 from hawker.ids import AppName, VolumeId
 from hawker.node import Capacity, Resources, shortfall
+from hawker.record.app import APPS
+from hawker.record.capacity import used
+from hawker.record.volume import GOING, IN_MAKING, VolumeRecord, VolumeState
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import Deps, volume_resource
 from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VolumeInput
-from hawker.worker.records import APPS
-from hawker.worker.used import used
 from hawker.worker.volumes.disks import Disks
 from hawker.worker.volumes.orders import check_size
-from hawker.worker.volumes.records import GOING, IN_MAKING, VolumeRecord, VolumeState
 
 MAX_VOLUMES = 1000
 """Of one app, with those that are to be destroyed."""

@@ -4,12 +4,12 @@ it is created.
 
 import re
 
-from hawker.api.bodies import CreateVolumeRequest
 from hawker.api.bounds import MAX_RETENTION_DAYS, MIN_RETENTION_DAYS
+from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.clock import Clock
 from hawker.errors import Unprocessable
 from hawker.ids import AppName, new_volume_id
-from hawker.worker.volumes.records import Fstype, VolumeRecord, VolumeState
+from hawker.record.volume import Fstype, VolumeRecord, VolumeState
 
 DEFAULT_GB = 3
 DEFAULT_RETENTION_DAYS = 5

@@ -7,20 +7,13 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.bodies import CreateVolumeRequest
+from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.failpoint import reach
 from hawker.fsm.contract import Flow, WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.ids import SnapshotId, VolumeId
-from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.deps import Deps, volume_resource
-from hawker.worker.lifecycle.volume import VolumeInput
-from hawker.worker.lifecycle.volume_fill import VOLUME_FORK, VOLUME_RESTORE
-from hawker.worker.volumes.copies import check_room
-from hawker.worker.volumes.held import refuse_held
-from hawker.worker.volumes.operations import Volumes
-from hawker.worker.volumes.records import (
+from hawker.record.volume import (
     MADE,
     SNAPSHOTS,
     VOLUMES,
@@ -30,6 +23,13 @@ from hawker.worker.volumes.records import (
     SnapshotStatus,
     VolumeRecord,
 )
+from hawker.store.contract import Reader, Tx
+from hawker.worker.lifecycle.deps import Deps, volume_resource
+from hawker.worker.lifecycle.volume import VolumeInput
+from hawker.worker.lifecycle.volume_fill import VOLUME_FORK, VOLUME_RESTORE
+from hawker.worker.volumes.copies import check_room
+from hawker.worker.volumes.held import refuse_held
+from hawker.worker.volumes.operations import Volumes
 from hawker.worker.volumes.snapshots import Snapshots
 
 

@@ -14,12 +14,7 @@ from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, SnapshotId, VolumeId, new_snapshot_id
 from hawker.log import bind
-from hawker.store.contract import Durability, Reader, Tx
-from hawker.worker.lifecycle.deps import Deps, volume_resource
-from hawker.worker.lifecycle.volume_snapshot import VOLUME_SNAPSHOT, Take
-from hawker.worker.volumes.copies import Copies, check_room
-from hawker.worker.volumes.held import refuse_held
-from hawker.worker.volumes.records import (
+from hawker.record.volume import (
     GONE_SNAPSHOTS,
     IN_MAKING,
     IN_TAKING,
@@ -32,6 +27,11 @@ from hawker.worker.volumes.records import (
     SnapshotStatus,
     VolumeRecord,
 )
+from hawker.store.contract import Durability, Reader, Tx
+from hawker.worker.lifecycle.deps import Deps, volume_resource
+from hawker.worker.lifecycle.volume_snapshot import VOLUME_SNAPSHOT, Take
+from hawker.worker.volumes.copies import Copies, check_room
+from hawker.worker.volumes.held import refuse_held
 from hawker.worker.volumes.retention import kept_until
 
 MAX_SNAPSHOTS = 128

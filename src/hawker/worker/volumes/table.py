@@ -9,17 +9,9 @@ from hawker.clock import Clock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, VolumeId
 from hawker.node import Resources
+from hawker.record.capacity import hold
+from hawker.record.volume import GOING, GONE_VOLUMES, VOLUMES, VOLUMES_BY_APP, VolumeKey, VolumeRecord, VolumeState
 from hawker.store.contract import Reader, Tx
-from hawker.worker.used import hold
-from hawker.worker.volumes.records import (
-    GOING,
-    GONE_VOLUMES,
-    VOLUMES,
-    VOLUMES_BY_APP,
-    VolumeKey,
-    VolumeRecord,
-    VolumeState,
-)
 from hawker.worker.volumes.retention import GRACE_S
 
 _KEYS_AT_ONCE = 500

@@ -2,18 +2,19 @@
 
 from typing import Any
 
-from hawker.api import bodies
+from hawker.api.contract.body import instant
+from hawker.api.contract.volume import OrgVolume, Volume
+from hawker.record.volume import VolumeRecord
 from hawker.worker.volumes.disks import Usage
-from hawker.worker.volumes.records import VolumeRecord
 
 
-def volume(record: VolumeRecord, zone: str, usage: Usage | None) -> bodies.Volume:
-    return bodies.Volume(**_fields(record, zone, usage))
+def volume(record: VolumeRecord, zone: str, usage: Usage | None) -> Volume:
+    return Volume(**_fields(record, zone, usage))
 
 
-def org_volume(record: VolumeRecord, zone: str, usage: Usage | None) -> bodies.OrgVolume:
-    updated_at = bodies.instant(record.updated_at)
-    return bodies.OrgVolume(**_fields(record, zone, usage), app_name=record.app, updated_at=updated_at)
+def org_volume(record: VolumeRecord, zone: str, usage: Usage | None) -> OrgVolume:
+    updated_at = instant(record.updated_at)
+    return OrgVolume(**_fields(record, zone, usage), app_name=record.app, updated_at=updated_at)
 
 
 def _fields(record: VolumeRecord, zone: str, usage: Usage | None) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def _fields(record: VolumeRecord, zone: str, usage: Usage | None) -> dict[str, A
         "encrypted": record.encrypted,
         "attached_machine_id": record.machine,
         "attached_alloc_id": record.machine,
-        "created_at": bodies.instant(record.created_at),
+        "created_at": instant(record.created_at),
         "fstype": record.fstype.value,
         "snapshot_retention": record.snapshot_retention,
         "auto_backup_enabled": record.auto_backup,

@@ -1,6 +1,6 @@
 import click
 
-from hawker.api.bodies import ProcessStat
+from hawker.api.contract.exec import ProcessStat
 from hawker.cli.commands.machine.ps import processes_table
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine

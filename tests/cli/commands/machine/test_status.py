@@ -1,6 +1,6 @@
 import msgspec
 
-from hawker.api.bodies import RunList
+from hawker.api.contract.run import RunList
 from hawker.cli.exits import Exit
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, check, machine

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import WaitState
+from hawker.api.contract.machine import WaitState
 from hawker.cli.exits import Exit
 from hawker.machine import State
 from tests.cli.conftest import Hawker

@@ -2,7 +2,7 @@ import hashlib
 import stat
 from pathlib import Path
 
-from hawker.api.bodies import BackupPart
+from hawker.api.contract.doctor import BackupPart
 from hawker.errors import Unavailable
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

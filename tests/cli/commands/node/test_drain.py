@@ -1,6 +1,6 @@
 import msgspec
 
-from hawker.api.bodies import NodeMachine
+from hawker.api.contract.cluster import NodeMachine
 from hawker.machine import State
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine

@@ -1,6 +1,6 @@
 import msgspec
 
-from hawker.api.bodies import FleetNodes
+from hawker.api.contract.cluster import FleetNodes
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 

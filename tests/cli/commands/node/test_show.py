@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.api.bodies import DriverInfo, NodeInfo
+from hawker.api.contract.node import DriverInfo, NodeInfo
 from hawker.cli.commands.node.show import node_text
 from tests.cli.conftest import Hawker
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import UpdateVolumeRequest
+from hawker.api.contract.volume import UpdateVolumeRequest
 from hawker.cli.exits import Exit
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.bodies import CreateVolumeRequest
+from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.cli.exits import Exit
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

@@ -2,9 +2,8 @@
 
 import click
 
-from hawker.api.bodies import CreateMachineRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_MACHINE
+from hawker.api.contract.machine import GET_MACHINE, CreateMachineRequest
 from hawker.cli import ordering
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured

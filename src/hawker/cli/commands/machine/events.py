@@ -2,9 +2,8 @@
 
 import click
 
-from hawker.api.bodies import MachineEvent
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_EVENTS, ListEventsQuery
+from hawker.api.contract.machine import LIST_EVENTS, ListEventsQuery, MachineEvent
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument

@@ -5,9 +5,8 @@ from contextlib import ExitStack
 
 import click
 
-from hawker.api.bodies import Exited, TerminalRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import MACHINE_TERMINAL
+from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, TerminalRequest
 from hawker.cli.connect import talk
 from hawker.cli.exits import Exit, Failure
 from hawker.cli.machines import find_machine

@@ -5,9 +5,8 @@ from contextlib import suppress
 
 import click
 
-from hawker.api.bodies import MachineHistory
 from hawker.api.caller import Caller
-from hawker.api.routes import MACHINE_HISTORY, HistoryParams
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
 from hawker.cli.connect import talk
 from hawker.cli.history import told
 from hawker.cli.machines import find_machine

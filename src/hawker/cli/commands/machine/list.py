@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from hawker.api.bodies import Machine
-from hawker.api.routes import ListMachinesQuery
+from hawker.api.contract.machine import ListMachinesQuery, Machine
 from hawker.cli.connect import talk
 from hawker.cli.machines import Owned, list_machines
 from hawker.cli.notation import OneOf, Written, pair

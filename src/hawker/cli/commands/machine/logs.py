@@ -2,8 +2,8 @@
 
 import click
 
-from hawker.api.bodies import LogChunk
 from hawker.api.caller import Caller
+from hawker.api.contract.node import LogChunk
 from hawker.cli.attach import Follower
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine

@@ -2,9 +2,16 @@
 
 import click
 
-from hawker.api.bodies import MemoryAnswer, ReclaimAnswer, ReclaimRequest, SetMemoryRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY
+from hawker.api.contract.memory import (
+    GET_MEMORY,
+    RECLAIM_MEMORY,
+    SET_MEMORY,
+    MemoryAnswer,
+    ReclaimAnswer,
+    ReclaimRequest,
+    SetMemoryRequest,
+)
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Written, memory_mib

@@ -2,9 +2,8 @@
 
 import click
 
-from hawker.api.bodies import UpdateMetadataRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_METADATA, UPDATE_METADATA
+from hawker.api.contract.metadata import LIST_METADATA, UPDATE_METADATA, UpdateMetadataRequest
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Written, pair

@@ -6,18 +6,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import click
 
-from hawker.api.bodies import SignalRequest, StopRequest, WaitState
 from hawker.api.caller import Caller
-from hawker.api.routes import (
+from hawker.api.contract.machine import DELETE_MACHINE, DeleteMachineQuery, SignalRequest, StopRequest, WaitState
+from hawker.api.contract.machine_operation import (
     CORDON_MACHINE,
-    DELETE_MACHINE,
     RESTART_MACHINE,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
     SUSPEND_MACHINE,
     UNCORDON_MACHINE,
-    DeleteMachineQuery,
     RestartQuery,
 )
 from hawker.cli import waiting

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from hawker.api.bodies import ProcessStat
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_PROCESSES
+from hawker.api.contract.exec import LIST_PROCESSES, ProcessStat
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument

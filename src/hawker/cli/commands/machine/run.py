@@ -3,9 +3,8 @@
 import click
 import msgspec
 
-from hawker.api.bodies import CreateMachineRequest, Machine
 from hawker.api.caller import Caller
-from hawker.api.routes import MachineParams
+from hawker.api.contract.machine import CreateMachineRequest, Machine, MachineParams
 from hawker.cli import ordering
 from hawker.cli.attach import destroy, stay
 from hawker.cli.candidates import complete_machine

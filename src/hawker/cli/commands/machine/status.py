@@ -5,16 +5,9 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from hawker.api.bodies import Machine, Run
 from hawker.api.caller import Caller
-from hawker.api.routes import (
-    GET_MACHINE,
-    GET_RUN,
-    LIST_RUNS,
-    GetMachineQuery,
-    ListRunsQuery,
-    RunParams,
-)
+from hawker.api.contract.machine import GET_MACHINE, GetMachineQuery, Machine
+from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
 from hawker.cli.connect import talk
 from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, machine_argument

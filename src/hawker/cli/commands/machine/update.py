@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import click
 
-from hawker.api.bodies import Machine, UpdateMachineRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_MACHINE, UPDATE_MACHINE
+from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine, UpdateMachineRequest
 from hawker.cli import waiting
 from hawker.cli.connect import talk
 from hawker.cli.images import pull_if_missing

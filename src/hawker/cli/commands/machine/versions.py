@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from hawker.api.bodies import MachineVersion
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_VERSIONS
+from hawker.api.contract.machine import LIST_VERSIONS, MachineVersion
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument

@@ -2,8 +2,8 @@
 
 import click
 
-from hawker.api.bodies import WaitAnswer, WaitState
 from hawker.api.caller import Caller
+from hawker.api.contract.machine import WaitAnswer, WaitState
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf

@@ -2,10 +2,9 @@
 
 import click
 
-from hawker.api.bodies import FleetNode
 from hawker.api.caller import Caller
+from hawker.api.contract.cluster import CORDON_NODE, UNCORDON_NODE, FleetNode, NodeParams
 from hawker.api.route import NoQuery, Unary
-from hawker.api.routes.cluster import CORDON_NODE, UNCORDON_NODE, NodeParams
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node
 

@@ -2,9 +2,8 @@
 
 import click
 
-from hawker.api.bodies import FindingInfo, FindingList, RepairRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_FINDINGS, REPAIR_FINDINGS
+from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, FindingInfo, FindingList, RepairRequest
 from hawker.cli.connect import talk
 from hawker.cli.exits import Exit
 from hawker.cli.output import Form, output_option, show

@@ -2,9 +2,8 @@
 
 import click
 
-from hawker.api.bodies import DrainAnswer
 from hawker.api.caller import Caller
-from hawker.api.routes.cluster import DRAIN_NODE, NodeParams
+from hawker.api.contract.cluster import DRAIN_NODE, DrainAnswer, NodeParams
 from hawker.cli.connect import talk
 from hawker.cli.draining import Moved, Mover, Resident
 from hawker.cli.exits import Exit

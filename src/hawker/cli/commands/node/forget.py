@@ -2,9 +2,8 @@
 
 import click
 
-from hawker.api.bodies import ForgottenNode
 from hawker.api.caller import Caller
-from hawker.api.routes.cluster import FORGET_NODE, ForgetQuery, NodeParams
+from hawker.api.contract.cluster import FORGET_NODE, ForgetQuery, ForgottenNode, NodeParams
 from hawker.cli.connect import talk
 from hawker.cli.loss import loss_of, said_of
 from hawker.cli.nodes import find_fleet_node

@@ -5,9 +5,8 @@ from typing import TextIO
 
 import click
 
-from hawker.api.bodies import AddKeyRequest, ClusterKeys
 from hawker.api.caller import Caller
-from hawker.api.routes.cluster import ADD_KEY, LIST_KEYS, REMOVE_KEY, USE_KEY, KeyParams
+from hawker.api.contract.cluster import ADD_KEY, LIST_KEYS, REMOVE_KEY, USE_KEY, AddKeyRequest, ClusterKeys, KeyParams
 from hawker.cli.connect import talk
 from hawker.cli.output import Form, note, output_option, show
 from hawker.cli.tables import table

@@ -2,7 +2,7 @@
 
 import click
 
-from hawker.api.routes.cluster import LIST_NODES
+from hawker.api.contract.cluster import LIST_NODES
 from hawker.cli.connect import talk
 from hawker.cli.nodes import clock_notes, nodes_table
 from hawker.cli.output import Form, note, output_option, show

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hawker.api.bodies import instant
+from hawker.api.contract.body import instant
 from hawker.cli.output import note
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart

@@ -2,10 +2,9 @@
 
 import click
 
-from hawker.api.bodies import DriverInfo, FleetNode, NodeInfo
 from hawker.api.caller import Caller
-from hawker.api.routes import NODE_INFO
-from hawker.api.routes.cluster import GET_NODE, NodeParams
+from hawker.api.contract.cluster import GET_NODE, FleetNode, NodeParams
+from hawker.api.contract.node import NODE_INFO, DriverInfo, NodeInfo
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node, node_fields
 from hawker.cli.output import Form, output_option, show

@@ -2,9 +2,14 @@
 
 import click
 
-from hawker.api.bodies import ExtendVolumeAnswer, ExtendVolumeRequest, UpdateVolumeRequest
 from hawker.api.caller import Caller
-from hawker.api.routes import EXTEND_VOLUME, UPDATE_VOLUME
+from hawker.api.contract.volume import (
+    EXTEND_VOLUME,
+    UPDATE_VOLUME,
+    ExtendVolumeAnswer,
+    ExtendVolumeRequest,
+    UpdateVolumeRequest,
+)
 from hawker.cli.connect import talk
 from hawker.cli.notation import Written
 from hawker.cli.options import app_option, wait_option, within_option

@@ -2,9 +2,9 @@
 
 import click
 
-from hawker.api.bodies import CreateVolumeRequest, Volume
 from hawker.api.caller import Caller
-from hawker.api.routes import CREATE_VOLUME, AppParams, VolumeParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume, VolumeParams
 from hawker.cli.connect import talk
 from hawker.cli.options import DEFAULT_APP, app_option, wait_option, within_option
 from hawker.cli.ordering import ensure_app

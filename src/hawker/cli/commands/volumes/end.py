@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.routes import DELETE_VOLUME, UNDELETE_VOLUME
+from hawker.api.contract.volume import DELETE_VOLUME, UNDELETE_VOLUME
 from hawker.cli.connect import talk
 from hawker.cli.exits import Exit, Failure, report
 from hawker.cli.options import app_option

@@ -3,9 +3,9 @@
 import click
 import msgspec
 
-from hawker.api.bodies import Volume, instant
 from hawker.api.caller import Caller
-from hawker.api.routes import GET_VOLUME, ListVolumesQuery
+from hawker.api.contract.body import instant
+from hawker.api.contract.volume import GET_VOLUME, ListVolumesQuery, Volume
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, as_json, output_option

@@ -2,9 +2,9 @@
 
 import click
 
-from hawker.api.bodies import CreateVolumeRequest, VolumeSnapshot, instant
 from hawker.api.caller import Caller
-from hawker.api.routes import CREATE_SNAPSHOT, LIST_SNAPSHOTS
+from hawker.api.contract.body import instant
+from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, CreateVolumeRequest, VolumeSnapshot
 from hawker.cli.commands.volumes.create import created, say
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option, wait_option, within_option

@@ -1,0 +1,204 @@
+"""Bodies about processes inside a machine: commands to run beside the workload, and what is running."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
+
+import msgspec
+
+from hawker.api.bounds import SHELL_WORDS
+from hawker.api.contract.body import Answer, Request
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.node import LogChunk
+from hawker.api.route import NoQuery, Socket, Stream, Tag, Unary
+from hawker.errors import DeadlineExceeded, LeaseHeld, NotFound, WrongState
+from hawker.permission import Action
+
+_NO_COMMAND = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
+
+
+class ExecRequest(Request, frozen=True, kw_only=True):
+    """`command` is the argument list; `cmd` the older single string, split as a shell would. `container` names where to
+    run it, the first one by default; `machine` is for machines without containers. `timeout` in seconds."""
+
+    rules: ClassVar[Mapping[str, Any]] = {
+        "anyOf": [
+            {"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1}}},
+            {
+                "required": ["cmd"],
+                "properties": {"cmd": {"type": "string", "pattern": SHELL_WORDS}, "command": _NO_COMMAND},
+                "allOf": [{"properties": {"cmd": {"pattern": r"[^\s]"}}}],
+            },
+        ]
+    }
+
+    command: tuple[str, ...] | None = None
+    cmd: str | None = None
+    container: str | None = None
+    machine: bool | None = None
+    stdin: str | None = None
+    timeout: int | None = None
+
+
+class ExecAnswer(Answer, frozen=True, kw_only=True):
+    """Output that is not UTF-8 has replacement characters in it."""
+
+    exit_code: int
+    exit_signal: int
+    stdout: str
+    stderr: str
+
+
+class ListenSocket(Answer, frozen=True, kw_only=True):
+    proto: str
+    address: str
+
+
+class ProcessStat(Answer, frozen=True, kw_only=True):
+    """`stime` and `rtime` are seconds of processor time and since the start; `cpu` percent, `rss` bytes; `container`
+    the name of the container that it is in, where that can be told."""
+
+    pid: int
+    stime: int
+    rtime: int
+    command: str
+    directory: str
+    cpu: int
+    rss: int
+    listen_sockets: tuple[ListenSocket, ...]
+    container: str = ""
+
+
+# Messages of an exec session over a WebSocket: JSON text frames, one message each, bytes as base64. The client
+# sends `TerminalRequest`, then any `TerminalInput`; the node sends any `TerminalOutput`, last `Exited`, or `Failed`
+# (in `problem`) where something else ended it.
+
+
+class TerminalRequest(Request, frozen=True, kw_only=True):
+    """What to run, in which `container`: the first one by default. Unset `user` and `cwd` follow the machine's process
+    there. `rows` and `cols` matter with a `tty`."""
+
+    command: tuple[str, ...]
+    tty: bool = False
+    rows: int = 24
+    cols: int = 80
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    user: str | None = None
+    cwd: str | None = None
+    container: str | None = None
+
+
+class Input(Request, frozen=True, kw_only=True, tag_field="type", tag="input"):
+    data: bytes
+
+
+class InputEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="input_end"):
+    pass
+
+
+class Resize(Request, frozen=True, kw_only=True, tag_field="type", tag="resize"):
+    rows: int
+    cols: int
+
+
+class SendSignal(Request, frozen=True, kw_only=True, tag_field="type", tag="signal"):
+    signal: str | int
+
+
+TerminalInput: TypeAlias = Input | InputEnd | Resize | SendSignal
+
+
+class Output(Answer, frozen=True, kw_only=True, tag_field="type", tag="output"):
+    """`stream` is 1 for stdout or the terminal, 2 for stderr."""
+
+    stream: int
+    data: bytes
+
+
+class Exited(Answer, frozen=True, kw_only=True, tag_field="type", tag="exited"):
+    """`exit_code` is 128 + `signal` when a signal ended the command."""
+
+    exit_code: int
+    signal: int
+    oom_killed: bool = False
+    reason: str = ""
+
+
+TerminalOutput: TypeAlias = Output | Exited
+
+
+# Calls into a running machine: commands, processes, output.
+
+
+class ProcessesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`sort_by` a field of the answer; `order` asc or desc."""
+
+    sort_by: Literal["pid", "stime", "rtime", "command", "directory", "cpu", "rss"] | None = None
+    order: Literal["asc", "desc"] | None = None
+
+
+class LogsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`after` a position, then at most the last `tail` lines; `follow` goes on with what comes."""
+
+    follow: bool = False
+    tail: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    after: int | None = None
+
+
+EXEC_MACHINE = Unary(
+    name="exec_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}/exec",
+    params=MachineParams,
+    body=ExecRequest,
+    response=ExecAnswer,
+    tag=Tag.MACHINES,
+    summary="Run a command in a machine and answer with its output",
+    errors=(NotFound, WrongState, LeaseHeld, DeadlineExceeded),
+    timeout_s=330.0,
+    action=Action.CONTROL,
+)
+
+LIST_PROCESSES = Unary(
+    name="list_processes",
+    method="GET",
+    path="/v1/apps/{app_name}/machines/{machine_id}/ps",
+    params=MachineParams,
+    query=ProcessesQuery,
+    response=tuple[ProcessStat, ...],
+    tag=Tag.MACHINES,
+    summary="List the processes in a machine",
+    errors=(NotFound, WrongState),
+)
+
+MACHINE_LOGS = Stream(
+    name="machine_logs",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/logs",
+    params=MachineParams,
+    query=LogsQuery,
+    response=LogChunk,
+    tag=Tag.MACHINES,
+    summary="Read a machine's output",
+    errors=(NotFound,),
+)
+
+MACHINE_TERMINAL: Socket[MachineParams, NoQuery, TerminalRequest, TerminalOutput, TerminalInput] = Socket(
+    name="machine_terminal",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/terminal",
+    params=MachineParams,
+    body=TerminalRequest,
+    response=cast(Any, TerminalOutput),  # a union is no `type[...]` to mypy
+    tag=Tag.MACHINES,
+    summary="Run a command in a machine and converse with it",
+    errors=(NotFound, WrongState),
+    action=Action.CONTROL,
+    up=cast(Any, TerminalInput),
+)
+
+INSIDE_ROUTES = (
+    EXEC_MACHINE,
+    LIST_PROCESSES,
+    MACHINE_LOGS,
+    MACHINE_TERMINAL,
+)

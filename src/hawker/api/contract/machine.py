@@ -1,0 +1,334 @@
+"""Bodies about machines: the machine itself, and the orders to create, update and move it between states."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from hawker.api.bounds import EventsLimit, PageLimit, Signal, SignalName, StopTimeout
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Ok, Request
+from hawker.api.rate import Rate
+from hawker.api.route import Page, Tag, Unary
+from hawker.config import MachineConfig
+from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, OrderUncertain, Unavailable, WrongState
+from hawker.machine import State
+from hawker.permission import Action
+
+
+class ExitEvent(Answer, frozen=True, kw_only=True):
+    """How an instance ended; every `exit` event has one. `reason` says why a workload was never executed, `fault` what
+    ended a machine that did not end by itself: its kernel panicked, say."""
+
+    exit_code: int
+    guest_exit_code: int
+    guest_signal: int
+    oom_killed: bool
+    requested_stop: bool
+    restarting: bool
+    signal: int
+    exited_at: datetime
+    reason: str = ""
+    fault: str = ""
+
+
+class EventRequest(Answer, frozen=True, kw_only=True):
+    """Of exits only: clients read both fields of whatever request there is."""
+
+    exit_event: ExitEvent
+    restart_count: int
+
+
+class MachineEvent(Answer, frozen=True, kw_only=True):
+    """`timestamp` is Unix milliseconds; `source` "user" or "flyd", the contract's word for the worker. `error` says why
+    something failed, `version` which version it was; `resumed`: no new instance was started, the suspended one goes
+    on."""
+
+    id: str
+    type: str
+    status: str
+    source: str
+    timestamp: int
+    request: EventRequest | None = None
+    resumed: bool = False
+    error: str = ""
+    version: str = ""
+
+
+# Bodies about what happened to a machine.
+
+
+class ImageRef(Answer, frozen=True, kw_only=True):
+    registry: str
+    repository: str
+    tag: str
+    digest: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class CheckStatus(Answer, frozen=True, kw_only=True):
+    """`status` is passing, warning or critical; `updated_at` is never left out, clients read it without looking."""
+
+    name: str
+    status: str
+    output: str
+    updated_at: datetime
+
+
+class ContainerStatus(Answer, frozen=True, kw_only=True):
+    """`state` is pending, starting, running or exited; stopped or suspended while the machine is."""
+
+    name: str
+    state: str
+
+
+class LeaseInfo(Answer, frozen=True, kw_only=True):
+    """A lease as others see it: without its nonce."""
+
+    description: str
+    expires_at: int
+    owner: str
+
+
+class Machine(Answer, frozen=True, kw_only=True):
+    """`instance_id` and `version` are the same value. `nonce` is sent only by create and update with a `lease_ttl`;
+    `host_status` is always "ok"; `events` are newest first; `config.guest` is always there. A summary has no config."""
+
+    id: str
+    name: str
+    state: State
+    region: str
+    image_ref: ImageRef
+    instance_id: str
+    version: str
+    private_ip: str
+    created_at: datetime
+    updated_at: datetime
+    host_status: str
+    config: MachineConfig | None = None
+    events: tuple[MachineEvent, ...] = ()
+    checks: tuple[CheckStatus, ...] = ()
+    containers: tuple[ContainerStatus, ...] = ()
+    cordoned: bool = False
+    nonce: str | None = None
+    lease: LeaseInfo | None = None
+
+
+class MachineOrder(Request, frozen=True, kw_only=True):
+    """What create and update have in common. `lease_ttl` in seconds; `skip_launch` prepares the machine and leaves it
+    off."""
+
+    config: MachineConfig
+    name: str | None = None
+    region: str | None = None
+    lease_ttl: int | None = None
+    skip_launch: bool | None = None
+    skip_service_registration: bool | None = None
+    skip_secrets: bool | None = None
+    min_secrets_version: int | None = None
+    lsvd: bool | None = None
+
+
+class CreateMachineRequest(MachineOrder, frozen=True, kw_only=True):
+    """A new machine."""
+
+
+class UpdateMachineRequest(MachineOrder, frozen=True, kw_only=True):
+    """The whole config, not a part. `current_version` guards against a concurrent update."""
+
+    current_version: str | None = None
+
+
+class MachineVersion(Answer, frozen=True, kw_only=True):
+    version: str
+    user_config: MachineConfig
+
+
+class StartAnswer(Answer, frozen=True, kw_only=True):
+    previous_state: State
+    migrated: bool
+    new_host: str
+
+
+class SuspendAnswer(Answer, frozen=True, kw_only=True):
+    """`kind` is how the node suspends: with `freeze`, the machine stays in the node's memory, and is lost with it; with
+    `snapshot`, its memory is on the node's disk, also after a reboot."""
+
+    ok: bool
+    kind: str
+
+
+class StopRequest(Request, frozen=True, kw_only=True):
+    """`timeout` is a Go duration, or integer nanoseconds. `id` repeats the machine's id and means nothing."""
+
+    id: str | None = None
+    signal: SignalName | None = None
+    timeout: StopTimeout | None = None
+
+
+class SignalRequest(Request, frozen=True, kw_only=True):
+    """A name with or without SIG, or a number."""
+
+    signal: Signal
+
+
+class WaitState(StrEnum):
+    """What can be waited for; `settled` is any resting state."""
+
+    STARTED = "started"
+    STOPPED = "stopped"
+    SUSPENDED = "suspended"
+    DESTROYED = "destroyed"
+    FAILED = "failed"
+    SETTLED = "settled"
+
+
+class WaitAnswer(Answer, frozen=True, kw_only=True):
+    ok: bool
+    state: State
+    version: str
+    event_id: str
+
+
+# Calls that create, show, change and destroy machines.
+
+
+class MachineParams(msgspec.Struct, frozen=True, kw_only=True):
+    app_name: str
+    machine_id: str
+
+
+class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`metadata.KEY=VALUE` selects by metadata; a `summary` leaves out config, events and checks. Without a `limit` the
+    whole list is answered."""
+
+    include_deleted: bool = False
+    region: str | None = None
+    state: tuple[State, ...] = ()
+    summary: bool = False
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    include_leases: bool = False
+    limit: PageLimit | None = None
+    cursor: str | None = None
+
+
+class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """An old `version` is shown as replaced."""
+
+    version: str | None = None
+    include_leases: bool = False
+
+
+class DeleteMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Either one ends a running machine first; `kill` is flyctl's word for `force`."""
+
+    force: bool = False
+    kill: bool = False
+
+
+class ListEventsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`limit` is at most 50."""
+
+    limit: EventsLimit = 20
+
+
+LIST_MACHINES = Unary(
+    name="list_machines",
+    method="GET",
+    path="/v1/apps/{app_name}/machines",
+    params=AppParams,
+    query=ListMachinesQuery,
+    response=Page[Machine],
+    tag=Tag.MACHINES,
+    summary="List an app's machines",
+    errors=(NotFound,),
+)
+
+CREATE_MACHINE = Unary(
+    name="create_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines",
+    params=AppParams,
+    body=CreateMachineRequest,
+    response=Machine,
+    tag=Tag.MACHINES,
+    summary="Order a machine: it is created and starts, or the order is refused",
+    errors=(NotFound, AlreadyExists, NoRoom, OrderUncertain, Unavailable),
+    action=Action.CREATE,
+    strict=True,
+    keyed=True,
+    timeout_s=90.0,
+)
+
+GET_MACHINE = Unary(
+    name="get_machine",
+    method="GET",
+    path="/v1/apps/{app_name}/machines/{machine_id}",
+    params=MachineParams,
+    query=GetMachineQuery,
+    response=Machine,
+    tag=Tag.MACHINES,
+    summary="Show a machine",
+    errors=(NotFound,),
+    rate=Rate.LOOK,
+)
+
+UPDATE_MACHINE = Unary(
+    name="update_machine",
+    method="POST",
+    path="/v1/apps/{app_name}/machines/{machine_id}",
+    params=MachineParams,
+    body=UpdateMachineRequest,
+    response=Machine,
+    tag=Tag.MACHINES,
+    summary="Give a machine a new config, which makes a new version and reboots it",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom, Unavailable),
+    strict=True,
+    timeout_s=90.0,
+)
+
+DELETE_MACHINE = Unary(
+    name="delete_machine",
+    method="DELETE",
+    path="/v1/apps/{app_name}/machines/{machine_id}",
+    params=MachineParams,
+    query=DeleteMachineQuery,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Destroy a machine",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState),
+    timeout_s=90.0,
+)
+
+LIST_EVENTS = Unary(
+    name="list_events",
+    method="GET",
+    path="/v1/apps/{app_name}/machines/{machine_id}/events",
+    params=MachineParams,
+    query=ListEventsQuery,
+    response=tuple[MachineEvent, ...],
+    tag=Tag.MACHINES,
+    summary="List what happened to a machine, newest first",
+    errors=(NotFound,),
+)
+
+LIST_VERSIONS = Unary(
+    name="list_versions",
+    method="GET",
+    path="/v1/apps/{app_name}/machines/{machine_id}/versions",
+    params=MachineParams,
+    response=tuple[MachineVersion, ...],
+    tag=Tag.MACHINES,
+    summary="List the versions of a machine's config, newest first",
+    errors=(NotFound,),
+)
+
+MACHINE_ROUTES = (
+    LIST_MACHINES,
+    CREATE_MACHINE,
+    GET_MACHINE,
+    UPDATE_MACHINE,
+    DELETE_MACHINE,
+    LIST_EVENTS,
+    LIST_VERSIONS,
+)

@@ -1,0 +1,305 @@
+"""Bodies of the market: what a broker asks of workers, what they bid, orders between nodes; and how a client places."""
+
+from enum import StrEnum
+
+import msgspec
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Problem, Request
+from hawker.api.contract.machine import CreateMachineRequest, Machine
+from hawker.api.route import NoParams, Tag, Unary
+from hawker.errors import (
+    AlreadyExists,
+    Conflict,
+    NoRoom,
+    NoRoomAtVolume,
+    NotFound,
+    OrderCancelled,
+    OrderUncertain,
+    RateLimited,
+    Unavailable,
+    WrongState,
+)
+from hawker.permission import Action
+
+
+class LayerRef(Answer, frozen=True, kw_only=True):
+    """A layer of an image: compressed bytes."""
+
+    digest: str
+    size: int
+
+
+class BidAsk(Request, frozen=True, kw_only=True):
+    """A machine that someone wants, `count` times. `layers` are those of the config's images that the broker knows, by
+    their names."""
+
+    app: str
+    machine: CreateMachineRequest
+    count: int = 1
+    order_id: str | None = None
+    layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
+
+
+class BidsRequest(Request, frozen=True, kw_only=True):
+    """Each of `asks` is a `BidAsk`, written once for all nodes that are asked, and read one by one: a bad one spoils no
+    other."""
+
+    asks: tuple[msgspec.Raw, ...]
+
+
+class DeclineKind(StrEnum):
+    """Why a node does not bid."""
+
+    NO_ROOM = "no_room"
+    UNFIT = "unfit"  # the config is wrong, or this node's driver does not serve it
+    CLOSED = "closed"  # cordoned or draining
+    APART = "apart"  # it has a machine of this app already
+    LABELS = "labels"
+    DRIVER = "driver"
+    VOLUME = "volume"
+
+
+class Decline(Answer, frozen=True, kw_only=True):
+    """`http_status` and `problem` where there is an error that says it better than the lack of a host."""
+
+    kind: DeclineKind
+    reason: str
+    shortfall: dict[str, int] = msgspec.field(default_factory=dict)
+    http_status: int = 0
+    problem: Problem | None = None
+
+
+class Headroom(Answer, frozen=True, kw_only=True):
+    """Of one resource: `total` that the node sells, `takes` by one such machine, `left` after one was filled."""
+
+    total: int
+    takes: int
+    left: int
+
+
+class Bid(Answer, frozen=True, kw_only=True):
+    """A quote that reserves nothing. `fits` so many of those asked for; 0 with a `decline`. `headroom` by resource,
+    cpus in thousandths. The image's bytes are None where the node does not know the image. `same_app` counts the app's
+    machines here. `filled` is the machine that the order became here already."""
+
+    fits: int
+    headroom: dict[str, Headroom] = msgspec.field(default_factory=dict)
+    image_bytes: int | None = None
+    missing_bytes: int | None = None
+    layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
+    same_app: int = 0
+    filled: str | None = None
+    name_taken: bool = False
+    decline: Decline | None = None
+
+
+class Bids(Answer, frozen=True, kw_only=True):
+    """One for each that was asked, in that order."""
+
+    bids: tuple[Bid, ...]
+
+
+class OrderedApp(Answer, frozen=True, kw_only=True):
+    """An app as it goes from its home to a node that does not know it. `luggage` is what else of it a machine needs
+    there, sealed by who packed it."""
+
+    id: str
+    number: int
+    name: str
+    org: str
+    network: str
+    network_id: int
+    created_at: float
+    reign: int = 0
+    luggage: bytes = b""
+
+
+class OrderRequest(Request, frozen=True, kw_only=True):
+    """Create this machine here, once for this order."""
+
+    order_id: str
+    app: OrderedApp
+    machine: CreateMachineRequest
+
+
+class CancelAnswer(Answer, frozen=True, kw_only=True):
+    """`filled` is the machine, if the order came before its cancel; else it will not be filled here any more."""
+
+    filled: Machine | None = None
+
+
+class ClaimRequest(Request, frozen=True, kw_only=True):
+    """`node` is where the order is to go. `instead_of` is the number of the claim at whose node the order is cancelled
+    for certain."""
+
+    node: str
+    instead_of: int | None = None
+
+
+class Claim(Answer, frozen=True, kw_only=True):
+    """Where the order belongs, whoever asks. `number` counts how often it moved on: at each node it goes by another
+    name, so that what was cancelled there once does not stand in the way later."""
+
+    node: str
+    number: int
+
+
+class PlaceRequest(Request, frozen=True, kw_only=True):
+    """`count` machines, one unless told; a dry run only asks who would fill them."""
+
+    app: str
+    machine: CreateMachineRequest
+    count: int | None = None
+    all_or_nothing: bool | None = None
+    dry_run: bool | None = None
+
+
+class BidPart(Answer, frozen=True, kw_only=True):
+    """What one resource adds to a bid's score. `value` is its utilisation (0 to 1), the missing MiB of the image, or
+    the number of the app's machines; `utility` what the operator's curve makes of it; `points` is its share of the
+    score."""
+
+    name: str
+    value: float
+    utility: float
+    weight: float
+    points: float
+
+
+class Verdict(StrEnum):
+    BEST = "best"
+    FILLS = "fills"
+    DECLINES = "declines"
+    SILENT = "silent"
+    NOT_ASKED = "not_asked"
+
+
+class BidShown(Answer, frozen=True, kw_only=True):
+    """One node, and what became of its bid. `score` is between 0 and 1."""
+
+    node: str
+    region: str
+    verdict: Verdict
+    why: str
+    score: float | None = None
+    fits: int = 0
+    parts: tuple[BidPart, ...] = ()
+
+
+class PlaceAnswer(Answer, frozen=True, kw_only=True):
+    """`filled` of `asked`; `machines` are those. In a dry run `filled` counts what would be. `refusal` says why the
+    rest was not."""
+
+    order_id: str
+    asked: int
+    filled: int
+    machines: tuple[Machine, ...]
+    bids: tuple[BidShown, ...]
+    refusal: Problem | None = None
+
+
+# Calls of the market: the one for clients, and those that brokers make to workers' peer API.
+
+ORDER_TIMEOUT_S = 75.0
+NUMBERED = "~"
+"""Between an order's key and the number of its claim, in its name at the node of the claim; the first has no number."""
+
+
+class OrderParams(msgspec.Struct, frozen=True, kw_only=True):
+    order_id: str
+
+
+class CancelQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`destroy`: the machine, too, if there is one."""
+
+    app_name: str = ""
+    destroy: bool = False
+
+
+class ClaimParams(msgspec.Struct, frozen=True, kw_only=True):
+    app_name: str
+    order_id: str
+
+
+PLACE = Unary(
+    name="place",
+    method="POST",
+    path="/hawker/v1/place",
+    params=NoParams,
+    body=PlaceRequest,
+    response=PlaceAnswer,
+    tag=Tag.MACHINES,
+    summary="Order machines and be told what every node bid, or only ask who would fill the order",
+    errors=(NotFound, AlreadyExists, NoRoom, NoRoomAtVolume, OrderUncertain, RateLimited, Unavailable),
+    guarded=False,
+    strict=True,
+    keyed=True,
+    timeout_s=120.0,
+)
+
+QUOTE = Unary(
+    name="quote",
+    method="POST",
+    path="/internal/v1/bids",
+    params=NoParams,
+    body=BidsRequest,
+    response=Bids,
+    tag=Tag.NODE,
+    summary="What this node would bid; reserves nothing",
+    timeout_s=5.0,
+    action=Action.READ,
+)
+
+FILL = Unary(
+    name="fill",
+    method="POST",
+    path="/internal/v1/orders",
+    params=NoParams,
+    body=OrderRequest,
+    response=Machine,
+    tag=Tag.NODE,
+    summary="Fill an order here, or refuse it",
+    errors=(NotFound, AlreadyExists, Conflict, NoRoom, NoRoomAtVolume, OrderCancelled, Unavailable, WrongState),
+    timeout_s=ORDER_TIMEOUT_S,
+)
+
+CANCEL = Unary(
+    name="cancel_order",
+    method="DELETE",
+    path="/internal/v1/orders/{order_id}",
+    params=OrderParams,
+    query=CancelQuery,
+    response=CancelAnswer,
+    tag=Tag.NODE,
+    summary="See to it that an order is not filled here, or be told that it was",
+    timeout_s=5.0,
+)
+
+CLAIM = Unary(
+    name="claim_order",
+    method="POST",
+    path="/internal/v1/apps/{app_name}/claims/{order_id}",
+    params=ClaimParams,
+    body=ClaimRequest,
+    response=Claim,
+    tag=Tag.NODE,
+    summary="Write down at the app's home which node an order with a key goes to",
+    errors=(NotFound,),
+    timeout_s=5.0,
+)
+
+EXPORT_APP = Unary(
+    name="export_app",
+    method="GET",
+    path="/internal/v1/apps/{app_name}",
+    params=AppParams,
+    response=OrderedApp,
+    tag=Tag.NODE,
+    summary="The app as an order carries it to another node",
+    errors=(NotFound,),
+    timeout_s=5.0,
+)
+
+MARKET_ROUTES = (PLACE,)
+MARKET_PEER_ROUTES = (QUOTE, FILL, CANCEL, CLAIM, EXPORT_APP)

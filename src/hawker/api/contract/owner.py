@@ -1,0 +1,137 @@
+"""Bodies of what nodes ask each other about apps and what belongs to whom."""
+
+from types import NoneType
+from typing import Literal
+
+import msgspec
+
+from hawker.api.contract.app import App, AppParams
+from hawker.api.contract.body import Answer, Request
+from hawker.api.contract.market import OrderedApp
+from hawker.api.route import Tag, Unary
+from hawker.errors import Conflict, NotFound, Unavailable
+from hawker.permission import Action
+
+
+class Owner(Answer, frozen=True, kw_only=True):
+    """The node that has it, and the app that it is of."""
+
+    node: str
+    app: str
+
+
+class NameRequest(Request, frozen=True, kw_only=True):
+    """Keep the name of an app for `claim`, who will make it at the node `home`; also if it is kept for the claim
+    `instead_of`, whose app was not made."""
+
+    claim: str
+    home: str
+    instead_of: str | None = None
+
+
+class HomeRequest(Request, frozen=True, kw_only=True):
+    """Whose home is to be told, or, with `take`, taken over, instead of the forgotten node `old`."""
+
+    old: str = ""
+    take: bool = False
+
+
+class AppCopy(Answer, frozen=True, kw_only=True):
+    """What a node has of an app: its home as the node knows it, in which reign, the number of the secrets and when they
+    were read there."""
+
+    home: str
+    reign: int
+    number: int
+    read_at: float
+
+
+class NameKept(Answer, frozen=True, kw_only=True):
+    """Whom the name is kept for, and for how many seconds. `taken`: an app of this name is known here."""
+
+    claim: str
+    home: str
+    age_s: float
+    taken: bool = False
+
+
+# Calls that nodes of a cluster make to each other about apps, and about what belongs to whom.
+
+PEER_TIMEOUT_S = 5.0
+
+
+class OwnerParams(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Literal["machine", "volume", "snapshot"]
+    id: str
+
+
+class ReleaseQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Only if it is kept for this claim; whomever it is kept for, if empty."""
+
+    claim: str = ""
+
+
+GET_OWNER = Unary(
+    name="get_owner",
+    method="GET",
+    path="/internal/v1/owners/{kind}/{id}",
+    params=OwnerParams,
+    response=Owner,
+    tag=Tag.NODE,
+    summary="Who has a machine, volume or snapshot, as far as this node knows",
+    errors=(NotFound,),
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+CARRY_APP = Unary(
+    name="carry_app",
+    method="PUT",
+    path="/internal/v1/apps/{app_name}",
+    params=AppParams,
+    body=OrderedApp,
+    response=App,
+    tag=Tag.NODE,
+    summary="Make an app known to this node, with the secrets and policies that its home has",
+    errors=(Conflict, NotFound, Unavailable),
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+KEEP_NAME = Unary(
+    name="keep_name",
+    method="POST",
+    path="/internal/v1/names/{app_name}",
+    params=AppParams,
+    body=NameRequest,
+    response=NameKept,
+    tag=Tag.NODE,
+    summary="Keep the name of an app for who is about to make it",
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+RELEASE_NAME = Unary(
+    name="release_name",
+    method="DELETE",
+    path="/internal/v1/names/{app_name}",
+    params=AppParams,
+    query=ReleaseQuery,
+    response=NoneType,
+    tag=Tag.NODE,
+    summary="Keep the name of an app no longer",
+    action=Action.WRITE,
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+SETTLE_HOME = Unary(
+    name="settle_home",
+    method="POST",
+    path="/internal/v1/apps/{app_name}/home",
+    params=AppParams,
+    body=HomeRequest,
+    response=AppCopy,
+    tag=Tag.NODE,
+    summary="What this node has of an app, and, if asked to, be the app's home from now on",
+    errors=(Conflict, NotFound),
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+OWNER_PEER_ROUTES = (GET_OWNER, CARRY_APP, KEEP_NAME, RELEASE_NAME, SETTLE_HOME)

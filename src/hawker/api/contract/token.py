@@ -1,0 +1,197 @@
+"""Bodies about tokens. Bytes are base64, as clients send and read them, though the official document says numbers."""
+
+from datetime import datetime
+
+from hawker.api.bounds import GoDuration
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Request
+from hawker.api.route import NoParams, Tag, Unary
+from hawker.errors import Forbidden, NotFound, Unauthorized
+from hawker.permission import Action
+
+
+class TokenInfo(Answer, frozen=True, kw_only=True):
+    """What the caller's token is good for. `apps` is empty when it is not limited to some."""
+
+    token_id: str
+    organization: str
+    org_slug: str
+    apps: tuple[str, ...]
+    user: str
+    restricted_to_machine: str = ""
+
+
+class CurrentTokens(Answer, frozen=True, kw_only=True):
+    tokens: tuple[TokenInfo, ...]
+
+
+class AuthenticateRequest(Request, frozen=True, kw_only=True):
+    """`header` is what a caller would send as Authorization."""
+
+    header: str
+
+
+class TokenNonce(Answer, frozen=True, kw_only=True):
+    kid: bytes
+    rnd: bytes
+    proof: bool
+
+
+class TokenCaveat(Answer, frozen=True, kw_only=True):
+    """`type` names the kind of caveat, `text` says it for a person."""
+
+    type: str
+    text: str
+
+
+class TokenCaveats(Answer, frozen=True, kw_only=True):
+    caveats: tuple[TokenCaveat, ...]
+
+
+class VerifiedToken(Answer, frozen=True, kw_only=True):
+    header: str
+    nonce: TokenNonce
+    caveats: TokenCaveats
+    permission_token: bytes = b""
+
+
+class TokenAccess(Request, frozen=True, kw_only=True):
+    """`action` is letters: r read, w write, c create, d delete, C control. What this node has no notion of (`mutation`,
+    the features, `storage_object`, `volume_id`) is refused rather than passed over."""
+
+    action: str = ""
+    org_slug: str | None = None
+    app_name: str | None = None
+    machine_id: str | None = None
+    command: tuple[str, ...] = ()
+    source_machine: str | None = None
+    app_feature: str | None = None
+    machine_feature: str | None = None
+    org_feature: str | None = None
+    mutation: str | None = None
+    storage_object: str | None = None
+    volume_id: str | None = None
+
+
+class AuthorizeRequest(Request, frozen=True, kw_only=True):
+    header: str
+    access: TokenAccess
+
+
+class AuthorizeAnswer(Answer, frozen=True, kw_only=True):
+    access: TokenAccess
+    verified_token: VerifiedToken
+
+
+class DeployTokenRequest(Request, frozen=True, kw_only=True):
+    """`expiry` is a Go duration; without it the token does not expire."""
+
+    expiry: GoDuration | None = None
+
+
+class DeployToken(Answer, frozen=True, kw_only=True):
+    token: str
+
+
+class RevokeTokenRequest(Request, frozen=True, kw_only=True):
+    """`token` itself or its `token_id`."""
+
+    token: str | None = None
+    token_id: str | None = None
+    note: str = ""
+
+
+class RevokedToken(Answer, frozen=True, kw_only=True):
+    token_id: str
+    revoked_at: datetime
+    revoked_by: str
+    note: str = ""
+
+
+class RevokedTokens(Answer, frozen=True, kw_only=True):
+    tokens: tuple[RevokedToken, ...]
+
+
+# Calls about tokens: what a token is good for, making one for an app, and ending one.
+
+CURRENT_TOKENS = Unary(
+    name="current_tokens",
+    method="GET",
+    path="/v1/tokens/current",
+    params=NoParams,
+    response=CurrentTokens,
+    tag=Tag.TOKENS,
+    summary="Show what the caller's token is good for",
+    guarded=False,  # every token may ask about itself
+)
+
+AUTHENTICATE_TOKEN = Unary(
+    name="authenticate_token",
+    method="POST",
+    path="/v1/tokens/authenticate",
+    params=NoParams,
+    body=AuthenticateRequest,
+    response=tuple[VerifiedToken, ...],
+    tag=Tag.TOKENS,
+    summary="Check the tokens of an Authorization header",
+    errors=(Unauthorized,),
+    auth=False,
+)
+
+AUTHORIZE_TOKEN = Unary(
+    name="authorize_token",
+    method="POST",
+    path="/v1/tokens/authorize",
+    params=NoParams,
+    body=AuthorizeRequest,
+    response=AuthorizeAnswer,
+    tag=Tag.TOKENS,
+    summary="Check whether the tokens of an Authorization header allow something",
+    errors=(Unauthorized, Forbidden),
+    auth=False,
+)
+
+CREATE_DEPLOY_TOKEN = Unary(
+    name="create_deploy_token",
+    method="POST",
+    path="/v1/apps/{app_name}/deploy_token",
+    params=AppParams,
+    body=DeployTokenRequest,
+    response=DeployToken,
+    tag=Tag.TOKENS,
+    summary="Make a token that is good for this app only",
+    errors=(NotFound,),
+    action=Action.CONTROL,
+    body_optional=True,
+)
+
+REVOKE_TOKEN = Unary(
+    name="revoke_token",
+    method="POST",
+    path="/hawker/v1/tokens/revoked",
+    params=NoParams,
+    body=RevokeTokenRequest,
+    response=RevokedToken,
+    tag=Tag.TOKENS,
+    summary="End a token and all that were narrowed from it",
+    guarded=False,  # whoever holds a token may end it; by its id alone, only who controls the node
+)
+
+LIST_REVOKED = Unary(
+    name="list_revoked",
+    method="GET",
+    path="/hawker/v1/tokens/revoked",
+    params=NoParams,
+    response=RevokedTokens,
+    tag=Tag.TOKENS,
+    summary="List the tokens that were ended",
+)
+
+TOKEN_ROUTES = (
+    CURRENT_TOKENS,
+    AUTHENTICATE_TOKEN,
+    AUTHORIZE_TOKEN,
+    CREATE_DEPLOY_TOKEN,
+    REVOKE_TOKEN,
+    LIST_REVOKED,
+)

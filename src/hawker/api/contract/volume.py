@@ -1,0 +1,278 @@
+"""Bodies about volumes and their snapshots. Sizes in GB are GiB, others bytes or blocks."""
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from hawker.api.bounds import PageLimit, RetentionDays
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Request
+from hawker.api.contract.org import OrgParams
+from hawker.api.route import Page, Tag, Unary
+from hawker.config import Guest
+from hawker.errors import Conflict, NoRoom, NotFound, Unavailable, WrongState
+from hawker.permission import Action
+
+
+class Volume(Answer, frozen=True, kw_only=True):
+    """`attached_machine_id` is null when it is free: it is always sent. A summary has no blocks and bytes."""
+
+    id: str
+    name: str
+    state: str
+    size_gb: int
+    region: str
+    zone: str
+    encrypted: bool
+    attached_machine_id: str | None
+    attached_alloc_id: str | None
+    created_at: datetime
+    fstype: str
+    snapshot_retention: int
+    auto_backup_enabled: bool
+    host_status: str
+    type: str
+    blocks: int | None = None
+    block_size: int | None = None
+    blocks_free: int | None = None
+    blocks_avail: int | None = None
+    bytes_used: int | None = None
+    bytes_total: int | None = None
+
+
+class OrgVolume(Volume, frozen=True, kw_only=True):
+    app_name: str
+    updated_at: datetime
+
+
+class OrgVolumes(Answer, frozen=True, kw_only=True):
+    """One page, by volume id. `error_regions` are those that could not be asked."""
+
+    volumes: tuple[OrgVolume, ...]
+    next_cursor: str = ""
+    last_volume_id: str = ""
+    last_updated_at: datetime | None = None
+    error_regions: tuple[str, ...]
+
+
+class CreateVolumeRequest(Request, frozen=True, kw_only=True):
+    """Empty, or restored from `snapshot_id`, or a fork of `source_volume_id`. What says where to place it (zones,
+    `compute`) has one answer on one node."""
+
+    name: str
+    region: str | None = None
+    size_gb: int | None = None
+    encrypted: bool | None = None
+    fstype: Literal["ext4", "raw"] | None = None
+    snapshot_id: str | None = None
+    snapshot_retention: RetentionDays | None = None
+    auto_backup_enabled: bool | None = None
+    source_volume_id: str | None = None
+    require_unique_zone: bool | None = None
+    unique_zone_app_wide: bool | None = None
+    compute: Guest | None = None
+    compute_image: str | None = None
+
+
+class UpdateVolumeRequest(Request, frozen=True, kw_only=True):
+    snapshot_retention: RetentionDays | None = None
+    auto_backup_enabled: bool | None = None
+
+
+class ExtendVolumeRequest(Request, frozen=True, kw_only=True):
+    """The new size, not what is added."""
+
+    size_gb: int
+
+
+class ExtendVolumeAnswer(Answer, frozen=True, kw_only=True):
+    volume: Volume
+    needs_restart: bool
+
+
+class VolumeSnapshot(Answer, frozen=True, kw_only=True):
+    """`size` is what it takes of the disk, `volume_size` what the volume had, both in bytes."""
+
+    id: str
+    size: int
+    volume_size: int
+    digest: str
+    created_at: datetime
+    status: str
+    retention_days: int
+
+
+class SnapshotBackup(Answer, frozen=True, kw_only=True):
+    backup: VolumeSnapshot
+
+
+class SnapshotCreated(Answer, frozen=True, kw_only=True):
+    """As the real API answers; clients look at the status."""
+
+    Msg: SnapshotBackup
+
+
+# Calls about volumes and their snapshots.
+
+_ALL = "/v1/apps/{app_name}/volumes"
+_ONE = f"{_ALL}/{{volume_id}}"
+
+
+class VolumeParams(msgspec.Struct, frozen=True, kw_only=True):
+    app_name: str
+    volume_id: str
+
+
+class ListVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A `summary` leaves out blocks and bytes. Without a `limit` the whole list is answered."""
+
+    summary: bool = False
+    limit: PageLimit | None = None
+    cursor: str | None = None
+
+
+class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`updated_after` is RFC 3339; `limit` at most 1000, which is also what it is without one; a `summary` leaves out
+    blocks and bytes."""
+
+    include_deleted: bool = False
+    region: str | None = None
+    state: tuple[str, ...] = ()
+    summary: bool = False
+    updated_after: datetime | None = None
+    cursor: str | None = None
+    limit: PageLimit | None = None
+
+
+LIST_VOLUMES = Unary(
+    name="list_volumes",
+    method="GET",
+    path=_ALL,
+    params=AppParams,
+    query=ListVolumesQuery,
+    response=Page[Volume],
+    tag=Tag.VOLUMES,
+    summary="List an app's volumes",
+    errors=(NotFound,),
+)
+
+CREATE_VOLUME = Unary(
+    name="create_volume",
+    method="POST",
+    path=_ALL,
+    params=AppParams,
+    body=CreateVolumeRequest,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Create a volume: empty, from a snapshot, or as a fork of another volume",
+    errors=(NotFound, NoRoom, WrongState, Conflict, Unavailable),
+    action=Action.CREATE,
+    timeout_s=90.0,
+)
+
+GET_VOLUME = Unary(
+    name="get_volume",
+    method="GET",
+    path=_ONE,
+    params=VolumeParams,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Show a volume",
+    errors=(NotFound,),
+)
+
+UPDATE_VOLUME = Unary(
+    name="update_volume",
+    method="PUT",
+    path=_ONE,
+    params=VolumeParams,
+    body=UpdateVolumeRequest,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Say whether and for how long a volume's snapshots are kept",
+    errors=(NotFound, WrongState),
+)
+
+DELETE_VOLUME = Unary(
+    name="delete_volume",
+    method="DELETE",
+    path=_ONE,
+    params=VolumeParams,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Destroy a volume that no machine has; it can be had back for a day",
+    errors=(NotFound, Conflict, WrongState),
+)
+
+EXTEND_VOLUME = Unary(
+    name="extend_volume",
+    method="PUT",
+    path=f"{_ONE}/extend",
+    params=VolumeParams,
+    body=ExtendVolumeRequest,
+    response=ExtendVolumeAnswer,
+    tag=Tag.VOLUMES,
+    summary="Make a volume larger, also while a machine uses it",
+    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable),
+)
+
+LIST_SNAPSHOTS = Unary(
+    name="list_snapshots",
+    method="GET",
+    path=f"{_ONE}/snapshots",
+    params=VolumeParams,
+    response=tuple[VolumeSnapshot, ...],
+    tag=Tag.VOLUMES,
+    summary="List a volume's snapshots",
+    errors=(NotFound,),
+)
+
+CREATE_SNAPSHOT = Unary(
+    name="create_snapshot",
+    method="POST",
+    path=f"{_ONE}/snapshots",
+    params=VolumeParams,
+    response=SnapshotCreated,
+    tag=Tag.VOLUMES,
+    summary="Take a snapshot of a volume",
+    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable),
+    action=Action.WRITE,
+)
+
+UNDELETE_VOLUME = Unary(
+    name="undelete_volume",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/volumes/{volume_id}/undelete",
+    params=VolumeParams,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Take a volume back that was destroyed less than a day ago",
+    errors=(NotFound, WrongState),
+    action=Action.DELETE,  # who may destroy it may think again
+)
+
+LIST_ORG_VOLUMES = Unary(
+    name="list_org_volumes",
+    method="GET",
+    path="/v1/orgs/{org_slug}/volumes",
+    params=OrgParams,
+    query=OrgVolumesQuery,
+    response=OrgVolumes,
+    tag=Tag.VOLUMES,
+    summary="List an organization's volumes over all its apps",
+    guarded=False,  # those of the apps that the token may read
+)
+
+VOLUME_ROUTES = (
+    LIST_VOLUMES,
+    CREATE_VOLUME,
+    GET_VOLUME,
+    UPDATE_VOLUME,
+    DELETE_VOLUME,
+    EXTEND_VOLUME,
+    LIST_SNAPSHOTS,
+    CREATE_SNAPSHOT,
+    UNDELETE_VOLUME,
+    LIST_ORG_VOLUMES,
+)

@@ -1,0 +1,143 @@
+"""What a worker stores: the records, and the buckets they live in. The store is the only truth; nothing here is cached.
+
+Records tolerate unknown fields, so that an older worker reads what a newer one wrote.
+"""
+
+import msgspec
+
+from hawker.config import MachineConfig
+from hawker.gpu import Gpu
+from hawker.ids import AppName, EventId, InstanceId, MachineId, OrderId, Version
+from hawker.image.resolve import Resolved
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.runtime.driver import Exit
+from hawker.store.contract import Bucket
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine's addresses: `private_ip` (IPv6, stable) and, for traffic outwards only, `ipv4`."""
+
+    private_ip: str
+    ipv4: str | None = None
+    network_id: int
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's exclusive right to change a machine until `expires_at` (Unix seconds)."""
+
+    nonce: str
+    owner: str
+    description: str
+    expires_at: float
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a container: its run number `run` is, or is about to be, the `count`-th automatic restart in a row."""
+
+    run: int
+    count: int
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest instance. `exit` is set once, when its exit is recorded; `started_at` stays None if it never ran.
+    `retries` has each container that was started again by itself, by its name."""
+
+    instance_id: InstanceId
+    pid: int | None = None
+    started_at: float | None = None
+    exit: Exit | None = None
+    retries: dict[str, Retry] = {}
+    memory_mib: int | None = None  # its limit, when that is no longer the config's
+
+
+class Previous(msgspec.Struct, frozen=True, kw_only=True):
+    """What an update falls back to when the new version cannot be prepared."""
+
+    version: Version
+    config: MachineConfig
+    image: Resolved
+    container_images: dict[str, Resolved] = {}
+    state: State
+    holds: Resources
+
+
+class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine. `holds` is what it takes of the node's capacity now: nothing unless it runs or is about to. `gpus`
+    are its own for as long as it holds memory; until an update is done, those of both versions.
+
+    `awaited` is the instance that a run is to launch next: a launch of any other came too late and does nothing.
+    `container_images` has one for each container, by its name; `image` is then only what the machine shows."""
+
+    id: MachineId
+    app: AppName
+    name: str
+    region: str
+    state: State
+    version: Version
+    config: MachineConfig
+    image: Resolved
+    container_images: dict[str, Resolved] = {}
+    network: Network
+    holds: Resources = Resources()
+    gpus: tuple[Gpu, ...] = ()
+    running: Running | None = None
+    awaited: InstanceId | None = None
+    restarts: int = 0  # automatic ones in a row
+    cordoned: bool = False
+    lease: Lease | None = None
+    previous: Previous | None = None
+    order: OrderId | None = None  # what it was made for
+    last_event: EventId = EventId("")
+    events: int = 0
+    created_at: float
+    updated_at: float
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What belongs to one event: how an instance ended and whether that was asked for, or what went wrong."""
+
+    exit: Exit | None = None
+    requested_stop: bool = False
+    restarting: bool = False
+    restart_count: int = 0
+    resumed: bool = False  # of a start: the instance is the one that was suspended
+    error: str = ""
+    version: str = ""
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to a machine. Keyed by machine and id, so newest last."""
+
+    id: EventId
+    type: str
+    status: str
+    source: str
+    at: float
+    detail: Detail | None = None
+
+
+class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a machine's config, kept after it was replaced."""
+
+    version: Version
+    config: MachineConfig
+    image: Resolved
+    container_images: dict[str, Resolved] = {}
+    created_at: float
+
+
+class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A pointer in an index: to a machine by name, by app or by order id."""
+
+    id: MachineId
+
+
+MACHINES = Bucket("machines", MachineRecord)  # machine id
+DESTROYED = Bucket("destroyed", MachineRecord)  # machine id
+BY_APP = Bucket("machines_by_app", MachineKey)  # app/id
+BY_NAME = Bucket("machines_by_name", MachineKey)  # app/name
+BY_ORDER = Bucket("machines_by_order", MachineKey)  # app/order id
+BY_IPV4 = Bucket("machines_by_ipv4", MachineKey)  # address
+EVENTS = Bucket("events", EventRecord)  # machine id/event id
+VERSIONS = Bucket("versions", VersionRecord)  # machine id/version
