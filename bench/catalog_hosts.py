@@ -22,6 +22,8 @@ from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
+from hawker.fleet.gossip_bridge import GossipBridge
+from hawker.fleet.members import Members
 from hawker.gossip.contract import Fate, Member, Meta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
@@ -31,8 +33,6 @@ from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.up.catalog import own_catalog
-from hawker.worker.fleet.meeting import Meeting
-from hawker.worker.fleet.members import Members
 
 REGION = "bench"
 LINKS = 10
@@ -114,7 +114,7 @@ class Host:
 async def host(number: int, folder: Path, ring: Keyring, seeds: Sequence[str]) -> AsyncIterator[Host]:
     """Begins with the file that is there, if there is one."""
     clock, me, tap = SystemClock(), node_id(number), Tap()
-    place, meeting = place_of(number, folder), Meeting[SqliteStorage]()
+    place, meeting = place_of(number, folder), GossipBridge[SqliteStorage]()
     storage = await to_thread.run_sync(SqliteStorage, place.catalog, me, clock)
     kept = own_catalog(storage, NodeRecord(id=me, region=REGION, created_at=clock.now()), place, clock, meeting)
     members = Members(lambda: gossip, kept.told, clock, lambda some: None)

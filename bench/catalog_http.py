@@ -27,11 +27,11 @@ from hawker.catalog.http.server import bind, serving
 from hawker.catalog.replica import TXS_AT_ONCE, TXS_PER_S
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
+from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.up.catalog import own_catalog
-from hawker.worker.fleet.meeting import Meeting
 
 TRANSACTIONS, WARM = TXS_AT_ONCE - 128, 128
 REST_S = TXS_AT_ONCE / TXS_PER_S
@@ -88,7 +88,7 @@ async def node(here: Path) -> AsyncIterator[tuple[str, str]]:
     for scope in Scope:
         storage.renew(scope, 1)
     record = NodeRecord(id=NODE, region="bench", created_at=clock.now())
-    kept = own_catalog(storage, record, place, clock, Meeting())
+    kept = own_catalog(storage, record, place, clock, GossipBridge())
     assert kept.app is not None
     async with kept.running(), serving(kept.app, bind("127.0.0.1:0")) as url:
         yield url, place.token.read_text().strip()

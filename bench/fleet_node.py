@@ -19,20 +19,20 @@ from hawker.api.contract.app import CREATE_APP
 from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES
 from hawker.api.contract.market import PLACE
 from hawker.api.contract.placement import LIST_PLACEMENTS
+from hawker.api.directory import Node
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.listener import listening
 from hawker.api.routes import PEER_ROUTES
 from hawker.api.server import Server
-from hawker.broker.directory import Node
-from hawker.broker.market_handlers import MarketHandlers
-from hawker.broker.peers import HttpPeers
-from hawker.broker.preferences import load_preferences
 from hawker.clock import SystemClock
+from hawker.gateway.peers import HttpPeers
 from hawker.host.facts import read_facts
 from hawker.ids import AppName, NodeId
 from hawker.image.cache import ImageCache
 from hawker.log import Secret
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import load_preferences
 from hawker.node import Capacity, Resources
 from hawker.observe.metrics import build_metrics
 from hawker.place import Place

@@ -12,11 +12,11 @@ import resource
 import time
 from collections.abc import Callable
 
-from hawker.broker.candidates import Fields, Wanted, rounds
-from hawker.broker.directory import Node
-from hawker.broker.preferences import Limits, preferences
+from hawker.api.directory import Node
 from hawker.clock import ManualClock
 from hawker.config.placement import Placement
+from hawker.market.candidates import Fields, Wanted, rounds
+from hawker.market.preferences import Limits, preferences
 from hawker.node import Capacity, Resources
 from hawker.sim.schedulers.central import first_fit, spread
 from hawker.sim.schedulers.costs import Costs

@@ -13,15 +13,15 @@ from anyio.abc import TaskGroup
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine
 from hawker.api.contract.market import PLACE
+from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.loss import Lost, Overdue, Unreachable
-from hawker.broker.directory import Node
-from hawker.broker.market_handlers import MarketHandlers
-from hawker.broker.preferences import Preferences, preferences
 from hawker.errors import HawkerError
 from hawker.ids import AppName, NodeId
 from hawker.machine import GONE
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import Preferences, preferences
 from hawker.node import Capacity
 from hawker.record.app import APPS
 from hawker.record.machine import MachineRecord

@@ -14,24 +14,26 @@ from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams, WaitState
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume, VolumeParams
+from hawker.api.directory import KnownApp, Node, Peers
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.api.loss import Lost, Unreachable
 from hawker.api.marks import Marks
 from hawker.api.route import Call, Unary
-from hawker.broker.asking import Patience
-from hawker.broker.directory import KnownApp, Node, Peers
-from hawker.broker.front import Beside, BrokerHandlers
-from hawker.broker.handlers import TokenHandlers
-from hawker.broker.market_handlers import MarketHandlers
-from hawker.broker.preferences import preferences
-from hawker.broker.revocations import FleetRevocations, Revocations
-from hawker.broker.tokens import Tokens
+from hawker.auth.revocations import Revocations
+from hawker.auth.tokens import Tokens
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.fleet.app_bundle import AppBundler, vaults_of
+from hawker.gateway.fan_out import Patience
+from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.revocations import FleetRevocations
+from hawker.gateway.token_handlers import TokenHandlers
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import preferences
 from hawker.record.app import APPS
 from hawker.record.machine import MACHINES
 from hawker.record.node import NodeRecord
@@ -39,7 +41,6 @@ from hawker.record.volume import VOLUMES
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import ROOM, Stall
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.luggage import Porter, vaults_of
 
 APP = "shop"
 SHOP = AppParams(app_name=APP)
@@ -274,7 +275,7 @@ async def opened(directory: Path, number: int, region: str) -> AsyncIterator[Hos
     stall = Stall(directory / node.id, seed=number, room=room, node=node)
     async with stall.open() as worker:
         deps = worker.parts.deps
-        porter = Porter(deps.store, deps.secrets, deps.clock, node.id, vaults_of(lambda: (KEY,), deps.clock))
+        porter = AppBundler(deps.store, deps.secrets, deps.clock, node.id, vaults_of(lambda: (KEY,), deps.clock))
         parts = replace(worker.parts, porter=porter)
         worker.parts = parts
         handlers = worker_handlers(parts)

@@ -12,13 +12,13 @@ from anyio.abc import SocketAttribute, SocketStream
 from hawker.chaos.chance import Chance
 from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
 from hawker.ids import EventId, MachineId
+from hawker.record import views
 from hawker.record.machine import EVENTS, Detail, EventRecord, Network
 from hawker.runtime.driver import Exit
 from hawker.runtime.pilot.launch import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
-from hawker.worker import views
 from tests.waiting import eventually, wait_for
 from tests.worker.machines import machine
 

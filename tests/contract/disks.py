@@ -11,8 +11,8 @@ from hawker.ids import VolumeId
 from hawker.record.volume import GB, Fstype
 from hawker.sim.disks import Crates
 from hawker.sim.fuse import Fuse
-from hawker.worker.lifecycle.disks import HostDisks
-from hawker.worker.volumes.disks import Disk, Disks
+from hawker.volume.disks import Disk, Disks
+from hawker.volume.host_disks import HostDisks
 
 VOLUME = VolumeId("vol_0123456789abcdef")
 OTHER = VolumeId("vol_fedcba9876543210")

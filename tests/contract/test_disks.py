@@ -9,7 +9,7 @@ import pytest
 
 from hawker.errors import BadRequest, NotFound
 from hawker.record.volume import GB, Fstype
-from hawker.worker.volumes.disks import Disks
+from hawker.volume.disks import Disks
 from tests.contract.disks import OTHER, SHOPS, VOLUME, MakeStore, Store, disk, empty
 
 pytestmark = pytest.mark.anyio

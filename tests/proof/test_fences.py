@@ -4,12 +4,12 @@ import pytest
 
 from hawker.host.fences import Fence, Port
 from hawker.ids import MachineId
+from hawker.netpolicy.enforcement import wanted
 from hawker.policy import Direction, Transport
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant
 from hawker.record.network_policy import PolicyRule, PolicySelector, PortRule
 from hawker.sim.life import APP, Worker
-from hawker.worker.fences import wanted
 
 pytestmark = pytest.mark.anyio
 WEB = frozenset({Port("tcp", 80)})

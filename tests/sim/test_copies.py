@@ -8,7 +8,7 @@ from hawker.record.volume import Fstype
 from hawker.sim.copies import Prints
 from hawker.sim.disks import Crates
 from hawker.sim.fuse import Death, Fuse
-from hawker.worker.volumes.disks import Disk
+from hawker.volume.disks import Disk
 
 pytestmark = pytest.mark.anyio
 VOLUME, SNAPSHOT = VolumeId("vol_0000000000000001"), SnapshotId("vs_0000000000000001")

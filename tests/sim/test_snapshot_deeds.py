@@ -11,7 +11,7 @@ from hawker.sim.ledger import Ledger
 from hawker.sim.snapshot_deeds import SnapshotDeeds
 from hawker.sim.trace import Trace
 from hawker.sim.world import Stall
-from hawker.worker.volumes.retention import DAY_S
+from hawker.volume.retention import DAY_S
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("downward", "src/hawker/cli/commands/up.py", "hawker.up", "the command that starts a node"),
     Allowed("downward", "src/hawker/cli/commands/join.py", "hawker.up", "goes on as the command that starts a node"),
     Allowed("downward", "src/hawker/cli/commands/worker.py", "hawker.up", "the same without an address for clients"),
-    Allowed("downward", "src/hawker/cli/commands/broker.py", "hawker.broker.main", "the command that starts a broker"),
+    Allowed("downward", "src/hawker/cli/commands/broker.py", "hawker.up.broker", "the command that starts a broker"),
     Allowed("downward", "src/hawker/cli/commands/chaos.py", "hawker.chaos.*", "commands with a node of their own"),
     Allowed("downward", "src/hawker/cli/commands/sim_catalog.py", "hawker.sim.*", "plays replicas, and asks no node"),
     Allowed("downward", "src/hawker/cli/commands/sim_fleet.py", "hawker.sim.*", "plays fleets, and asks no node"),
@@ -45,7 +45,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     # A name that looks like an address.
     Allowed("no_registries", "bench/peers/superfly_fsm/go.*", "golang.*", "names of Go modules, no address"),
     # What has one field, which its own name tells.
-    Allowed("frozen_values", "src/hawker/tokens/caveat.py", "*", "a caveat is one field: Apps(names) says it twice"),
+    Allowed("frozen_values", "src/hawker/auth/caveat.py", "*", "a caveat is one field: Apps(names) says it twice"),
     Allowed("frozen_values", "src/hawker/catalog/change.py", "*", "sent between nodes by the million, as arrays"),
     # What only a process shows.
     Allowed("mirrored", "src/hawker/up/*", "*", "tests/e2e start it as a process, and there is no other way to use it"),

@@ -5,7 +5,7 @@ from tests.tidy.rules import Rule
 from tests.tidy.tree import tree_of
 
 
-def subjects(rule: Rule, text: str, path: str = "src/hawker/worker/probe.py") -> list[str]:
+def subjects(rule: Rule, text: str, path: str = "src/hawker/worker/health.py") -> list[str]:
     return [finding.subject for finding in rule(tree_of({path: text}))]
 
 
@@ -49,7 +49,7 @@ def test_what_only_looks_like_a_banned_call_is_not_found(text: str) -> None:
 
 def test_a_test_may_read_the_clock_but_not_sleep() -> None:
     text = "import time, anyio\ntime.monotonic()\ntime.sleep(1)\nanyio.sleep(1)\n"
-    assert subjects(calls.banned, text, "tests/worker/test_probe.py") == ["time.sleep", "anyio.sleep"]
+    assert subjects(calls.banned, text, "tests/worker/test_health.py") == ["time.sleep", "anyio.sleep"]
 
 
 def test_a_task_outside_a_group_is_found_on_any_loop() -> None:

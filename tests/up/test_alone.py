@@ -9,8 +9,8 @@ import pytest
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest, Verdict
 from hawker.api.local import LocalCaller
-from hawker.broker.preferences import preferences
 from hawker.errors import NoRoom, Unprocessable
+from hawker.market.preferences import preferences
 from hawker.sim.life import APP, Worker, config_of
 from hawker.sim.world import Stall
 from hawker.up.alone import place_alone

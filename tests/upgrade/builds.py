@@ -30,7 +30,7 @@ class Build:
     @property
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
-        limits = (self.folder / "hawker/broker/rate_limits.py").exists()
+        limits = (self.folder / "hawker/gateway/rate_limits.py").exists()
         return kept | {"PYTHONPATH": str(self.folder)} | ({"HAWKER_RATE_LIMITS": "false"} if limits else {})
 
     def works(self) -> bool:

@@ -1,6 +1,7 @@
 """Facts about room: asked for together, refused together, granted by address."""
 
 from collections.abc import AsyncIterator
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import msgspec
@@ -8,12 +9,14 @@ import pytest
 
 from hawker.errors import Conflict, NoRoom
 from hawker.gpu import Gpu
+from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.node import Capacity, Resources
-from hawker.record.machine import MachineRecord
+from hawker.record.machine import BY_IPV4, MachineKey, MachineRecord
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import Stall
-from hawker.worker.admission import Admission
+from hawker.store.memory import MemoryStore
+from hawker.worker.admission import Admission, free_ipv4
 
 pytestmark = pytest.mark.anyio
 
@@ -66,3 +69,26 @@ async def test_what_a_machine_holds_counts_as_free_for_it(worker: Worker) -> Non
     assert _admission(worker).admit(worker.store, one, config_of(guest={"memory_mb": 256})).gpus == (GPU,)
     with pytest.raises(Conflict, match="insufficient GPUs"):
         _admission(worker).admit(worker.store, one, config_of(guest={"gpu_kind": "a10", "gpus": 2}))
+
+
+POOL = IPv4Network("10.0.0.0/29")
+
+
+async def _take(store: MemoryStore, number: int) -> str:
+    machine_id = MachineId(f"{number:014x}")
+    address = free_ipv4(store, POOL, machine_id)
+    await store.write(lambda tx: tx.put(BY_IPV4, address, MachineKey(id=machine_id)))
+    return address
+
+
+async def test_every_address_of_the_pool_is_given_once_and_then_none() -> None:
+    store = MemoryStore()
+    taken = {await _take(store, 3) for _ in range(5)}
+    assert taken == {f"10.0.0.{last}" for last in range(2, 7)}, "neither the network, the host nor broadcast"
+    with pytest.raises(Conflict, match="insufficient IPs available to fulfill request"):
+        await _take(store, 3)
+
+
+async def test_the_search_begins_where_the_id_says() -> None:
+    assert free_ipv4(MemoryStore(), POOL, MachineId(f"{1:014x}")) == "10.0.0.3"
+    assert free_ipv4(MemoryStore(), POOL, MachineId(f"{6:014x}")) == "10.0.0.3"

@@ -4,10 +4,10 @@ from hawker.app import network_id
 from hawker.clock import ManualClock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.store.memory import MemoryStore
+from hawker.volume.table import VolumeTable
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
 from hawker.worker.table import MachineTable
-from hawker.worker.volumes.table import VolumeTable
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio

@@ -1,12 +1,26 @@
-from pathlib import Path
+""""""
 
+from pathlib import Path
+from typing import Any
+
+import msgspec
 import pytest
 
+from hawker.config import MachineConfig
+from hawker.errors import NoRoom
 from hawker.gpu import Gpu
 from hawker.host.cgroup import Layout
 from hawker.host.facts import Facts, disk_of
+from hawker.machine import State
+from hawker.node import Capacity, Resources
+from hawker.record.machine import MachineRecord
+from hawker.runtime.fake_host import Fault
 from hawker.settings import Settings
-from hawker.worker.capacity import Room
+from hawker.sim.life import Worker, config_of
+from hawker.sim.world import Stall
+from hawker.worker.capacity import Room, at_rest, kept_layer, overhead_mib, room_for
+from tests.worker.invariants import check_at_rest
+from tests.worker.machines import machine
 
 FACTS = Facts(cpus=8, memory_mib=10_000, kernel="6.1", cgroups=next(iter(Layout)), root=False, tools={}, boot_id="boot")
 
@@ -33,3 +47,137 @@ def test_gpus_are_those_that_the_settings_name(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_has_no_room_whatever_the_settings_say(tmp_path: Path, disk_mib: int | None) -> None:
     settings = Settings(data_dir=tmp_path, disk_mib=disk_mib, free_disk_floor_mib=1 << 40)
     assert Room(settings, FACTS)().disk_mib == 0
+
+
+pytestmark = pytest.mark.anyio
+HELD = Resources(shared_cpus=1, memory_mib=256, disk_mib=300)
+
+
+def record_of(**config: Any) -> MachineRecord:
+    parsed = msgspec.convert({"image": "a", **config}, MachineConfig)
+    return machine(config=parsed, holds=HELD)
+
+
+def test_a_machine_that_is_off_holds_nothing() -> None:
+    assert at_rest(record_of()) == Resources() == at_rest(record_of(rootfs={"persist": "never"}))
+
+
+@pytest.mark.parametrize("persist", ["restart", "always"])
+def test_a_layer_that_is_kept_holds_its_disk(persist: str) -> None:
+    assert at_rest(record_of(rootfs={"persist": persist})) == Resources(disk_mib=300)
+
+
+def test_a_layer_is_kept_as_long_as_the_config_says() -> None:
+    restart, always = record_of(rootfs={"persist": "restart"}), record_of(rootfs={"persist": "always"})
+    assert kept_layer(record_of()) is None and kept_layer(None) is None
+    assert kept_layer(restart) == f"kept-{restart.version}" and kept_layer(always) == "kept"
+
+
+@pytest.mark.parametrize(("given", "name"), [("never", None), (0, None), (1, None), (3, "kept"), ("always", "kept")])
+def test_the_deprecated_field_says_the_same(given: str | int, name: str | None) -> None:
+    assert kept_layer(record_of(guest={"persist_rootfs": given})) == name
+
+
+def test_the_newer_field_wins() -> None:
+    both = record_of(guest={"persist_rootfs": "never"}, rootfs={"persist": "always"})
+    assert kept_layer(both) == "kept"
+
+
+# Through the flows: whose first instance made the layer that is there.
+
+
+def layer_of(stall: Stall, machine_id: str) -> str | None:
+    return next((first for key, (_, first) in stall.rootfs.layers.items() if key == machine_id), None)
+
+
+async def started_again(worker: Worker, machine_id: str) -> None:
+    await worker.stop(machine_id)
+    await worker.reaches(machine_id, State.STOPPED)
+    await worker.start(machine_id)
+    await worker.reaches(machine_id, State.STARTED)
+
+
+async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started()
+    first = layer_of(stall, machine_id)
+    await started_again(worker, machine_id)
+    assert layer_of(stall, machine_id) not in (None, first)
+
+
+@pytest.mark.parametrize("persist", ["restart", "always"])
+async def test_a_kept_layer_outlives_stops_restarts_and_failures(worker: Worker, stall: Stall, persist: str) -> None:
+    machine_id = await worker.started(rootfs={"persist": persist}, restart={"policy": "always"})
+    first = layer_of(stall, machine_id)
+    await started_again(worker, machine_id)
+    await worker.restart(machine_id)
+    await worker.reaches(machine_id, State.STARTED)
+    stall.host.end(worker.record(machine_id).id, 3)
+    await stall.clock.sleep(60)
+    await worker.reaches(machine_id, State.STARTED)
+    assert layer_of(stall, machine_id) == first is not None
+    check_at_rest(stall)
+
+
+@pytest.mark.parametrize(("persist", "kept"), [("restart", False), ("always", True)])
+async def test_only_always_outlives_an_update(worker: Worker, stall: Stall, persist: str, kept: bool) -> None:
+    machine_id = await worker.started(rootfs={"persist": persist})
+    first = layer_of(stall, machine_id)
+    await worker.update(machine_id, rootfs={"persist": persist}, env={"A": "2"})
+    await worker.reaches(machine_id, State.STARTED)
+    assert (layer_of(stall, machine_id) == first) is kept
+    await worker.update(machine_id, env={"A": "3"})
+    await worker.reaches(machine_id, State.STARTED)
+    assert layer_of(stall, machine_id) != first, "the new version does not keep it"
+    check_at_rest(stall)
+
+
+async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroyed(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        machine_id = await worker.started(rootfs={"persist": "always"})
+        await worker.stop(machine_id)
+        record = await worker.reaches(machine_id, State.STOPPED)
+        assert record.holds == Resources(disk_mib=stall.settings.machine_disk_mib)
+        check_at_rest(stall)
+    stall.crash()
+    async with stall.open() as worker:
+        assert layer_of(stall, machine_id) is not None and await worker.reconciler.find() == []
+        await worker.destroy(machine_id)
+        await worker.reaches(machine_id, State.DESTROYED)
+        assert layer_of(stall, machine_id) is None
+        assert worker.parts.deps.table.used(worker.store) == Resources()
+        check_at_rest(stall)
+
+
+async def test_a_start_that_fails_does_not_cost_the_layer(worker: Worker, stall: Stall) -> None:
+    machine_id = await worker.started(rootfs={"persist": "always"})
+    first = layer_of(stall, machine_id)
+    await worker.stop(machine_id)
+    await worker.reaches(machine_id, State.STOPPED)
+    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    await worker.start(machine_id)
+    record = await worker.reaches(machine_id, State.FAILED)
+    assert layer_of(stall, machine_id) == first and record.holds.disk_mib > 0
+    check_at_rest(stall)
+
+
+ROOM = Capacity(cpus=8, memory_mib=1024, disk_mib=100_000)
+
+
+@pytest.mark.parametrize(("guests", "expected"), [(False, 0), (True, 100)])
+async def test_a_node_sells_a_guests_memory_and_what_its_vmm_needs(tmp_path: Path, guests: bool, expected: int) -> None:
+    async with Stall(tmp_path, guests=guests).open() as worker:
+        deps = worker.parts.deps
+        assert overhead_mib(deps) == expected
+        assert room_for(deps, config_of(guest={"memory_mb": 300})).memory_mib == 300 + expected
+
+
+async def test_admission_counts_it(tmp_path: Path) -> None:
+    stall = Stall(tmp_path, guests=True, room=ROOM)
+    async with stall.open() as worker:
+        await worker.app()
+        machine_id = await worker.started(guest={"memory_mb": 512})
+        assert worker.record(machine_id).holds.memory_mib == 612
+        with pytest.raises(NoRoom, match="short of 38 memory_mb"):
+            await worker.create(guest={"memory_mb": 350})
+        check_at_rest(stall)

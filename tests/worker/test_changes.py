@@ -1,9 +1,15 @@
+""""""
+
 import anyio
 import pytest
 
-from hawker.ids import MachineId
+from hawker.errors import Conflict, DeadlineExceeded, NotFound
+from hawker.ids import EventId, MachineId
+from hawker.machine import State
+from hawker.record.machine import EventRecord, MachineRecord
 from hawker.sim.loop import LoopClock
-from hawker.worker.changes import Changes
+from hawker.worker.changes import Changes, reached, wait, wanted
+from tests.worker.machines import NOW, machine
 
 pytestmark = pytest.mark.anyio
 ONE, OTHER = MachineId("1"), MachineId("2")
@@ -63,3 +69,96 @@ def test_listeners_hear_of_every_change() -> None:
     changes.notify(ONE)
     changes.notify(OTHER)
     assert heard == [ONE, OTHER]
+
+
+def _event(event_id: str, status: str) -> EventRecord:
+    return EventRecord(id=EventId(event_id), type="start", status=status, source="flyd", at=NOW)
+
+
+def _none(after: str) -> list[EventRecord]:
+    return []
+
+
+def test_any_of_several_states_answers() -> None:
+    assert reached(machine(), wanted(("stopped", "started"), None, None), _none) is State.STARTED
+
+
+def test_settled_means_any_resting_state() -> None:
+    settled = wanted(("settled",), None, None)
+    assert reached(machine(state=State.FAILED), settled, _none) is State.FAILED
+    assert reached(machine(state=State.STARTING), settled, _none) is None
+
+
+def test_a_state_passed_through_since_the_event_counts() -> None:
+    stopped = machine(state=State.STOPPED, last_event=EventId("E3"))
+    want = wanted(("started",), None, "E1")
+    assert reached(stopped, want, lambda after: [_event("E2", "started")]) is State.STARTED
+
+
+def test_a_state_reached_before_the_event_does_not_count() -> None:
+    assert reached(machine(last_event=EventId("E1")), wanted(("started",), None, "E1"), _none) is None
+
+
+def test_a_start_that_was_over_before_anyone_looked_counts_for_who_waited_by_then() -> None:
+    stopped, want = machine(state=State.STOPPED, last_event=EventId("E3")), wanted(("started",), None, None)
+    since = {"E1": [_event("E2", "started"), _event("E3", "stopped")], "E2": [_event("E3", "stopped")]}
+    assert reached(stopped, want, since.__getitem__, "E1") is State.STARTED
+    assert reached(stopped, want, since.__getitem__, "E2") is None
+    assert reached(stopped, want, since.__getitem__) is None
+
+
+def test_an_older_version_can_never_be_reached() -> None:
+    with pytest.raises(Conflict, match="was replaced by V1"):
+        reached(machine(), wanted(("started",), "V0", None), _none)
+
+
+def test_a_newer_version_is_waited_for() -> None:
+    assert reached(machine(), wanted(("started",), "V2", None), _none) is None
+
+
+def test_a_machine_that_is_gone_is_not_found_unless_that_was_waited_for() -> None:
+    gone = machine(state=State.DESTROYED)
+    assert reached(gone, wanted(("destroyed",), None, None), _none) is State.DESTROYED
+    with pytest.raises(NotFound):
+        reached(gone, wanted(("started",), None, None), _none)
+
+
+async def test_a_change_wakes_the_wait() -> None:
+    changes, states = Changes(), [State.STARTING]
+
+    def record_of() -> MachineRecord:
+        return machine(state=states[-1])
+
+    async with anyio.create_task_group() as tasks:
+
+        async def finish() -> None:
+            states.append(State.STARTED)
+            changes.notify(record_of().id)
+
+        tasks.start_soon(finish)
+        state, _ = await wait(changes, record_of, wanted(("started",), None, None), 5, _none)
+    assert state is State.STARTED
+
+
+async def test_a_machine_that_starts_and_ends_between_two_looks_was_started() -> None:
+    changes, records = Changes(), [machine(state=State.RESTARTING, last_event=EventId("E1"))]
+
+    def events_since(after: str) -> list[EventRecord]:
+        events = [_event("E2", "started"), _event("E3", "stopped")] if len(records) > 1 else []
+        return [event for event in events if event.id > after]
+
+    async with anyio.create_task_group() as tasks:
+
+        async def start_and_end() -> None:
+            records.append(machine(state=State.STOPPED, last_event=EventId("E3")))
+            changes.notify(records[-1].id)
+
+        tasks.start_soon(start_and_end)
+        state, record = await wait(changes, lambda: records[-1], wanted(("started",), None, None), 5, events_since)
+    assert (state, record.state) == (State.STARTED, State.STOPPED)
+
+
+async def test_the_deadline_names_the_wanted_and_the_current_state() -> None:
+    text = "deadline_exceeded: machine failed to reach desired state, stopped, currently started"
+    with pytest.raises(DeadlineExceeded, match=text):
+        await wait(Changes(), machine, wanted(("stopped",), None, None), 0.01, _none)

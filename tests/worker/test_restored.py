@@ -9,12 +9,12 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.proof import invariants
 from hawker.proof.violation import Invariant
+from hawker.record.machine import machine_resource
 from hawker.record.node import COPY, CopyRecord
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.memory import Faults, MemoryStore
-from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.restored import take_up_restored
 from tests.worker.invariants import check_store

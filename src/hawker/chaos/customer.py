@@ -45,9 +45,9 @@ from hawker.api.contract.volume import (
 )
 from hawker.config import MachineConfig
 from hawker.errors import NameTaken, NotFound
+from hawker.history.flow import ARCHIVE
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
-from hawker.worker.lifecycle.archive import ARCHIVE
 
 _WAIT_S = 55.0
 

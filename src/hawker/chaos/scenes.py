@@ -21,11 +21,11 @@ from hawker.chaos.volume_scenes import (
     with_free_volume,
 )
 from hawker.failpoint import ELSEWHERE
+from hawker.history.flow import ARCHIVE
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.promises import Call
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.archive import ARCHIVE
 
 _ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
 """Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""

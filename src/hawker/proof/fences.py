@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from hawker.host.fences import Fence
+from hawker.netpolicy.enforcement import wanted
 from hawker.proof.violation import Invariant, Violation
 from hawker.store.contract import Reader
-from hawker.worker.fences import wanted
 
 
 def fences_at_rest(reader: Reader, standing: Sequence[Fence]) -> Iterator[Violation]:

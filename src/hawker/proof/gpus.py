@@ -7,8 +7,8 @@ from hawker.gpu import assigned
 from hawker.machine import WITH_INSTANCE, State
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant, Violation
+from hawker.record.gpu_claim import claimed_by
 from hawker.record.machine import MachineRecord
-from hawker.worker.gpus import claimed_by
 
 
 def of_gpus(machines: Iterable[MachineRecord]) -> Iterator[Violation]:

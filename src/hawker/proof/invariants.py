@@ -33,7 +33,7 @@ from hawker.record.machine import (
 )
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Bucket, Reader
-from hawker.worker import holding
+from hawker.worker import capacity
 from hawker.worker.table import EVENTS_KEPT
 
 
@@ -132,7 +132,7 @@ def _rest(record: MachineRecord, host: HostState) -> Iterator[Violation]:
         if record.holds.memory_mib == 0:
             yield Violation(Invariant.CAPACITY, record.id, f"is {record.state.value} and holds no memory")
         return
-    if record.holds != holding.at_rest(record):
+    if record.holds != capacity.at_rest(record):
         yield Violation(Invariant.CAPACITY, record.id, f"is {record.state.value} and holds {record.holds}")
     if record.awaited is not None:
         yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and awaits {record.awaited}")

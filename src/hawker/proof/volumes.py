@@ -13,7 +13,7 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 from hawker.store.contract import Reader
-from hawker.worker.volumes.attachment import volume_id_of
+from hawker.volume.attachment import volume_id_of
 
 _RESTS = frozenset({VolumeState.CREATED, VolumeState.PENDING_DESTROY})
 _USES = frozenset({State.STARTED, State.SUSPENDED})

@@ -3,9 +3,12 @@
 Records tolerate unknown fields, so that an older worker reads what a newer one wrote.
 """
 
+from typing import Any
+
 import msgspec
 
 from hawker.config import MachineConfig
+from hawker.fsm.contract import Resource, StepContext
 from hawker.gpu import Gpu
 from hawker.ids import AppName, EventId, InstanceId, MachineId, OrderId, Version
 from hawker.image.resolve import Resolved
@@ -141,3 +144,15 @@ BY_ORDER = Bucket("machines_by_order", MachineKey)  # app/order id
 BY_IPV4 = Bucket("machines_by_ipv4", MachineKey)  # address
 EVENTS = Bucket("events", EventRecord)  # machine id/event id
 VERSIONS = Bucket("versions", VersionRecord)  # machine id/version
+
+
+def current_lease(record: MachineRecord, now: float) -> Lease | None:
+    return record.lease if record.lease is not None and record.lease.expires_at > now else None
+
+
+def machine_resource(machine_id: MachineId) -> Resource:
+    return Resource(kind="machine", id=machine_id)
+
+
+def machine_id_of(context: StepContext[Any, Any]) -> MachineId:
+    return MachineId(context.resource.id)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from hawker.fsm.contract import Resource
 from hawker.ids import AppName, MachineId, SnapshotId, VolumeId
 from hawker.node import Resources
 from hawker.store.contract import Bucket
@@ -132,3 +133,7 @@ VOLUMES_BY_APP = Bucket("volumes_by_app", VolumeKey)  # app/id; only of those in
 SNAPSHOTS = Bucket("snapshots", SnapshotRecord)  # snapshot id
 GONE_SNAPSHOTS = Bucket("snapshots_gone", SnapshotRecord)  # snapshot id; until what there is of the file is removed
 SNAPSHOTS_BY_VOLUME = Bucket("snapshots_by_volume", SnapshotKey)  # volume id/snapshot id
+
+
+def volume_resource(volume_id: VolumeId) -> Resource:
+    return Resource(kind="volume", id=volume_id)

@@ -12,7 +12,7 @@ from hawker.ids import SnapshotId, VolumeId
 from hawker.sim.disks import Block, Crates
 from hawker.sim.fuse import Fuse
 from hawker.sim.host import Fixture
-from hawker.worker.volumes.copies import Room
+from hawker.volume.copies import CopyRoom
 
 _FREE = 1 << 50
 
@@ -31,9 +31,9 @@ class Prints(Fixture):
         self.held: anyio.Event | None = None
         self._crates = crates
 
-    async def room(self, copied: VolumeId | SnapshotId) -> Room:
+    async def room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
         block = self.snapshots.get(SnapshotId(copied)) or self._crates.files.get(VolumeId(copied))
-        return Room(0 if block is None else block.size_bytes, self.free_bytes)
+        return CopyRoom(0 if block is None else block.size_bytes, self.free_bytes)
 
     async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
         await self._edge("take")

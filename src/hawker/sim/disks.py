@@ -11,7 +11,7 @@ from hawker.ids import VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.fuse import Fuse
 from hawker.sim.host import Fixture
-from hawker.worker.volumes.disks import Disk, Usage
+from hawker.volume.disks import Disk, Usage
 
 _BLOCK = 4096
 _RESERVED = 100  # one in so many blocks

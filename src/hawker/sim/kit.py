@@ -7,18 +7,18 @@ from typing import Any
 from hawker.clock import Clock
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
+from hawker.netpolicy.enforcement import Fences, HostFences
 from hawker.runtime.driver import Driver, Features, Suspension
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
+from hawker.volume.copies import Copies
+from hawker.volume.disks import Disks
 from hawker.worker.changes import Changes
-from hawker.worker.fences import Fences, HostFences
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import Deps, Networks, Rootfs
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
-from hawker.worker.volumes.copies import Copies
-from hawker.worker.volumes.disks import Disks
 
 FEATURES = Features(
     rootfs=True, network=True, limits=True, mounts=True, suspend=Suspension.FREEZE, lacks_swap="", containers=True

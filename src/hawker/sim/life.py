@@ -62,11 +62,10 @@ from hawker.fsm.view import RunView
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.policy import Direction, Transport
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.sim.host import Cellar
 from hawker.sim.loop import eventually
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 

@@ -10,7 +10,7 @@ from hawker.record.volume import VolumeState
 from hawker.sim.deed import Deed, Verb
 from hawker.sim.ledger import Ledger
 from hawker.sim.life import Worker
-from hawker.worker.volumes.retention import DAY_S
+from hawker.volume.retention import DAY_S
 
 Try: TypeAlias = Callable[[Deed, Callable[[Worker], Awaitable[Any]]], Awaitable[Any]]
 

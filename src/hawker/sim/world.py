@@ -24,6 +24,8 @@ from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState
 from hawker.record.node import NodeRecord
+from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.sim.copies import Prints
 from hawker.sim.disks import Crates
@@ -38,17 +40,15 @@ from hawker.sim.palings import Palings
 from hawker.sim.slots import Slots
 from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
+from hawker.vault import KEY_BYTES, Vault
+from hawker.volume.table import VolumeTable
 from hawker.worker.changes import Changes
+from hawker.worker.health import Finding, Probe
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.parts import Parts
-from hawker.worker.probe import Finding, Probe
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.scrape import ScrapeFailed
-from hawker.worker.secret_keys import SecretKeys
-from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin, join
-from hawker.worker.vault import KEY_BYTES, Vault
-from hawker.worker.volumes.table import VolumeTable
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
 HOST_ADDRESSES = {4: "192.0.2.10", 6: "2001:db8::10"}

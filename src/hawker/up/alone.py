@@ -1,11 +1,11 @@
 """The market of a node that knows no others: its broker explains and counts, its worker bids and fills."""
 
+from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
-from hawker.broker.alone import NoPeers, OneNode
-from hawker.broker.directory import Node
-from hawker.broker.market_handlers import MarketHandlers
-from hawker.broker.preferences import Preferences
 from hawker.config.placement import parse_labels
+from hawker.gateway.alone import NoPeers, OneNode
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import Preferences
 from hawker.record.node import NODE
 from hawker.worker.parts import Parts
 

@@ -25,6 +25,7 @@ from hawker.host.vfio import PciDevices
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageSettings, Limits
+from hawker.netpolicy.enforcement import Fences
 from hawker.observe.metrics import Metrics
 from hawker.observe.span import Origin
 from hawker.observe.spans import MakeExporter
@@ -34,36 +35,31 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import Driver
 from hawker.runtime.guest_volumes import GuestVolumes
 from hawker.runtime.probe import Verdict
+from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store
+from hawker.vault import Vault, load_or_create_key
+from hawker.volume.copies import Copies
+from hawker.volume.disks import Disks
+from hawker.volume.encryption import Ciphers, VolumeKeys
+from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
+from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
+from hawker.volume.host_disks import HostDisks
+from hawker.volume.table import VolumeTable
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
-from hawker.worker.fences import Fences
+from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.ciphers import Ciphers
-from hawker.worker.lifecycle.copies import PARALLEL_COPIES, HostCopies
 from hawker.worker.lifecycle.deps import Deps, Rootfs
-from hawker.worker.lifecycle.disks import HostDisks
-from hawker.worker.lifecycle.guest_copies import GuestCopies
-from hawker.worker.lifecycle.guest_disks import GuestDisks
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
-from hawker.worker.lifecycle.volume_use import VolumeUse
 from hawker.worker.parts import Parts
-from hawker.worker.probe import NetworkProber
 from hawker.worker.scrape import HttpFetch
-from hawker.worker.secret_keys import SecretKeys
-from hawker.worker.secrets import Secrets
 from hawker.worker.serve import join
 from hawker.worker.table import MachineTable
-from hawker.worker.telemetry import Telemetry
-from hawker.worker.traces import Traces
-from hawker.worker.vault import Vault, load_or_create_key
-from hawker.worker.volumes.copies import Copies
-from hawker.worker.volumes.disks import Disks
-from hawker.worker.volumes.keys import VolumeKeys
-from hawker.worker.volumes.table import VolumeTable
+from hawker.worker.telemetry import Telemetry, Traces
 
 _LAST_SPANS_S = 1.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import anyio
 
-from hawker.broker.tokens import load_or_create_token
+from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.agent import AgentCatalog
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
@@ -24,13 +24,13 @@ from hawker.catalog.snapshots import Album
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.errors import CannotStart
+from hawker.fleet.fleet import Forgets
+from hawker.fleet.gossip_bridge import GossipBridge, Told, Untold
+from hawker.fleet.members import Replicates
 from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.place import Place
 from hawker.record.node import NodeRecord
-from hawker.worker.fleet.fleet import Forgets
-from hawker.worker.fleet.meeting import Meeting, Told, Untold
-from hawker.worker.fleet.members import Replicates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Kept:
 
 
 def own_catalog(
-    storage: SqliteStorage, node: NodeRecord, place: Place, clock: Clock, meeting: Meeting[SqliteStorage]
+    storage: SqliteStorage, node: NodeRecord, place: Place, clock: Clock, meeting: GossipBridge[SqliteStorage]
 ) -> Kept:
     """Over HTTP, whoever has the node's root token may write its rows."""
     access = Access(token=load_or_create_token(place.token, clock).reveal())

@@ -17,12 +17,22 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker import log
 from hawker.api.listener import bind, url_of
 from hawker.api.server import PROGRAM_VERSION
-from hawker.broker.peer_tokens import PeerTokens
-from hawker.broker.peers import HttpPeers
+from hawker.auth.peer_tokens import PeerTokens
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.cluster import USUAL_PEER_PORT, Cluster, found_cluster, read_cluster, write_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
+from hawker.fleet.app_bundle import AppBundler, vaults_of
+from hawker.fleet.fleet import Fleet, ring_of
+from hawker.fleet.gossip_bridge import GossipBridge
+from hawker.fleet.labels import labels_of
+from hawker.fleet.members import Members
+from hawker.fleet.publish import Publisher, Source
+from hawker.fleet.rows import Self
+from hawker.fleet.sources import follow, worker_sources
+from hawker.fleet.standby import sentinel
+from hawker.fleet.watch import WatchedStore
+from hawker.gateway.peers import HttpPeers
 from hawker.gossip.contract import Member, Meta
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
@@ -32,16 +42,6 @@ from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.settings import Settings
 from hawker.up.catalog import Kept, agent_catalog, own_catalog, token_of_agent
-from hawker.worker.fleet.fleet import Fleet, ring_of
-from hawker.worker.fleet.labels import labels_of
-from hawker.worker.fleet.meeting import Meeting
-from hawker.worker.fleet.members import Members
-from hawker.worker.fleet.publish import Publisher, Source
-from hawker.worker.fleet.rows import Self
-from hawker.worker.fleet.sources import follow, worker_sources
-from hawker.worker.fleet.standby import sentinel
-from hawker.worker.fleet.watch import WatchedStore
-from hawker.worker.luggage import Porter, vaults_of
 from hawker.worker.parts import Parts
 
 _log = log.bind("hawker.up")
@@ -131,7 +131,7 @@ async def _joined(
 ) -> _Joined:
     """All objects, of which none serves yet."""
     clock, api = parts.deps.clock, url_of(seat.listener)
-    meeting: Meeting[SqliteStorage] = Meeting()
+    meeting: GossipBridge[SqliteStorage] = GossipBridge()
     kept = await _catalog(stack, parts, place, meeting)
     members = Members(lambda: gossip, kept.told, clock, lambda some: fleet.remember(members=some))
     gossip = _gossip(seat, parts, api, kept, meeting, members, lambda ring: fleet.remember(ring))  # noqa: PLW0108
@@ -149,7 +149,7 @@ async def _joined(
         save=partial(write_cluster, place.cluster),
         vitals=kept.vitals,
     )
-    porter = Porter(store, parts.deps.secrets, clock, parts.node.id, vaults_of(partial(_keys, gossip), clock))
+    porter = AppBundler(store, parts.deps.secrets, clock, parts.node.id, vaults_of(partial(_keys, gossip), clock))
     parts = replace(parts, fleet=fleet, catalog=kept.catalog, porter=porter)
     sources = (*worker_sources(parts, _said(parts, api)), *more)
     publisher = Publisher(kept.catalog, clock, parts.node.id, sources)
@@ -191,7 +191,7 @@ async def gossiping(gossip: Gossips, *, task_status: TaskStatus[None] = TASK_STA
         ) from error
 
 
-async def _catalog(stack: AsyncExitStack, parts: Parts, place: Place, meeting: Meeting[SqliteStorage]) -> Kept:
+async def _catalog(stack: AsyncExitStack, parts: Parts, place: Place, meeting: GossipBridge[SqliteStorage]) -> Kept:
     deps = parts.deps
     if deps.settings.catalog_url is not None:
         token = token_of_agent(deps.settings.catalog_token_file)
@@ -205,7 +205,7 @@ def _gossip(
     parts: Parts,
     api: str,
     kept: Kept,
-    meeting: Meeting[SqliteStorage],
+    meeting: GossipBridge[SqliteStorage],
     members: Members,
     remember: Callable[[Keyring], None],
 ) -> GossipNode:

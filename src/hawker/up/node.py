@@ -19,16 +19,19 @@ import msgspec
 from hawker import log
 from hawker.api.listener import serving
 from hawker.api.server import PROGRAM_VERSION
-from hawker.broker.preferences import load_preferences
 from hawker.catalog.http.server import serving as serving_catalog
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
 from hawker.errors import Unavailable
+from hawker.fleet.joining import join_cluster
+from hawker.fleet.labels import labels_of
+from hawker.fleet.watch import WatchedStore
 from hawker.host.facts import read_facts
 from hawker.host.systemd import Notifier, handed_over
 from hawker.ids import new_node_id
 from hawker.image.cache import ImageCache
 from hawker.log import Secret
+from hawker.market.preferences import load_preferences
 from hawker.observe.metrics import build_metrics
 from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
@@ -39,18 +42,15 @@ from hawker.runtime.roster import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
+from hawker.up.boot_refusal import or_refuse, wrapped_in
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
-from hawker.up.doors import Doors, open_doors
+from hawker.up.ephemeral import destroy_everything
 from hawker.up.fleet import InFleet, in_fleet
-from hawker.up.front import Front, front_alone, front_of_fleet, revocations_of
-from hawker.worker.ephemeral import destroy_everything
-from hawker.worker.fleet.joining import join_cluster
-from hawker.worker.fleet.labels import labels_of
-from hawker.worker.fleet.watch import WatchedStore
+from hawker.up.listeners import Doors, open_doors
+from hawker.up.servers import Front, front_alone, front_of_fleet, revocations_of
 from hawker.worker.format import enter
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.refusal import or_refuse, wrapped_in
 from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 

@@ -4,19 +4,21 @@ transaction that takes what is granted.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 
 import msgspec
 
 from hawker.config import MachineConfig
 from hawker.errors import Conflict, HawkerError, NoRoom, NoRoomAtVolume
 from hawker.gpu import Gpu
+from hawker.ids import MachineId
 from hawker.node import Capacity, Resources, shortfall
-from hawker.record.machine import MachineRecord
+from hawker.record.gpu_claim import claim
+from hawker.record.machine import BY_IPV4, MachineRecord
 from hawker.store.contract import Reader
-from hawker.worker.gpus import claim
+from hawker.volume.attachment import volume_id_of
+from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.lifecycle.room import room_for
-from hawker.worker.volumes.attachment import volume_id_of
 
 _NAMES = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}
 _GPUS = "GPUs"
@@ -72,3 +74,22 @@ def _no_room(missing: dict[str, int], record: MachineRecord) -> HawkerError:
         scope="region",
         shortfall=missing,
     )
+
+
+# The node's pool of IPv4 addresses, which machines use for traffic outwards only.
+
+_RESERVED = 2  # the network's own address and its first host
+
+
+def free_ipv4(reader: Reader, pool: IPv4Network, machine_id: MachineId) -> str:
+    """A free address, searched from a place that the machine's id gives, so that it is found at once in a pool that is
+    not nearly full. Raises `Conflict` when it is."""
+    size = pool.num_addresses - _RESERVED - 1
+    if reader.count(BY_IPV4) >= size:
+        raise Conflict("insufficient IPs available to fulfill request")
+    first = int(machine_id, 16) % size
+    for step in range(size):
+        address = str(pool[_RESERVED + (first + step) % size])
+        if reader.get(BY_IPV4, address) is None:
+            return address
+    raise AssertionError("a pool with a free address has one")

@@ -12,8 +12,8 @@ from hawker.record.network_policy import POLICIES
 from hawker.record.secret import SECRET_KEYS, SECRETS
 from hawker.record.volume import GOING
 from hawker.store.contract import Bucket, Reader, Store, Tx
-from hawker.worker.ips import release_all
-from hawker.worker.volumes.table import VolumeTable
+from hawker.volume.table import VolumeTable
+from hawker.worker.ip_assignments import release_all
 
 
 class Apps:

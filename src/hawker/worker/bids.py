@@ -21,15 +21,15 @@ from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
 from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall
+from hawker.record.gpu_claim import short_of, taken
 from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER
 from hawker.record.node import NODE
 from hawker.store.contract import Reader
-from hawker.worker.gpus import short_of, taken
+from hawker.volume import attachment
+from hawker.worker.capacity import room_for
 from hawker.worker.images import names_of
-from hawker.worker.lifecycle.room import room_for
 from hawker.worker.parts import Parts
 from hawker.worker.table import order_key
-from hawker.worker.volumes import attachment
 
 MOST_AT_ONCE = 64
 MOST_OF_ONE = 1000

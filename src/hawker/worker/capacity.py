@@ -2,10 +2,16 @@
 
 from pathlib import Path
 
+import msgspec
+
+from hawker.config import MachineConfig, Persist, persistence
 from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts, disk_of
-from hawker.node import Capacity
+from hawker.node import Capacity, Resources
+from hawker.record.machine import MachineRecord
 from hawker.settings import Settings
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.environment import resources
 
 _MIB = 1 << 20
 _KEPT_BACK = 0.05  # of the host's memory, for the host itself
@@ -35,3 +41,40 @@ class Room:
         if disk.free_bytes // _MIB < floor:
             return 0
         return max(0, disk.total_bytes // _MIB - floor) if self._settings.disk_mib is None else self._settings.disk_mib
+
+
+# What a machine holds of its node while it rests: room, and what it has written. Pure.
+
+
+def at_rest(record: MachineRecord) -> Resources:
+    """Of one that is off: nothing, but the disk that its writable layer takes if that is kept."""
+    if persistence(record.config) is Persist.NEVER:
+        return Resources()
+    return Resources(disk_mib=record.holds.disk_mib)
+
+
+def kept_layer(record: MachineRecord | None) -> str | None:
+    """The name of the writable layer that outlives an instance; None where none does."""
+    if record is None:
+        return None
+    match persistence(record.config):
+        case Persist.NEVER:
+            return None
+        case Persist.RESTART:
+            return f"kept-{record.version}"
+        case Persist.ALWAYS:
+            return "kept"
+
+
+# What a machine takes of this node while it runs: what its config asks for and, where it has a kernel of its own,
+# what the monitor around it needs beside the guest's memory.
+
+
+def room_for(deps: Deps, config: MachineConfig) -> Resources:
+    asked = resources(config, deps.settings.machine_disk_mib)
+    return msgspec.structs.replace(asked, memory_mib=asked.memory_mib + overhead_mib(deps))
+
+
+def overhead_mib(deps: Deps) -> int:
+    """Of memory, of every machine whatever its size."""
+    return deps.driver.features.overhead_mib

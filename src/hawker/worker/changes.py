@@ -1,11 +1,15 @@
 """Who waits for a machine to change, and how they hear of it. In memory: a waiter always re-reads the record."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
+from hawker.errors import Conflict, DeadlineExceeded, NotFound
 from hawker.ids import MachineId
+from hawker.machine import SETTLED, State
+from hawker.record.machine import EventRecord, MachineRecord
 
 T = TypeVar("T")
 
@@ -48,3 +52,88 @@ class Changes:
         """The last who gives up takes the event with him."""
         if not event.is_set() and event.statistics().tasks_waiting == 0:
             self._waiting.pop(machine_id, None)
+
+
+# Waiting for a machine to reach a state: what counts as reached, and what can no longer be reached.
+
+SETTLED_WORD = "settled"
+WAITABLE = ("started", "stopped", "suspended", "destroyed", "failed", SETTLED_WORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Any of `states`; of that `version`, if given; reached after the event `from_event_id`, if given."""
+
+    states: frozenset[State]
+    words: tuple[str, ...]  # as asked, for the refusal's text
+    version: str | None = None
+    from_event_id: str | None = None
+
+
+def wanted(words: tuple[str, ...], version: str | None, from_event_id: str | None) -> Wanted:
+    """Read the query's words; the caller has checked that each is in `WAITABLE`."""
+    states = {State(word) for word in words if word != SETTLED_WORD}
+    if SETTLED_WORD in words:
+        states |= SETTLED
+    return Wanted(states=frozenset(states), words=words, version=version, from_event_id=from_event_id)
+
+
+def reached(
+    record: MachineRecord,
+    wanted: Wanted,
+    events_since: Callable[[str], list[EventRecord]],
+    begun: str | None = None,
+) -> State | None:
+    """The state that answers the wait, or None to go on waiting.
+
+    A state that was passed through since `from_event_id` counts, so that a machine that started and exited between two
+    calls is not missed; so does a start since the last event when the wait `begun`. Raises `Conflict` when the wait can
+    never be answered, `NotFound` when the machine is gone.
+    """
+    if wanted.version is not None and wanted.version != record.version:
+        if wanted.version > record.version:
+            return None
+        raise Conflict(f"version {wanted.version} was replaced by {record.version}")
+    if record.state in wanted.states:
+        if wanted.from_event_id is None or record.last_event > wanted.from_event_id:
+            return record.state
+    elif wanted.from_event_id is not None:
+        for event in events_since(wanted.from_event_id):
+            if event.status in wanted.states and not _restarting(event):
+                return State(event.status)
+    elif begun is not None and State.STARTED in wanted.states and _started(events_since(begun)):
+        return State.STARTED
+    if record.state is State.DESTROYED:
+        raise NotFound("machine not found")
+    return None
+
+
+def _started(events: list[EventRecord]) -> bool:
+    return any(event.status == State.STARTED for event in events)
+
+
+def _restarting(event: EventRecord) -> bool:
+    """An exit that was followed by a restart is no stop."""
+    return event.detail is not None and event.detail.restarting
+
+
+async def wait(
+    changes: Changes,
+    record_of: Callable[[], MachineRecord],
+    wanted: Wanted,
+    timeout_s: float,
+    events_since: Callable[[str], list[EventRecord]],
+) -> tuple[State, MachineRecord]:
+    """Block until reached, be it for a moment. Raises `DeadlineExceeded` with the text that clients match on."""
+    begun = record_of().last_event
+
+    def check() -> tuple[State, MachineRecord] | None:
+        record = record_of()
+        state = reached(record, wanted, events_since, begun)
+        return None if state is None else (state, record)
+
+    with anyio.move_on_after(timeout_s):
+        return await changes.until(record_of().id, check)
+    raise DeadlineExceeded(
+        f"machine failed to reach desired state, {','.join(wanted.words)}, currently {record_of().state}"
+    )

@@ -14,7 +14,7 @@ from hawker.machine import Restart, State, after_exit
 from hawker.record.machine import Detail, MachineRecord
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
-from hawker.worker.holding import at_rest
+from hawker.worker.capacity import at_rest
 from hawker.worker.table import Happened, MachineTable
 
 HELD = frozenset({State.SUSPENDING, State.SUSPENDED})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from hawker.clock import Clock
 from hawker.errors import LeaseHeld, NotFound
-from hawker.record.machine import Lease, MachineRecord
+from hawker.record.machine import Lease, MachineRecord, current_lease
 from hawker.store.contract import Tx
 from hawker.worker.table import MachineTable
 
@@ -12,13 +12,9 @@ LONGEST_S = 30 * 86_400.0
 DEFAULT_S = 60.0
 
 
-def current(record: MachineRecord, now: float) -> Lease | None:
-    return record.lease if record.lease is not None and record.lease.expires_at > now else None
-
-
 def check(record: MachineRecord, nonce: str | None, now: float) -> None:
     """Raise `LeaseHeld` unless the machine is free or `nonce` is the holder's."""
-    lease = current(record, now)
+    lease = current_lease(record, now)
     if lease is not None and lease.nonce != nonce:
         expires = datetime.fromtimestamp(lease.expires_at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         raise LeaseHeld(
@@ -34,7 +30,7 @@ def new(clock: Clock, owner: str, description: str, ttl_s: float) -> Lease:
 def taken(record: MachineRecord, nonce: str | None, now: float, fresh: Lease) -> Lease:
     """What `fresh` makes: a new lease, or its own kept longer when `nonce` is the holder's. Raises `LeaseHeld`."""
     check(record, nonce, now)
-    held = current(record, now)
+    held = current_lease(record, now)
     if held is None:
         return fresh
     return Lease(
@@ -53,7 +49,7 @@ def acquire(
 
 
 def require(record: MachineRecord, now: float) -> Lease:
-    lease = current(record, now)
+    lease = current_lease(record, now)
     if lease is None:
         raise NotFound("lease not found")
     return lease

@@ -23,24 +23,22 @@ from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
 from hawker.node import Capacity, Resources
 from hawker.record.app import APPS
-from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous
+from hawker.record.gpu_claim import claimed_by
+from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous, machine_resource
 from hawker.store.contract import Reader, Tx
+from hawker.volume.attachment import attach, kept
 from hawker.worker import leases
-from hawker.worker.addresses import free_ipv4
-from hawker.worker.admission import Admission, Granted
-from hawker.worker.gpus import claimed_by
-from hawker.worker.holding import at_rest
+from hawker.worker.admission import Admission, Granted, free_ipv4
+from hawker.worker.capacity import at_rest
 from hawker.worker.lifecycle.create import CREATE
-from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.restart import RESTART
-from hawker.worker.lifecycle.resume import RESUME
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, Restart
-from hawker.worker.lifecycle.suspend import SUSPEND, Hold
+from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, Hold
 from hawker.worker.lifecycle.update import UPDATE
 from hawker.worker.table import Happened
-from hawker.worker.volumes.attachment import attach, kept
 
 R = TypeVar("R")
 _log = bind("hawker.operations")

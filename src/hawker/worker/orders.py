@@ -10,8 +10,8 @@ from hawker.record.app import AppRecord
 from hawker.record.machine import MachineRecord, Network
 from hawker.region import accepts
 from hawker.worker import leases
+from hawker.worker.capacity import room_for
 from hawker.worker.images import Images
-from hawker.worker.lifecycle.room import room_for
 from hawker.worker.names import new_name
 from hawker.worker.parts import Parts
 

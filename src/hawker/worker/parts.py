@@ -4,26 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hawker.catalog.contract import Catalog
+from hawker.fleet.app_bundle import AppBundler
+from hawker.fleet.fleet import Fleet
 from hawker.fsm.runner import Runner
+from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
 from hawker.record.node import NodeRecord
 from hawker.runtime.probe import Verdict
+from hawker.volume.operations import Volumes
+from hawker.volume.restore import Origins
+from hawker.volume.snapshots import Snapshots
+from hawker.volume.soft_delete import SoftDeletes
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
-from hawker.worker.containers.tending import Tending
-from hawker.worker.fleet.fleet import Fleet
+from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.health import Health
-from hawker.worker.ips import Ips
+from hawker.worker.ip_assignments import Ips
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.luggage import Porter
 from hawker.worker.operations import Operations
-from hawker.worker.policies import Policies
 from hawker.worker.scrape import Scraper
-from hawker.worker.volumes.farewell import Farewells
-from hawker.worker.volumes.operations import Volumes
-from hawker.worker.volumes.origins import Origins
-from hawker.worker.volumes.snapshots import Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Parts:
     volumes: Volumes
     snapshots: Snapshots
     origins: Origins
-    farewells: Farewells
+    farewells: SoftDeletes
     health: Health
-    tending: Tending
+    tending: ContainerSupervisors
     changes: Changes
     room: Callable[[], Capacity]
     ips: Ips
@@ -52,4 +52,4 @@ class Parts:
     drivers: tuple[Verdict, ...] = ()
     catalog: Catalog | None = None
     fleet: Fleet | None = None
-    porter: Porter | None = None
+    porter: AppBundler | None = None

@@ -13,13 +13,12 @@ from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.log import bind
 from hawker.machine import State
-from hawker.record.machine import MACHINES, Detail, MachineRecord, Running
+from hawker.record.machine import MACHINES, Detail, MachineRecord, Running, machine_resource
 from hawker.record.node import COPY
 from hawker.runtime.driver import ALIVE, Exit, Inspection, Phase
 from hawker.store.contract import Durability, Reader, Tx
-from hawker.worker.holding import at_rest
-from hawker.worker.lifecycle.deps import Deps, machine_resource
-from hawker.worker.lifecycle.room import room_for
+from hawker.worker.capacity import at_rest, room_for
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.table import Happened
 

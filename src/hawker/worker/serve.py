@@ -5,30 +5,29 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from hawker.fsm.runner import Runner
+from hawker.history.archivist import Archivist
 from hawker.host.outward import Outward
+from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
 from hawker.record.node import NodeRecord
+from hawker.volume.growth import Growth
+from hawker.volume.maintenance import Maintenance
+from hawker.volume.operations import Volumes
+from hawker.volume.restore import Origins
+from hawker.volume.snapshots import Snapshots
+from hawker.volume.soft_delete import SoftDeletes
 from hawker.worker.apps import Apps
-from hawker.worker.archivist import Archivist
 from hawker.worker.calendar import Calendar
-from hawker.worker.containers.tending import Tending
-from hawker.worker.health import Health
-from hawker.worker.ips import Ips
+from hawker.worker.containers.supervisor import ContainerSupervisors
+from hawker.worker.health import Health, Prober
+from hawker.worker.ip_assignments import Ips
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
-from hawker.worker.policies import Policies
-from hawker.worker.probe import Prober
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
-from hawker.worker.volumes.farewell import Farewells
-from hawker.worker.volumes.growth import Growth
-from hawker.worker.volumes.keeper import Keeper
-from hawker.worker.volumes.operations import Volumes
-from hawker.worker.volumes.origins import Origins
-from hawker.worker.volumes.snapshots import Snapshots
 
 
 def join(
@@ -53,9 +52,9 @@ def join(
         volumes=volumes,
         snapshots=snapshots,
         origins=Origins(deps, runner, volumes, snapshots),
-        farewells=Farewells(deps, volumes),
+        farewells=SoftDeletes(deps, volumes),
         health=Health(deps.store, deps.clock, changes, prober),
-        tending=Tending(deps, changes, prober),
+        tending=ContainerSupervisors(deps, changes, prober),
         changes=changes,
         room=room,
         policies=Policies(deps.store, deps.clock),
@@ -79,7 +78,7 @@ async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconcil
     await tasks.start(parts.tending.serve)
     await tasks.start(Calendar(parts).serve)
     if deps.copies is not None:
-        keeper = Keeper(deps, parts.snapshots, parts.farewells)
+        keeper = Maintenance(deps, parts.snapshots, parts.farewells)
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
         tasks.start_soon(Growth(deps, parts.volumes).serve, deps.settings.reconcile_every_s)

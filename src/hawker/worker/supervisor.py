@@ -15,7 +15,7 @@ from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.worker.changes import Changes
-from hawker.worker.endings import Endings
+from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.restored import take_up_restored
 
@@ -29,7 +29,7 @@ class Supervisor:
 
     def __init__(self, deps: Deps, runner: Runner[Deps], changes: Changes) -> None:
         self._deps = deps
-        self._endings = Endings(deps, runner)
+        self._endings = ExitHandler(deps, runner)
         self._watched: dict[MachineId, InstanceId] = {}
         self._changed: dict[MachineId, None] = {}  # in order, so that a run can be repeated
         self._wake = anyio.Event()

@@ -35,8 +35,8 @@ from hawker.record.machine import (
 )
 from hawker.record.secret import PINNED
 from hawker.store.contract import Reader, Tx
+from hawker.volume.attachment import detach
 from hawker.worker.changes import Changes
-from hawker.worker.volumes.attachment import detach
 
 EVENTS_KEPT = 256
 VERSIONS_KEPT = 64

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from hawker.auth.caveat import Actions, Apps, Expires, Holder, Machines, Sources
+from hawker.auth.macaroon import chain, from_text, key_of
 from hawker.cli.exits import Exit
-from hawker.tokens.caveat import Actions, Apps, Expires, Holder, Machines, Sources
-from hawker.tokens.macaroon import chain, from_text, key_of
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import TOKEN, FakeNode
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hawker.broker.preferences import Limits, preferences
 from hawker.clock import ManualClock
+from hawker.market.preferences import Limits, preferences
 from hawker.sim.schedulers.costs import Costs
 from hawker.sim.schedulers.courier import Courier
 from hawker.sim.schedulers.fleet import Fleet, FleetPlan

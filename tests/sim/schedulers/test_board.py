@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.broker.candidates import by_promise, rounds
-from hawker.broker.directory import Node
-from hawker.broker.preferences import Limits, preferences
+from hawker.api.directory import Node
+from hawker.market.candidates import by_promise, rounds
+from hawker.market.preferences import Limits, preferences
 from hawker.node import Capacity, Resources
 from hawker.sim.schedulers.board import Board
 from hawker.sim.schedulers.host import Host

@@ -1,4 +1,4 @@
-from hawker.broker.preferences import Limits
+from hawker.market.preferences import Limits
 from hawker.sim.schedulers.costs import Costs
 from hawker.sim.schedulers.market import Market
 from hawker.sim.schedulers.tally import Refusal

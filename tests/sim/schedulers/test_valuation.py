@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.broker.preferences import preferences
+from hawker.market.preferences import preferences
 from hawker.sim.schedulers.valuation import bid_of, promise, ranked, remembering
 from tests.sim.schedulers.pieces import host, order
 

@@ -24,8 +24,8 @@ from hawker.api.contract.secret_key import (
     VerifyRequest,
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
+from hawker.secret.keyring import KeyType
 from hawker.sim.life import APP, Worker
-from hawker.worker.keyring import KeyType
 
 pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)

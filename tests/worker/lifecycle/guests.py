@@ -12,8 +12,8 @@ from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
 from hawker.sim.kit import GUEST_FEATURES
 from hawker.store.memory import MemoryStore
-from hawker.worker.lifecycle.guest_environment import volume_name
-from hawker.worker.lifecycle.volume_use import VolumeUse
+from hawker.volume.attachment import volume_name
+from hawker.volume.guest_disks import VolumeUse
 from tests.contract.disks import VOLUME
 from tests.worker.machines import NOW, machine
 

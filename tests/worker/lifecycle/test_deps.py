@@ -2,9 +2,9 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import MachineId
+from hawker.record.machine import machine_resource
 from hawker.sim.life import Worker
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import machine_resource
 
 pytestmark = pytest.mark.anyio
 

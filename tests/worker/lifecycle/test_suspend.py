@@ -15,7 +15,7 @@ from hawker.runtime.fake_host import Fault
 from hawker.sim.kit import Kit
 from hawker.sim.life import Worker, params
 from hawker.sim.world import Stall
-from hawker.worker.probe import Probe
+from hawker.worker.health import Probe
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -4,17 +4,17 @@ import pytest
 
 from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
+from hawker.record.machine import machine_resource
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import Part
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind, Mender
 from hawker.worker.reconcile.findings import REPAIRS
 from tests.worker.invariants import check_at_rest
-from tests.worker.reconcile.test_look import OTHER, spec
+from tests.worker.reconcile.test_detect import OTHER, spec
 
 pytestmark = pytest.mark.anyio
 ASKED = frozenset({Mender.NODE, Mender.OPERATOR})

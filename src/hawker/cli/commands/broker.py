@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from hawker.broker import main
 from hawker.cli.commands.up import settings_of, settings_options
+from hawker.up import broker
 
 _TAKEN = frozenset({"config", "data_dir", "listen", "log_level", "rate_limits", "market"})
 _HELP = """Answer clients in the name of a node that runs on this host: any number of brokers may, each at an address of
@@ -19,7 +19,7 @@ Examples:
 
 
 def _run(config: Path | None, **flags: object) -> int:
-    return main.run(settings_of(config, flags))
+    return broker.run(settings_of(config, flags))
 
 
 _PARAMS = [option for option in settings_options() if option.name in _TAKEN]

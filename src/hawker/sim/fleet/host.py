@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 
+from hawker.fleet.watch import WatchedStore
 from hawker.ids import NodeId
 from hawker.node import Capacity
 from hawker.record.node import NODE, NodeRecord
@@ -19,7 +20,6 @@ from hawker.sim.life import Worker
 from hawker.sim.world import World
 from hawker.store.contract import Store
 from hawker.store.memory import MemoryStore
-from hawker.worker.fleet.watch import WatchedStore
 
 
 class Place(World):

@@ -12,14 +12,8 @@ import anyio
 import anyio.lowlevel
 
 from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
-from hawker.broker.catalog_directory import CatalogDirectory, Looks
-from hawker.broker.front import Beside, BrokerHandlers
-from hawker.broker.handlers import TokenHandlers
-from hawker.broker.market_handlers import MarketHandlers
-from hawker.broker.peers import BesidePeers
-from hawker.broker.preferences import preferences
-from hawker.broker.revocations import FleetRevocations, Revocations
-from hawker.broker.tokens import Tokens
+from hawker.auth.revocations import Revocations
+from hawker.auth.tokens import Tokens
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
 from hawker.catalog.glance import Glance
@@ -27,12 +21,29 @@ from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
 from hawker.cluster import Cluster, Keyring
 from hawker.errors import HawkerError
+from hawker.fleet.app_bundle import AppBundler, vaults_of
+from hawker.fleet.failover import Failover
+from hawker.fleet.failover_view import CatalogSight
+from hawker.fleet.fleet import Fleet, ring_of
+from hawker.fleet.gossip_bridge import GossipBridge, Told
+from hawker.fleet.members import Members
+from hawker.fleet.publish import Publisher
+from hawker.fleet.rows import Self
+from hawker.fleet.sources import follow, worker_sources
+from hawker.fleet.watch import WatchedStore
+from hawker.gateway.catalog_directory import CatalogDirectory, Looks
+from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.peers import BesidePeers
+from hawker.gateway.revocations import FleetRevocations
+from hawker.gateway.token_handlers import TokenHandlers
 from hawker.gossip.contract import Meta
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.log import Secret
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import preferences
 from hawker.sim.fleet.commons import Commons
 from hawker.sim.fleet.kit import FleetKit
 from hawker.sim.fleet.shelf import Shelf
@@ -40,18 +51,8 @@ from hawker.sim.fleet.wire import Door, Wire, WiredPeers
 from hawker.sim.life import Worker
 from hawker.sim.loop import LoopClock
 from hawker.store.contract import Store
-from hawker.worker.fleet.fleet import Fleet, ring_of
-from hawker.worker.fleet.meeting import Meeting, Told
-from hawker.worker.fleet.members import Members
-from hawker.worker.fleet.publish import Publisher
-from hawker.worker.fleet.rows import Self
-from hawker.worker.fleet.sources import follow, worker_sources
-from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.handlers import worker_handlers
-from hawker.worker.luggage import Porter, vaults_of
 from hawker.worker.parts import Parts
-from hawker.worker.spares.sentinel import Sentinel
-from hawker.worker.spares.sight import CatalogSight
 
 T = TypeVar("T")
 
@@ -144,7 +145,7 @@ def shut(wire: Wire, me: NodeId, node: Up) -> None:
 
 def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) -> Joined:
     parts, clock, me = worker.parts, clock_of(worker), worker.parts.node.id
-    meeting: Meeting[SqliteStorage] = Meeting()
+    meeting: GossipBridge[SqliteStorage] = GossipBridge()
     storage = town.kit.storage(shelf.file, me, clock, boot=lambda: shelf.boot)
     region = parts.node.region
     replica = Replica(me, region, storage, clock, send=meeting.send, ask=meeting.ask, run=inline)
@@ -181,8 +182,8 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
     )
 
 
-def porter_of(store: Store, parts: Parts, clock: LoopClock) -> Porter:
-    return Porter(store, parts.deps.secrets, clock, parts.node.id, vaults_of(lambda: [KEY], clock))
+def porter_of(store: Store, parts: Parts, clock: LoopClock) -> AppBundler:
+    return AppBundler(store, parts.deps.secrets, clock, parts.node.id, vaults_of(lambda: [KEY], clock))
 
 
 def publisher_of(catalog: Catalog, clock: LoopClock, store: WatchedStore, parts: Parts) -> Publisher:
@@ -223,7 +224,7 @@ def _gossip(
     parts: Parts,
     clock: LoopClock,
     storage: SqliteStorage,
-    meeting: Meeting[SqliteStorage],
+    meeting: GossipBridge[SqliteStorage],
     members: Members,
 ) -> GossipNode:
     me = parts.node.id
@@ -246,7 +247,7 @@ def _gossip(
     )
 
 
-def _sentinel(town: Town, node: Joined) -> Sentinel:
+def _sentinel(town: Town, node: Joined) -> Failover:
     async def ask(other: NodeId, about: NodeId) -> str:
         caller = node.fleet.caller(other, "spares")
         return (await caller.call(MEMBER_FATE, params=NodeParams(node_id=about))).fate
@@ -258,7 +259,7 @@ def _sentinel(town: Town, node: Joined) -> Sentinel:
         believed=lambda: {member.node: str(member.fate) for member in node.fleet.members},
         ask=ask,
     )
-    return Sentinel(node.parts, town.kit.sight(sight))
+    return Failover(node.parts, town.kit.sight(sight))
 
 
 async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hawker.broker.directory import Peers
+from hawker.api.directory import Peers
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
+from hawker.fleet.failover_view import Sight
 from hawker.ids import NodeId
 from hawker.sim.kit import SOUND, Kit
 from hawker.store.contract import Store
-from hawker.worker.spares.sight import Sight
 
 
 class Makes(Protocol):

@@ -12,6 +12,8 @@ from typing import cast
 import anyio
 
 from hawker.catalog.contract import Catalog
+from hawker.fleet.publish import Publisher
+from hawker.fleet.watch import WatchedStore
 from hawker.sim.fleet.commons import MISSED_S, Commons, Share
 from hawker.sim.fleet.deed import BROKERS
 from hawker.sim.fleet.host import Host, Place
@@ -19,8 +21,6 @@ from hawker.sim.fleet.joined import Town, Up, clock_of, doors_of, opened, porter
 from hawker.sim.fleet.swift import Swift
 from hawker.sim.fleet.wire import Door, WiredPeers
 from hawker.sim.life import Worker
-from hawker.worker.fleet.publish import Publisher
-from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler

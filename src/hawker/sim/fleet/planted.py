@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 from hawker.api.caller import Caller
 from hawker.api.contract.market import CANCEL, CancelAnswer
-from hawker.broker.directory import Peers
+from hawker.api.directory import Peers
 from hawker.catalog.change import Delta
 from hawker.catalog.change import Tx as CatalogTx
 from hawker.catalog.contract import Outcome
 from hawker.catalog.storage import SqliteStorage
+from hawker.fleet.failover_rule import ALIVE, Spare, Takeover, Watched
+from hawker.fleet.failover_view import Sight
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
@@ -21,8 +23,6 @@ from hawker.record.order import CANCELLED, CLAIMS
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
 from hawker.sim.kit import Kit
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
-from hawker.worker.spares.judgement import ALIVE, Spare, Takeover, Watched
-from hawker.worker.spares.sight import Sight
 from hawker.worker.table import MachineTable
 
 T = TypeVar("T")

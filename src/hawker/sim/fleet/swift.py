@@ -12,7 +12,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.store.contract import Tx
-from hawker.worker.holding import at_rest
+from hawker.worker.capacity import at_rest
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.start import START, Launch

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from hawker.ids import SnapshotId, VolumeId
 from hawker.sim.copies import Prints
-from hawker.worker.volumes.copies import Copies
+from hawker.volume.copies import Copies
 
 
 class _Wrapped:

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 
 from hawker.host.fences import Fence
 from hawker.ids import MachineId
+from hawker.netpolicy.enforcement import Fences, HostFences
 from hawker.store.contract import Store
-from hawker.worker.fences import Fences, HostFences
 
 
 class Remembers(Fences):

@@ -12,10 +12,10 @@ from hawker.fsm import journal
 from hawker.fsm.contract import Done, Flow, Outcome, Step
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, machine_id_of
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of
+from hawker.worker.lifecycle.deps import Context, Deps
 
 Change = Callable[[Flow[Any], Step], Step | None]
 

@@ -10,9 +10,9 @@ from hawker.node import Resources
 from hawker.record.machine import EVENTS, EventRecord, MachineRecord
 from hawker.record.volume import VOLUMES
 from hawker.store.contract import Reader, Tx
+from hawker.volume.attachment import volume_id_of
 from hawker.worker.changes import Changes
 from hawker.worker.table import Happened, MachineTable
-from hawker.worker.volumes.attachment import volume_id_of
 
 
 class CountsTwice(MachineTable):

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from hawker.ids import VolumeId
 from hawker.sim.disks import Crates
-from hawker.worker.volumes.disks import Disk, Disks
+from hawker.volume.disks import Disk, Disks
 
 
 class _Wrapped:

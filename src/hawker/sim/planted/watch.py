@@ -8,7 +8,7 @@ from hawker.record.machine import MACHINES
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
 from hawker.worker.changes import Changes
-from hawker.worker.endings import Endings
+from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.supervisor import Supervisor
 
@@ -30,7 +30,7 @@ class RecordsTwice(Supervisor):
         self._endings = _Again(deps, runner)
 
 
-class _Again(Endings):
+class _Again(ExitHandler):
     def _exited(self, tx: Tx, machine_id: MachineId, instance_id: InstanceId, exit: Exit) -> None:
         record = tx.get(MACHINES, machine_id)
         if record is not None and record.running is not None and record.running.instance_id == instance_id:

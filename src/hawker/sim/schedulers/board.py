@@ -8,8 +8,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from hawker.broker.preferences import Preferences
 from hawker.clock import Clock
+from hawker.market.preferences import Preferences
 from hawker.sim.schedulers.costs import Costs
 from hawker.sim.schedulers.host import Host
 from hawker.sim.schedulers.timeline import Timeline
@@ -50,7 +50,7 @@ class Board:
             self._enter(host)
 
     def rounds(self, seed: float) -> Iterator[list[Host]]:
-        """As `hawker.broker.candidates.rounds`. What is published meanwhile may move hosts between its rounds."""
+        """As `hawker.market.candidates.rounds`. What is published meanwhile may move hosts between its rounds."""
         limits = self._preferences.limits
         if not self._sorted:
             return

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hawker.broker.preferences import Preferences
 from hawker.clock import Clock
+from hawker.market.preferences import Preferences
 from hawker.sim.schedulers.costs import Costs
 from hawker.sim.schedulers.courier import Courier
 from hawker.sim.schedulers.fleet import Fleet, Watcher

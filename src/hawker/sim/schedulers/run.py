@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from hawker.broker.preferences import Preferences, preferences
 from hawker.clock import ManualClock
+from hawker.market.preferences import Preferences, preferences
 from hawker.sim.schedulers.balance import Balance
 from hawker.sim.schedulers.central import Central, first_fit, spread
 from hawker.sim.schedulers.costs import Costs

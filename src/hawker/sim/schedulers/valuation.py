@@ -6,11 +6,11 @@ from functools import cache
 import msgspec
 
 from hawker.api.contract.market import Bid, Headroom
-from hawker.broker.curves import Curve
-from hawker.broker.market import Offer, rank
-from hawker.broker.preferences import Preferences
 from hawker.config.placement import Spread
 from hawker.ids import NodeId
+from hawker.market.curves import Curve
+from hawker.market.preferences import Preferences
+from hawker.market.ranking import Offer, rank
 from hawker.sim.schedulers.host import Host
 from hawker.sim.schedulers.order import Order
 

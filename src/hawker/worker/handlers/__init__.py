@@ -1,9 +1,10 @@
 """The worker's answers to the route table, one file per noun. They translate; what they call decides."""
 
 from hawker.api.handlers import Handlers
+from hawker.fleet.app_handlers import PeerAppHandlers
+from hawker.fleet.handlers import ClusterHandlers
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
-from hawker.worker.handlers.cluster import ClusterHandlers
 from hawker.worker.handlers.doctor import DoctorHandlers
 from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
@@ -19,7 +20,6 @@ from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import NodeHandlers
 from hawker.worker.handlers.operations import OperationHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
-from hawker.worker.handlers.peer_apps import PeerAppHandlers
 from hawker.worker.handlers.placements import PlacementHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers

@@ -19,10 +19,10 @@ from hawker.app import DEFAULT_ORG
 from hawker.errors import Unprocessable
 from hawker.machine import GONE
 from hawker.permission import Action, Attempt
+from hawker.record import views
 from hawker.record.app import AppRecord
-from hawker.worker import views
+from hawker.record.machine import machine_resource
 from hawker.worker.handlers.paging import page_of
-from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.operations import Target
 from hawker.worker.parts import Parts
 

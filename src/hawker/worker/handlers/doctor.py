@@ -19,8 +19,8 @@ from hawker.api.contract.doctor import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import Unavailable
+from hawker.fleet.clocks import wrong_clocks
 from hawker.record.node import COPY, CopyRecord
-from hawker.worker.fleet.clocks import wrong_clocks
 from hawker.worker.handlers.node import VERSION
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler

@@ -5,10 +5,10 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.archive.history import History
 from hawker.errors import NotFound
+from hawker.history.machine_history import answer, live_history
 from hawker.ids import MachineId
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
-from hawker.worker.histories import answer, live_history
 from hawker.worker.parts import Parts
 
 

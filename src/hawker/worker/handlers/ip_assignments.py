@@ -16,7 +16,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
 from hawker.record.ip_assignment import IpRecord
-from hawker.worker.ips import Wish
+from hawker.worker.ip_assignments import Wish
 from hawker.worker.parts import Parts
 
 

@@ -15,9 +15,10 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.errors import NotFound
 from hawker.machine import GONE
+from hawker.record import views
 from hawker.record.machine import MachineRecord
 from hawker.store.contract import Tx
-from hawker.worker import leases, views
+from hawker.worker import leases
 from hawker.worker.handlers.target import find
 from hawker.worker.parts import Parts
 

@@ -34,16 +34,17 @@ from hawker.config import validate
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.ids import AppName, OrderId
 from hawker.machine import State
+from hawker.record import views
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
 from hawker.store.contract import Reader
-from hawker.worker import leases, views
+from hawker.volume import attachment
+from hawker.worker import leases
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.images import resolve
 from hawker.worker.operations import Change
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.volumes import attachment
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50

@@ -12,10 +12,10 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
 from hawker.gossip.contract import Fate
+from hawker.history.machine_history import histories_waiting
 from hawker.machine import State
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket
-from hawker.worker.histories import histories_waiting
 from hawker.worker.parts import Parts
 
 _MIB = 1 << 20

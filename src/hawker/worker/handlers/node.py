@@ -18,8 +18,8 @@ from hawker.api.contract.node import (
 from hawker.api.handlers import Handlers
 from hawker.api.regions import region_list
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.record.gpu_claim import counted, taken
 from hawker.record.machine import MACHINES
-from hawker.worker.gpus import counted, taken
 from hawker.worker.parts import Parts
 
 VERSION = version("hawker")

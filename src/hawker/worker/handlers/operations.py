@@ -31,7 +31,7 @@ from hawker.config.signals import LONGEST_STOP_S, signal_name, signal_number
 from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.machine import Operation, State, judge
 from hawker.record.machine import EVENTS, EventRecord, MachineRecord
-from hawker.worker import waiting
+from hawker.worker import changes
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.parts import Parts
 
@@ -111,7 +111,7 @@ class OperationHandlers:
         query, machine_id = call.query, find(self._parts, call.params).id
         if not SHORTEST_WAIT_S <= query.timeout <= LONGEST_WAIT_S:
             raise BadRequest("invalid WaitMachineRequest.Timeout: value must be inside range [1s, 1m0s]")
-        wanted = waiting.wanted(
+        wanted = changes.wanted(
             tuple(query.state) or ("started",), query.version or query.instance_id, query.from_event_id
         )
         store = self._parts.deps.store
@@ -122,7 +122,7 @@ class OperationHandlers:
         def events_since(event_id: str) -> list[EventRecord]:
             return [event for _, event in store.scan(EVENTS, f"{machine_id}/", after=f"{machine_id}/{event_id}")]
 
-        state, record = await waiting.wait(self._parts.changes, record_of, wanted, query.timeout, events_since)
+        state, record = await changes.wait(self._parts.changes, record_of, wanted, query.timeout, events_since)
         return WaitAnswer(ok=True, state=state, version=record.version, event_id=record.last_event)
 
 

@@ -10,9 +10,9 @@ from hawker.errors import Unprocessable
 from hawker.gpu import how_often
 from hawker.node import Resources, how_many
 from hawker.permission import Action, Attempt
+from hawker.record.gpu_claim import taken
 from hawker.region import accepts
-from hawker.worker.gpus import taken
-from hawker.worker.lifecycle.room import room_for
+from hawker.worker.capacity import room_for
 from hawker.worker.parts import Parts
 
 MOST = 100_000

@@ -31,8 +31,8 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.errors import Unprocessable
 from hawker.record.secret import SecretKeyRecord
-from hawker.worker import keyring
-from hawker.worker.keyring import Key, key_type
+from hawker.secret import keyring
+from hawker.secret.keyring import Key, key_type
 from hawker.worker.parts import Parts
 
 

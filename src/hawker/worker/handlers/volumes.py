@@ -37,14 +37,14 @@ from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord
 from hawker.store.contract import Reader
+from hawker.volume import views
+from hawker.volume.disks import Usage, disk_of
+from hawker.volume.operations import check_retention, new_volume
+from hawker.volume.restore import Origin, completed, origin_of
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.orders import serves_region
 from hawker.worker.parts import Parts
-from hawker.worker.volumes import views
-from hawker.worker.volumes.disks import Usage, disk_of
-from hawker.worker.volumes.orders import check_retention, new_volume
-from hawker.worker.volumes.origins import Origin, completed, origin_of
 
 SETTLE_S = 20.0
 """How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""

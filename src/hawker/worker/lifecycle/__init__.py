@@ -3,21 +3,25 @@
 from typing import Any
 
 from hawker.fsm.contract import Flow
-from hawker.worker.lifecycle.archive import ARCHIVE
+from hawker.history.flow import ARCHIVE
+from hawker.volume.flows import (
+    VOLUME_CREATE,
+    VOLUME_DESTROY,
+    VOLUME_EXTEND,
+    VOLUME_FORK,
+    VOLUME_RESTORE,
+    VOLUME_SNAPSHOT,
+)
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
 from hawker.worker.lifecycle.pull import PULL
 from hawker.worker.lifecycle.rest import REST
 from hawker.worker.lifecycle.restart import RESTART
-from hawker.worker.lifecycle.resume import RESUME
 from hawker.worker.lifecycle.start import START
 from hawker.worker.lifecycle.stop import STOP
-from hawker.worker.lifecycle.suspend import SUSPEND
+from hawker.worker.lifecycle.suspend import RESUME, SUSPEND
 from hawker.worker.lifecycle.update import UPDATE
-from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
-from hawker.worker.lifecycle.volume_fill import VOLUME_FORK, VOLUME_RESTORE
-from hawker.worker.lifecycle.volume_snapshot import VOLUME_SNAPSHOT
 
 FLOWS: tuple[Flow[Any], ...] = (
     PULL,

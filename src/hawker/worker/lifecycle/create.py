@@ -2,9 +2,9 @@
 
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.machine import GONE, State
-from hawker.record.machine import MACHINES, Detail
+from hawker.record.machine import MACHINES, Detail, machine_id_of
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, Deps, machine_in, machine_of
 from hawker.worker.lifecycle.start import LAUNCHING, PATIENT, Launch, have_image, runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened

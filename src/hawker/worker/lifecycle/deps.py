@@ -9,23 +9,23 @@ import msgspec
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.config.effective_containers import TempDir
-from hawker.fsm.contract import Resource, StepContext
-from hawker.ids import Digest, InstanceId, MachineId, VolumeId
+from hawker.fsm.contract import StepContext
+from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
-from hawker.record.machine import MachineRecord, Network
+from hawker.netpolicy.enforcement import Fences
+from hawker.record.machine import MachineRecord, Network, machine_id_of
 from hawker.runtime.driver import Driver
 from hawker.runtime.spec import Link
+from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
-from hawker.worker.fences import Fences
+from hawker.volume.copies import Copies
+from hawker.volume.disks import Disks
+from hawker.volume.encryption import VolumeKeys
+from hawker.volume.table import VolumeTable
 from hawker.worker.lifecycle.gpus import Devices
-from hawker.worker.secret_keys import SecretKeys
-from hawker.worker.secrets import Secrets
 from hawker.worker.table import MachineTable
-from hawker.worker.volumes.copies import Copies
-from hawker.worker.volumes.disks import Disks
-from hawker.worker.volumes.keys import VolumeKeys
-from hawker.worker.volumes.table import VolumeTable
 
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
@@ -163,18 +163,6 @@ class Deps:
 
 
 Context: TypeAlias = StepContext[Deps, I]
-
-
-def machine_resource(machine_id: MachineId) -> Resource:
-    return Resource(kind="machine", id=machine_id)
-
-
-def volume_resource(volume_id: VolumeId) -> Resource:
-    return Resource(kind="volume", id=volume_id)
-
-
-def machine_id_of(context: StepContext[Deps, msgspec.Struct]) -> MachineId:
-    return MachineId(context.resource.id)
 
 
 def machine_of(context: StepContext[Deps, msgspec.Struct]) -> MachineRecord:

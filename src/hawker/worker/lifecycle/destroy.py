@@ -1,9 +1,9 @@
 """Flow `destroy`: end the instance and remove every trace of the machine from the host, then from the table."""
 
 from hawker.fsm.contract import Done, Flow, Outcome, Step
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, machine_id_of
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, machine_in, machine_of
 from hawker.worker.lifecycle.stop import END, PATIENT, Halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from hawker.config.gpu_rules import demand_of
 from hawker.gpu import assigned
+from hawker.record.gpu_claim import claimed_by
 from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import ALIVE, Driver
-from hawker.worker.gpus import claimed_by
 
 
 class Devices(Protocol):

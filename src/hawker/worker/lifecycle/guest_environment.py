@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hawker.ids import VolumeId
 from hawker.record.machine import MachineRecord
 from hawker.runtime.spec import DiskLimits, InstanceSpec, Link, RootDisk, VolumeDisk
 from hawker.settings import Settings
-from hawker.worker.volumes.attachment import mount_of, volume_id_of
+from hawker.volume.attachment import mount_of, volume_id_of, volume_name
 
 _BYTES_PER_MIB = 1 << 20
 
@@ -51,11 +50,6 @@ def kernel_args(record: MachineRecord) -> tuple[str, ...]:
     """Those of `guest`, then those of `init`: the kernel takes the last of two that contradict each other."""
     parts = (record.config.guest, record.config.init)
     return tuple(arg for part in parts if part is not None for arg in part.kernel_args or ())
-
-
-def volume_name(volume_id: VolumeId) -> str:
-    """As its guest knows the disk."""
-    return volume_id.removeprefix("vol_")
 
 
 def _volumes(record: MachineRecord, file: str | None) -> tuple[VolumeDisk, ...]:

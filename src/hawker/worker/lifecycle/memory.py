@@ -6,9 +6,9 @@ from hawker.errors import NotFound
 from hawker.fsm.contract import Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import InstanceId
 from hawker.machine import State
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES, MachineRecord, machine_id_of
 from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.deps import Context, Deps, machine_id_of
+from hawker.worker.lifecycle.deps import Context, Deps
 from hawker.worker.lifecycle.start import runs
 
 

@@ -14,31 +14,21 @@ from hawker.image.cache import ImageCache
 from hawker.image.config import ImageConfig
 from hawker.image.resolve import Resolved
 from hawker.machine import GONE, State
-from hawker.record.machine import MACHINES, Detail, MachineRecord, Running
+from hawker.record.gpu_claim import kept_for
+from hawker.record.machine import MACHINES, Detail, MachineRecord, Running, machine_id_of
 from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Tx
-from hawker.worker.gpus import kept_for
-from hawker.worker.holding import at_rest, kept_layer
+from hawker.volume.attachment import volume_id_of
+from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.images import needed
-from hawker.worker.lifecycle.container_environment import containers_spec
-from hawker.worker.lifecycle.deps import (
-    ContainerMounts,
-    ContainerRoot,
-    Context,
-    Deps,
-    machine_id_of,
-    machine_in,
-    machine_of,
-)
-from hawker.worker.lifecycle.environment import Surroundings, instance_spec
+from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot, Context, Deps, machine_in, machine_of
+from hawker.worker.lifecycle.environment import Surroundings, containers_spec, instance_spec
 from hawker.worker.lifecycle.gpus import gpus_of, take_gpus
 from hawker.worker.lifecycle.guest_environment import Disks, with_kernel
 from hawker.worker.lifecycle.pull import PullInput, image_resource
-from hawker.worker.lifecycle.room import room_for
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
 from hawker.worker.table import Happened
-from hawker.worker.volumes.attachment import volume_id_of
 
 LAUNCHABLE = frozenset({State.CREATED, State.STARTING, State.RESTARTING, State.UPDATING, State.REPLACING})
 

@@ -9,13 +9,13 @@ from hawker.config.signals import LONGEST_STOP_S
 from hawker.errors import NotFound, SnapshotLost, WrongState
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
 from hawker.machine import GONE, State
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES, MachineRecord, machine_id_of
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
+from hawker.worker.capacity import at_rest, kept_layer
 from hawker.worker.exits import record_exit
-from hawker.worker.holding import at_rest, kept_layer
 from hawker.worker.lifecycle.container_stop import stop_containers
-from hawker.worker.lifecycle.deps import Context, machine_id_of, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, machine_in, machine_of
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened

@@ -11,9 +11,9 @@ from hawker.ids import VolumeId
 from hawker.record.machine import MachineRecord
 from hawker.record.volume import IN_MAKING, MADE
 from hawker.store.contract import Tx
+from hawker.volume.attachment import attached_to, volume_id_of
+from hawker.volume.disks import disk_of
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.volumes.attachment import attached_to, volume_id_of
-from hawker.worker.volumes.disks import disk_of
 
 _LOOK_EVERY_S = 0.2
 

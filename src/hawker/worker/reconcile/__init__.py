@@ -12,17 +12,17 @@ from anyio.lowlevel import checkpoint
 
 from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
+from hawker.history.flow import history_resource
 from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
 from hawker.record.history import ARCHIVED
-from hawker.record.machine import DESTROYED
-from hawker.record.volume import GONE_VOLUMES
+from hawker.record.machine import DESTROYED, machine_resource
+from hawker.record.volume import GONE_VOLUMES, volume_resource
 from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.archive import history_resource
-from hawker.worker.lifecycle.deps import Deps, machine_resource, volume_resource
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.pull import IMAGE
+from hawker.worker.reconcile.detect import Look
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
-from hawker.worker.reconcile.look import Look
 from hawker.worker.reconcile.repair import Repairs
 
 _log = bind("hawker.reconcile")

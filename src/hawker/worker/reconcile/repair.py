@@ -15,20 +15,20 @@ from hawker.fsm.runner import Runner
 from hawker.ids import Digest, MachineId, RunId
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.store.contract import Tx
-from hawker.worker.endings import Endings
+from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.images import needed
-from hawker.worker.lifecycle.deps import Deps, machine_resource
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.pull import PULL, PullInput, image_resource
 from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.stop import STOP, Halt
-from hawker.worker.reconcile import books
+from hawker.worker.reconcile import store_check
+from hawker.worker.reconcile.detect import has_run
 from hawker.worker.reconcile.findings import Finding, Kind
-from hawker.worker.reconcile.look import has_run
 from hawker.worker.reconcile.volumes import VolumeRepairs
 from hawker.worker.restored import adopt
 
@@ -41,7 +41,7 @@ class Repairs:
     def __init__(self, deps: Deps, runner: Runner[Deps]) -> None:
         self._deps = deps
         self._runner = runner
-        self._endings = Endings(deps, runner)
+        self._endings = ExitHandler(deps, runner)
         self._volumes = VolumeRepairs(deps, runner)
 
     async def mend(self, finding: Finding) -> None:
@@ -75,7 +75,7 @@ class Repairs:
             case Kind.LOST_IMAGE:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
-                return partial(self._write, books.set_right)
+                return partial(self._write, store_check.set_right)
             case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES | Kind.WRONG_CLOCK:
                 return self._nothing
             case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME:

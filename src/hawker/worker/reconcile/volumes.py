@@ -14,17 +14,16 @@ from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import SETTLED, WITH_INSTANCE
-from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState
+from hawker.record.machine import MACHINES, MachineRecord, machine_resource
+from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState, volume_resource
 from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.deps import Deps, machine_resource, volume_resource
+from hawker.volume.attachment import attached_to, volume_id_of
+from hawker.volume.disks import Disks, disk_of
+from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VOLUME_FORK, VOLUME_RESTORE, VolumeInput
+from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import runs
-from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VolumeInput
-from hawker.worker.lifecycle.volume_fill import VOLUME_FORK, VOLUME_RESTORE
 from hawker.worker.reconcile.findings import Finding, Kind
-from hawker.worker.volumes.attachment import attached_to, volume_id_of
-from hawker.worker.volumes.disks import Disks, disk_of
 
 _RESTS = frozenset({VolumeState.CREATED, VolumeState.PENDING_DESTROY, VolumeState.SCHEDULING_DESTROY})
 _BEGUN_BY: Mapping[VolumeState, Flow[Any]] = {

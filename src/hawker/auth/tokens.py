@@ -1,0 +1,158 @@
+"""Who may call, and what: the node's root token, made at first boot, and the macaroons that were made from it.
+
+Verified with nothing but the root token and the list of what was revoked. The format is `hawker.tokens`'s.
+"""
+
+import hmac
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hawker.api.grant import Everything, Grant
+from hawker.auth import caveat
+from hawker.auth.macaroon import PREFIX, Macaroon, chain, from_text, key_name, key_of, mint
+from hawker.clock import Clock
+from hawker.errors import CannotStart, Forbidden, Unauthorized
+from hawker.log import Secret
+from hawker.permission import Attempt, letters_of
+
+ROOT = "root"
+MAX_OFFERED = 16
+_SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it
+
+OrgOf = Callable[[str], str | None]
+"""From an app's name to its organization; None when there is no such app."""
+Revoked = Callable[[Sequence[str]], bool]
+"""Whether one of these ids was revoked."""
+
+
+def load_or_create_token(path: Path, clock: Clock) -> Secret:
+    """The token in `path`; at first boot a new one of 256 bits, written with mode 0600 and synced before use."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _load(path)
+    token = f"{PREFIX}{clock.token_bytes(32).hex()}"
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return Secret(token)
+
+
+def _load(path: Path) -> Secret:
+    token = path.read_text().strip()
+    if not token:
+        raise CannotStart(f"the token file {path} is empty: remove it and start again to get a new token")
+    return Secret(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a header brought that is good here: the root token, or macaroons with their chains of ids."""
+
+    root: bool = False
+    macaroons: tuple[Macaroon, ...] = ()
+
+
+class Tokens:
+    """Accepts tokens under either scheme that clients use, alone or in a list."""
+
+    def __init__(self, root: Secret, clock: Clock, revoked: Revoked, org_of: OrgOf) -> None:
+        self._root = root.reveal().encode()
+        self._key = key_of(root.reveal())
+        self._clock = clock
+        self._revoked = revoked
+        self._org_of = org_of
+
+    async def __call__(self, authorization: str | None, source: str) -> Grant:
+        """What the caller may do. Raises `Unauthorized` when not one token is good here."""
+        offered = self.read(authorization)
+        if offered.root:
+            return Everything(ROOT)
+        return Narrowed(offered.macaroons, source, self._clock.now(), self._org_of)
+
+    def read(self, authorization: str | None) -> Offered:
+        """Raises `Unauthorized`, with the reason that the last bad token gave."""
+        reason = "send the header `Authorization: Bearer TOKEN`"
+        good: list[Macaroon] = []
+        for text in _listed(authorization):
+            if hmac.compare_digest(text.encode(), self._root):
+                return Offered(root=True)
+            try:
+                good.append(self._verified(text))
+            except Unauthorized as error:
+                reason = str(error)
+        if not good:
+            raise Unauthorized(f"no valid token: {reason}")
+        return Offered(macaroons=tuple(good))
+
+    def mint(self, nonce: bytes) -> Macaroon:
+        """A token that may do everything: narrow it before it leaves the process."""
+        return mint(self._key, nonce, int(self._clock.now()))
+
+    def _verified(self, text: str) -> Macaroon:
+        try:
+            token = from_text(text)
+        except ValueError as error:
+            raise Unauthorized("the token is not valid here") from error
+        ids = chain(self._key, token)
+        if ids is None:
+            made = "was changed" if token.header.key == key_name(self._key) else "was made with another root token"
+            raise Unauthorized(f"the token is not valid here: it {made}")
+        if self._revoked(ids):
+            raise Unauthorized("the token was revoked")
+        if any(isinstance(each, caveat.Expires) and each.at <= self._clock.now() for each in token.caveats):
+            raise Unauthorized("the token has expired")
+        return token
+
+
+def _listed(authorization: str | None) -> list[str]:
+    scheme, _, offered = (authorization or "").partition(" ")
+    if scheme.lower() not in _SCHEMES:
+        return []
+    return [token.strip() for token in offered.split(",", MAX_OFFERED)[:MAX_OFFERED]]
+
+
+class Narrowed:
+    """Allows what any one of the tokens allows by itself."""
+
+    def __init__(self, tokens: tuple[Macaroon, ...], source: str, now: float, org_of: OrgOf) -> None:
+        self.tokens = tokens
+        self._source = source
+        self._now = now
+        self._org_of = org_of
+
+    @property
+    def name(self) -> str:
+        return caveat.holder_of(self.tokens[0].caveats) or f"token {self.tokens[0].id}"
+
+    def check(self, attempt: Attempt) -> None:
+        self.allowing(attempt)
+
+    def permits(self, attempt: Attempt) -> bool:
+        return None in self._refusals(attempt)
+
+    def allowing(self, attempt: Attempt) -> int:
+        """The place of the first token that allows it. Raises `Forbidden`."""
+        refusals = self._refusals(attempt)
+        if None not in refusals:
+            what = f"{letters_of(attempt.action)} on {_named(attempt)}"
+            raise Forbidden(f"this token does not allow {what}; it is limited to: {refusals[0]}")
+        return refusals.index(None)
+
+    def _refusals(self, attempt: Attempt) -> list[caveat.Caveat | None]:
+        """What stands in the way, for each token; None for one that allows it."""
+        whole = replace(attempt, source=self._source, now=self._now)
+        by_org = any(caveat.needs_org(token.caveats) for token in self.tokens)
+        if by_org and whole.org is None and whole.app is not None:
+            whole = replace(whole, org=self._org_of(whole.app))
+        return [caveat.refusal(token.caveats, whole) for token in self.tokens]
+
+
+def _named(attempt: Attempt) -> str:
+    for kind, name in (("machine", attempt.machine), ("app", attempt.app), ("org", attempt.org)):
+        if name is not None:
+            return f"{kind} {name}"
+    return "the node"

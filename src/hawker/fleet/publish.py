@@ -1,0 +1,224 @@
+"""Tells the catalog what this node is and has. All of it is compared once at the beginning, then what changed is told,
+in batches: machines at once, what changes all the time (room, health) a few times a second at most.
+
+The store is the truth: whatever goes wrong here is told again later, and nothing waits for it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskStatus
+
+from hawker.catalog.change import Token
+from hawker.catalog.contract import Catalog, Statement
+from hawker.clock import Clock
+from hawker.errors import HawkerError
+from hawker.fleet.rows import KEYS, Row, RowKey, own_rows, removal, row_of, upsert
+from hawker.ids import NodeId
+from hawker.log import bind
+
+GATHER_S = 0.005
+CALM_S = 0.5
+LOOK_EVERY_S = 10.0
+AGAIN_S = 1.0
+WRITTEN_S = 0.5
+ROWS_AT_ONCE = 500
+
+_log = bind("hawker.publish")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where rows come from: `every` has the keys of all that there is now, `rows` are those of one key as they are now,
+    none when it is gone. A `calm` one may wait a little; one that is `looked_at` tells nobody of its changes."""
+
+    name: str
+    every: Callable[[], Iterable[str]]
+    rows: Callable[[str], Iterable[Row]]
+    calm: bool = False
+    looked_at: bool = False
+
+
+class Ledger:
+    """What the catalog was told. Pure."""
+
+    def __init__(self) -> None:
+        self._told: dict[RowKey, bytes] = {}
+        self._of: dict[tuple[str, str], frozenset[RowKey]] = {}
+
+    def begin(self, found: Iterable[Row]) -> None:
+        """This is in the catalog; whose it is will be seen."""
+        self._told = {row.at: row.digest for row in found}
+        self._of = {}
+
+    def changes(self, source: str, key: str, rows: Iterable[Row]) -> "Changes":
+        """What is to be told so that the catalog has exactly `rows` of this key."""
+        wanted = {row.at: row for row in rows}
+        gone = self._of.get((source, key), frozenset()) - wanted.keys()
+        new = tuple(row for at, row in wanted.items() if self._told.get(at) != row.digest)
+        return Changes(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
+
+    def strays(self) -> tuple[RowKey, ...]:
+        """What the catalog has and no source does, once every source was asked."""
+        owned = {at for rows in self._of.values() for at in rows}
+        return tuple(at for at in self._told if at not in owned)
+
+    def told(self, changes: "Changes") -> None:
+        for row in changes.new:
+            self._told[row.at] = row.digest
+        for at in changes.gone:
+            self._told.pop(at, None)
+        if changes.rows:
+            self._of[changes.source, changes.key] = changes.rows
+        else:
+            self._of.pop((changes.source, changes.key), None)
+
+    def dropped(self, strays: Iterable[RowKey]) -> None:
+        for at in strays:
+            self._told.pop(at, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Of one key of a source; `rows` is all that it then has."""
+
+    source: str
+    key: str
+    new: tuple[Row, ...]
+    gone: tuple[RowKey, ...]
+    rows: frozenset[RowKey]
+
+    @property
+    def statements(self) -> list[Statement]:
+        return [*map(removal, self.gone), *map(upsert, self.new)]
+
+
+class Publisher:
+    def __init__(self, catalog: Catalog, clock: Clock, node: NodeId, sources: Sequence[Source]) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._node = node
+        self._sources = {source.name: source for source in sources}
+        self._ledger = Ledger()
+        self._noted: dict[tuple[str, str], None] = {}
+        self._calm: dict[tuple[str, str], None] = {}
+        self._wake, self._progress = anyio.Event(), anyio.Event()
+        self._asked, self._done = 0, 0
+        self._calm_at = self._look_at = clock.monotonic()
+        self._sound = False  # the catalog takes what it is told
+        self.token: Token | None = None
+
+    def note(self, source: str, key: str) -> None:
+        """Something of it changed. Called in the event loop; does not block."""
+        if source not in self._sources:
+            return
+        if self._sources[source].calm:
+            self._calm[source, key] = None
+        else:
+            self._noted[source, key] = None
+            self._asked += 1
+        self._wake.set()
+
+    async def settled(self, *, timeout_s: float) -> Token | None:
+        """Where the catalog's stream is once it has all that was noted so far; None when that takes too long, or
+        nothing was ever told."""
+        asked = self._asked
+        with anyio.move_on_after(timeout_s):
+            while not self._sound or self._done < asked:
+                await self._progress.wait()
+            return self.token
+        return None
+
+    async def written(self) -> str | None:
+        """The place in the catalog at which all that was written here until now can be read, if it has it soon."""
+        token = await self.settled(timeout_s=WRITTEN_S) if self._sound else None
+        return None if token is None else str(token)
+
+    async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled. Nobody waits for the first comparison."""
+        task_status.started()
+        while True:
+            try:
+                await self._compare()
+                await self._follow()
+            except HawkerError as error:
+                self._sound = False
+                _log.warning("cannot tell the catalog", extra={"error": str(error)})
+                await self._clock.sleep(AGAIN_S)
+
+    async def _compare(self) -> None:
+        """All that the catalog has of this node with all that there is."""
+        asked = self._asked
+        self._noted, self._calm = {}, {}
+        found: list[Row] = []
+        for table in KEYS:
+            answer = await self._catalog.query(own_rows(table, self._node))
+            found += (row_of(table, values) for values in answer.rows)
+        self._ledger.begin(found)
+        for source in self._sources.values():
+            await self._tell([(source.name, key) for key in source.every()])
+        strays = self._ledger.strays()
+        for start in range(0, len(strays), ROWS_AT_ONCE):
+            some = strays[start : start + ROWS_AT_ONCE]
+            await self._transact([removal(at) for at in some])
+            self._ledger.dropped(some)
+        self._sound = True
+        self._reached(asked)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._until_due()
+            asked, noted = self._asked, self._noted
+            self._noted = {}
+            due = list(noted)
+            if self._clock.monotonic() >= self._calm_at:
+                due += self._calm
+                self._calm = {}
+                self._calm_at = self._clock.monotonic() + CALM_S
+            await self._tell(due)
+            self._reached(asked)
+
+    async def _until_due(self) -> None:
+        """Something was noted and a moment has passed in which more of it may come, or it is time to look."""
+        while not self._noted and not (self._calm and self._clock.monotonic() >= self._calm_at):
+            self._wake = anyio.Event()
+            next_look = self._calm_at if self._calm else self._look_at
+            with anyio.move_on_after(max(0.0, next_look - self._clock.monotonic())):
+                await self._wake.wait()
+            if self._clock.monotonic() >= self._look_at:
+                self._look()
+        await self._clock.sleep(GATHER_S)
+
+    def _look(self) -> None:
+        self._look_at = self._clock.monotonic() + LOOK_EVERY_S
+        for source in self._sources.values():
+            if source.looked_at:
+                self._calm.update({(source.name, key): None for key in source.every()})
+
+    async def _tell(self, places: Sequence[tuple[str, str]]) -> None:
+        """In transactions of a bounded length; a key's changes are in one of them."""
+        batch: list[Changes] = []
+        statements: list[Statement] = []
+        for name, key in places:
+            changes = self._ledger.changes(name, key, self._sources[name].rows(key))
+            batch.append(changes)
+            statements += changes.statements
+            if len(statements) >= ROWS_AT_ONCE:
+                await self._commit(batch, statements)
+                batch, statements = [], []
+        await self._commit(batch, statements)
+
+    async def _commit(self, batch: list[Changes], statements: list[Statement]) -> None:
+        await self._transact(statements)
+        for changes in batch:
+            self._ledger.told(changes)
+
+    async def _transact(self, statements: list[Statement]) -> None:
+        if statements:
+            self.token = await self._catalog.transact(statements) or self.token
+
+    def _reached(self, asked: int) -> None:
+        self._done = max(self._done, asked)
+        progress, self._progress = self._progress, anyio.Event()
+        progress.set()

@@ -1,0 +1,204 @@
+"""What a worker's records look like in the catalog: rows of `catalog/tables.sql`. Pure. A row's key has its owner, the
+node, first; columns and values beyond the key are in the order of `COLUMNS`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from hawker.catalog.change import Value
+from hawker.catalog.contract import Statement
+from hawker.ids import NodeId
+from hawker.node import Capacity, Resources
+from hawker.record.app import AppRecord
+from hawker.record.check import CheckResult
+from hawker.record.gpu_claim import counted
+from hawker.record.machine import MachineRecord
+from hawker.record.node import NodeRecord
+from hawker.record.takeover import TakeoverRecord
+from hawker.record.volume import VolumeRecord
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("node",),
+    "apps": ("node", "name"),
+    "revoked_tokens": ("node", "token_id"),
+    "machines": ("node", "id"),
+    "services": ("node", "machine", "number"),
+    "health": ("node", "machine", "name"),
+    "volumes": ("node", "id"),
+    "capacity": ("node",),
+    "images": ("node", "digest"),
+    "takeovers": ("node", "machine", "spare"),
+}
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
+    "apps": ("org", "home", "record"),
+    "revoked_tokens": ("at", "by", "note"),
+    "machines": ("app", "name", "state", "version", "generation", "image", "private_ip", "cordoned", "metadata",
+                 "standby_for", "created_at", "updated_at"),
+    "services": ("app", "protocol", "internal_port", "config"),
+    "health": ("status", "updated_at"),
+    "volumes": ("app", "name", "state", "size_gb", "machine"),
+    "capacity": ("cpus", "memory_mib", "disk_mib", "shared_ratio", "used_shared_cpus", "used_performance_cpus",
+                 "used_memory_mib", "used_disk_mib", "gpus"),
+    "images": (),
+    "takeovers": ("seen", "at"),
+}  # fmt: skip
+"""What this version of Hawker publishes; others' columns keep their defaults."""
+
+_TOLD = {"health": COLUMNS["health"].index("updated_at")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowKey:
+    table: str
+    key: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`values` has one for each of the table's `COLUMNS`."""
+
+    at: RowKey
+    values: tuple[Value, ...]
+
+    @property
+    def digest(self) -> bytes:
+        """The same for rows that say the same. When a check was last asked is not worth saying again, and SQLite gives
+        back whole numbers as whole ones or not, as the column has it."""
+        told = self.values[: _TOLD.get(self.at.table)]
+        plain = [int(value) if isinstance(value, float) and value.is_integer() else value for value in told]
+        return hashlib.blake2b(msgspec.msgpack.encode(plain), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Self:
+    """What a node says of itself beside its record."""
+
+    api: str
+    version: str
+    drivers: tuple[str, ...]
+    labels: Mapping[str, str]
+    started_at: float
+
+
+def node_row(record: NodeRecord, said: Self) -> Row:
+    values = (
+        record.region,
+        said.api,
+        said.version,
+        _json(said.drivers),
+        _json(dict(said.labels)),
+        int(record.cordoned),
+        int(record.draining),
+        said.started_at,
+    )
+    return _row("nodes", (record.id,), values)
+
+
+def app_row(node: NodeId, record: AppRecord) -> Row:
+    """Of several homes the one of the latest reign counts, which is the largest number; 0 is none."""
+    home = record.home is None or record.home == node
+    return _row("apps", (node, record.name), (record.org, 1 + record.reign if home else 0, _json(record)))
+
+
+def machine_row(node: NodeId, record: MachineRecord, *, generation: int = 1) -> Row:
+    values = (
+        record.app,
+        record.name,
+        str(record.state),
+        record.version,
+        generation,
+        record.image.digest,
+        record.network.private_ip,
+        int(record.cordoned),
+        _json(record.config.metadata or {}),
+        _json(record.config.standbys or ()),
+        record.created_at,
+        record.updated_at,
+    )
+    return _row("machines", (node, record.id), values)
+
+
+def service_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
+    for number, service in enumerate(record.config.services or ()):
+        values = (record.app, service.protocol or "tcp", service.internal_port or 0, _json(service))
+        yield _row("services", (node, record.id, number), values)
+
+
+def health_rows(node: NodeId, record: MachineRecord, results: Iterable[CheckResult]) -> Iterator[Row]:
+    for result in results:
+        yield _row("health", (node, record.id, result.name), (result.status, result.at))
+
+
+def volume_row(node: NodeId, record: VolumeRecord) -> Row:
+    values = (record.app, record.name, str(record.state), record.size_gb, record.machine or "")
+    return _row("volumes", (node, record.id), values)
+
+
+def capacity_row(node: NodeId, room: Capacity, used: Resources, taken: Iterable[str]) -> Row:
+    """`taken` are the addresses of GPUs that machines have."""
+    given = frozenset(taken)
+    free = counted(gpu for gpu in room.gpus if gpu.address not in given)
+    values = (
+        room.cpus,
+        room.memory_mib,
+        room.disk_mib,
+        room.shared_ratio,
+        used.shared_cpus,
+        used.performance_cpus,
+        used.memory_mib,
+        used.disk_mib,
+        _json(dict(free)),
+    )
+    return _row("capacity", (node,), values)
+
+
+def image_row(node: NodeId, digest: str) -> Row:
+    return _row("images", (node, digest), ())
+
+
+def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:
+    return _row("takeovers", (node, record.machine, record.spare), (record.seen, record.at))
+
+
+def revoked_row(node: NodeId, token_id: str, *, at: float, by: str, note: str) -> Row:
+    return _row("revoked_tokens", (node, token_id), (at, by, note))
+
+
+def upsert(row: Row) -> Statement:
+    table, keys, columns = row.at.table, KEYS[row.at.table], COLUMNS[row.at.table]
+    names = (*keys, *columns)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    query = (
+        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        f" ON CONFLICT ({', '.join(keys)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
+    )
+    return Statement(query=query, params=(*row.at.key, *row.values))
+
+
+def removal(at: RowKey) -> Statement:
+    where = " AND ".join(f"{name} = ?" for name in KEYS[at.table])
+    return Statement(query=f"DELETE FROM {at.table} WHERE {where}", params=at.key)
+
+
+def own_rows(table: str, node: NodeId) -> Statement:
+    """All that the catalog has of this node in a table: key, then columns."""
+    names = ", ".join((*KEYS[table], *COLUMNS[table]))
+    return Statement(query=f"SELECT {names} FROM {table} WHERE node = ?", params=(node,))
+
+
+def row_of(table: str, found: tuple[Value, ...]) -> Row:
+    """Of an answer to `own_rows`."""
+    width = len(KEYS[table])
+    return _row(table, found[:width], found[width:])
+
+
+def _row(table: str, key: tuple[Value, ...], values: tuple[Value, ...]) -> Row:
+    return Row(at=RowKey(table=table, key=key), values=values)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

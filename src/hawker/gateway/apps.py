@@ -1,0 +1,218 @@
+"""Apps of a fleet. Each has a home, the node where it was made, which keeps its secrets, policies and addresses; other
+nodes know it as soon as they have a machine of it. A name is one app's: see `names`.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from hawker.api.bounds import APPS_IN_PAGE
+from hawker.api.caller import Caller
+from hawker.api.contract.app import (
+    CREATE_APP,
+    DELETE_APP,
+    GET_APP,
+    LIST_APPS,
+    App,
+    AppList,
+    AppParams,
+    CreateAppQuery,
+    CreateAppRequest,
+    DeleteAppQuery,
+    ListAppsQuery,
+)
+from hawker.api.contract.network_policy import (
+    DELETE_POLICY,
+    PUT_POLICY,
+    NetworkPolicy,
+    NetworkPolicyRequest,
+    PolicyParams,
+)
+from hawker.api.cursor import after_of, cursor_after
+from hawker.api.directory import AppIndex
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.app import DEFAULT_ORG, app_name
+from hawker.errors import Fault, HawkerError, NameTaken, NotFound, Unavailable, Unprocessable, WrongState
+from hawker.gateway.app_sync import Carrying
+from hawker.gateway.fan_out import Asked, Asking
+from hawker.gateway.forwarding import Passing
+from hawker.gateway.merge import Part, merged
+from hawker.gateway.name_quorum import TAKEN, Names
+from hawker.gateway.owners import Owners
+from hawker.ids import AppName, NodeId
+from hawker.permission import Action, Attempt
+
+MOST_LISTED = APPS_IN_PAGE
+
+
+class FleetApps:
+    """`new_claim` gives an id that nobody else has."""
+
+    def __init__(
+        self,
+        passing: Passing,
+        asking: Asking,
+        index: AppIndex,
+        names: Names,
+        carrying: Carrying,
+        own: NodeId,
+        new_claim: Callable[[], str],
+    ) -> None:
+        self._passing = passing
+        self._owners: Owners = passing.owners
+        self._asking = asking
+        self._index = index
+        self._names = names
+        self._carrying = carrying
+        self._own = own
+        self._new_claim = new_claim
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_APPS, self.list)
+        handlers.on(CREATE_APP, self.create)
+        handlers.on(GET_APP, self.get)
+        handlers.on(DELETE_APP, self.delete)
+        handlers.on(PUT_POLICY, self.put_policy)
+        handlers.on(DELETE_POLICY, self.delete_policy)
+
+    async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
+        """Those that the caller's token may see, with what all nodes have of each."""
+        query, grant = call.query, call.grant
+        after_of(query.cursor)
+        known = self._index.apps()
+        wanted = {each.name: each.org for each in known if query.org_slug in (None, "", each.org)}
+        seen = {name for name, org in wanted.items() if grant.permits(Attempt(Action.READ, org=org, app=name))}
+
+        async def one(caller: Caller) -> Part[App]:
+            page = await caller.call(LIST_APPS, query=msgspec.structs.replace(query, limit=MOST_LISTED))
+            items = [app for app in page.apps if app.name in seen or grant.permits(_reading(app))]
+            return Part(items=items, upto=after_of(page.next_cursor) or None)
+
+        nodes = dict.fromkeys([self._own, *(each.node for each in known)])
+        asked = await self._asking.every(nodes, call.caller, one)
+        asked.some("apps")
+        call.marks.missing_regions = asked.regions
+        parts = [part for _, part in asked.answers]
+        seen.update(AppName(app.name) for part in parts for app in part.items)
+        whole = merged(parts, lambda app: app.name, query.limit, better=_together)
+        cursor = None if whole.upto is None else cursor_after(whole.upto)
+        return AppList(total_apps=len(seen), apps=whole.items, next_cursor=cursor)
+
+    async def get(self, call: Call[AppParams, NoQuery, None]) -> App:
+        asked = await self._shown(call.params, call.caller, call.version)
+        call.marks.missing_regions = asked.regions
+        first, *others = [app for _, app in asked.answers]
+        for other in others:
+            first = _together(first, other)
+        return first
+
+    async def create(self, call: Call[NoParams, CreateAppQuery, CreateAppRequest]) -> App:
+        """At the node that this broker stands beside, else at the first that is alive."""
+        body = call.body
+        text = body.name or body.app_name
+        if not text:
+            raise Unprocessable("name is required")
+        name, key = app_name(text), body.idempotency_key or call.idempotency_key
+        call.grant.check(Attempt(Action.CREATE, org=body.org_slug or DEFAULT_ORG, app=name))
+        if self._index.app(name):
+            return await self._there(call, name, key)
+        home, claim = self._home(), key or self._new_claim()
+        await self._names.keep(name, claim, home, call.caller)
+        try:
+            made = await self._passing.unary_at(home, CREATE_APP, call)
+        except Fault:
+            raise  # it may be made: the name stays kept until that is known
+        except HawkerError:
+            await self._names.release(name, claim, call.caller)
+            raise
+        self._owners.remember("app", name, home)
+        return made
+
+    async def delete(self, call: Call[AppParams, DeleteAppQuery, None]) -> None:
+        """Everywhere, its home last, so that what is cut short can be made again. Nothing is done while a node that
+        knows the app cannot be asked."""
+        name, force = AppName(call.params.app_name), call.query.force
+        asked = await self._shown(call.params, call.caller, call.version)
+        if asked.silent:
+            raise Unavailable(f"app '{name}' was not deleted: {asked.silent[0][1]}")
+        machines = sum(app.machine_count for _, app in asked.answers)
+        volumes = sum(app.volume_count for _, app in asked.answers)
+        if not force and machines:
+            raise WrongState(f"app '{name}' still has {machines} machines: destroy them first, or use force=true")
+        if not force and volumes:
+            raise WrongState(f"app '{name}' still has {volumes} volumes: destroy them first, or use force=true")
+        home = self._owners.home_of_app(name)
+        for node, _ in sorted(asked.answers, key=lambda pair: pair[0] == home):
+            try:
+                await self._passing.unary_at(node, DELETE_APP, call)
+            except NotFound:
+                continue
+        await self._names.release(name, "", call.caller)
+
+    async def put_policy(self, call: Call[AppParams, NoQuery, NetworkPolicyRequest]) -> NetworkPolicy:
+        """Kept at the app's home, then in force at every node that has machines of the app."""
+        home = await self._passing.to_home(call)
+        made = await self._passing.unary_at(home, PUT_POLICY, call)
+        await self._in_force(call.params.app_name, call.caller)
+        return made
+
+    async def delete_policy(self, call: Call[PolicyParams, NoQuery, None]) -> None:
+        home = await self._passing.to_home(call)
+        await self._passing.unary_at(home, DELETE_POLICY, call)
+        await self._in_force(call.params.app_name, call.caller)
+
+    async def _in_force(self, app: str, behalf: str) -> None:
+        try:
+            told = await self._carrying.everywhere(AppName(app), behalf)
+        except HawkerError as error:
+            raise Fault(f"what you asked for is kept and not in force at other nodes yet: {error}") from error
+        for _, why in told.silent:
+            raise Fault(f"what you asked for is kept and not in force everywhere yet, set it again: {why}")
+
+    async def _there(
+        self, call: Call[NoParams, CreateAppQuery, CreateAppRequest], name: AppName, key: str | None
+    ) -> App:
+        """The app that is there, if this call made it; its home knows by the key. Raises `NameTaken`."""
+        home = self._owners.home_of_app(name)
+        if key is None or home is None:
+            raise NameTaken(TAKEN)
+        return await self._passing.unary_at(home, CREATE_APP, call)
+
+    def _home(self) -> NodeId:
+        reach = self._asking.reach
+        if reach.alive(self._own):
+            return self._own
+        alive = [node.id for node in self._owners.directory.nodes() if node.alive]
+        if not alive:
+            raise Unavailable("no node is alive that could be an app's home")
+        return min(alive)
+
+    async def _shown(self, params: AppParams, behalf: str, version: str | None) -> Asked[App]:
+        """What each node that knows the app has of it. Raises `NotFound`, `Unavailable`."""
+        app = AppName(params.app_name)
+        nodes = self._owners.nodes_of_app(app, await self._owners.hint(version))
+
+        async def one(caller: Caller) -> App:
+            return await caller.call(GET_APP, params=params)
+
+        asked = await self._asking.every(nodes, behalf, one)
+        asked.some(f"app '{app}'")
+        if not asked.answers:
+            raise NotFound("app not found")
+        return asked
+
+
+def _reading(app: App) -> Attempt:
+    return Attempt(Action.READ, org=app.organization.slug, app=app.name)
+
+
+def _together(one: App, other: App) -> App:
+    """The same app as two nodes see it."""
+    machines = one.machine_count + other.machine_count
+    return msgspec.structs.replace(
+        one,
+        machine_count=machines,
+        volume_count=one.volume_count + other.volume_count,
+        status="deployed" if machines else one.status,
+    )

@@ -1,0 +1,207 @@
+"""What the catalog says of the fleet, by name: nodes and whether they live, owners, who knows which app. Each is a look
+into the node's own file and waits for nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from hawker.api.directory import KnownApp, Node
+from hawker.catalog.change import Value
+from hawker.clock import Clock
+from hawker.ids import AppName, NodeId
+from hawker.node import Capacity, Resources
+from hawker.record.revocation import Revocation
+
+CATCH_UP_EVERY_S = 0.01
+REVOKED_FOR_S = 0.25
+NODES_FOR_S = 0.25
+
+
+class Looks(Protocol):
+    """`catalog.glance.Glance` keeps it."""
+
+    def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]: ...
+
+
+_NODES = """SELECT n.node, n.region, n.cordoned, n.draining, n.drivers, n.labels, m.state,
+    c.cpus, c.memory_mib, c.disk_mib, c.shared_ratio,
+    c.used_shared_cpus, c.used_performance_cpus, c.used_memory_mib, c.used_disk_mib
+    FROM nodes n LEFT JOIN __corro_members m ON m.host = n.node LEFT JOIN capacity c ON c.node = n.node
+    ORDER BY n.node"""
+_MACHINE = "SELECT node FROM machines WHERE id = ? ORDER BY generation DESC, updated_at DESC, node LIMIT 1"
+_VOLUME = "SELECT node FROM volumes WHERE id = ? ORDER BY node LIMIT 1"
+_APP = """SELECT node, name, org, home, CASE WHEN json_valid(record) THEN json_extract(record, '$.created_at') END
+    FROM apps WHERE name = ? ORDER BY home DESC, node"""
+_APPS = "SELECT node, name, org, home, 0.0 FROM apps ORDER BY name"
+_APPS_OF = "SELECT node, name, org, home, 0.0 FROM apps WHERE org = ? ORDER BY name"
+_REVOKED = "SELECT token_id, at, by, note FROM revoked_tokens ORDER BY at"
+_PLACES = "SELECT scope, epoch, applied FROM __c_origin WHERE origin = ?"
+_LIVES = frozenset({"alive", "suspect"})
+
+
+class CatalogDirectory:
+    """Keeps `Directory` and `AppIndex`. `own` is the node whose catalog it is."""
+
+    def __init__(self, looks: Looks, clock: Clock, own: NodeId, region: str) -> None:
+        self._looks = looks
+        self._clock = clock
+        self._own = own
+        self._region = region
+        self._rows: Sequence[tuple[Value, ...]] = ()
+        self._nodes: Mapping[NodeId, Node] = {}
+        self._all: tuple[Node, ...] = ()
+        self._made: dict[tuple[Value, ...], Node] = {}
+        self._gossips = False
+        self._nodes_until = 0.0
+        self._revoked: Mapping[str, Revocation] = {}
+        self._revoked_until = 0.0
+
+    @property
+    def region(self) -> str:
+        return self._region
+
+    def nodes(self) -> Sequence[Node]:
+        """The same tuple for as long as nothing of it changes."""
+        self._known()
+        return self._all
+
+    def node(self, node_id: NodeId) -> Node | None:
+        return self._known().get(node_id)
+
+    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+        return self._one(_MACHINE, machine_id)
+
+    def owner_of_volume(self, volume_id: str) -> NodeId | None:
+        return self._one(_VOLUME, volume_id)
+
+    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]:
+        return tuple(known.node for known in self.app(app))
+
+    def home_of_app(self, app: AppName) -> NodeId | None:
+        return next((known.node for known in self.app(app) if known.home), None)
+
+    def apps(self, org: str | None = None) -> Sequence[KnownApp]:
+        rows = self._looks.rows(_APPS) if org is None else self._looks.rows(_APPS_OF, org)
+        return tuple(map(_known_app, rows))
+
+    def app(self, name: AppName) -> Sequence[KnownApp]:
+        return tuple(map(_known_app, self._looks.rows(_APP, name)))
+
+    def forgotten(self, node: NodeId) -> bool:
+        """On purpose, by `hawker node forget`: one that was never heard of was not."""
+        fenced = self._looks.rows("SELECT 1 FROM __c_origin WHERE origin = ? AND forgotten >= 0 LIMIT 1", node)
+        return bool(fenced) and self.node(node) is None
+
+    def org_of(self, app: str) -> str | None:
+        return next((known.org for known in self.app(AppName(app))), None)
+
+    def address_of(self, node_id: NodeId) -> str | None:
+        """The base URL of its peer API."""
+        rows = self._looks.rows("SELECT api FROM nodes WHERE node = ?", node_id)
+        return next((str(api) for (api,) in rows), None)
+
+    def revoked(self) -> Mapping[str, Revocation]:
+        """All that any node says, by the token's id; the earliest counts. As it was a moment ago."""
+        now = self._clock.monotonic()
+        if now >= self._revoked_until:
+            found: dict[str, Revocation] = {}
+            for token_id, at, by, note in self._looks.rows(_REVOKED):
+                made = Revocation(token_id=str(token_id), at=_float(at), by=str(by), note=str(note))
+                found.setdefault(made.token_id, made)
+            self._revoked, self._revoked_until = found, now + REVOKED_FOR_S
+        return self._revoked
+
+    async def caught_up(self, token: str, *, timeout_s: float) -> bool:
+        """No wait for what never comes here: the stream of another region."""
+        origin, epoch, version = token.split(":")
+        until = self._clock.monotonic() + timeout_s
+        while True:
+            places = {
+                str(scope): (int(_float(e)), int(_float(at))) for scope, e, at in self._looks.rows(_PLACES, origin)
+            }
+            if _reached(places, int(epoch), int(version)):
+                return True
+            node = self.node(NodeId(origin))
+            abroad = node is not None and node.region != self._region
+            comes = not abroad or places.get("global", (0, 0))[0] == int(epoch)
+            if not comes or self._clock.monotonic() >= until:
+                return False
+            await self._clock.sleep(CATCH_UP_EVERY_S)
+
+    def _known(self) -> Mapping[NodeId, Node]:
+        """As it was a moment ago: each call asks several times, and of all nodes."""
+        now = self._clock.monotonic()
+        if now >= self._nodes_until:
+            rows = self._looks.rows(_NODES)
+            if rows != self._rows:
+                gossips = any(row[6] is not None for row in rows)
+                before = self._made if gossips == self._gossips else {}
+                self._made = {row: before.get(row) or _node(row, gossips, self._own, self._region) for row in rows}
+                self._rows, self._gossips = rows, gossips
+                self._nodes = {node.id: node for node in self._made.values()}
+                self._all = tuple(self._nodes.values())
+            self._nodes_until = now + NODES_FOR_S
+        return self._nodes
+
+    def _one(self, query: str, name: str) -> NodeId | None:
+        return next((NodeId(str(node)) for (node,) in self._looks.rows(query, name)), None)
+
+
+def _reached(places: Mapping[str, tuple[int, int]], epoch: int, version: int) -> bool:
+    """Or its owner began anew since. The epochs of an owner's two streams are never the same."""
+    for known, applied in places.values():
+        if known == epoch:
+            return applied >= version
+    return len(places) == 2 and all(known > epoch for known, _ in places.values())
+
+
+def _node(row: tuple[Value, ...], gossips: bool, own: NodeId, region: str) -> Node:
+    node, where, cordoned, draining, drivers, labels, state, *figures = row
+    id_, at = NodeId(str(node)), str(where)
+    known = figures[0] is not None and at == region
+    return Node(
+        id=id_,
+        region=at,
+        alive=not gossips or id_ == own or state in _LIVES,
+        cordoned=bool(cordoned),
+        draining=bool(draining),
+        drivers=tuple(map(str, _json(drivers, list))),
+        labels={str(key): str(value) for key, value in _json(labels, dict).items()},
+        capacity=_capacity(figures) if known else None,
+        used=_used(figures) if known else None,
+    )
+
+
+def _capacity(figures: Sequence[Value]) -> Capacity:
+    cpus, memory, disk, ratio, *_ = map(_float, figures)
+    return Capacity(cpus=int(cpus), memory_mib=int(memory), disk_mib=int(disk), shared_ratio=ratio)
+
+
+def _used(figures: Sequence[Value]) -> Resources:
+    shared, performance, memory, disk = (int(_float(figure)) for figure in figures[4:])
+    return Resources(shared_cpus=shared, performance_cpus=performance, memory_mib=memory, disk_mib=disk)
+
+
+def _known_app(row: tuple[Value, ...]) -> KnownApp:
+    node, name, org, home, created_at = row
+    return KnownApp(
+        node=NodeId(str(node)),
+        name=AppName(str(name)),
+        org=str(org),
+        home=bool(home),
+        created_at=_float(created_at),
+    )
+
+
+def _json(text: Value, kind: type[Any]) -> Any:
+    """What a row holds that any node may have written: empty where it is not what it should be."""
+    try:
+        return msgspec.json.decode(str(text), type=kind)
+    except msgspec.DecodeError:
+        return kind()
+
+
+def _float(value: Value) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

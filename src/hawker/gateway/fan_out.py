@@ -1,0 +1,129 @@
+"""Asking many nodes at once: so many at a time, each for so long, and the rest counts where some do not answer. Who
+did not is told by region.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import anyio
+
+from hawker.api.caller import Caller
+from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, RateLimited, Unavailable
+from hawker.gateway.reach import Reach
+from hawker.ids import NodeId
+
+T = TypeVar("T")
+
+AT_ONCE = 16
+EACH_S = 5.0
+ALL_S = 20.0
+_SILENT = (Unavailable, DeadlineExceeded, Fault, RateLimited)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Generic[T]):
+    """`answers` in the order in which the nodes were given; `silent` are those that could not be asked or did not
+    answer, each with why."""
+
+    answers: tuple[tuple[NodeId, T], ...]
+    silent: tuple[tuple[NodeId, HawkerError], ...]
+    regions: tuple[str, ...]
+
+    def some(self, what: str) -> None:
+        """Raises `Unavailable` when nobody answered and somebody should have."""
+        if not self.answers and self.silent:
+            reasons = "; ".join(str(error) for _, error in self.silent[:3])
+            raise Unavailable(f"{what} cannot be asked for: {reasons}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How many nodes are asked at a time, for how long each and all together."""
+
+    at_once: int = AT_ONCE
+    each_s: float = EACH_S
+    all_s: float = ALL_S
+
+
+class Asking:
+    def __init__(self, reach: Reach, patience: Patience | None = None) -> None:
+        self.reach = reach
+        self._patience = patience or Patience()
+
+    async def every(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
+        """`ask` reads only. A node that says "not found" has nothing to say; what else it refuses is raised, once all
+        were asked."""
+        asked = tuple(dict.fromkeys(nodes))
+        round_ = _Round(self.reach, behalf, ask, self._patience)
+        with anyio.move_on_after(self._patience.all_s):
+            async with anyio.create_task_group() as tasks:
+                for node in asked:
+                    tasks.start_soon(round_.one, node)
+        return round_.told(asked)
+
+    async def first(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
+        """The same until one answers: `answers` has one at most."""
+        asked = tuple(dict.fromkeys(nodes))
+        round_ = _Round(self.reach, behalf, ask, self._patience, enough=1)
+        with anyio.move_on_after(self._patience.all_s):
+            async with anyio.create_task_group() as tasks:
+                round_.scope = tasks.cancel_scope
+                for node in asked:
+                    tasks.start_soon(round_.one, node)
+        return round_.told(asked)
+
+
+class _Round(Generic[T]):
+    def __init__(
+        self,
+        reach: Reach,
+        behalf: str,
+        ask: Callable[[Caller], Awaitable[T]],
+        patience: Patience,
+        enough: int | None = None,
+    ) -> None:
+        self._reach, self._behalf, self._ask, self._patience = reach, behalf, ask, patience
+        self._turns = anyio.CapacityLimiter(patience.at_once)
+        self._enough = enough
+        self.scope: anyio.CancelScope | None = None
+        self._answers: dict[NodeId, T] = {}
+        self._silent: dict[NodeId, HawkerError] = {}
+        self._refused: dict[NodeId, HawkerError] = {}
+        self._absent: set[NodeId] = set()
+
+    async def one(self, node: NodeId) -> None:
+        try:
+            async with self._turns:
+                self._answers[node] = await self._asked(node)
+        except NotFound:
+            self._absent.add(node)
+        except _SILENT as error:
+            self._silent[node] = error
+        except HawkerError as error:
+            self._refused[node] = error
+        if self._enough is not None and len(self._answers) >= self._enough and self.scope is not None:
+            self.scope.cancel()
+
+    def told(self, asked: tuple[NodeId, ...]) -> Asked[T]:
+        """Raises what a node refused."""
+        for error in self._refused.values():
+            raise error
+        done = self._enough is not None and len(self._answers) >= self._enough
+        for node in asked:
+            if not done and node not in self._answers and node not in self._absent:
+                late = Unavailable(f"no answer from {self._reach.named(node)} in time")
+                self._silent.setdefault(node, late)
+        regions = sorted({self._reach.region_of(node) for node in self._silent} - {""})
+        return Asked(
+            answers=tuple((node, self._answers[node]) for node in asked if node in self._answers),
+            silent=tuple((node, self._silent[node]) for node in asked if node in self._silent),
+            regions=tuple(regions),
+        )
+
+    async def _asked(self, node: NodeId) -> T:
+        caller = self._reach.caller(node, self._behalf)
+        with self._reach.errors(node, harmless=True):
+            with anyio.move_on_after(self._patience.each_s):
+                return await self._ask(caller)
+            raise Unavailable(f"no answer from {self._reach.named(node)} within {self._patience.each_s:g} s")

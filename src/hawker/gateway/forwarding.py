@@ -1,0 +1,231 @@
+"""Passing calls on, by the route table: to the node that has what the path names, to the home of its app, or to the
+node that the broker stands beside. What the caller sent goes along, and its name; the answer is the owner's own.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+import anyio
+
+from hawker.api.handlers import Channel, Handlers
+from hawker.api.route import AnyRoute, B, Call, P, Q, R, Socket, Stream, U, Unary, Upload
+from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.gateway.home_election import Heirs
+from hawker.gateway.owners import Kind, Owners
+from hawker.gateway.reach import Reach
+from hawker.ids import AppName, NodeId
+
+AnyCall: TypeAlias = Call[Any, Any, Any]
+Choose: TypeAlias = Callable[[AnyCall], Awaitable[NodeId]]
+"""Where a call goes. Raises `NotFound` or `Unavailable`."""
+Before: TypeAlias = Callable[[AnyCall, NodeId], Awaitable[None]]
+"""What is done before a call goes there."""
+
+
+class Passing:
+    """`own` is the node that the broker stands beside."""
+
+    def __init__(self, owners: Owners, reach: Reach, own: NodeId, heirs: Heirs) -> None:
+        self.owners = owners
+        self._heirs = heirs
+        self.reach = reach
+        self._own = own
+
+    def bind(self, handlers: Handlers, route: AnyRoute, choose: Choose, before: Before | None = None) -> None:
+        match route:
+            case Unary():
+                handlers.on(route, self.unary(route, choose, before))
+            case Stream():
+                handlers.stream(route, self._stream(route, choose))
+            case Upload():
+                handlers.upload(route, self._upload(route, choose))
+            case Socket():
+                handlers.socket(route, self._socket(route, choose))
+
+    def bind_owned(self, handlers: Handlers, route: AnyRoute, kind: Kind, before: Before | None = None) -> None:
+        """A call about a machine or volume that the path names: where its owner says that it is not there, it is looked
+        for once more."""
+        if isinstance(route, Unary):
+            handlers.on(route, self._owned(route, kind, before))
+        else:
+            self.bind(handlers, route, self.to_owner(kind))
+
+    async def to_own(self, call: AnyCall) -> NodeId:
+        return self._own
+
+    async def to_home(self, call: AnyCall) -> NodeId:
+        """Of the app that the path names; another node becomes that if it was forgotten."""
+        app = AppName(call.params.app_name)
+        hint = await self.owners.hint(call.version)
+        home = await self._heirs.home(app, call.caller)
+        if home is not None:
+            return home
+        if self.owners.directory.nodes_of_app(app):
+            raise Unavailable(f"the home of app '{app}' has not told of it yet: try again in a moment")
+        if hint is not None:
+            return hint
+        raise NotFound("app not found")
+
+    def to_owner(self, kind: Kind) -> Choose:
+        async def choose(call: AnyCall) -> NodeId:
+            return await self._owner(kind, call, await self.owners.hint(call.version))
+
+        return choose
+
+    async def unary_at(self, node: NodeId, route: Unary[P, Q, B, R], call: Call[P, Q, B]) -> R:
+        """The owner's answer, or its error."""
+        caller = self.reach.caller(node, call.caller)
+        with self.reach.errors(node, harmless=route.method == "GET"):
+            return await caller.call(
+                route,
+                params=call.params,
+                query=call.query,
+                body=call.body,
+                nonce=call.nonce,
+                idempotency_key=call.idempotency_key,
+                timeout_s=min(route.timeout_s, call.deadline_s or route.timeout_s),
+                marks=call.marks,
+            )
+
+    def unary(
+        self, route: Unary[P, Q, B, R], choose: Choose, before: Before | None = None
+    ) -> Callable[[Call[P, Q, B]], Awaitable[R]]:
+        async def handle(call: Call[P, Q, B]) -> R:
+            node = await choose(call)
+            if before is not None:
+                await before(call, node)
+            return await self.unary_at(node, route, call)
+
+        return handle
+
+    def _owned(
+        self, route: Unary[P, Q, B, R], kind: Kind, before: Before | None
+    ) -> Callable[[Call[P, Q, B]], Awaitable[R]]:
+        async def at(node: NodeId, call: Call[P, Q, B]) -> R:
+            if before is not None:
+                await before(call, node)
+            return await self.unary_at(node, route, call)
+
+        async def handle(call: Call[P, Q, B]) -> R:
+            hint = await self.owners.hint(call.version)
+            node = await self._owner(kind, call, hint)
+            try:
+                return await at(node, call)
+            except NotFound as error:
+                other = await self._elsewhere(kind, call, hint, node)
+                if other is None:
+                    raise
+                del error
+            return await at(other, call)
+
+        return handle
+
+    async def _owner(self, kind: Kind, call: AnyCall, hint: NodeId | None) -> NodeId:
+        name = _named(kind, call)
+        known = self.owners.known(kind, name)
+        if known is not None:
+            return known
+        found = await self.owners.ask(kind, name, self._candidates(call, hint), call.caller)
+        if found is None:
+            raise NotFound(f"{kind} not found")
+        return NodeId(found.node)
+
+    async def _elsewhere(self, kind: Kind, call: AnyCall, hint: NodeId | None, node: NodeId) -> NodeId | None:
+        """Another node that has it, after this one said "not found"; None when that was the right one to ask."""
+        name = _named(kind, call)
+        again = self.owners.known(kind, name)
+        if again is not None and again != node:
+            return again
+        if await self.owners.ask(kind, name, (node,), call.caller):
+            return None
+        found = await self.owners.ask(kind, name, self._candidates(call, hint), call.caller, without=node)
+        return None if found is None or found.node == node else NodeId(found.node)
+
+    def _candidates(self, call: AnyCall, hint: NodeId | None) -> tuple[NodeId, ...]:
+        """Who may have it: the nodes that know its app, then, since the catalog may not say yet that one knows it, the
+        others of this region; all that are alive when the path does not name the app."""
+        directory, app = self.owners.directory, getattr(call.params, "app_name", None)
+        alive = [node for node in directory.nodes() if node.alive]
+        if app is None:
+            return tuple(node.id for node in alive)
+        knows = self.owners.nodes_of_app(AppName(app), hint)
+        near = [node.id for node in alive if node.region == directory.region] if knows else []
+        return tuple(dict.fromkeys([*knows, *near]))
+
+    def _stream(
+        self, route: Stream[P, Q, B, R], choose: Choose
+    ) -> Callable[[Call[P, Q, B]], Awaitable[AsyncIterator[R]]]:
+        async def handle(call: Call[P, Q, B]) -> AsyncIterator[R]:
+            node = await choose(call)
+            caller = self.reach.caller(node, call.caller)
+            opening = caller.stream(route, params=call.params, query=call.query, body=call.body)
+            with self.reach.errors(node, harmless=route.method == "GET"):
+                items = await opening.__aenter__()
+            return _Passed(opening, items)
+
+        return handle
+
+    def _upload(
+        self, route: Upload[P, Q, B, R], choose: Choose
+    ) -> Callable[[Call[P, Q, B], AsyncIterator[bytes]], Awaitable[R]]:
+        async def handle(call: Call[P, Q, B], data: AsyncIterator[bytes]) -> R:
+            node = await choose(call)
+            caller = self.reach.caller(node, call.caller)
+            with self.reach.errors(node, harmless=False):
+                return await caller.upload(route, data, params=call.params, query=call.query)
+
+        return handle
+
+    def _socket(
+        self, route: Socket[P, Q, B, R, U], choose: Choose
+    ) -> Callable[[Call[P, Q, B], Channel[R, U]], Awaitable[None]]:
+        async def handle(call: Call[P, Q, B], channel: Channel[R, U]) -> None:
+            node = await choose(call)
+            caller = self.reach.caller(node, call.caller)
+            with self.reach.errors(node, harmless=False):
+                failures: list[HawkerError] = []
+                async with caller.socket(route, call.body, params=call.params, query=call.query) as there:
+                    await _converse(channel, there, failures)
+                for error in failures:
+                    raise error
+
+        return handle
+
+
+class _Passed(AsyncIterator[R]):
+    """The items of a stream at another node, which is closed with this, also if none was ever asked for."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[R]], items: AsyncIterator[R]) -> None:
+        self._opened: AbstractAsyncContextManager[AsyncIterator[R]] | None = opened
+        self._items = items
+
+    async def __anext__(self) -> R:
+        return await anext(self._items)
+
+    async def aclose(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.__aexit__(None, None, None)
+
+
+async def _converse(near: Channel[Any, Any], far: Channel[Any, Any], failures: list[HawkerError]) -> None:
+    """Both ways, until either end has gone. What went wrong is put into `failures`: the first counts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_carry, near, far, failures, tasks.cancel_scope)
+        tasks.start_soon(_carry, far, near, failures, tasks.cancel_scope)
+
+
+async def _carry(
+    origin: Channel[Any, Any], target: Channel[Any, Any], failures: list[HawkerError], scope: anyio.CancelScope
+) -> None:
+    try:
+        while (message := await origin.receive()) is not None:
+            await target.send(message)
+    except HawkerError as error:
+        failures.append(error)
+    scope.cancel()
+
+
+def _named(kind: Kind, call: AnyCall) -> str:
+    return str(getattr(call.params, f"{kind}_id"))

@@ -1,0 +1,220 @@
+"""The broker's answers to the whole route table: each call is answered here, merged from several nodes, passed to the
+one node that can answer it, or is the business of the node that the broker stands beside.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Protocol
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.cluster import CLUSTER_ROUTES
+from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
+from hawker.api.contract.ip_assignment import ASSIGN_IP
+from hawker.api.contract.machine import CREATE_MACHINE, UPDATE_MACHINE, CreateMachineRequest, Machine
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
+from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList
+from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
+from hawker.api.directory import AppIndex, Directory, Peers
+from hawker.api.grant import Everything
+from hawker.api.handlers import Handlers
+from hawker.api.regions import region_list
+from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
+from hawker.api.routes import ROUTES
+from hawker.clock import Clock
+from hawker.errors import Forbidden, NotFound
+from hawker.gateway.app_sync import Carrying
+from hawker.gateway.apps import FleetApps
+from hawker.gateway.fan_out import Asking, Patience
+from hawker.gateway.forwarding import AnyCall, Before, Passing
+from hawker.gateway.home_election import Heirs
+from hawker.gateway.lists import Lists
+from hawker.gateway.name_quorum import Names
+from hawker.gateway.owners import Kind, Owners
+from hawker.gateway.reach import Reach
+from hawker.gateway.runs import FleetRuns
+from hawker.gateway.volumes import FleetVolumes
+from hawker.ids import AppName, NodeId, new_ulid
+from hawker.permission import Action, Attempt
+
+VERSION = version("hawker")
+_KINDS: tuple[Kind, ...] = ("machine", "volume")
+
+
+class Known(Directory, AppIndex, Protocol):
+    """All that a broker knows of the fleet; `CatalogDirectory` keeps it."""
+
+    def forgotten(self, node: NodeId) -> bool: ...
+
+
+class Answers(Protocol):
+    """Handlers that bind themselves: those of the market and of tokens."""
+
+    def bind(self, handlers: Handlers) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """The node that the broker stands beside. `handlers` are its worker's where both are one process; without them it
+    is reached as all others. `exposition` is what the broker itself measured, where it is a process of its own."""
+
+    node: NodeId
+    handlers: Handlers | None = None
+    exposition: Callable[[], str] | None = None
+
+
+class BrokerHandlers:
+    """Answers all of `ROUTES`. `market` answers orders, `tokens` what is asked about tokens."""
+
+    def __init__(
+        self,
+        directory: Known,
+        peers: Peers,
+        beside: Beside,
+        clock: Clock,
+        *,
+        market: Answers,
+        tokens: Answers,
+        patience: Patience | None = None,
+    ) -> None:
+        self._directory = directory
+        self._beside = beside
+        self._market, self._tokens = market, tokens
+        reach = Reach(directory, peers)
+        self._asking = Asking(reach, patience)
+        self._owners = Owners(directory, self._asking, clock)
+        self._heirs = Heirs(self._owners, self._asking, directory.forgotten)
+        self._passing = Passing(self._owners, reach, beside.node, self._heirs)
+        self._carrying = Carrying(self._owners, self._asking)
+        names = Names(directory, self._asking)
+        self._apps = FleetApps(
+            self._passing, self._asking, directory, names, self._carrying, beside.node, lambda: new_ulid(clock)
+        )
+
+    def handlers(self) -> Handlers:
+        handlers = Handlers()
+        answered: tuple[Answers, ...] = (
+            self._tokens,
+            self._apps,
+            Lists(self._owners, self._asking, self._directory),
+            FleetVolumes(self._passing, self._carrying),
+            FleetRuns(self._passing, self._asking),
+        )
+        for answers in answered:
+            answers.bind(handlers)
+        self._bind_market(handlers)
+        handlers.on(HEALTH, self.health)
+        handlers.on(LIST_REGIONS, self.regions)
+        handlers.on(MACHINE_HISTORY, self.history)
+        if self._beside.exposition is not None:
+            handlers.on(METRICS, self.metrics)
+        for route in ROUTES:
+            if handlers.missing((route,)):
+                self._bind_passed(handlers, route)
+        return handlers
+
+    async def health(self, call: Call[NoParams, NoQuery, None]) -> Health:
+        return Health(status="ok", version=VERSION)
+
+    async def metrics(self, call: Call[NoParams, NoQuery, None]) -> str:
+        assert self._beside.exposition is not None
+        return self._beside.exposition()
+
+    async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
+        """Those of all nodes, also of such as are down: their machines are there."""
+        own = self._directory.region
+        return region_list([own, *(node.region for node in self._directory.nodes())], own)
+
+    async def history(self, call: Call[HistoryParams, NoQuery, None]) -> MachineHistory:
+        """From the machine's node, else from the archive, which every node reads."""
+        name = call.params.machine_id
+        node = self._owners.known("machine", name)
+        if node is None:
+            alive = [each.id for each in self._directory.nodes() if each.alive]
+            found = await self._owners.ask("machine", name, alive, call.caller)
+            node = self._beside.node if found is None else NodeId(found.node)
+        told = await self._passing.unary_at(node, MACHINE_HISTORY, call)
+        if not call.grant.permits(self._reading(told)):
+            raise NotFound("machine not found")
+        return told
+
+    def _reading(self, told: MachineHistory) -> Attempt:
+        """Whoever may read the app may read its machines' histories; not those of an earlier app of the same name."""
+        known = self._directory.app(AppName(told.app))
+        if not known or known[0].created_at > told.created_at.timestamp():
+            return Attempt(Action.READ)
+        return Attempt(Action.READ, app=told.app, machine=told.id)
+
+    def _bind_market(self, handlers: Handlers) -> None:
+        """Where a new machine is, is known here at once, whatever the catalog says yet. An order with a key needs the
+        app's home."""
+        theirs = Handlers()
+        self._market.bind(theirs)
+        create, place = theirs.of(CREATE_MACHINE), theirs.of(PLACE)
+
+        async def placed(call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
+            if call.idempotency_key:
+                await self._heirs.home(AppName(call.body.app), call.caller)
+            answer: PlaceAnswer = await place(call)
+            return answer
+
+        async def ordered(call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
+            if call.idempotency_key:
+                await self._heirs.home(AppName(call.params.app_name), call.caller)
+            made: Machine = await create(call)
+            self._saw(call, made)
+            return made
+
+        handlers.on(CREATE_MACHINE, ordered)
+        handlers.on(PLACE, placed)
+        for route in ROUTES:
+            if route not in (CREATE_MACHINE, PLACE) and not theirs.missing((route,)):
+                handlers.adopt(route, theirs)
+
+    def _saw(self, call: Call[AppParams, NoQuery, CreateMachineRequest], made: Machine) -> None:
+        if call.marks.version:
+            node = NodeId(call.marks.version.partition(":")[0])
+            self._owners.remember("machine", made.id, node)
+            self._owners.remember("app", call.params.app_name, node)
+
+    def _bind_passed(self, handlers: Handlers, route: AnyRoute) -> None:
+        """By what its path names."""
+        named = set(route.params.__struct_fields__)
+        for kind in _KINDS:
+            if f"{kind}_id" in named:
+                return self._passing.bind_owned(handlers, route, kind, self._before(route))
+        if "app_name" in named:
+            return self._passing.bind(handlers, route, self._passing.to_home, self._before(route))
+        if self._beside.handlers is not None:
+            return handlers.adopt(route, self._beside.handlers)  # with the caller's own token
+        return self._passing.bind(handlers, route, self._passing.to_own, self._before(route))
+
+    def _before(self, route: AnyRoute) -> Before | None:
+        """What a worker would ask the caller's token, which does not travel; and what an update needs to be there."""
+        if route is UPDATE_MACHINE:
+            return self._carry
+        if route in (LIST_SECRETS, GET_SECRET):
+            return _may_show_secrets
+        if route is ASSIGN_IP:
+            return self._may_assign
+        if route in CLUSTER_ROUTES and route.method != "GET" and "/cluster/" in route.path:
+            return _is_root
+        return None
+
+    async def _carry(self, call: AnyCall, node: NodeId) -> None:
+        await self._carrying.to(AppName(call.params.app_name), node, call.caller)
+
+    async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
+        known = self._directory.app(AppName(call.params.app_name))
+        if call.body.org_slug and call.body.org_slug not in {each.org for each in known}:
+            call.grant.check(Attempt(Action.WRITE, org=call.body.org_slug))
+
+
+async def _may_show_secrets(call: AnyCall, node: NodeId) -> None:
+    if call.query.show_secrets:
+        call.grant.check(Attempt(Action.CONTROL, app=call.params.app_name))
+
+
+async def _is_root(call: AnyCall, node: NodeId) -> None:
+    if not isinstance(call.grant, Everything):
+        raise Forbidden("this takes the root token itself")

@@ -1,0 +1,203 @@
+"""Lists over several nodes: machines, volumes and runs, page by page. A region that cannot be asked is named, and the
+rest is answered.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from hawker.api.bounds import IN_PAGE
+from hawker.api.caller import Caller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery
+from hawker.api.contract.machine import Machine as MachineBody
+from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachine, OrgMachines, OrgMachinesQuery, OrgParams
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunList, RunSummary
+from hawker.api.contract.volume import (
+    LIST_ORG_VOLUMES,
+    LIST_VOLUMES,
+    ListVolumesQuery,
+    OrgVolume,
+    OrgVolumes,
+    OrgVolumesQuery,
+    Volume,
+)
+from hawker.api.cursor import after_of, cursor_after
+from hawker.api.directory import AppIndex
+from hawker.api.grant import Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, Page, Q, Unary
+from hawker.errors import NotFound
+from hawker.gateway.fan_out import Asked, Asking
+from hawker.gateway.merge import Part, Whole, merged
+from hawker.gateway.owners import Kind, Owners
+from hawker.ids import AppName, NodeId, is_volume_id
+from hawker.permission import Action, Attempt
+
+T = TypeVar("T")
+
+MOST_ROUNDS = 20
+"""How often nodes are asked again for a page of which the caller may not see everything."""
+
+
+class Lists:
+    def __init__(self, owners: Owners, asking: Asking, index: AppIndex) -> None:
+        self._owners = owners
+        self._asking = asking
+        self._index = index
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_MACHINES, self.machines)
+        handlers.on(LIST_VOLUMES, self.volumes)
+        handlers.on(LIST_ORG_MACHINES, self.org_machines)
+        handlers.on(LIST_ORG_VOLUMES, self.org_volumes)
+        handlers.on(LIST_RUNS, self.runs)
+
+    async def machines(self, call: Call[AppParams, ListMachinesQuery, None]) -> Page[MachineBody]:
+        return await self._of_app(LIST_MACHINES, call, "machine", call.query.region)
+
+    async def volumes(self, call: Call[AppParams, ListVolumesQuery, None]) -> Page[Volume]:
+        return await self._of_app(LIST_VOLUMES, call, "volume", None)
+
+    async def org_machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
+        async def ask(cursor: str, caller: Caller) -> Part[OrgMachine]:
+            query = _after(call.query, cursor)
+            page = await caller.call(LIST_ORG_MACHINES, params=call.params, query=query)
+            return Part(items=page.machines, upto=after_of(page.next_cursor) or None)
+
+        whole, missing = await self._of_org(call, ask, lambda item: item.app_name, "machine")
+        last = whole.items[-1] if whole.items else None
+        return OrgMachines(
+            machines=whole.items,
+            next_cursor="" if whole.upto is None else cursor_after(whole.upto),
+            last_machine_id="" if last is None else last.id,
+            last_updated_at=None if last is None else last.updated_at,
+            error_regions=missing,
+        )
+
+    async def org_volumes(self, call: Call[OrgParams, OrgVolumesQuery, None]) -> OrgVolumes:
+        async def ask(cursor: str, caller: Caller) -> Part[OrgVolume]:
+            query = _after(call.query, cursor)
+            page = await caller.call(LIST_ORG_VOLUMES, params=call.params, query=query)
+            return Part(items=page.volumes, upto=after_of(page.next_cursor) or None)
+
+        whole, missing = await self._of_org(call, ask, lambda item: item.app_name, "volume")
+        last = whole.items[-1] if whole.items else None
+        return OrgVolumes(
+            volumes=whole.items,
+            next_cursor="" if whole.upto is None else cursor_after(whole.upto),
+            last_volume_id="" if last is None else last.id,
+            last_updated_at=None if last is None else last.updated_at,
+            error_regions=missing,
+        )
+
+    async def runs(self, call: Call[NoParams, ListRunsQuery, None]) -> RunList:
+        """Of one resource by its owner, else of all nodes."""
+        query = call.query
+
+        async def ask(caller: Caller) -> Part[RunSummary]:
+            page = await caller.call(LIST_RUNS, query=query)
+            return Part(items=page.runs, upto=page.next_cursor)
+
+        asked = await self._asking.every(self._run_nodes(query.resource_id), call.caller, ask)
+        asked.some("runs")
+        call.marks.missing_regions = asked.regions
+        whole = merged((part for _, part in asked.answers), lambda run: run.id, query.limit, newest_first=True)
+        return RunList(runs=whole.items, next_cursor=whole.upto)
+
+    def _run_nodes(self, resource_id: str | None) -> Iterable[NodeId]:
+        if resource_id:
+            owner = self._owners.known("volume" if is_volume_id(resource_id) else "machine", resource_id)
+            if owner is not None:
+                return (owner,)
+        return (node.id for node in self._owners.directory.nodes())
+
+    async def _of_app(
+        self,
+        route: Unary[AppParams, Any, None, Page[T]],
+        call: Call[AppParams, Any, None],
+        kind: Kind,
+        region: str | None,
+    ) -> Page[T]:
+        after_of(call.query.cursor)
+        app = AppName(call.params.app_name)
+        nodes = self._owners.nodes_of_app(app, await self._owners.hint(call.version))
+        if not nodes:
+            raise NotFound("app not found")
+
+        async def ask(caller: Caller) -> Part[T]:
+            page = await caller.call(route, params=call.params, query=call.query)
+            return Part(items=page.items, upto=after_of(page.next_cursor) or None)
+
+        asked = await self._asking.every(self._in_region(nodes, region), call.caller, ask)
+        asked.some(f"app '{app}'")
+        if not asked.answers and region is None:
+            raise NotFound("app not found")
+        call.marks.missing_regions = asked.regions
+        whole = self._whole(asked, kind, call.query.limit)
+        return Page(whole.items, next_cursor=None if whole.upto is None else cursor_after(whole.upto))
+
+    async def _of_org(
+        self,
+        call: Call[OrgParams, Any, None],
+        ask: Callable[[str, Caller], Awaitable[Part[T]]],
+        app_of: Callable[[T], str],
+        kind: Kind,
+    ) -> tuple[Whole[T], tuple[str, ...]]:
+        """A page, and the regions that could not be asked. What the caller may not see makes room for more."""
+        after_of(call.query.cursor)
+        org, limit = call.params.org_slug, call.query.limit or IN_PAGE
+        nodes = self._in_region([known.node for known in self._index.apps(org)], call.query.region)
+        allowed = _Allowed(call.grant, org)
+        items, missing, cursor = list[T](), set[str](), call.query.cursor or ""
+        upto: str | None = None
+        for _ in range(MOST_ROUNDS):
+            asked = await self._asking.every(nodes, call.caller, partial(ask, cursor))
+            asked.some(f"organization '{org}'")
+            missing.update(asked.regions)
+            whole = self._whole(asked, kind, None)
+            seen = [item for item in whole.items if allowed(app_of(item))]
+            left = limit - len(items)
+            items += seen[:left]
+            upto = _id(seen[left - 1]) if len(seen) > left else whole.upto
+            if upto is None or len(items) == limit:
+                break
+            cursor = cursor_after(upto)
+        return Whole(items=tuple(items), upto=upto), tuple(sorted(missing))
+
+    def _in_region(self, nodes: Iterable[NodeId], region: str | None) -> list[NodeId]:
+        return [node for node in nodes if not region or self._asking.reach.region_of(node) == region]
+
+    def _whole(self, asked: Asked[Part[T]], kind: Kind, limit: int | None) -> Whole[T]:
+        """Of one that two nodes show, as may be while it moves, its owner's word counts."""
+
+        def better(first: tuple[NodeId, T], other: tuple[NodeId, T]) -> tuple[NodeId, T]:
+            return other if self._owners.known(kind, _id(other[1])) == other[0] else first
+
+        parts = [Part(items=[(node, item) for item in part.items], upto=part.upto) for node, part in asked.answers]
+        whole = merged(parts, lambda pair: _id(pair[1]), limit, better=better)
+        return Whole(items=tuple(item for _, item in whole.items), upto=whole.upto)
+
+
+class _Allowed:
+    """Whether the caller may read an app; asked once for each."""
+
+    def __init__(self, grant: Grant, org: str) -> None:
+        self._grant = grant
+        self._org = org
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, app: str) -> bool:
+        if app not in self._known:
+            self._known[app] = self._grant.permits(Attempt(Action.READ, org=self._org, app=app))
+        return self._known[app]
+
+
+def _id(item: Any) -> str:
+    return str(item.id)
+
+
+def _after(query: Q, cursor: str) -> Q:
+    return msgspec.structs.replace(query, cursor=cursor or None)

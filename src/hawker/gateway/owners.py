@@ -1,0 +1,100 @@
+"""Who has a machine, a volume or a snapshot, and which nodes know an app: the catalog's word, what this broker saw pass
+a moment ago, and, where neither knows, what the nodes themselves say.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from hawker.api.caller import Caller
+from hawker.api.contract.owner import GET_OWNER, Owner, OwnerParams
+from hawker.api.directory import Directory
+from hawker.api.marks import place_of
+from hawker.clock import Clock
+from hawker.errors import Unavailable
+from hawker.gateway.fan_out import Asking
+from hawker.ids import AppName, NodeId, is_machine_id, is_snapshot_id, is_volume_id
+
+Kind: TypeAlias = Literal["machine", "volume", "snapshot"]
+
+CATCH_UP_S = 1.0
+REMEMBERED_S = 30.0
+MOST_REMEMBERED = 10_000
+MOST_ASKED = 1024
+_IDS = {"machine": is_machine_id, "volume": is_volume_id, "snapshot": is_snapshot_id}
+
+
+class Owners:
+    def __init__(self, directory: Directory, asking: Asking, clock: Clock) -> None:
+        self.directory = directory
+        self._asking = asking
+        self._clock = clock
+        self._seen: OrderedDict[tuple[str, str], tuple[NodeId, float]] = OrderedDict()
+
+    def remember(self, kind: Kind | Literal["app"], name: str, node: NodeId) -> None:
+        """It was just seen there, which the catalog may not say yet."""
+        self._seen[kind, name] = (node, self._clock.monotonic() + REMEMBERED_S)
+        self._seen.move_to_end((kind, name))
+        if len(self._seen) > MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+
+    async def hint(self, version: str | None) -> NodeId | None:
+        """Waits until what the caller wrote can be read here. The node where it was written when that takes too long.
+        Raises `BadRequest`."""
+        place = place_of(version)
+        if place is None or await self.directory.caught_up(place, timeout_s=CATCH_UP_S):
+            return None
+        return NodeId(place.partition(":")[0])
+
+    def known(self, kind: Kind, name: str) -> NodeId | None:
+        """Without asking anybody."""
+        if kind == "machine":
+            return self.directory.owner_of_machine(name) or self._remembered(kind, name)
+        if kind == "volume":
+            return self.directory.owner_of_volume(name) or self._remembered(kind, name)
+        return self._remembered(kind, name)
+
+    def nodes_of_app(self, app: AppName, hint: NodeId | None = None) -> tuple[NodeId, ...]:
+        """All that know it, its home first."""
+        seen = self._remembered("app", app)
+        return tuple(dict.fromkeys([*self.directory.nodes_of_app(app), *filter(None, (seen, hint))]))
+
+    def home_of_app(self, app: AppName) -> NodeId | None:
+        return self.directory.home_of_app(app) or self._remembered("app", app)
+
+    async def ask(
+        self, kind: Kind, name: str, nodes: Iterable[NodeId], behalf: str, *, without: NodeId | None = None
+    ) -> Owner | None:
+        """What nodes say themselves: first one of each other region, which knows of its neighbours, then the others.
+        Raises `Unavailable` when it may be at one that cannot be asked."""
+        if not _IDS[kind](name):
+            return None
+        left = self._abroad_first(node for node in nodes if node != without)[:MOST_ASKED]
+        params = OwnerParams(kind=kind, id=name)
+
+        async def one(caller: Caller) -> Owner:
+            return await caller.call(GET_OWNER, params=params)
+
+        asked = await self._asking.first(left, behalf, one)
+        for _, found in asked.answers:
+            self.remember(kind, name, NodeId(found.node))
+            return found
+        if asked.silent:
+            _, error = asked.silent[0]
+            raise Unavailable(f"{kind} {name} is at no node that could be asked: {error}")
+        return None
+
+    def _abroad_first(self, nodes: Iterable[NodeId]) -> list[NodeId]:
+        """One that is alive of each other region before all others."""
+        reach, first, rest = self._asking.reach, dict[str, NodeId](), list[NodeId]()
+        for node in nodes:
+            region = reach.region_of(node)
+            if region != self.directory.region and region not in first and reach.alive(node):
+                first[region] = node
+            else:
+                rest.append(node)
+        return [*first.values(), *rest]
+
+    def _remembered(self, kind: str, name: str) -> NodeId | None:
+        node, until = self._seen.get((kind, name), (None, 0.0))
+        return node if self._clock.monotonic() < until else None

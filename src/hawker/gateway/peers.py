@@ -1,0 +1,95 @@
+"""The ways to the workers' peer API: over HTTP with connections that are kept, or within the process to the worker that
+the broker stands beside.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from hawker.api.caller import Caller
+from hawker.api.client import Client
+from hawker.api.directory import Peers
+from hawker.api.handlers import Handlers, Written
+from hawker.api.local import LocalCaller
+from hawker.clock import Clock
+from hawker.errors import Unavailable
+from hawker.ids import NodeId
+from hawker.log import Secret
+
+CONNECT_S = 2.0
+CONNECTIONS = 128
+MOST_NODES = 2048
+
+
+class HttpPeers:
+    """Keeps `Peers`. `address_of` gives a node's base URL, `token` what the cluster shows each other now: both may
+    change. A node has at most `connections` at once."""
+
+    def __init__(
+        self,
+        address_of: Callable[[NodeId], str | None],
+        token: Callable[[], Secret],
+        *,
+        connect_s: float = CONNECT_S,
+        connections: int = CONNECTIONS,
+        most_nodes: int = MOST_NODES,
+    ) -> None:
+        self._addresses_of = [address_of]
+        self._token = token
+        self._connect_s = connect_s
+        self._connections = connections
+        self._most_nodes = most_nodes
+        self._clients: OrderedDict[tuple[NodeId, str, str], Client] = OrderedDict()  # the least recently used first
+        self._retired: list[Client] = []
+
+    def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
+        url = next((url for address_of in self._addresses_of if (url := address_of(node_id))), None)
+        if url is None:
+            raise Unavailable(f"it is not known where node {node_id} is")
+        return self._client(node_id, url, self._token()).on_behalf(behalf)
+
+    def ask_also(self, address_of: Callable[[NodeId], str | None]) -> None:
+        """For the address of a node that nobody who was asked before knows: gossip may not have heard it yet."""
+        self._addresses_of.append(address_of)
+
+    async def close(self) -> None:
+        """Calls that are under way are lost."""
+        clients = [*self._clients.values(), *self._retired]
+        self._clients.clear()
+        self._retired.clear()
+        for client in clients:
+            await client.close()
+
+    def _client(self, node_id: NodeId, url: str, token: Secret) -> Client:
+        key = (node_id, url, token.reveal())
+        client = self._clients.get(key)
+        if client is None:
+            self._retire([known for known in self._clients if known[0] == node_id])
+            client = Client(url, token, connect_s=self._connect_s, connections=self._connections)
+            self._clients[key] = client
+            self._retire(list(self._clients)[: max(0, len(self._clients) - self._most_nodes)])
+        self._clients.move_to_end(key)
+        return client
+
+    def _retire(self, keys: list[tuple[NodeId, str, str]]) -> None:
+        """What is under way on them comes to its end; connections that nobody uses close themselves."""
+        self._retired += [self._clients.pop(key) for key in keys]
+        del self._retired[: -self._most_nodes]
+
+
+class BesidePeers:
+    """Keeps `Peers` for a broker in the process of the worker `own`, whose `handlers` it calls without HTTP; `others`
+    lead to all other nodes. `written` says where what was written here can be read."""
+
+    def __init__(
+        self, own: NodeId, handlers: Handlers, clock: Clock, others: Peers, written: Written | None = None
+    ) -> None:
+        self._own = own
+        self._handlers = handlers
+        self._clock = clock
+        self._others = others
+        self._written = written
+
+    def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
+        if node_id == self._own:
+            return LocalCaller(self._handlers, self._clock, behalf, self._written)
+        return self._others.caller(node_id, behalf=behalf)

@@ -1,0 +1,224 @@
+"""Placing one order: with the best, with the next best when that one has no room, and never with two.
+
+Until a node has said that it did not fill the order, and will not, no other node is sent it. An order with a key of the
+client's has its claim at the app's home: whichever broker a replay meets, it is sent where the first one was. One
+without a key is known to this call alone; each node knows it by another name, which tells where it may be.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hawker.api.contract.machine import CreateMachineRequest, Machine
+from hawker.api.contract.market import (
+    CANCEL,
+    CLAIM,
+    FILL,
+    NUMBERED,
+    ORDER_TIMEOUT_S,
+    CancelQuery,
+    ClaimParams,
+    ClaimRequest,
+    OrderedApp,
+    OrderParams,
+    OrderRequest,
+)
+from hawker.api.directory import Directory, Peers
+from hawker.api.marks import Marks
+from hawker.clock import Clock
+from hawker.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    Fault,
+    HawkerError,
+    NameTaken,
+    OrderUncertain,
+    TooLarge,
+    Unavailable,
+    Unprocessable,
+)
+from hawker.ids import AppName, NodeId
+
+_DEFINITE = (AlreadyExists, NameTaken, Unprocessable, TooLarge)
+_LOST = (Fault, DeadlineExceeded)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+_MOST_FOLLOWED = 8
+_AT = re.compile(r"@([0-9a-f]{8})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`id` is the client's key when `keyed`. `behalf` is the caller that the broker has authenticated; `marks` take
+    what a worker's answer says beside its body."""
+
+    id: str
+    keyed: bool
+    app: OrderedApp
+    machine: CreateMachineRequest
+    behalf: str
+    marks: Marks = field(default_factory=Marks)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """At one node, and what the node calls the order. `number` is that of its claim."""
+
+    node: NodeId
+    name: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It is not filled there by this attempt, now or later."""
+
+    error: HawkerError
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Sent, and nothing more is known."""
+
+    error: HawkerError
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    node: NodeId
+    machine: Machine
+
+
+class Orders:
+    def __init__(self, directory: Directory, peers: Peers, clock: Clock, cancel_deadline_s: float) -> None:
+        self._directory = directory
+        self._peers = peers
+        self._clock = clock
+        self._cancel_deadline_s = cancel_deadline_s
+
+    async def place(self, order: Order, ranking: Sequence[NodeId], until: float) -> Filled | list[HawkerError]:
+        """Where it was filled, or why each of these nodes did not. `until` is monotonic time. Raises `OrderUncertain`,
+        and what the order itself is refused for."""
+        errors: list[HawkerError] = []
+        ahead = list(ranking)
+        attempt = await self._first(order, ahead)
+        while attempt is not None:
+            if attempt.node in ahead:
+                ahead.remove(attempt.node)
+            outcome = await self._send(order, attempt, until)
+            if isinstance(outcome, Machine):
+                return Filled(attempt.node, outcome)
+            if isinstance(outcome, Refused) and isinstance(outcome.error, _DEFINITE):
+                raise outcome.error
+            made = await self._settle(order, attempt, outcome)
+            if made is not None:
+                return Filled(attempt.node, made)
+            errors.append(outcome.error)
+            followed = len(errors) < len(ranking) + _MOST_FOLLOWED
+            attempt = await self._next(order, attempt, ahead) if ahead and followed else None
+        return errors
+
+    async def undo(self, order: Order, filled: Filled) -> None:
+        """Destroy what the order became there, for good. Raises `OrderUncertain` when that is not certain."""
+        attempt = Attempt(filled.node, await self._name_at(order, filled.node))
+        await self._cancel(order, attempt, Fault("it is to be undone"), destroy=True)
+
+    async def _name_at(self, order: Order, node: NodeId) -> str:
+        return (await self._attempt(order, node, None)).name if order.keyed else f"{order.id}@{node}"
+
+    async def _first(self, order: Order, ahead: list[NodeId]) -> Attempt | None:
+        """Where the order is to be sent first: where it may be already."""
+        named = _AT.fullmatch(order.id[-9:]) if order.keyed else None
+        before = None if named is None else NodeId(named[1])
+        if before is not None and self._directory.node(before) is not None:
+            return await self._attempt(order, before, None)
+        return await self._attempt(order, ahead[0], None) if ahead else None
+
+    async def _next(self, order: Order, failed: Attempt, ahead: list[NodeId]) -> Attempt:
+        return await self._attempt(order, ahead[0], failed.number)
+
+    async def _send(self, order: Order, attempt: Attempt, until: float) -> Machine | Refused | Unheard:
+        left_s = until - self._clock.monotonic()
+        if left_s <= 0:
+            raise DeadlineExceeded("the time for this call is over: send the order again")
+        try:
+            caller = self._peers.caller(attempt.node, behalf=order.behalf)
+            region = self._region(attempt.node) or order.machine.region
+            body = OrderRequest(
+                order_id=attempt.name,
+                app=order.app,
+                machine=msgspec.structs.replace(order.machine, region=region),
+            )
+            return await caller.call(FILL, body=body, timeout_s=min(ORDER_TIMEOUT_S, left_s), marks=order.marks)
+        except _LOST as error:
+            return Unheard(error)
+        except HawkerError as error:
+            return Refused(error)
+
+    async def _settle(self, order: Order, attempt: Attempt, outcome: Refused | Unheard) -> Machine | None:
+        """Make sure that the order will not be filled there any more; the machine if it was. With a key, others may be
+        sending it there at this moment, so even a refusal has to be made final."""
+        if isinstance(outcome, Refused) and not order.keyed:
+            return None
+        return await self._cancel(order, attempt, outcome.error)
+
+    async def _cancel(
+        self, order: Order, attempt: Attempt, reason: HawkerError, *, destroy: bool = False
+    ) -> Machine | None:
+        """Tried until it is confirmed. Raises `OrderUncertain` when it is not, in time."""
+        pause_s = _FIRST_PAUSE_S
+        params = OrderParams(order_id=attempt.name)
+        query = CancelQuery(app_name=order.app.name, destroy=destroy)
+        deadline = self._clock.monotonic() + self._cancel_deadline_s
+        while (left_s := deadline - self._clock.monotonic()) > 0:
+            try:
+                caller = self._peers.caller(attempt.node, behalf=order.behalf)
+                return (await caller.call(CANCEL, params=params, query=query, timeout_s=left_s)).filled
+            except HawkerError as error:
+                reason = error
+            if self._directory.node(attempt.node) is None:
+                return None  # it was forgotten, which is said of hosts that are gone for good
+            await self._clock.sleep(min(pause_s, max(0.0, deadline - self._clock.monotonic())))
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        raise _uncertain(order, attempt, reason) from reason
+
+    async def _attempt(self, order: Order, node: NodeId, instead_of: int | None) -> Attempt:
+        """Where the order belongs: at `node`, unless an order with a key is somewhere else already. Raises
+        `Unavailable` when the app's home cannot be asked: nothing was sent then."""
+        if not order.keyed:
+            return Attempt(node, f"{order.id}@{node}")
+        app = AppName(order.app.name)
+        home = self._directory.home_of_app(app)
+        if home is None:
+            raise Unavailable(f"the home of app '{app}' is not known here yet: send the order again in a moment")
+        body, params = ClaimRequest(node=node, instead_of=instead_of), ClaimParams(app_name=app, order_id=order.id)
+        try:
+            claim = await self._peers.caller(home, behalf=order.behalf).call(CLAIM, params=params, body=body)
+        except HawkerError as error:
+            raise Unavailable(
+                f"node {home}, the home of app '{app}', keeps the keys of its orders and does not answer: send the"
+                " order again in a moment, or without an Idempotency-Key"
+            ) from error
+        claimed = NodeId(claim.node)
+        if claimed != node and self._directory.node(claimed) is None:
+            return await self._attempt(order, node, claim.number)  # that node was forgotten
+        return Attempt(claimed, _numbered(order.id, claim.number), claim.number)
+
+    def _region(self, node: NodeId) -> str | None:
+        found = self._directory.node(node)
+        return None if found is None else found.region
+
+
+def _numbered(key: str, number: int) -> str:
+    """No two keys come to one name."""
+    return key if not number and NUMBERED not in key else f"{key}{NUMBERED}{number}"
+
+
+def _uncertain(order: Order, attempt: Attempt, reason: HawkerError) -> OrderUncertain:
+    key = order.id if order.keyed else attempt.name
+    return OrderUncertain(
+        f"node {attempt.node} was sent the order and cannot be asked what became of it ({reason}); send the order again"
+        f" with `Idempotency-Key: {key}`: it never makes a second machine",
+        order=key,
+    )

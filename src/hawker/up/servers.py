@@ -1,0 +1,118 @@
+"""The addresses of a node and who is answered there: clients, by the broker beside the worker; peers, by the worker."""
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from hawker.api.handlers import Handlers
+from hawker.api.route import AnyRoute
+from hawker.api.routes import PEER_ROUTES, ROUTES
+from hawker.api.server import MAX_BODY_BYTES, Server
+from hawker.auth.revocations import Revocations
+from hawker.auth.tokens import Tokens, load_or_create_token
+from hawker.catalog.glance import Glance
+from hawker.fleet.publish import Source
+from hawker.fleet.rows import Row, revoked_row
+from hawker.gateway.catalog_directory import CatalogDirectory, Looks
+from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.peers import BesidePeers
+from hawker.gateway.rate_limits import RateLimits
+from hawker.gateway.revocations import FleetRevocations
+from hawker.gateway.token_handlers import TokenHandlers
+from hawker.ids import NodeId
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import Preferences
+from hawker.place import Place
+from hawker.record.app import APPS
+from hawker.record.revocation import REVOKED
+from hawker.store.contract import Reader
+from hawker.up.alone import place_alone
+from hawker.up.fleet import InFleet
+from hawker.worker.handlers import worker_handlers
+from hawker.worker.parts import Parts
+
+_PEER_BODIES = 4
+"""An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """`peers` is None for a node that is alone."""
+
+    public: Server
+    peers: Server | None = None
+
+
+def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
+    """Of a node that knows no others: the worker's own answers, and orders in the market of one."""
+    store, clock = parts.deps.store, parts.deps.clock
+
+    def org_of(app: str) -> str | None:
+        record = store.get(APPS, app)
+        return None if record is None else record.org
+
+    revocations = Revocations(store, clock)
+    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
+    handlers = worker_handlers(parts)
+    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(handlers)
+    place_alone(parts, handlers, preferences)
+    limiter = _limiter(parts)
+    return Front(public=Server(handlers, tokens, clock, observer=parts.metrics.api, limiter=limiter))
+
+
+def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferences: Preferences) -> Front:
+    """Of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
+    parts, clock, me = fleet.parts, fleet.parts.deps.clock, fleet.parts.node.id
+    directory = CatalogDirectory(_looks(stack, place, fleet), clock, me, parts.node.region)
+    revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
+    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
+    about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
+    own = worker_handlers(parts)
+    about_tokens.bind(own)
+    fleet.peers.ask_also(directory.address_of)
+    peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
+    limited = parts.deps.settings.rate_limits
+    market = MarketHandlers(directory, peers, preferences, clock, limited=limited)
+    broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=about_tokens)
+    public = Server(broker.handlers(), tokens, clock, observer=parts.metrics.api, limiter=_limiter(parts))
+    return Front(public=public, peers=_for_peers(fleet, own))
+
+
+def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:
+    if fleet.kept.mirror is not None:
+        return fleet.kept.mirror
+    glance = Glance(place.catalog)
+    stack.callback(glance.close)
+    return glance
+
+
+def _for_peers(fleet: InFleet, handlers: Handlers) -> Server:
+    return Server(
+        handlers,
+        fleet.tokens,
+        fleet.parts.deps.clock,
+        routes=answered_by(handlers),
+        observer=fleet.parts.metrics.api,
+        written=fleet.publisher.written,
+        between_nodes=True,
+        max_body_bytes=_PEER_BODIES * MAX_BODY_BYTES,
+    )
+
+
+def answered_by(handlers: Handlers) -> list[AnyRoute]:
+    """Of all calls those that a worker answers."""
+    return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
+
+
+def revocations_of(node: NodeId, store: Reader) -> Source:
+    """What was revoked here, for the whole fleet."""
+
+    def rows(token_id: str) -> Iterable[Row]:
+        found = store.get(REVOKED, token_id)
+        return () if found is None else (revoked_row(node, token_id, at=found.at, by=found.by, note=found.note),)
+
+    return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)
+
+
+def _limiter(parts: Parts) -> RateLimits | None:
+    return RateLimits(parts.deps.clock, parts.metrics.api.limited) if parts.deps.settings.rate_limits else None

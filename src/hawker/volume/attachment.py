@@ -1,0 +1,129 @@
+"""Which machine has which volume: decided in the transaction that makes or removes the machine, so that both records
+always agree. A machine keeps its volume for as long as it exists, whether it runs or not.
+"""
+
+import msgspec
+
+from hawker.config import MachineConfig
+from hawker.config.storage import Mount
+from hawker.errors import NotFound, Unprocessable, WrongState
+from hawker.ids import AppName, MachineId, VolumeId
+from hawker.record.machine import MachineRecord
+from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
+from hawker.store.contract import Reader, Tx
+
+_FIELD = "config.mounts[0]"
+
+
+def mount_of(config: MachineConfig) -> Mount | None:
+    """The one mount that a machine may have."""
+    return config.mounts[0] if config.mounts else None
+
+
+def volume_id_of(config: MachineConfig) -> VolumeId | None:
+    mount = mount_of(config)
+    return VolumeId(mount.volume) if mount is not None and mount.volume else None
+
+
+def attach(tx: Tx, machine: MachineRecord, now: float) -> MachineRecord:
+    """Give a new machine the volume that its config asks for, by id or by name; the machine with the volume's id filled
+    in. Raises `NotFound`, `WrongState` when another machine has it, `Unprocessable`."""
+    mount = mount_of(machine.config)
+    if mount is None:
+        return machine
+    volume = _named(tx, machine.app, mount) if mount.volume else _free(tx, machine.app, mount)
+    _check_fits(volume, mount)
+    tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=machine.id, updated_at=now))
+    return msgspec.structs.replace(machine, config=_with_volume(machine.config, mount, volume.id))
+
+
+def findable(reader: Reader, app: AppName, config: MachineConfig) -> None:
+    """Raises what `attach` would, before any machine is there."""
+    mount = mount_of(config)
+    if mount is not None:
+        _check_fits(_named(reader, app, mount) if mount.volume else _free(reader, app, mount), mount)
+
+
+def detach(tx: Tx, machine: MachineRecord, now: float) -> None:
+    """The machine is gone; its volume stays as it is, for the next one."""
+    volume_id = volume_id_of(machine.config)
+    volume = None if volume_id is None else tx.get(VOLUMES, volume_id)
+    if volume is not None and volume.machine == machine.id:
+        tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=None, updated_at=now))
+
+
+def kept(reader: Reader, machine: MachineRecord, config: MachineConfig) -> MachineConfig:
+    """A new config of a machine, with the volume that it has. Raises `Unprocessable` when it asks for another one."""
+    mount, has = mount_of(config), volume_id_of(machine.config)
+    if has is None and mount is None:
+        return config
+    if has is None:
+        raise Unprocessable("config.mounts: a machine gets its volume when it is created: create another one with it")
+    if mount is None:
+        raise Unprocessable(f"config.mounts: volume {has} is attached until the machine is destroyed: leave it in")
+    volume = reader.get(VOLUMES, has)
+    name = None if volume is None else volume.name
+    if (mount.volume or has) != has or (not mount.volume and mount.name != name):
+        raise Unprocessable(f"{_FIELD}: volume {has} is attached until the machine is destroyed, and cannot be changed")
+    if volume is not None:
+        _check_fits(volume, mount)
+    return _with_volume(config, mount, has)
+
+
+def shown(reader: Reader, machine: MachineRecord) -> MachineConfig:
+    """The config with what the machine's volume is: clients that clone a machine read its name and size there."""
+    mount, volume_id = mount_of(machine.config), volume_id_of(machine.config)
+    volume = None if volume_id is None else attached_to(reader, volume_id, machine.id)
+    if mount is None or volume is None:
+        return machine.config
+    whole = msgspec.structs.replace(mount, name=volume.name, size_gb=volume.size_gb, encrypted=volume.encrypted)
+    return msgspec.structs.replace(machine.config, mounts=(whole,))
+
+
+def attached_to(reader: Reader, volume_id: VolumeId, machine_id: MachineId) -> VolumeRecord | None:
+    """The volume if this machine has it."""
+    volume = reader.get(VOLUMES, volume_id)
+    return volume if volume is not None and volume.machine == machine_id else None
+
+
+def _named(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
+    volume = reader.get(VOLUMES, mount.volume or "")
+    if volume is None or volume.app != app or volume.state in GOING:
+        raise NotFound(f"{_FIELD}.volume: app '{app}' has no volume {mount.volume!r:.60}")
+    if volume.machine is not None:
+        raise WrongState(
+            f"volume {volume.id} is attached to machine {volume.machine}: a volume has one machine at a time, "
+            "until that is destroyed"
+        )
+    return volume
+
+
+def _free(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
+    """The oldest of this name that nobody has."""
+    keys = (key.id for _, key in reader.scan(VOLUMES_BY_APP, f"{app}/"))
+    named = [volume for key in keys if (volume := reader.get(VOLUMES, key)) is not None and volume.name == mount.name]
+    free = [volume for volume in named if volume.machine is None and volume.state not in GOING]
+    if not free:
+        what = "every volume of that name is attached" if named else "there is none of that name"
+        raise WrongState(f"{_FIELD}.name: app '{app}' has no free volume {mount.name!r:.60}: {what}; create one first")
+    return min(free, key=lambda volume: (volume.created_at, volume.id))
+
+
+def _check_fits(volume: VolumeRecord, mount: Mount) -> None:
+    if volume.fstype is Fstype.RAW:
+        raise Unprocessable(f"{_FIELD}: volume {volume.id} is raw; this node's driver mounts filesystems only")
+    if mount.encrypted and not volume.encrypted:
+        raise Unprocessable(f"{_FIELD}.encrypted: volume {volume.id} is not encrypted")
+    if (mount.size_gb or 0) > volume.size_gb:
+        raise Unprocessable(
+            f"{_FIELD}.size_gb: volume {volume.id} has {volume.size_gb} GB, not {mount.size_gb}: extend it first"
+        )
+
+
+def _with_volume(config: MachineConfig, mount: Mount, volume_id: VolumeId) -> MachineConfig:
+    return msgspec.structs.replace(config, mounts=(msgspec.structs.replace(mount, volume=volume_id),))
+
+
+def volume_name(volume_id: VolumeId) -> str:
+    """As its guest knows the disk."""
+    return volume_id.removeprefix("vol_")

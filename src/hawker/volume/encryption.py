@@ -1,0 +1,122 @@
+"""Encrypted volumes on a host: LUKS2 between a volume's file and its filesystem, open only while something uses it.
+
+A device's name carries the node's id, as everything that a node has on its host. The filesystem is smaller than the
+file by LUKS's header.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anyio import to_thread
+
+from hawker.clock import Clock
+from hawker.errors import BadRequest, Fault
+from hawker.host import ext4
+from hawker.host.block import set_capacity
+from hawker.host.luks import Luks
+from hawker.host.superblock import read_superblock
+from hawker.ids import NodeId, VolumeId
+from hawker.record.volume import SealedKey
+from hawker.vault import Vault
+from hawker.volume.disks import Disk
+
+KEY_BYTES = 64
+
+
+class VolumeKeys:
+    def __init__(self, vault: Vault, clock: Clock) -> None:
+        self._vault = vault
+        self._clock = clock
+
+    def new(self, volume_id: VolumeId) -> SealedKey:
+        sealed = self._vault.seal(_owner(volume_id), self._clock.token_bytes(KEY_BYTES))
+        return SealedKey(volume=volume_id, sealed=sealed)
+
+    def open(self, key: SealedKey) -> bytes:
+        """Raises `Fault` when the node's own key is not the one that it was sealed under."""
+        try:
+            return self._vault.open(_owner(key.volume), key.sealed)
+        except Fault as error:
+            raise Fault(
+                f"the key of volume {key.volume} cannot be opened: the node's key was replaced since the volume was "
+                "made; put the file `key` of its data directory back"
+            ) from error
+
+
+def _owner(volume_id: VolumeId) -> str:
+    return f"volume/{volume_id}"
+
+
+# The keys of encrypted volumes: random, one for each volume, sealed under the node's own key and kept in its
+# record. Copies of a volume have its bytes, and so its key; it stays sealed for the volume that it was made for.
+
+
+class Ciphers:
+    def __init__(self, luks: Luks, keys: VolumeKeys, node_id: NodeId) -> None:
+        self._luks = luks
+        self._keys = keys
+        self._prefix = f"hawker-{node_id}-"
+
+    def missing(self) -> str | None:
+        """What this host lacks, and what to do about it."""
+        return self._luks.missing()
+
+    @asynccontextmanager
+    async def fresh(self, disk: Disk, file: Path) -> AsyncIterator[Path]:
+        """Encrypt an empty file; the device over it within the block. What an earlier try left open is closed."""
+        name, key = self._name(disk.id), self._key(disk)
+        await self._luks.close(name)
+        await self._luks.format(file, key)
+        yield await self._luks.open(file, name, key)
+        await self._luks.close(name)
+
+    async def mount(self, disk: Disk, file: Path, target: Path) -> None:
+        """Open it, and mount what is in it: checked where that is needed, and as large as its file."""
+        device = await self._luks.open(file, self._name(disk.id), self._key(disk))
+        await self._fit(disk, file)
+        found = await to_thread.run_sync(read_superblock, device)
+        behind = found is not None and found.bytes < _size(device)
+        if behind and not ext4.may_grow_mounted():
+            await ext4.grow_unmounted(device)
+        elif found is not None and not found.whole:
+            await ext4.check_filesystem(device)
+        ext4.mount_device(str(device), target, file.name)
+        if behind:
+            await to_thread.run_sync(ext4.resize_mounted, target, _size(device))
+
+    async def grow_mounted(self, disk: Disk, file: Path, target: Path) -> bool:
+        """Whether the filesystem is as large as its file now."""
+        await self._fit(disk, file)
+        return await to_thread.run_sync(ext4.resize_mounted, target, _size(self._luks.device(self._name(disk.id))))
+
+    async def close(self, volume_id: VolumeId) -> None:
+        """Once nobody uses it any more; no error when it is not open."""
+        await self._luks.close(self._name(volume_id))
+
+    def opened(self) -> frozenset[VolumeId]:
+        return frozenset(VolumeId(name.removeprefix(self._prefix)) for name in self._luks.opened(self._prefix))
+
+    async def _fit(self, disk: Disk, file: Path) -> None:
+        """The device as large as the file."""
+        loop = ext4.device_of(file)
+        if loop is not None:
+            set_capacity(loop)
+        await self._luks.grow(self._name(disk.id), self._key(disk))
+
+    def _name(self, volume_id: VolumeId) -> str:
+        return f"{self._prefix}{volume_id}"
+
+    def _key(self, disk: Disk) -> bytes:
+        if disk.key is None:
+            raise BadRequest(f"volume {disk.id} is encrypted, and its record has no key")
+        return self._keys.open(disk.key)
+
+
+def _size(device: Path) -> int:
+    fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(fd, 0, os.SEEK_END)
+    finally:
+        os.close(fd)

@@ -1,0 +1,273 @@
+"""Flows of a volume by itself: `volume_create`, `volume_extend`, `volume_destroy`.
+
+A volume's file is made under another name and published whole; it is removed only by the flow that was told to, once
+nobody has the volume and its time is over.
+"""
+
+import msgspec
+
+from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
+from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import (
+    GONE_SNAPSHOTS,
+    IN_MAKING,
+    SNAPSHOTS,
+    VOLUMES,
+    SnapshotStatus,
+    VolumeRecord,
+    VolumeState,
+)
+from hawker.store.contract import Tx
+from hawker.volume.copies import Copies
+from hawker.volume.deps import Context, VolumeDeps
+from hawker.volume.disks import Disks, disk_of
+from hawker.volume.retention import kept_until
+
+
+class VolumeInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to say: the volume's record has it all."""
+
+
+async def make(context: Context[VolumeInput]) -> Outcome:
+    """Have the file, with an empty filesystem."""
+    record = volume_in(context)
+    await disks_of(context).make(disk_of(record))
+    return Done(commit=lambda tx: made(tx, context))
+
+
+def made(tx: Tx, context: Context[VolumeInput]) -> None:
+    """The file is whole and of its size."""
+    record = context.deps.volumes.get(tx, volume_id_in(context))
+    filled = record.state in IN_MAKING or record.state is VolumeState.HYDRATING
+    state = VolumeState.CREATED if filled else record.state
+    context.deps.volumes.change(tx, record, state=state, made_gb=record.size_gb)
+
+
+async def unmake(context: Context[VolumeInput]) -> None:
+    """Nothing was ever in it: no machine is launched before it is made."""
+    await disks_of(context).remove(volume_id_in(context))
+
+
+def take_back(tx: Tx, ended: EndedRun[VolumeInput]) -> None:
+    """A volume that could not be made holds nothing; a machine that waits for it hears of that."""
+    deps: VolumeDeps = ended.deps
+    record = tx.get(VOLUMES, ended.resource.id)
+    if ended.ending is not Ending.DONE and record is not None:
+        deps.volumes.remove(tx, record)
+
+
+async def grow(context: Context[VolumeInput]) -> Outcome:
+    """File and filesystem, also while a machine writes to it."""
+    record = volume_in(context)
+    grown = await disks_of(context).grow(disk_of(record))
+    return Done(result=grown, commit=lambda tx: _grown(tx, context, record, grown))
+
+
+def _grown(tx: Tx, context: Context[VolumeInput], seen: VolumeRecord, grown: bool) -> None:
+    """Unless it is to grow further: then by the run that comes next."""
+    record = context.deps.volumes.get(tx, seen.id)
+    done = record.size_gb == seen.size_gb and record.state is VolumeState.EXTENDING
+    state = VolumeState.CREATED if done else record.state
+    context.deps.volumes.change(tx, record, state=state, made_gb=seen.size_gb, behind=not grown)
+
+
+async def remove(context: Context[VolumeInput]) -> Outcome:
+    """The file, for good."""
+    await disks_of(context).remove(volume_id_in(context))
+    return Done()
+
+
+async def forget(context: Context[VolumeInput]) -> Outcome:
+    return Done(commit=lambda tx: _forget(tx, context))
+
+
+def _forget(tx: Tx, context: Context[VolumeInput]) -> None:
+    context.deps.volumes.remove(tx, context.deps.volumes.get(tx, volume_id_in(context)))
+
+
+def volume_id_in(context: Context[VolumeInput]) -> VolumeId:
+    return VolumeId(context.resource.id)
+
+
+def volume_in(context: Context[VolumeInput]) -> VolumeRecord:
+    """As last committed. Raises `NotFound`."""
+    return context.deps.volumes.get(context.deps.store, volume_id_in(context))
+
+
+def disks_of(context: Context[VolumeInput]) -> Disks:
+    assert context.deps.disks is not None, "only a node with volumes accepts flows of volumes"
+    return context.deps.disks
+
+
+PATIENT = Backoff(attempts=100, cap_s=30.0)
+"""Of what was promised: a disk that is full for a while delays it. After that the reconciler begins it anew."""
+
+VOLUME_CREATE = Flow(
+    name="volume_create",
+    input=VolumeInput,
+    steps=(
+        Step("make", make, undo=unmake, undo_backoff=PATIENT, timeout_s=600,
+             points=("drafted", "formatted", "published", "undo.detached", "undo.removed")),
+    ),
+    on_end=take_back,
+)  # fmt: skip
+
+VOLUME_EXTEND = Flow(
+    name="volume_extend",
+    input=VolumeInput,
+    steps=(Step("grow", grow, timeout_s=1800, backoff=PATIENT, points=("enlarged", "checked", "mounted", "grown")),),
+)
+
+VOLUME_DESTROY = Flow(
+    name="volume_destroy",
+    input=VolumeInput,
+    steps=(
+        Step("remove", remove, timeout_s=600, backoff=PATIENT, points=("detached", "removed")),
+        Step("forget", forget),
+    ),
+)
+
+
+# Flows that make a volume from what there is: `volume_restore` from a snapshot, `volume_fork` from another volume.
+# As with an empty one, its file is published whole. The copy shares what it can with where it is from, is made as
+# large as it was ordered, and from then on has nothing to do with it.
+
+
+async def prepare_restore(context: Context[VolumeInput]) -> Outcome:
+    """It is seen what is being done."""
+    return Done(commit=lambda tx: _turn(tx, context, VolumeState.RESTORING))
+
+
+async def prepare_fork(context: Context[VolumeInput]) -> Outcome:
+    return Done(commit=lambda tx: _turn(tx, context, VolumeState.ENABLING_REMOTE_EXPORT))
+
+
+async def fill(context: Context[VolumeInput]) -> Outcome:
+    """Have the file. A fork may be had by a machine from here on: it is whole, if not yet as large as it will be."""
+    record, copies = volume_in(context), _copies(context)
+    if record.source_snapshot is not None:
+        await copies.restore(record.source_snapshot, record.id)
+        return Done()
+    assert record.source_volume is not None, "only a volume that is made from one of them has this flow"
+    await copies.fork(record.source_volume, record.id)
+    return Done(commit=lambda tx: _turn(tx, context, VolumeState.HYDRATING))
+
+
+async def fit(context: Context[VolumeInput]) -> Outcome:
+    """File and filesystem as large as ordered."""
+    record = volume_in(context)
+    grown = await disks_of(context).grow(disk_of(record))
+
+    def commit(tx: Tx) -> None:
+        made(tx, context)
+        if not grown:
+            context.deps.volumes.change(tx, context.deps.volumes.get(tx, record.id), behind=True)
+
+    return Done(commit=commit)
+
+
+def _turn(tx: Tx, context: Context[VolumeInput], state: VolumeState) -> None:
+    record = context.deps.volumes.get(tx, volume_id_in(context))
+    if record.state in IN_MAKING:
+        context.deps.volumes.change(tx, record, state=state)
+
+
+def _copies(context: Context[VolumeInput]) -> Copies:
+    assert context.deps.copies is not None, "only a node with volumes accepts flows of volumes"
+    return context.deps.copies
+
+
+_FILL = Step(
+    "fill",
+    fill,
+    undo=unmake,
+    undo_backoff=PATIENT,
+    timeout_s=3600,
+    queue="copies",
+    backoff=Backoff(attempts=5, first_s=1.0, cap_s=30.0),
+    points=("frozen", "drafted", "undo.detached", "undo.removed"),
+)
+_FIT = Step("fit", fit, timeout_s=1800, backoff=PATIENT, points=("enlarged", "checked", "mounted", "grown"))
+
+VOLUME_RESTORE = Flow(
+    name="volume_restore", input=VolumeInput, steps=(Step("prepare", prepare_restore), _FILL, _FIT), on_end=take_back
+)
+VOLUME_FORK = Flow(
+    name="volume_fork", input=VolumeInput, steps=(Step("prepare", prepare_fork), _FILL, _FIT), on_end=take_back
+)
+
+
+# Flow `volume_snapshot`: what a volume holds at one moment, as a file that outlives the volume. It queues at its
+# volume, behind whatever changes that one's size or ends it. One that fails leaves no file, and a record that says
+# so: whoever asked for it must be able to see that it is not there.
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True):
+    """Which snapshot; the run's resource is the volume."""
+
+    snapshot: SnapshotId
+
+
+async def begin(context: Context[Take]) -> Outcome:
+    """From here on it is the volume of now that counts."""
+    volume = context.deps.store.get(VOLUMES, context.resource.id)
+    if volume is None or volume.state is VolumeState.DESTROYED:
+        return Abort(f"volume {context.resource.id} is gone")
+    return Done(commit=lambda tx: _begun(tx, context))
+
+
+def _begun(tx: Tx, context: Context[Take]) -> None:
+    snapshot_id = context.input.snapshot
+    now, volume, record = context.clock.now(), tx.get(VOLUMES, context.resource.id), tx.get(SNAPSHOTS, snapshot_id)
+    assert volume is not None, "it goes by a run of its own, which waits for this one"
+    assert record is not None, "a snapshot that is being taken is not removed"
+    until = kept_until(now, record.retention_days)
+    _change(tx, context, status=SnapshotStatus.RUNNING, volume_gb=volume.made_gb, created_at=now, kept_until=until)
+
+
+async def copy(context: Context[Take]) -> Outcome:
+    """The bytes, of one moment."""
+    size = await _snapshot_copies(context).take(VolumeId(context.resource.id), context.input.snapshot)
+    return Done(result=size)
+
+
+async def seal(context: Context[Take]) -> Outcome:
+    """From here on it counts."""
+    size = context.result("copy", int)
+    return Done(commit=lambda tx: _change(tx, context, status=SnapshotStatus.CREATED, size=size))
+
+
+def note_failure(tx: Tx, ended: EndedRun[Take]) -> None:
+    """Unless it counts. What there is of its file is left to the keeper."""
+    record = tx.get(SNAPSHOTS, ended.input.snapshot)
+    if ended.ending is not Ending.DONE and record is not None and record.status is not SnapshotStatus.CREATED:
+        failed = msgspec.structs.replace(record, status=SnapshotStatus.FAILED, size=0)
+        tx.put(SNAPSHOTS, record.id, failed)
+        tx.put(GONE_SNAPSHOTS, record.id, failed)
+
+
+def _change(tx: Tx, context: Context[Take], **fields: object) -> None:
+    record = tx.get(SNAPSHOTS, context.input.snapshot)
+    if record is not None:
+        tx.put(SNAPSHOTS, record.id, msgspec.structs.replace(record, **fields))
+
+
+def _snapshot_copies(context: Context[Take]) -> Copies:
+    deps: VolumeDeps = context.deps
+    assert deps.copies is not None, "only a node with volumes accepts this flow"
+    return deps.copies
+
+
+_TRIES = Backoff(attempts=5, first_s=1.0, cap_s=30.0)
+
+VOLUME_SNAPSHOT = Flow(
+    name="volume_snapshot",
+    input=Take,
+    steps=(
+        Step("begin", begin),
+        Step("copy", copy, timeout_s=3600, queue="copies", backoff=_TRIES,
+             points=("frozen", "drafted")),
+        Step("seal", seal),
+    ),
+    on_end=note_failure,
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""Copies of volumes on a real host: a file for each snapshot in `DIR`, shared block by block with its volume where the
+file system can. A mounted volume is frozen meanwhile; one that is not mounted is copied as it lies, again if it was
+mounted in between.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio.to_thread
+
+from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.failpoint import inside
+from hawker.host.block import loops
+from hawker.host.freeze import frozen, thaw
+from hawker.host.mount import is_mounted
+from hawker.host.sparse import allocated_bytes, draft, publish, shares_blocks
+from hawker.ids import SnapshotId, VolumeId, is_snapshot_id
+from hawker.log import bind
+from hawker.volume.copies import CopyRoom
+
+LONGEST_FREEZE_S = 60.0
+PARALLEL_COPIES = 2
+
+_TRIES = 3
+_DRAFT = ".draft"
+
+_log = bind("hawker.copies")
+
+
+class HostCopies:
+    """Keeps `copies.Copies`. `file_of` is where a volume's blocks are, `mount_of` where it is mounted when it is; the
+    node keeps `floor_bytes` of the disk free."""
+
+    def __init__(
+        self,
+        directory: Path,
+        file_of: Callable[[VolumeId], Path],
+        mount_of: Callable[[VolumeId], Path],
+        floor_bytes: int = 0,
+    ) -> None:
+        self._directory = directory
+        self._file_of = file_of
+        self._mount_of = mount_of
+        self._floor_bytes = floor_bytes
+        self._shares: bool | None = None
+
+    async def room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
+        return await anyio.to_thread.run_sync(self._room, copied)
+
+    async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await self._copy_still(volume_id, self._path(snapshot_id))
+        return allocated_bytes(self._path(snapshot_id))
+
+    async def restore(self, snapshot_id: SnapshotId, volume_id: VolumeId) -> None:
+        target = self._new_file(volume_id)
+        if _is_there(target):
+            return
+        await draft(self._existing(snapshot_id), _draft_of(target))
+        inside("drafted")
+        await publish(_draft_of(target), target)
+
+    async def fork(self, source: VolumeId, volume_id: VolumeId) -> None:
+        await self._copy_still(source, self._new_file(volume_id))
+
+    async def drop(self, snapshot_id: SnapshotId) -> None:
+        file = self._path(snapshot_id)
+        await anyio.to_thread.run_sync(_remove, file, _draft_of(file))
+
+    async def list(self) -> list[SnapshotId]:
+        names = sorted(os.listdir(self._directory)) if self._directory.is_dir() else []
+        return [SnapshotId(name) for name in names if is_snapshot_id(name)]
+
+    async def mend(self, mounted: frozenset[VolumeId]) -> None:
+        for volume_id in mounted:
+            try:
+                if await anyio.to_thread.run_sync(thaw, self._mount_of(volume_id)):
+                    _log.warning("a volume was left frozen", extra={"volume": volume_id})
+            except (HawkerError, OSError) as error:
+                _log.error("cannot thaw a volume", extra={"volume": volume_id, "error": str(error)})
+
+    async def _copy_still(self, volume_id: VolumeId, target: Path) -> None:
+        """A copy of one moment, unless it is there."""
+        if _is_there(target):
+            return
+        source, drafted = self._file_of(volume_id), _draft_of(target)
+        if not _is_there(source):
+            raise NotFound(f"the file of volume {volume_id} is not there")
+        for _ in range(_TRIES):
+            if await self._draft_still(volume_id, source, drafted):
+                inside("drafted")
+                return await publish(drafted, target)
+        raise Unavailable(f"volume {volume_id} was mounted anew each time that it was copied")
+
+    async def _draft_still(self, volume_id: VolumeId, source: Path, drafted: Path) -> bool:
+        """Whether nothing was written meanwhile."""
+        mount_point = self._mount_of(volume_id)
+        if is_mounted(mount_point):
+            async with frozen(mount_point, LONGEST_FREEZE_S):
+                inside("frozen")
+                await draft(source, drafted)
+            return True
+        self._check_idle(volume_id, source)
+        before = written_at(source)
+        await draft(source, drafted)
+        return not is_mounted(mount_point) and written_at(source) == before
+
+    def _check_idle(self, volume_id: VolumeId, source: Path) -> None:
+        """A device over its file without a mount of ours: somebody may write there whom nobody can hold still."""
+        if any(file == source for _, file in loops(source.parent)):
+            raise Unavailable(f"volume {volume_id} is in use and cannot be held still: stop its machine first")
+
+    def _room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._shares is None:
+            self._shares = shares_blocks(self._directory)
+        source = self._path(SnapshotId(copied)) if is_snapshot_id(copied) else self._file_of(VolumeId(copied))
+        disk = os.statvfs(self._directory)
+        needed = 0 if self._shares or not source.exists() else allocated_bytes(source)
+        return CopyRoom(needed, max(0, disk.f_bavail * disk.f_frsize - self._floor_bytes))
+
+    def _path(self, snapshot_id: SnapshotId) -> Path:
+        return self._directory / snapshot_id
+
+    def _existing(self, snapshot_id: SnapshotId) -> Path:
+        file = self._path(snapshot_id)
+        if not file.exists():
+            raise NotFound(f"the file of snapshot {snapshot_id} is not there")
+        return file
+
+    def _new_file(self, volume_id: VolumeId) -> Path:
+        file = self._file_of(volume_id)
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return file
+
+
+def _is_there(file: Path) -> bool:
+    return file.exists()
+
+
+def written_at(file: Path) -> int:
+    return file.stat().st_mtime_ns
+
+
+def _draft_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}{_DRAFT}")
+
+
+def _remove(*files: Path) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""What is done to volumes without being asked: a snapshot a day, the end of snapshots that are too old and of volumes
+that were deleted a day ago.
+
+When something is due follows from the records, so nothing is lost or done twice over restarts. Days are wall time; a
+clock that is set while the daemon runs moves what is kept with it, so that it cannot cost anybody a snapshot.
+"""
+
+from functools import partial
+
+from anyio.lowlevel import checkpoint
+
+from hawker.errors import HawkerError
+from hawker.ids import VolumeId
+from hawker.log import bind
+from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
+from hawker.store.contract import Tx
+from hawker.volume.deps import VolumeDeps
+from hawker.volume.retention import Leaps, backup_due
+from hawker.volume.snapshots import Snapshots
+from hawker.volume.soft_delete import SoftDeletes
+
+RETRY_S = 3600.0  # after a backup that could not be begun: the disk is full, say
+
+_log = bind("hawker.keeper")
+
+
+class Maintenance:
+    def __init__(self, deps: VolumeDeps, snapshots: Snapshots, farewells: SoftDeletes) -> None:
+        self._deps = deps
+        self._snapshots = snapshots
+        self._farewells = farewells
+        self._leaps = Leaps(deps.clock)
+        self._leap_s = 0.0  # that the records have not heard of
+        self._again_at: dict[VolumeId, float] = {}  # monotonic
+
+    async def serve(self, every_s: float) -> None:
+        while True:
+            try:
+                await self.once()
+            except (HawkerError, OSError) as error:
+                _log.error("volumes are not looked after", extra={"error": str(error)})
+            await self._deps.clock.sleep(every_s)
+
+    async def once(self) -> None:
+        """First of all, whether the clock was set: else a day that never passed would count."""
+        self._leap_s += self._leaps.since_last_look()
+        if self._leap_s:
+            _log.warning("the wall clock was set", extra={"seconds": round(self._leap_s, 3)})
+            await self._deps.store.write(partial(self._shift, seconds=self._leap_s))
+            self._leap_s = 0.0
+        await self._farewells.empty()
+        await self._snapshots.expire()
+        await self._back_up()
+
+    def _shift(self, tx: Tx, seconds: float) -> None:
+        self._farewells.shift(tx, seconds)
+        self._snapshots.shift(tx, seconds)
+
+    async def _back_up(self) -> None:
+        clock = self._deps.clock
+        for _, record in list(self._deps.store.scan(VOLUMES)):
+            await checkpoint()
+            if self._is_due(record, clock.now()) and self._again_at.get(record.id, 0.0) <= clock.monotonic():
+                await self._take(record)
+
+    def _is_due(self, record: VolumeRecord, now: float) -> bool:
+        is_kept = record.auto_backup and record.state in (VolumeState.CREATED, VolumeState.EXTENDING)
+        return is_kept and backup_due(record.created_at, record.backed_up_at, now)
+
+    async def _take(self, record: VolumeRecord) -> None:
+        try:
+            await self._snapshots.take(record.app, record.id, automatic=True)
+            self._again_at.pop(record.id, None)
+        except HawkerError as error:
+            self._again_at[record.id] = self._deps.clock.monotonic() + RETRY_S
+            _log.warning("a volume is not backed up", extra={"volume": record.id, "error": str(error)})

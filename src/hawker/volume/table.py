@@ -1,0 +1,81 @@
+"""The table of volumes: what they hold is in `USED` until their file is gone, and the index by app agrees with them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.errors import NotFound, WrongState
+from hawker.ids import AppName, VolumeId
+from hawker.node import Resources
+from hawker.record.capacity import hold
+from hawker.record.volume import GOING, GONE_VOLUMES, VOLUMES, VOLUMES_BY_APP, VolumeKey, VolumeRecord, VolumeState
+from hawker.store.contract import Reader, Tx
+from hawker.volume.retention import GRACE_S
+
+_KEYS_AT_ONCE = 500
+
+
+class VolumeTable:
+    """Reads take any reader; changes take the transaction they belong to. `grace_s` is how long what was deleted can be
+    had back."""
+
+    def __init__(self, clock: Clock, grace_s: float = GRACE_S) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+
+    def get(self, reader: Reader, volume_id: VolumeId) -> VolumeRecord:
+        record = reader.get(VOLUMES, volume_id)
+        if record is None:
+            raise NotFound("volume not found")
+        return record
+
+    def find(self, reader: Reader, app: AppName, volume_id: str) -> VolumeRecord:
+        """The volume if it belongs to `app` and its file is not being removed."""
+        record = reader.get(VOLUMES, volume_id)
+        if record is None or record.app != app or record.state is VolumeState.DESTROYED:
+            raise NotFound("volume not found")
+        return record
+
+    def of_app(self, reader: Reader, app: AppName, after: str = "") -> Iterator[VolumeRecord]:
+        """The app's volumes with an id beyond `after`, by id; read as they are asked for."""
+        last: str | None = f"{app}/{after}"
+        while keys := list(reader.scan(VOLUMES_BY_APP, f"{app}/", after=last, limit=_KEYS_AT_ONCE)):
+            for _, key in keys:
+                record = reader.get(VOLUMES, key.id)
+                if record is not None:
+                    yield record
+            last = keys[-1][0]
+
+    def count(self, reader: Reader, app: AppName) -> int:
+        """Those that an app has, without those that are to be destroyed."""
+        return sum(record.state not in GOING for record in self.of_app(reader, app))
+
+    def insert(self, tx: Tx, record: VolumeRecord) -> None:
+        tx.put(VOLUMES, record.id, record)
+        tx.put(VOLUMES_BY_APP, f"{record.app}/{record.id}", VolumeKey(id=record.id))
+        hold(tx, Resources(), record.holds)
+
+    def change(self, tx: Tx, record: VolumeRecord, **fields: Any) -> VolumeRecord:
+        changed = msgspec.structs.replace(record, **fields, updated_at=self._clock.now())
+        tx.put(VOLUMES, record.id, changed)
+        hold(tx, record.holds, changed.holds)
+        return changed
+
+    def let_go(self, tx: Tx, record: VolumeRecord) -> VolumeRecord:
+        """It can be had back until `destroy_at`, and holds its room until then. Raises `WrongState` while a machine has
+        it."""
+        if record.machine is not None:
+            raise WrongState(f"volume {record.id} is attached to machine {record.machine}: destroy that machine first")
+        destroy_at = self._clock.now() + self._grace_s
+        return self.change(tx, record, state=VolumeState.PENDING_DESTROY, destroy_at=destroy_at)
+
+    def remove(self, tx: Tx, record: VolumeRecord) -> None:
+        """Its file is gone; the record stays readable for a while, and says that no file of it is to be kept."""
+        tx.delete(VOLUMES, record.id)
+        tx.delete(VOLUMES_BY_APP, f"{record.app}/{record.id}")
+        hold(tx, record.holds, Resources())
+        now = self._clock.now()
+        gone = msgspec.structs.replace(record, state=VolumeState.DESTROYED, machine=None, updated_at=now)
+        tx.put(GONE_VOLUMES, record.id, gone)

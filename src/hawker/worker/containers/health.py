@@ -1,0 +1,158 @@
+"""The checks of one run of one container: asked in their time, their answers in memory, gone with the run."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import anyio
+
+from hawker.clock import Clock
+from hawker.config.containers import ExecHealthcheck, HttpHealthcheck, TcpHealthcheck
+from hawker.config.effective_containers import Healthcheck
+from hawker.errors import HawkerError
+from hawker.ids import MachineId
+from hawker.record.check import CheckResult
+from hawker.runtime.driver import Driver, ExecSession, ExecSpec
+from hawker.worker.health import Finding, Probe, Prober
+
+_OUTPUT_BYTES = 2048
+_CLOSE_S = 5.0
+
+
+class Asker:
+    """`host` is the machine's address. Never raises for what a machine does."""
+
+    def __init__(self, driver: Driver, prober: Prober, machine_id: MachineId, host: str) -> None:
+        self._driver = driver
+        self._prober = prober
+        self._machine_id = machine_id
+        self._host = host
+
+    async def __call__(self, index: int, check: Healthcheck) -> Finding:
+        """`index` is the container's place in its machine."""
+        match check.asks:
+            case TcpHealthcheck() as tcp:
+                return await self._prober(Probe(host=self._host, port=tcp.port or 0, timeout_s=check.timeout_s))
+            case HttpHealthcheck() as http:
+                return await self._prober(self._probe(http, check.timeout_s))
+            case ExecHealthcheck() as command:
+                return await self._exec(ExecSpec(argv=command.command or (), process=index), check.timeout_s)
+            case _:
+                assert_never(check.asks)
+
+    def _probe(self, http: HttpHealthcheck, timeout_s: float) -> Probe:
+        return Probe(
+            host=self._host,
+            port=http.port or 0,
+            timeout_s=timeout_s,
+            method=(http.method or "GET").upper(),
+            path=http.path or "/",
+            headers=tuple((each.name or "", value) for each in http.headers or () for value in each.values or ()),
+            tls=http.scheme == "https",
+            tls_verify=not http.tls_skip_verify,
+            tls_server_name=http.tls_server_name or None,
+        )
+
+    async def _exec(self, spec: ExecSpec, timeout_s: float) -> Finding:
+        try:
+            with anyio.fail_after(timeout_s):
+                session = await self._driver.exec(self._machine_id, spec)
+                try:
+                    return await _run(session)
+                finally:
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
+                        await session.close()
+        except TimeoutError:
+            return Finding(False, f"the command did not end within {timeout_s:g} s")
+        except (HawkerError, OSError) as error:
+            return Finding(False, str(error)[:_OUTPUT_BYTES])
+
+
+async def _run(session: ExecSession) -> Finding:
+    """Passing when it exits with 0."""
+    output = bytearray()
+    await session.send_eof()
+    async for _, data in session.output():
+        output += data[: _OUTPUT_BYTES - len(output)]
+    exit = await session.wait()
+    text = exit.reason or output.decode("utf-8", "replace") or f"exited with {exit.exit_code}"
+    return Finding(exit.exit_code == 0, text)
+
+
+# When a container's check passes: so many good answers in a row, or so many bad ones, turn it. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the answers so far come to. `passing` is None until there were enough of one kind."""
+
+    passing: bool | None = None
+    good: int = 0
+    bad: int = 0
+
+    def counted(self, check: Healthcheck, good: bool) -> "Tally":
+        """With one more answer."""
+        if good:
+            enough = self.good + 1 >= check.successes
+            return Tally(True if enough else self.passing, good=min(self.good + 1, check.successes))
+        enough = self.bad + 1 >= check.failures
+        return Tally(False if enough else self.passing, bad=min(self.bad + 1, check.failures))
+
+    @property
+    def status(self) -> str:
+        """As the API has it."""
+        return {None: "warning", True: "passing", False: "critical"}[self.passing]
+
+
+# How a container's check is asked: over the machine's network as any probe, or by a command inside the container.
+
+Ask = Callable[[Healthcheck], Awaitable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    tally: Tally
+    output: str
+    at: float
+
+
+class Watch:
+    """`turned` is called when a check has come to another status."""
+
+    def __init__(self, checks: Sequence[Healthcheck], clock: Clock, ask: Ask, turned: Callable[[], None]) -> None:
+        self._checks = checks
+        self._clock = clock
+        self._ask = ask
+        self._turned = turned
+        self._states = {each.name: _State(Tally(), "not checked yet", clock.now()) for each in checks}
+
+    async def serve(self) -> None:
+        """Ask until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            for check in self._checks:
+                tasks.start_soon(self._check, check)
+
+    def results(self) -> tuple[CheckResult, ...]:
+        """In the config's order."""
+        return tuple(CheckResult(name, it.tally.status, it.output, it.at) for name, it in self._states.items())
+
+    @property
+    def healthy(self) -> bool:
+        """Whether all of its checks pass."""
+        return all(state.tally.passing for state in self._states.values())
+
+    @property
+    def ailing(self) -> bool:
+        """Whether one that is to stop the container is critical."""
+        return any(each.stops and self._states[each.name].tally.passing is False for each in self._checks)
+
+    async def _check(self, check: Healthcheck) -> None:
+        await self._clock.sleep(check.grace_s)
+        while True:
+            finding = await self._ask(check)
+            before = self._states[check.name]
+            tally = before.tally.counted(check, finding.passing)
+            self._states[check.name] = _State(tally, finding.output, self._clock.now())
+            if tally.status != before.tally.status:
+                self._turned()
+            await self._clock.sleep(check.interval_s)

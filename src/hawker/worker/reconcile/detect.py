@@ -1,0 +1,308 @@
+"""Looks, and changes nothing: store against host in both directions.
+
+What is stray: the host is listed before the records are read, and once more afterwards. A record is written before
+anything of its machine is made on the host and removed after everything is gone, so what was listed both times and has
+no record in between is stray.
+What is lost: the records are read before the host is looked at and once more afterwards. A record that was the same
+both times, with no run at its machine, promised all the while what the host did not have.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from hawker.errors import HawkerError
+from hawker.fsm import journal
+from hawker.fsm.run import Run
+from hawker.history.machine_history import histories_waiting
+from hawker.ids import MachineId, first_ulid
+from hawker.log import bind
+from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.netpolicy.policies import by_app as policies_by_app
+from hawker.record.history import ARCHIVED
+from hawker.record.machine import DESTROYED, MACHINES, MachineRecord, machine_resource
+from hawker.record.node import NODE
+from hawker.runtime.driver import ALIVE, Inspection, Part, Phase
+from hawker.store.contract import Reader
+from hawker.worker.images import digests_of
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.start import runs
+from hawker.worker.reconcile import store_check
+from hawker.worker.reconcile.findings import Finding, Kind
+from hawker.worker.reconcile.volumes import VolumeLook
+
+_log = bind("hawker.reconcile")
+
+LATE_S = 3600.0
+
+_PARTS: Mapping[Part, tuple[Kind, str]] = {
+    Part.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
+    Part.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Of which machines something is on the host, by what it is."""
+
+    instances: list[MachineId]
+    networks: list[MachineId]
+    directories: list[MachineId]
+    links: tuple[str, ...]
+    mounts: tuple[str, ...]
+
+    def names(self) -> frozenset[tuple[Kind, str]]:
+        """Everything, as a finding would call it if it were stray."""
+        kinds: tuple[tuple[Kind, Iterable[str]], ...] = (
+            (Kind.STRAY_INSTANCE, self.instances),
+            (Kind.FOREIGN_INSTANCE, self.instances),
+            (Kind.STRAY_NETWORK, self.networks),
+            (Kind.STRAY_DIRECTORY, self.directories),
+            (Kind.STRAY_INTERFACE, self.links),
+            (Kind.STRAY_MOUNT, self.mounts),
+        )
+        return frozenset((kind, name) for kind, names in kinds for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The records, by id, and the runs that have not ended."""
+
+    machines: Mapping[MachineId, MachineRecord]
+    opened: tuple[Run, ...]
+    gone: frozenset[str]
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Machines with a run, also one that is not due yet: a machine between two tries is not forsaken."""
+        return frozenset(run.resource.id for run in self.opened if run.resource.kind == "machine")
+
+
+class Look:
+    """One comparison of store and host. Raises what the host says when it cannot be looked at."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._volumes = VolumeLook(deps)
+
+    async def findings(self) -> list[Finding]:
+        listed = await self._list()
+        with self._deps.store.snapshot() as reader:
+            read = _read(reader)
+            wrong = await store_check.audit(reader, read.machines.values())
+        return [
+            *await self._strays(listed, read),
+            *_stray_runs(read),
+            *_forsaken(read),
+            *await self._instances(read),
+            *await self._lost(read),
+            *await self._fences(read),
+            *self._images(read),
+            *await self._volumes.findings(),
+            *wrong,
+            *self._late_histories(),
+        ]
+
+    async def _list(self) -> _Listed:
+        deps = self._deps
+        return _Listed(
+            instances=await deps.driver.list(),
+            networks=await deps.networks.list() if deps.networks is not None else [],
+            directories=await deps.rootfs.list() if deps.rootfs is not None else [],
+            links=await deps.networks.links() if deps.networks is not None else (),
+            mounts=await deps.rootfs.strays() if deps.rootfs is not None else (),
+        )
+
+    def _late_histories(self) -> list[Finding]:
+        """That the archive, not one moment, is what they wait for: long after they might have been dropped."""
+        deps, archive = self._deps, self._deps.archive
+        if archive is None or not histories_waiting(deps.store):
+            return []
+        before = deps.clock.now() - deps.settings.destroyed_kept_s - LATE_S
+        gone = (record for _, record in deps.store.scan(DESTROYED) if record.updated_at < before)
+        late = sum(deps.store.get(ARCHIVED, record.id) is None for record in gone)
+        return [Finding(Kind.LATE_HISTORIES, archive.name, f"{late} wait to be archived")] if late else []
+
+    # What belongs to no machine.
+
+    async def _strays(self, listed: _Listed, read: Books) -> list[Finding]:
+        foreign = await self._foreign([each for each in listed.instances if each not in read.machines])
+        known = read.machines.keys() | foreign.keys()
+        kinds = {
+            Kind.STRAY_INSTANCE: (listed.instances, "no machine has it"),
+            Kind.STRAY_NETWORK: (listed.networks, "a network namespace of no machine"),
+            Kind.STRAY_DIRECTORY: (listed.directories, "a directory of no machine"),
+        }
+        found = [
+            Finding(kind, each, what) for kind, (seen, what) in kinds.items() for each in seen if each not in known
+        ]
+        found += [Finding(Kind.STRAY_MOUNT, path, "of no machine and no image") for path in listed.mounts]
+        found += [Finding(Kind.STRAY_INTERFACE, name, "of no machine") for name in self._stray_links(listed, known)]
+        found += [Finding(Kind.FOREIGN_INSTANCE, each, what) for each, what in foreign.items()]
+        there = (await self._list()).names() if found else frozenset()
+        return [each for each in found if (each.kind, each.about) in there]
+
+    def _stray_links(self, listed: _Listed, known: Set[MachineId]) -> list[str]:
+        """One of a machine whose namespace is a finding itself goes with that."""
+        networks = self._deps.networks
+        if networks is None:
+            return []
+        names = {networks.link_of(each) for each in (*known, *listed.networks)}
+        return [name for name in listed.links if name not in names]
+
+    async def _foreign(self, strays: Iterable[MachineId]) -> dict[MachineId, str]:
+        """Those that are older than this store: another one made them, which was lost or moved away, and which can
+        have them back. What they are is said in a sentence. One that cannot be asked may be older."""
+        node = self._deps.store.get(NODE, "self")
+        found: dict[MachineId, str] = {}
+        for machine_id in strays if node is not None else ():
+            assert node is not None
+            try:
+                seen = await self._deps.driver.inspect(machine_id)
+            except (HawkerError, OSError) as error:
+                found[machine_id] = f"it cannot be inspected: {error}"
+                continue
+            if seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
+                how = "runs" if seen.phase in ALIVE else "ended"
+                found[machine_id] = f"it {how}; a store that was here before this one made it"
+        return found
+
+    # What the records do not know, or know wrongly.
+
+    async def _instances(self, read: Books) -> list[Finding]:
+        alive = await self._deps.driver.running()
+        loose = await self._deps.driver.loose()
+        found: list[Finding] = []
+        for machine_id, record in read.machines.items():
+            if machine_id in read.busy or record.state not in SETTLED:
+                continue
+            if runs(record) == (machine_id in alive) and machine_id not in loose:
+                continue
+            try:
+                seen = await self._deps.driver.inspect(machine_id)
+            except (HawkerError, OSError) as error:
+                _log.error("cannot inspect", extra={"machine": machine_id, "error": str(error)})
+                continue
+            if self.unchanged(record):
+                found += _lost_instance(record, seen) if runs(record) else _unrecorded(record, seen)
+        return found
+
+    # What running machines have lost without ending.
+
+    async def _lost(self, read: Books) -> list[Finding]:
+        healthy = {
+            each: record
+            for each, record in read.machines.items()
+            if runs(record) and record.state in WITH_INSTANCE and each not in read.busy
+        }
+        found = await self._rootfs(read, healthy) + await self._networks(healthy) + await self._held(healthy)
+        for machine_id, parts in (await self._deps.driver.lost(healthy.keys())).items():
+            found += [Finding(_PARTS[part][0], machine_id, _PARTS[part][1]) for part in sorted(parts)]
+        return [each for each in found if self._still(read, each)]
+
+    async def _rootfs(self, read: Books, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        if self._deps.rootfs is None:
+            return []
+        mounted = await self._deps.rootfs.visible()
+        off = [each for each, record in read.machines.items() if record.state in OFF and each not in read.busy]
+        return [
+            *(Finding(Kind.LEFT_MOUNTED, each, "the machine is off and its rootfs is mounted")
+              for each in off if each in mounted),
+            *(Finding(Kind.LOST_ROOTFS, each, "the machine runs and its rootfs is not mounted here")
+              for each in healthy if each not in mounted),
+        ]  # fmt: skip
+
+    async def _held(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        """What is suspended is held still, and nothing else is."""
+        still = await self._deps.driver.suspended()
+        suspended = {each for each, record in healthy.items() if record.state is State.SUSPENDED}
+        return [
+            *(Finding(Kind.NOT_HELD, each, "the machine is suspended, and its instance runs")
+              for each in sorted(suspended - still)),
+            *(Finding(Kind.LEFT_HELD, each, "the machine is started, and its instance is held still")
+              for each in sorted(still & healthy.keys() - suspended)),
+        ]  # fmt: skip
+
+    async def _networks(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        networks = self._deps.networks
+        if networks is None:
+            return []
+        lost = await networks.lost({each: record.network for each, record in healthy.items()})
+        found = [Finding(Kind.LOST_NETWORK, each, what) for each, what in lost.items()]
+        if not await networks.guarded():
+            found.append(Finding(Kind.LOST_RULES, "host", "the node's packet rules are gone: networks are not apart"))
+        return found
+
+    async def _fences(self, read: Books) -> list[Finding]:
+        """A machine that is being made or removed has its fence made or removed by its run."""
+        with self._deps.store.snapshot() as reader:
+            apps = policies_by_app(reader).keys()
+        moving = any(record.app in apps for each, record in read.machines.items() if each in read.busy)
+        if moving or await self._deps.fences.stand():
+            return []
+        return [Finding(Kind.LOST_POLICIES, "host", "the packet rules are not what the network policies say")]
+
+    def _still(self, read: Books, finding: Finding) -> bool:
+        record = read.machines.get(MachineId(finding.about))
+        return record is None or self.unchanged(record)
+
+    def unchanged(self, record: MachineRecord) -> bool:
+        """Whether the machine's record still is this one, and no run is at the machine."""
+        store = self._deps.store
+        return store.get(MACHINES, record.id) == record and not has_run(store, record.id)
+
+    def _images(self, read: Books) -> list[Finding]:
+        """Whatever a machine is started from next."""
+        settled = (each for each in read.machines.values() if each.id not in read.busy and each.state in SETTLED)
+        users = Counter(digest for record in settled for digest in digests_of(record))
+        missing = {digest: count for digest, count in users.items() if self._deps.images.find(digest) is None}
+        noun = {1: "1 machine needs it"}
+        return [
+            Finding(Kind.LOST_IMAGE, digest, f"{noun.get(count, f'{count} machines need it')} to start again")
+            for digest, count in missing.items()
+        ]
+
+
+def has_run(reader: Reader, machine_id: MachineId) -> bool:
+    return next(journal.newest(reader, machine_resource(machine_id), opened=True), None) is not None
+
+
+def _read(reader: Reader) -> Books:
+    return Books(
+        machines={record.id: record for _, record in reader.scan(MACHINES)},
+        opened=tuple(journal.open_runs(reader)),
+        gone=frozenset(record.id for _, record in reader.scan(DESTROYED)),
+    )
+
+
+def _stray_runs(read: Books) -> list[Finding]:
+    """Of machines that were never there, or are gone for good. One that ends a machine may just be ending itself."""
+    known = read.machines.keys() | read.gone
+    runs = [run for run in read.opened if run.resource.kind == "machine" and run.resource.id not in known]
+    return [Finding(Kind.STRAY_RUN, run.id, f"{run.flow} of machine {run.resource.id}, which is gone") for run in runs]
+
+
+def _forsaken(read: Books) -> list[Finding]:
+    return [
+        Finding(Kind.FORSAKEN, record.id, f"it is {record.state.value} and no run is at it")
+        for record in read.machines.values()
+        if record.state not in SETTLED and record.id not in read.busy
+    ]
+
+
+def _lost_instance(record: MachineRecord, seen: Inspection) -> list[Finding]:
+    if seen.phase in ALIVE or record.running is None:
+        return []
+    what = "it has ended" if seen.phase is Phase.EXITED else "it is not on the host"
+    detail = f"the record says that {record.running.instance_id} runs; {what}"
+    return [Finding(Kind.LOST_INSTANCE, record.id, detail)]
+
+
+def _unrecorded(record: MachineRecord, seen: Inspection) -> list[Finding]:
+    if seen.phase in ALIVE:
+        what = f"{seen.instance_id} runs; the record says that the machine is {record.state.value}"
+        return [Finding(Kind.UNRECORDED_INSTANCE, record.id, what)]
+    if seen.phase is Phase.ABSENT:
+        what = "the machine is off, and a process of it that has lost its directory runs"
+        return [Finding(Kind.STRAY_INSTANCE, record.id, what)]
+    return []

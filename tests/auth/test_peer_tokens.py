@@ -1,0 +1,47 @@
+"""Who may call the API between nodes."""
+
+import pytest
+
+from hawker.auth.peer_key import peer_token
+from hawker.auth.peer_tokens import PeerTokens
+from hawker.errors import Unauthorized
+from hawker.permission import Action, Attempt
+
+pytestmark = pytest.mark.anyio
+
+OLD, NEW = bytes(32), bytes([1] * 32)
+
+
+async def test_a_holder_of_any_key_may_do_everything() -> None:
+    tokens = PeerTokens(lambda: (NEW, OLD))
+    for key in (NEW, OLD):
+        grant = await tokens(f"Bearer {peer_token(key)}", "10.0.0.1")
+        assert grant.permits(Attempt(Action.ALL))
+
+
+async def test_what_is_shown_is_made_of_the_key_in_use() -> None:
+    keys = [OLD]
+    tokens = PeerTokens(lambda: tuple(keys))
+    assert tokens.own().reveal() == peer_token(OLD)
+    keys[:] = [NEW]
+    assert tokens.own().reveal() == peer_token(NEW)
+    with pytest.raises(Unauthorized):
+        await tokens(f"Bearer {peer_token(OLD)}", "")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Basic {peer_token(OLD)}",
+        "Bearer hwk_root",
+        "Bearer \udcff",
+        "Bearer " + "x" * 9999,
+    ],
+)
+async def test_nobody_else_may(header: str | None) -> None:
+    with pytest.raises(Unauthorized, match="ask the one for clients"):
+        await PeerTokens(lambda: (OLD,))(header, "")

@@ -1,0 +1,134 @@
+"""Two nodes over a network in memory, in virtual time: what the one tells its catalog, the other one reads."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import pytest
+
+from hawker.catalog.change import Scope
+from hawker.catalog.contract import Statement, Touched
+from hawker.catalog.replica import Replica
+from hawker.catalog.storage import Member as Row
+from hawker.catalog.storage import SqliteStorage
+from hawker.errors import Unavailable
+from hawker.fleet.gossip_bridge import GossipBridge, Told, Untold
+from hawker.fleet.members import Members
+from hawker.fleet.rows import image_row, upsert
+from hawker.gossip.contract import Meta
+from hawker.gossip.keyring import Keyring
+from hawker.gossip.listener import Listener
+from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.node import GossipNode
+from hawker.ids import NodeId
+from hawker.sim.loop import LoopClock
+from tests.fleet.desk import ME, OTHER
+from tests.waiting import eventually
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+T = TypeVar("T")
+WITHIN_S = 120.0
+IMAGES = Statement(query="SELECT node, digest FROM images")
+MEMBERS = Statement(query="SELECT host, state FROM __corro_members ORDER BY host")
+
+
+async def here(work: Callable[[], T]) -> T:
+    return work()
+
+
+class Stand:
+    """One node: gossip and catalog, met."""
+
+    def __init__(self, node: NodeId, place: Path, network: MemoryNetwork) -> None:
+        clock = LoopClock()
+        self.meeting: GossipBridge[SqliteStorage] = GossipBridge()
+        storage = SqliteStorage(place / f"{node}.db", node, clock)
+        self.replica: Replica[SqliteStorage] = Replica(
+            node, "mad", storage, clock, send=self.meeting.send, ask=self.meeting.ask, run=here
+        )
+        self.members = Members(lambda: self.gossip, Told(self.replica), clock, lambda some: None)
+        listener = Listener(
+            on_member=self.members.heard,
+            on_message=self.meeting.on_message,
+            on_request=self.meeting.on_request,
+            on_forget=self.meeting.on_forget,
+        )
+        self.gossip = GossipNode(
+            node=node,
+            cluster="c",
+            keyring=Keyring(keys={1: bytes(32)}, primary=1),
+            transport=network.transport(f"{node}:1"),
+            advertise=None,
+            meta=Meta(region="mad", api=f"http://{node}"),
+            clock=clock,
+            listener=listener,
+        )
+        self.meeting.gossip, self.meeting.replica = self.gossip, self.replica
+
+    async def has(self, query: Statement, *rows: tuple[str, ...]) -> None:
+        async def there() -> bool:
+            return (await self.replica.query(query)).rows == rows
+
+        await eventually(there, WITHIN_S)
+
+
+@asynccontextmanager
+async def two(place: Path) -> AsyncIterator[tuple[Stand, Stand]]:
+    network = MemoryNetwork(LoopClock())
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        await tasks.start(network.serve)
+        stands = []
+        for node in (ME, OTHER):
+            stand = Stand(node, place, network)
+            await tasks.start(stand.gossip.serve)
+            await stack.enter_async_context(stand.replica.running())
+            tasks.start_soon(stand.members.serve)
+            stands.append(stand)
+        await stands[1].gossip.join([f"{ME}:1"])
+        yield stands[0], stands[1]
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_one_tells_the_other_reads_and_forgets(tmp_path: Path) -> None:
+    async with two(tmp_path) as (one, other):
+        await one.has(MEMBERS, (ME, "alive"), (OTHER, "alive"))
+        await other.replica.transact([upsert(image_row(OTHER, "d"))])
+        await one.has(IMAGES, (OTHER, "d"))
+        before = other.replica.engine.position(Scope.REGION, OTHER).epoch
+
+        # Forgotten, though it lives: it hears of it, and tells all again in a newer epoch.
+        epoch = await one.replica.forget(OTHER)
+        one.gossip.forget(OTHER, epoch)
+        stream = other.replica.engine
+        await eventually(lambda: stream.position(Scope.REGION, OTHER).epoch > before, WITHIN_S)
+        await one.has(IMAGES, (OTHER, "d"))
+
+
+async def test_only_another_state_is_a_change_of_members(tmp_path: Path) -> None:
+    async with two(tmp_path) as (one, _):
+        await one.has(MEMBERS, (ME, "alive"), (OTHER, "alive"))
+        heard: list[Touched] = []
+        one.replica.listen(heard.append)
+        await LoopClock().sleep(30)
+        assert heard == []
+
+
+async def test_without_a_catalog_of_its_own_a_node_passes_over_what_is_for_one() -> None:
+    meeting: GossipBridge[SqliteStorage] = GossipBridge()
+    meeting.on_message(OTHER, b"x")
+    meeting.on_forget(OTHER, 1)
+    with pytest.raises(Unavailable, match="keeps no catalog"):
+        await meeting.on_request(OTHER, b"x")
+    kept: list[Sequence[Row]] = []
+    untold = Untold(kept.append)
+    untold.on_member(OTHER, region="mad", alive=True)
+    rows = [Row(host=OTHER, state="alive", since=1.0)]
+    await untold.set_members(rows)
+    assert kept == [rows]
+    assert untold.own_position(Scope.REGION).epoch == 0

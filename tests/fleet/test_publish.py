@@ -1,0 +1,141 @@
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from hawker.fleet.publish import LOOK_EVERY_S, ROWS_AT_ONCE, Publisher, Source
+from hawker.fleet.rows import Row, image_row
+from hawker.sim.loop import LoopClock
+from tests.fleet.desk import ME, Desk
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+class Shelf:
+    """What there is to be told: digests by key."""
+
+    def __init__(self, **digests: str) -> None:
+        self.digests = digests
+
+    def source(self, name: str = "shelf", *, calm: bool = False, looked_at: bool = False) -> Source:
+        return Source(name=name, every=lambda: list(self.digests), rows=self._rows, calm=calm, looked_at=looked_at)
+
+    def _rows(self, key: str) -> Iterable[Row]:
+        return (image_row(ME, digest) for digest in self.digests.get(key, "").split())
+
+
+@asynccontextmanager
+async def publishing(desk: Desk, *sources: Source) -> AsyncIterator[Publisher]:
+    publisher = Publisher(desk, LoopClock(), ME, sources)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(publisher.serve)
+        yield publisher
+        tasks.cancel_scope.cancel()
+
+
+def images(desk: Desk) -> list[str]:
+    return [str(row[0]) for row in desk.rows("SELECT digest FROM images WHERE node = '0000000a' ORDER BY digest")]
+
+
+async def test_all_is_compared_at_the_beginning() -> None:
+    desk, shelf = Desk(), Shelf(a="a1 a2", b="b1")
+    desk.run("INSERT INTO images VALUES ('0000000a', 'a1'), ('0000000a', 'stray'), ('0000000b', 'others')")
+    async with publishing(desk, shelf.source()) as publisher:
+        assert await publisher.settled(timeout_s=5) is not None
+        assert images(desk) == ["a1", "a2", "b1"]
+        assert desk.rows("SELECT digest FROM images WHERE node = '0000000b'") == [("others",)]
+        assert desk.told == [["INSERT INTO images"] * 2, ["DELETE FROM images WHERE node = ? AND digest = ?"]]
+
+
+async def test_what_is_as_it_was_told_is_not_told_again() -> None:
+    desk, shelf = Desk(), Shelf(a="a1")
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+    desk.told.clear()
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+        publisher.note("shelf", "a")
+        await publisher.settled(timeout_s=5)
+    assert not desk.told
+
+
+async def test_a_change_is_told_and_what_is_gone_goes() -> None:
+    desk, shelf = Desk(), Shelf(a="a1 a2", b="b1")
+    async with publishing(desk, shelf.source()) as publisher:
+        shelf.digests["a"] = "a2 a3"
+        del shelf.digests["b"]
+        publisher.note("shelf", "a")
+        publisher.note("shelf", "b")
+        token = await publisher.settled(timeout_s=5)
+        assert images(desk) == ["a2", "a3"]
+        assert str(token) == await publisher.written() == f"0000000a:1:{len(desk.told)}"
+
+
+async def test_changes_at_one_time_are_one_transaction() -> None:
+    desk, shelf = Desk(), Shelf()
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+        for number in range(20):
+            shelf.digests[f"k{number}"] = f"d{number:02}"
+            publisher.note("shelf", f"k{number}")
+        await publisher.settled(timeout_s=5)
+        assert [len(transaction) for transaction in desk.told] == [20]
+
+
+async def test_a_great_many_rows_are_told_in_parts() -> None:
+    desk, shelf = Desk(), Shelf(**{f"k{number}": f"d{number:05}" for number in range(ROWS_AT_ONCE + 1)})
+    async with publishing(desk, shelf.source()) as publisher:
+        await publisher.settled(timeout_s=5)
+        assert [len(transaction) for transaction in desk.told] == [ROWS_AT_ONCE, 1]
+
+
+async def test_what_changes_all_the_time_is_told_now_and_then() -> None:
+    desk, shelf = Desk(), Shelf()
+    async with publishing(desk, shelf.source(calm=True)) as publisher:
+        await publisher.settled(timeout_s=5)
+        for number in range(100):
+            shelf.digests["a"] = f"d{number:03}"
+            publisher.note("shelf", "a")
+            await LoopClock().sleep(0.05)
+        await LoopClock().sleep(1)
+        assert images(desk) == ["d099"]
+        assert 5 <= len(desk.told) <= 12
+
+
+async def test_what_tells_nobody_is_looked_at() -> None:
+    desk, shelf = Desk(), Shelf(a="a1")
+    async with publishing(desk, shelf.source(calm=True, looked_at=True)) as publisher:
+        await publisher.settled(timeout_s=5)
+        shelf.digests["a"] = "a2"
+        await LoopClock().sleep(2 * LOOK_EVERY_S)
+        assert images(desk) == ["a2"]
+
+
+async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> None:
+    desk, shelf = Desk(), Shelf(a="a1")
+    desk.away = True
+    async with publishing(desk, shelf.source()) as publisher:
+        await LoopClock().sleep(3)
+        before = anyio.current_time()
+        assert await publisher.written() is None
+        assert anyio.current_time() == before
+        desk.away = False
+        await publisher.settled(timeout_s=10)
+        assert images(desk) == ["a1"]
+        desk.away = True
+        shelf.digests["a"] = "a2"
+        publisher.note("shelf", "a")
+        assert await publisher.settled(timeout_s=5) is None
+        desk.away = False
+        assert await publisher.settled(timeout_s=5) is not None
+        assert images(desk) == ["a2"]
+
+
+async def test_a_source_that_nobody_has_is_none_of_its_business() -> None:
+    desk = Desk()
+    async with publishing(desk) as publisher:
+        publisher.note("machines_by_app", "a/b")
+        assert await publisher.settled(timeout_s=5) is None and await publisher.written() is None

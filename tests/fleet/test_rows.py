@@ -1,0 +1,147 @@
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from hawker.config.services import Service
+from hawker.fleet.rows import (
+    COLUMNS,
+    KEYS,
+    Row,
+    Self,
+    app_row,
+    capacity_row,
+    health_rows,
+    image_row,
+    machine_row,
+    node_row,
+    own_rows,
+    removal,
+    revoked_row,
+    row_of,
+    service_rows,
+    takeover_row,
+    upsert,
+    volume_row,
+)
+from hawker.gpu import parse_gpus
+from hawker.ids import AppName, MachineId, NodeId, VolumeId
+from hawker.node import Capacity, Resources
+from hawker.record.app import AppRecord
+from hawker.record.check import CheckResult
+from hawker.record.node import NodeRecord
+from hawker.record.takeover import TakeoverRecord
+from hawker.record.volume import VolumeRecord, VolumeState
+from hawker.sim.life import config_of
+from tests.worker.machines import machine
+
+NODE = NodeId("0000000a")
+SAID = Self(api="http://10.0.0.1:4282", version="1", drivers=("container",), labels={"disk": "ssd"}, started_at=5.0)
+APP = AppRecord(id="a", number=1, name=AppName("web"), org="me", network="default", network_id=1, created_at=1.0)
+
+TAKEOVER = TakeoverRecord(machine=MachineId("d1"), spare=MachineId("e1"), owner=NodeId("bbbbbbbb"), seen=2.5, at=3.5)
+
+
+def every_row() -> Iterator[Row]:
+    record = machine(config=config_of(services=[{"protocol": "tcp", "internal_port": 80}], metadata={"a": "b"}))
+    yield node_row(NodeRecord(id=NODE, region="mad", created_at=1.0, cordoned=True), SAID)
+    yield app_row(NODE, APP)
+    yield machine_row(NODE, record)
+    yield from service_rows(NODE, record)
+    yield from health_rows(NODE, record, [CheckResult("web", "passing", "200", 7.5)])
+    yield volume_row(NODE, volume())
+    yield capacity_row(NODE, Capacity(cpus=4, memory_mib=1024, disk_mib=2048), Resources(memory_mib=256), ())
+    yield image_row(NODE, "sha256:00")
+    yield takeover_row(NODE, TAKEOVER)
+    yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
+
+
+def volume() -> VolumeRecord:
+    return VolumeRecord(
+        id=VolumeId("vol_0000000000000001"),
+        app=AppName("web"),
+        name="data",
+        region="mad",
+        state=VolumeState.CREATED,
+        size_gb=1,
+        created_at=1.0,
+        updated_at=1.0,
+    )
+
+
+@pytest.fixture
+def tables() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    connection.execute((files("hawker.catalog") / "tables.sql").read_text())
+    return connection
+
+
+def test_every_table_is_told_of(tables: apsw.Connection) -> None:
+    for row in every_row():
+        tables.execute(upsert(row).query, upsert(row).params)
+    for table in KEYS:
+        assert tables.execute(f"SELECT count(*) FROM {table}").get == 1, table
+
+
+def test_what_was_told_is_found_again_and_says_the_same(tables: apsw.Connection) -> None:
+    for row in every_row():
+        tables.execute(upsert(row).query, upsert(row).params)
+        question = own_rows(row.at.table, NODE)
+        (found,) = tables.execute(question.query, question.params)
+        again = row_of(row.at.table, tuple(found))
+        assert (again.at, again.digest) == (row.at, row.digest)
+
+
+def test_the_columns_are_those_of_the_tables(tables: apsw.Connection) -> None:
+    for table in KEYS:
+        names = tuple(row[1] for row in tables.execute(f"PRAGMA table_info({table})"))
+        assert names == (*KEYS[table], *COLUMNS[table])
+
+
+def test_a_row_told_again_replaces_itself_and_can_be_removed(tables: apsw.Connection) -> None:
+    for number, state in enumerate(("started", "stopped")):
+        row = machine_row(NODE, machine(state=state, updated_at=float(number)))
+        tables.execute(upsert(row).query, upsert(row).params)
+    assert tables.execute("SELECT state FROM machines").get == "stopped"
+    tables.execute(removal(row.at).query, removal(row.at).params)
+    assert tables.execute("SELECT count(*) FROM machines").get == 0
+
+
+def values(row: Row) -> dict[str, Any]:
+    return dict(zip((*KEYS[row.at.table], *COLUMNS[row.at.table]), (*row.at.key, *row.values), strict=True))
+
+
+def test_an_apps_home_is_where_it_was_made() -> None:
+    assert values(app_row(NODE, APP))["home"] == 1
+    assert values(app_row(NODE, msgspec.structs.replace(APP, home=NODE)))["home"] == 1
+    assert values(app_row(NODE, msgspec.structs.replace(APP, home=NodeId("0000000b"))))["home"] == 0
+    assert values(app_row(NODE, msgspec.structs.replace(APP, reign=2)))["home"] == 3
+    assert msgspec.json.decode(values(app_row(NODE, APP))["record"], type=AppRecord) == APP
+
+
+def test_gpus_that_are_taken_are_not_free() -> None:
+    gpus = parse_gpus(("a100=0000:01:00.0", "a100=0000:02:00.0"))
+    room = Capacity(cpus=4, memory_mib=1024, disk_mib=2048, gpus=gpus)
+    assert values(capacity_row(NODE, room, Resources(), ("0000:01:00.0",)))["gpus"] == '{"a100":1}'
+
+
+def test_a_check_that_passes_again_says_nothing_new() -> None:
+    record = machine()
+    first, again, worse = (
+        next(iter(health_rows(NODE, record, [CheckResult("web", status, "", at)])))
+        for status, at in (("passing", 1.0), ("passing", 2.0), ("critical", 2.0))
+    )
+    assert first.digest == again.digest != worse.digest
+
+
+def test_services_are_told_as_the_config_has_them() -> None:
+    record = machine(config=config_of(services=[{"internal_port": 80}, {"protocol": "udp", "internal_port": 53}]))
+    rows = [values(row) for row in service_rows(NODE, record)]
+    assert [(row["machine"], row["number"], row["protocol"], row["internal_port"]) for row in rows] == [
+        (MachineId("00000000000001"), 0, "tcp", 80),
+        (MachineId("00000000000001"), 1, "udp", 53),
+    ]
+    assert msgspec.json.decode(rows[1]["config"], type=Service) == (record.config.services or ())[1]

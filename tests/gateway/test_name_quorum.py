@@ -1,0 +1,95 @@
+"""Who keeps a name, and what becomes of one that nobody made an app of."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.errors import NameTaken, Unavailable
+from hawker.gateway.fan_out import Asking
+from hawker.gateway.name_quorum import ABANDONED_S, KEEPERS, Names, keepers
+from hawker.gateway.reach import Reach
+from hawker.ids import AppName, NodeId
+from hawker.record.app import NAMES
+from tests.broker.town import FAR, HERE, Broker, Town, town_of
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+NODES = [NodeId(f"{number:08x}") for number in range(20)]
+NAME = AppName("shop")
+
+
+@given(st.text(min_size=1), st.permutations(NODES), st.integers(1, len(NODES)))
+def test_every_broker_comes_to_the_same_keepers(name: str, nodes: list[NodeId], count: int) -> None:
+    some = sorted(nodes[:count])
+    assert keepers(name, some) == keepers(name, reversed(some))
+    assert len(keepers(name, some)) == min(KEEPERS, count)
+
+
+@given(st.text(min_size=1), st.sampled_from(NODES))
+def test_a_node_that_goes_changes_one_keeper_at_most(name: str, gone: NodeId) -> None:
+    before = keepers(name, NODES)
+    after = keepers(name, [node for node in NODES if node != gone])
+    assert len(set(before) & set(after)) >= KEEPERS - 1 and (gone in before or before == after)
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    async with town_of(tmp_path, HERE, HERE, FAR) as town:
+        yield town
+
+
+def names(town: Town) -> Names:
+    return Names(town, Asking(Reach(town, town)))
+
+
+async def test_a_name_is_kept_for_one_claim_until_it_is_released(town: Town) -> None:
+    home = next(iter(town.hosts))
+    await names(town).keep(NAME, "one", home, "ann")
+    await names(town).keep(NAME, "one", home, "ann")
+    with pytest.raises(NameTaken):
+        await names(town).keep(NAME, "two", home, "bob")
+    await names(town).release(NAME, "other", "bob")
+    with pytest.raises(NameTaken):
+        await names(town).keep(NAME, "two", home, "bob")
+    await names(town).release(NAME, "one", "ann")
+    await names(town).keep(NAME, "two", home, "bob")
+
+
+async def test_a_name_that_no_app_was_made_of_is_free_after_a_while(town: Town) -> None:
+    home, *_ = town.hosts
+    await names(town).keep(NAME, "one", home, "ann")
+    await town.hosts[home].worker.parts.deps.clock.sleep(ABANDONED_S)
+    await names(town).keep(NAME, "two", home, "bob")
+
+
+async def test_a_name_that_an_app_was_made_of_is_not_free_though_no_catalog_says_so(town: Town) -> None:
+    town.freeze()
+    first, second, _ = town.hosts.values()
+    await Broker(town, second).api.app(NAME)
+    await first.worker.parts.deps.clock.sleep(ABANDONED_S * 10)
+    with pytest.raises(NameTaken):
+        await names(town).keep(NAME, "two", first.id, "bob")
+
+
+async def test_a_name_that_is_kept_for_a_node_that_is_away_stays_kept(town: Town) -> None:
+    first, _, far = town.hosts.values()
+    await names(town).keep(NAME, "one", far.id, "ann")
+    await first.worker.parts.deps.clock.sleep(ABANDONED_S)
+    far.cut = True
+    with pytest.raises(NameTaken):
+        await names(town).keep(NAME, "two", first.id, "bob")
+    del town.hosts[far.id]  # forgotten
+    await names(town).keep(NAME, "two", first.id, "bob")
+
+
+async def test_too_few_keepers_keep_nothing(town: Town) -> None:
+    first, second, far = town.hosts.values()
+    second.cut = far.cut = True
+    with pytest.raises(Unavailable, match="too few"):
+        await names(town).keep(NAME, "one", first.id, "ann")
+    assert first.worker.store.get(NAMES, NAME) is None

@@ -1,0 +1,272 @@
+"""The way to other nodes over HTTP, as it is: tokens, names, connections, what is lost."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from hawker.api.contract.exec import MACHINE_LOGS, MACHINE_TERMINAL, Exited, Input, LogsQuery, TerminalRequest
+from hawker.api.contract.image import IMPORT_IMAGE
+from hawker.api.contract.machine import GET_MACHINE, MachineParams
+from hawker.api.contract.machine_operation import STOP_MACHINE
+from hawker.api.directory import Node
+from hawker.api.handlers import Handlers
+from hawker.api.listener import bind, listening, url_of
+from hawker.api.marks import Marks
+from hawker.api.route import AnyRoute, Call
+from hawker.api.routes import PEER_ROUTES, ROUTES
+from hawker.api.server import Server
+from hawker.auth.peer_tokens import PeerTokens
+from hawker.clock import SystemClock
+from hawker.errors import Fault, NotFound, Unavailable, WrongState
+from hawker.gateway.fan_out import Asking
+from hawker.gateway.forwarding import Passing
+from hawker.gateway.home_election import Heirs
+from hawker.gateway.owners import Owners
+from hawker.gateway.peers import BesidePeers, HttpPeers
+from hawker.gateway.reach import Reach
+from hawker.ids import AppName, NodeId
+from tests.api.samples import sample
+from tests.api.serving import Fake, served
+
+pytestmark = pytest.mark.anyio
+
+KEY = bytes(32)
+FAR = NodeId("0000000f")
+HERE = NodeId("00000001")
+PARAMS = MachineParams(app_name="a/b", machine_id="0" * 14)
+ANY: tuple[AnyRoute, ...] = (*ROUTES, *PEER_ROUTES)
+
+
+@dataclass(slots=True)
+class Map:
+    """A directory of one far node that has everything."""
+
+    urls: dict[NodeId, str] = field(default_factory=dict)
+    region: str = "mad"
+
+    def nodes(self) -> list[Node]:
+        return [Node(id=FAR, region="ams", labels={})]
+
+    def node(self, node_id: NodeId) -> Node | None:
+        return self.nodes()[0] if node_id == FAR else None
+
+    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+        return FAR
+
+    def owner_of_volume(self, volume_id: str) -> NodeId | None:
+        return FAR
+
+    def nodes_of_app(self, app: AppName) -> list[NodeId]:
+        return [FAR]
+
+    def home_of_app(self, app: AppName) -> NodeId | None:
+        return FAR
+
+    async def caught_up(self, token: str, *, timeout_s: float) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """A far node's API between nodes, whose handlers are `fake`'s; `map` leads there."""
+
+    fake: Fake
+    map: Map
+    peers: HttpPeers
+    tokens: PeerTokens
+
+
+@asynccontextmanager
+async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = None) -> AsyncIterator[Far]:
+    async def written() -> str:
+        return f"{FAR}:1:7"
+
+    tokens = PeerTokens(lambda: (key,))
+    server = Server(
+        handlers or fake.handlers(ANY), tokens, SystemClock(), routes=ANY, written=written, between_nodes=True
+    )
+    async with listening(server, "127.0.0.1", 0) as url:
+        there = Map({FAR: url})
+        peers = HttpPeers(there.urls.get, PeerTokens(lambda: (KEY,)).own)
+        try:
+            yield Far(fake, there, peers, tokens)
+        finally:
+            await peers.close()
+
+
+def passing_handlers(far: Far) -> Handlers:
+    """A broker that passes everything to the far node."""
+    reach = Reach(far.map, far.peers)
+    asking = Asking(reach)
+    owners = Owners(far.map, asking, SystemClock())
+    passing = Passing(owners, reach, HERE, Heirs(owners, asking, lambda node: False))
+
+    async def choose(call: Call[Any, Any, Any]) -> NodeId:
+        return FAR
+
+    handlers = Handlers()
+    for route in ROUTES:
+        passing.bind(handlers, route, choose)
+    return handlers
+
+
+async def data() -> AsyncIterator[bytes]:
+    yield b"abc"
+    yield b"def"
+
+
+async def test_every_kind_of_call_goes_through_with_all_that_came_along() -> None:
+    fake = Fake()
+    async with far_node(fake) as far, served(passing_handlers(far)) as front:
+        marks = Marks()
+        await front.client.call(GET_MACHINE, params=PARAMS, nonce="n", idempotency_key="k")
+        await front.client.call(STOP_MACHINE, params=PARAMS, body=sample(STOP_MACHINE.body), marks=marks)
+        async with front.client.stream(MACHINE_LOGS, params=PARAMS, query=LogsQuery(tail=3)) as lines:
+            assert [line async for line in lines] == [sample(MACHINE_LOGS.response)] * 2
+        await front.client.upload(IMPORT_IMAGE, data())
+        request = TerminalRequest(command=("cat",))
+        async with front.client.socket(MACHINE_TERMINAL, request, params=PARAMS) as channel:
+            await channel.send(Input(data=b"x"))
+            assert await channel.receive() == sample(MACHINE_TERMINAL.response)
+    got, stopped, logs, _, terminal = fake.calls
+    assert (got.params, got.nonce, got.idempotency_key) == (PARAMS, "n", "k")
+    assert stopped.body == sample(STOP_MACHINE.body) and marks.version == f"{FAR}:1:7"
+    assert (logs.query, terminal.body) == (LogsQuery(tail=3), request)
+    assert fake.heard == [b"abcdef", Input(data=b"x")]
+    assert {call.caller for call in fake.calls} == {"alice"}
+
+
+async def test_the_other_sides_errors_are_its_own_words() -> None:
+    fake = Fake(error=WrongState("not now"))
+    async with far_node(fake) as far, served(passing_handlers(far)) as front:
+        with pytest.raises(WrongState, match="not now"):
+            await front.client.call(STOP_MACHINE, params=PARAMS)
+        with pytest.raises(WrongState, match="not now"):
+            async with front.client.stream(MACHINE_LOGS, params=PARAMS):
+                pass
+        with pytest.raises(WrongState, match="not now"):
+            async with front.client.socket(MACHINE_TERMINAL, TerminalRequest(command=("cat",)), params=PARAMS) as there:
+                await there.receive()
+        fake.error = NotFound("nothing here")
+        with pytest.raises(NotFound, match="nothing here"):
+            await front.client.upload(IMPORT_IMAGE, data())
+
+
+async def test_a_conversation_ends_with_either_end() -> None:
+    fake = Fake()
+    handlers = fake.handlers([route for route in ANY if route is not MACHINE_TERMINAL])
+    ended = anyio.Event()
+
+    async def talk(call: Any, channel: Any) -> None:
+        message = await channel.receive()
+        if message is None:
+            ended.set()
+            return
+        await channel.send(Exited(exit_code=3, signal=0))
+
+    handlers.socket(MACHINE_TERMINAL, talk)
+    request = TerminalRequest(command=("cat",))
+    async with far_node(fake, handlers=handlers) as far, served(passing_handlers(far)) as front:
+        async with front.client.socket(MACHINE_TERMINAL, request, params=PARAMS) as channel:
+            await channel.send(Input(data=b"x"))
+            assert await channel.receive() == Exited(exit_code=3, signal=0)
+            assert await channel.receive() is None
+        async with front.client.socket(MACHINE_TERMINAL, request, params=PARAMS):
+            pass
+        with anyio.fail_after(30):
+            await ended.wait()
+
+
+async def test_a_node_that_is_away_is_named_whatever_the_call() -> None:
+    async with far_node(Fake()) as far, served(passing_handlers(far)) as front:
+        listener = bind("127.0.0.1", 0)
+        far.map.urls[FAR] = url_of(listener)
+        listener.close()
+        calls = [
+            front.client.call(GET_MACHINE, params=PARAMS),
+            front.client.call(STOP_MACHINE, params=PARAMS),
+            front.client.upload(IMPORT_IMAGE, data()),
+        ]
+        for call in calls:
+            with pytest.raises(Unavailable, match=f"node {FAR} in region ams cannot be reached: nothing was done"):
+                await call
+        with pytest.raises(Unavailable, match=FAR):
+            async with front.client.stream(MACHINE_LOGS, params=PARAMS):
+                pass
+
+
+async def test_a_connection_that_breaks_off_is_a_fault_after_a_write_only() -> None:
+    async def slam(stream: Any) -> None:
+        async with stream:
+            await stream.receive()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with far_node(Fake()) as far, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, slam)
+        far.map.urls[FAR] = f"http://127.0.0.1:{port}"
+        async with served(passing_handlers(far)) as front:
+            with pytest.raises(Fault, match="may have taken effect"):
+                await front.client.call(STOP_MACHINE, params=PARAMS)
+            with pytest.raises(Unavailable, match="was lost"):
+                await front.client.call(GET_MACHINE, params=PARAMS)
+        tasks.cancel_scope.cancel()
+    await listener.aclose()
+
+
+async def test_a_node_of_another_key_does_nothing_and_the_client_is_not_blamed() -> None:
+    fake = Fake()
+    async with far_node(fake, key=bytes([9] * 32)) as far, served(passing_handlers(far)) as front:
+        with pytest.raises(Unavailable, match="key of the cluster: nothing was done"):
+            await front.client.call(STOP_MACHINE, params=PARAMS)
+    assert not fake.calls
+
+
+async def test_a_node_that_moved_is_called_at_its_new_address() -> None:
+    one, two = Fake(), Fake()
+    async with far_node(one) as far, far_node(two) as other:
+        await far.peers.caller(FAR, behalf="ann").call(GET_MACHINE, params=PARAMS)
+        far.map.urls[FAR] = other.map.urls[FAR]
+        await far.peers.caller(FAR, behalf="bob \r\n ü").call(GET_MACHINE, params=PARAMS)
+    assert [call.caller for call in one.calls] == ["ann"]
+    assert [call.caller for call in two.calls] == ["bob \r\n ü"]
+
+
+async def test_whoever_knows_a_node_says_where_it_is() -> None:
+    one = Fake()
+    async with far_node(one) as far:
+        later = NodeId("cccccccc")
+        far.peers.ask_also({later: far.map.urls[FAR]}.get)
+        await far.peers.caller(later, behalf="ann").call(GET_MACHINE, params=PARAMS)
+    assert [call.caller for call in one.calls] == ["ann"]
+
+
+async def test_a_node_that_nobody_knows_cannot_be_called() -> None:
+    with pytest.raises(Unavailable, match="not known where"):
+        HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own).caller(FAR, behalf="ann")
+
+
+async def test_clients_are_kept_for_the_nodes_that_were_called_last() -> None:
+    peers = HttpPeers(lambda node: f"http://{node}", PeerTokens(lambda: (KEY,)).own, most_nodes=2)
+    for name in "abca":
+        peers.caller(NodeId(name), behalf="ann")
+    assert [node for node, _, _ in peers._clients] == ["c", "a"]
+    await peers.close()
+
+
+async def test_the_worker_beside_is_called_without_http() -> None:
+    fake = Fake()
+    others = HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own)
+
+    async def written() -> str:
+        return "there"
+
+    marks, peers = Marks(), BesidePeers(HERE, fake.handlers(ANY), SystemClock(), others, written)
+    await peers.caller(HERE, behalf="ann").call(STOP_MACHINE, params=PARAMS, marks=marks)
+    assert fake.calls[0].caller == "ann" and marks.version == "there"
+    with pytest.raises(Unavailable):
+        peers.caller(FAR, behalf="ann")

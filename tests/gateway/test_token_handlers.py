@@ -1,0 +1,187 @@
+"""Tokens over the broker's own answers, each call as it would come over HTTP."""
+
+import pytest
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.token import (
+    AUTHENTICATE_TOKEN,
+    AUTHORIZE_TOKEN,
+    CREATE_DEPLOY_TOKEN,
+    CURRENT_TOKENS,
+    LIST_REVOKED,
+    REVOKE_TOKEN,
+    AuthenticateRequest,
+    AuthorizeRequest,
+    DeployTokenRequest,
+    RevokeTokenRequest,
+    TokenAccess,
+)
+from hawker.api.grant import Grant
+from hawker.api.handlers import Handlers
+from hawker.api.route import B, Call, P, Q, R, Unary
+from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs
+from hawker.auth.macaroon import Macaroon, from_text, key_of, mint, narrow, to_text
+from hawker.auth.revocations import Revocations
+from hawker.auth.tokens import Tokens
+from hawker.clock import ManualClock
+from hawker.errors import BadRequest, Forbidden, HawkerError, NotFound, Unauthorized, Unprocessable
+from hawker.gateway.token_handlers import TokenHandlers
+from hawker.log import Secret
+from hawker.permission import Action, Attempt
+from hawker.store.memory import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+ROOT = "hwk_1"
+SHOP = AppParams(app_name="shop")
+
+
+class Front:
+    """The broker's part of a node that has one app, `shop` of `acme`."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        revocations = Revocations(MemoryStore(), self.clock)
+        self.tokens = Tokens(Secret(ROOT), self.clock, revocations, {"shop": "acme"}.get)
+        self._handlers = Handlers()
+        TokenHandlers(self.tokens, revocations, self.clock, {"shop"}.__contains__).bind(self._handlers)
+
+    def made(self, *caveats: Caveat) -> Macaroon:
+        return narrow(mint(key_of(ROOT), self.clock.token_bytes(16), int(self.clock.now())), *caveats)
+
+    async def granted(self, token: Macaroon | None) -> Grant:
+        return await self.tokens(f"Bearer {ROOT if token is None else to_text(token)}", "")
+
+    async def call(
+        self,
+        route: Unary[P, Q, B, R],
+        *,
+        token: Macaroon | None = None,
+        params: P | None = None,
+        body: B | None = None,
+    ) -> R:
+        """With the root token unless told."""
+        call = Call(
+            params=params or route.params(),
+            query=route.query(),
+            body=body or route.body(),
+            grant=await self.granted(token),
+            request_id="01H",
+        )
+        answer: R = await self._handlers.of(route)(call)
+        return answer
+
+
+@pytest.fixture
+def front() -> Front:
+    return Front()
+
+
+async def test_a_token_shows_what_it_is_good_for(front: Front) -> None:
+    token = front.made(Orgs(("acme",)), Apps(("shop",)), Machines(("m1",)), Holder("ann"))
+    (info,) = (await front.call(CURRENT_TOKENS, token=token)).tokens
+    assert (info.token_id, info.org_slug, info.apps, info.user) == (token.id, "acme", ("shop",), "ann")
+    assert info.restricted_to_machine == "m1"
+    (root,) = (await front.call(CURRENT_TOKENS)).tokens
+    assert (root.user, root.apps) == ("root", ())
+
+
+async def test_authenticating_tells_the_caveats_and_keeps_the_secret(front: Front) -> None:
+    token = front.made(Apps(("shop",)), Actions("rw"))
+    header = f"FlyV1 {to_text(token)}"
+    (verified,) = await front.call(AUTHENTICATE_TOKEN, body=AuthenticateRequest(header=header))
+    assert [each.text for each in verified.caveats.caveats] == ["app shop", "actions rw"]
+    assert [each.type for each in verified.caveats.caveats] == ["app", "action"]
+    assert verified.header == token.id and verified.nonce.rnd == token.header.nonce
+    with pytest.raises(Unauthorized):
+        await front.call(AUTHENTICATE_TOKEN, body=AuthenticateRequest(header="FlyV1 fm2_x"))
+
+
+async def test_authorizing_says_which_token_allows_it(front: Front) -> None:
+    reader, writer = front.made(Apps(("shop",)), Actions("r")), front.made(Apps(("shop",)), Actions("rw"))
+    header = f"Bearer {to_text(reader)},{to_text(writer)}"
+    access = TokenAccess(action="rw", app_name="shop")
+    answer = await front.call(AUTHORIZE_TOKEN, body=AuthorizeRequest(header=header, access=access))
+    assert answer.access == access and answer.verified_token.header == writer.id
+
+
+@pytest.mark.parametrize(
+    ("access", "error"),
+    [
+        (TokenAccess(action="d", app_name="shop"), Forbidden),
+        (TokenAccess(action="r", app_name="other"), Forbidden),
+        (TokenAccess(action="r", app_name="shop", command=("sh",)), Forbidden),
+        (TokenAccess(action="x"), Unprocessable),
+        (TokenAccess(app_name="shop"), Unprocessable),
+        (TokenAccess(action="r", volume_id="vol_1"), Unprocessable),
+    ],
+)
+async def test_what_is_not_allowed_or_not_known_is_refused(
+    front: Front, access: TokenAccess, error: type[HawkerError]
+) -> None:
+    header = f"Bearer {to_text(front.made(Apps(('shop',)), Actions('rw')))}"
+    with pytest.raises(error):
+        await front.call(AUTHORIZE_TOKEN, body=AuthorizeRequest(header=header, access=access))
+
+
+async def test_a_deploy_token_is_good_for_its_app_and_its_time(front: Front) -> None:
+    made = await front.call(CREATE_DEPLOY_TOKEN, params=SHOP, body=DeployTokenRequest(expiry="1h"))
+    token = from_text(made.token)
+    grant = await front.granted(token)
+    assert grant.permits(Attempt(Action.CREATE, app="shop")) and not grant.permits(Attempt(Action.READ, app="other"))
+    assert not grant.permits(Attempt(Action.READ)) and grant.name == "deploy-shop"
+    front.clock.advance(3600)
+    with pytest.raises(Unauthorized, match="expired"):
+        await front.granted(token)
+
+
+async def test_a_deploy_token_never_allows_more_than_the_token_that_asked(front: Front) -> None:
+    asking = front.made(Apps(("shop",)), Actions("rC"), Expires(int(front.clock.now()) + 60))
+    made = await front.call(CREATE_DEPLOY_TOKEN, token=asking, params=SHOP)
+    grant = await front.granted(from_text(made.token))
+    assert grant.permits(Attempt(Action.READ, app="shop")) and not grant.permits(Attempt(Action.WRITE, app="shop"))
+    front.clock.advance(61)
+    with pytest.raises(Unauthorized):
+        await front.granted(from_text(made.token))
+
+
+async def test_a_deploy_token_needs_an_app_and_a_time_that_makes_sense(front: Front) -> None:
+    with pytest.raises(NotFound, match="app not found"):
+        await front.call(CREATE_DEPLOY_TOKEN, params=AppParams(app_name="other"))
+    for expiry in ("soon", "0s", "-1h"):
+        with pytest.raises((BadRequest, Unprocessable), match="expiry"):
+            await front.call(CREATE_DEPLOY_TOKEN, params=SHOP, body=DeployTokenRequest(expiry=expiry))
+
+
+async def test_whoever_holds_a_token_may_end_it(front: Front) -> None:
+    token = front.made(Apps(("shop",)), Actions("r"), Holder("ann"))
+    child = narrow(token, Machines(("m1",)))
+    ended = await front.call(REVOKE_TOKEN, token=token, body=RevokeTokenRequest(token=to_text(token), note="lost"))
+    assert (ended.token_id, ended.revoked_by, ended.note) == (token.id, "ann", "lost")
+    for each in (token, child):
+        with pytest.raises(Unauthorized, match="revoked"):
+            await front.granted(each)
+    assert (await front.call(LIST_REVOKED)).tokens == (ended,)
+
+
+async def test_by_its_id_only_who_controls_the_node_ends_a_token(front: Front) -> None:
+    token, other = front.made(Apps(("shop",))), front.made(Apps(("shop",)))
+    with pytest.raises(Forbidden):
+        await front.call(REVOKE_TOKEN, token=other, body=RevokeTokenRequest(token_id=token.id))
+    await front.call(REVOKE_TOKEN, body=RevokeTokenRequest(token_id=token.id))
+    with pytest.raises(Unauthorized, match="revoked"):
+        await front.granted(token)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        RevokeTokenRequest(),
+        RevokeTokenRequest(token="a", token_id="b"),
+        RevokeTokenRequest(token_id="not an id"),
+        RevokeTokenRequest(token=ROOT),
+    ],
+)
+async def test_what_cannot_be_ended_is_refused(front: Front, body: RevokeTokenRequest) -> None:
+    with pytest.raises(Unprocessable):
+        await front.call(REVOKE_TOKEN, body=body)

@@ -1,0 +1,77 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import PlaceRequest
+from hawker.api.contract.placement import LIST_PLACEMENTS, PlacementsRequest
+from hawker.config import Guest
+from hawker.errors import BadRequest, RateLimited, Unprocessable
+from hawker.market.preferences import Limits, preferences
+from hawker.sim.life import APP, config_of
+from tests.broker.fleet import Fleet, Loss, fleet_at
+from tests.worker.hourglass import in_virtual_time
+
+anyio_backend = in_virtual_time
+pytestmark = pytest.mark.anyio
+SMALL = Guest(cpu_kind="shared", cpus=1, memory_mb=256)
+
+
+async def _offers(fleet: Fleet, **given: Any) -> list[tuple[str, int]]:
+    body = PlacementsRequest(**{"org_slug": "personal", "compute": SMALL, **given})
+    answer = await fleet.broker().api.call(LIST_PLACEMENTS, body=body)
+    assert answer.regions == answer.Regions
+    return [(each.region, each.count) for each in answer.regions]
+
+
+async def test_what_the_nodes_offer_is_summed_by_region_the_nearest_first(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path) as fleet:
+        for region in ("sin", "mad", "cdg", "mad"):
+            await fleet.host(region)
+        assert await _offers(fleet) == [("mad", 8), ("cdg", 4), ("sin", 4)]
+        assert await _offers(fleet, region="eu") == [("mad", 8), ("cdg", 4)]
+        assert await _offers(fleet, count=5) == [("mad", 5), ("cdg", 4), ("sin", 4)]
+        fleet.lose("list_placements", Loss.REFUSED, list(fleet.hosts.values())[2])
+        await fleet.cordon(list(fleet.hosts.values())[1])
+        assert await _offers(fleet) == [("mad", 4), ("sin", 4)]
+
+
+async def test_a_size_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 2) as fleet:
+        with pytest.raises(Unprocessable, match=r"compute.cpus"):
+            await _offers(fleet, compute=Guest(cpu_kind="shared", cpus=-1))
+
+
+async def test_a_caller_that_orders_too_many_is_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 1) as fleet:
+        broker = fleet.broker(preferences(limits=Limits(per_caller_s=1, per_caller_burst=2)), limited=True)
+        await broker.order()
+        await broker.order()
+        asked = len(fleet.calls)
+        with pytest.raises(RateLimited):
+            await broker.order()
+        assert len(fleet.calls) == asked
+        await fleet.clock.sleep(1.0)
+        await broker.order()
+
+
+async def test_counts_and_keys_have_bounds(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 1) as fleet:
+        machine = CreateMachineRequest(config=config_of())
+        for count in (0, 1001):
+            with pytest.raises(Unprocessable, match="count"):
+                await fleet.broker().place(PlaceRequest(app=APP, machine=machine, count=count))
+        with pytest.raises(BadRequest, match="Idempotency-Key"):
+            await fleet.broker().order(key="k" * 201)
+
+
+async def test_a_spare_is_not_placed_beside_what_it_stands_by_for(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 2) as fleet:
+        broker = fleet.broker()
+        watched = await broker.order()
+        for _ in range(2):
+            spare = await broker.order(standbys=(watched.id,))
+            assert fleet.owner_of_machine(spare.id) != fleet.owner_of_machine(watched.id)
+            moved = await broker.order(metadata={"hawker_apart_from": spare.id})
+            assert fleet.owner_of_machine(moved.id) != fleet.owner_of_machine(spare.id)

@@ -1,0 +1,260 @@
+"""Flows of a volume by itself, over a played host: made whole or not at all, extended in use, removed when told."""
+
+from contextlib import suppress
+
+import pytest
+
+from hawker.errors import Fault
+from hawker.ids import SnapshotId, VolumeId
+from hawker.node import Resources
+from hawker.record.capacity import used
+from hawker.record.volume import (
+    GONE_SNAPSHOTS,
+    GONE_VOLUMES,
+    SNAPSHOTS,
+    VOLUMES,
+    SnapshotRecord,
+    SnapshotStatus,
+    VolumeState,
+)
+from hawker.sim.fuse import Death
+from hawker.sim.host import Trouble
+from hawker.sim.life import Worker
+from hawker.sim.loop import eventually
+from hawker.sim.world import Stall
+from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
+from tests.worker.invariants import check_at_rest
+from tests.worker.volumes.shelf import Shelf
+
+pytestmark = pytest.mark.anyio
+MACHINE = [{"name": "data", "path": "/data"}]
+
+
+def test_flows_of_volumes_have_names_of_their_own() -> None:
+    assert [flow.name for flow in (VOLUME_CREATE, VOLUME_EXTEND, VOLUME_DESTROY)] == [
+        "volume_create",
+        "volume_extend",
+        "volume_destroy",
+    ]
+
+
+async def test_a_volume_is_created_once_its_file_is_there(worker: Worker, stall: Stall) -> None:
+    volume = await worker.volume("data", size_gb=2)
+    assert (volume.state, stall.disks.files[VolumeId(volume.id)].size_bytes) == ("created", 2 << 30)
+    record = worker.store.get(VOLUMES, volume.id)
+    assert record is not None and record.made_gb == 2
+    check_at_rest(stall)
+
+
+async def test_a_trouble_that_passes_only_delays_it(worker: Worker, stall: Stall) -> None:
+    stall.disks.troubles += [Trouble("make", after=False), Trouble("make", after=True)]
+    volume = await worker.volume("data", size_gb=1)
+    assert volume.state == "created" and stall.disks.made[VolumeId(volume.id)] == 1
+    check_at_rest(stall)
+
+
+async def test_one_that_cannot_be_made_is_taken_back_whole(worker: Worker, stall: Stall) -> None:
+    stall.disks.troubles += [Trouble("make", after=True)] * 5
+    with pytest.raises(Fault, match="could not be made: OSError: make failed"):
+        await worker.volume("data", size_gb=1)
+    assert stall.disks.files == {} and used(worker.store) == Resources()
+    (gone,) = [record for _, record in worker.store.scan(GONE_VOLUMES)]
+    assert gone.state is VolumeState.DESTROYED
+    check_at_rest(stall)
+
+
+async def test_a_volume_grows_under_a_machine_that_goes_on(worker: Worker, stall: Stall) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    machine_id = await worker.started(mounts=MACHINE)
+    before = worker.record(machine_id).running
+    await worker.extend_volume(volume.id, 5)
+    assert worker.record(machine_id).running == before
+    assert stall.disks.files[VolumeId(volume.id)].filesystem_bytes == 5 << 30
+    check_at_rest(stall)
+
+
+async def test_an_extension_is_not_given_up(worker: Worker, stall: Stall) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    stall.disks.troubles += [Trouble("grow", after=False)] * 30
+    await worker.extend_volume(volume.id, 2)
+    await worker.at_rest(every_s=1.0)
+    assert (await worker.get_volume(volume.id)).state == "created"
+    assert stall.disks.files[VolumeId(volume.id)].size_bytes == 2 << 30
+
+
+async def test_a_destroyed_one_leaves_nothing_but_a_word(worker: Worker, stall: Stall) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    await worker.delete_volume(volume.id)
+    stall.disks.troubles += [Trouble("detach", after=True)]
+    await worker.parts.volumes.destroy(VolumeId(volume.id))
+    await worker.at_rest(every_s=0.1)
+    assert stall.disks.files == {} and worker.store.get(VOLUMES, volume.id) is None
+    check_at_rest(stall)
+
+
+@pytest.mark.parametrize(
+    ("place", "state"),
+    [
+        ("volume_fork.prepare before", VolumeState.CREATING),
+        ("volume_fork.fill before", VolumeState.ENABLING_REMOTE_EXPORT),
+        ("volume_fork.fit before", VolumeState.HYDRATING),
+    ],
+)
+async def test_a_fork_s_state_says_what_is_being_done(stall: Stall, place: str, state: VolumeState) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        source = await Shelf(stall, worker).written()
+    stall.fuse.burns_in = place
+    with pytest.raises(Death):
+        async with stall.open() as worker:
+            await Shelf(stall, worker).create(name="copy", source_volume_id=source)
+    assert sorted(record.state for _, record in stall.store.scan(VOLUMES)) == sorted([VolumeState.CREATED, state])
+
+
+async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        source = await Shelf(stall, worker).written(size_gb=1)
+    stall.fuse.burns_in = "volume_fork.fit before"
+    with pytest.raises(Death):
+        async with stall.open() as worker:
+            await Shelf(stall, worker).create(name="copy", source_volume_id=source, size_gb=2)
+    stall.crash()
+    async with stall.open() as worker:
+        await worker.started(mounts=[{"name": "copy", "path": "/data"}])
+        await worker.at_rest()
+        [copy] = [record for _, record in worker.store.scan(VOLUMES) if record.name == "copy"]
+        assert (copy.state, copy.made_gb) == (VolumeState.CREATED, 2)
+        assert stall.disks.files[copy.id].filesystem_bytes == 2 << 30
+
+
+@pytest.mark.parametrize("edge", range(1, 12))
+async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: Stall, edge: int) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        shelf = Shelf(stall, worker)
+        snapshot_id = await shelf.taken(await shelf.written())
+    await _killed(stall, edge, snapshot_id=snapshot_id)
+    await _all_made(stall)
+
+
+@pytest.mark.parametrize("edge", range(1, 12))
+async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: Stall, edge: int) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        source = await Shelf(stall, worker).written()
+    await _killed(stall, edge, source_volume_id=source)
+    await _all_made(stall)
+
+
+async def _killed(stall: Stall, edge: int, **order: str) -> None:
+    try:
+        async with stall.open() as worker:
+            stall.fuse.burns_at = stall.fuse.edges + edge
+            await Shelf(stall, worker).create(name="copy", **order)
+    except Death:
+        stall.crash()
+    stall.fuse.burns_at = None
+
+
+async def _all_made(stall: Stall) -> None:
+    """Each volume is created, with what the first one held, and was made once; nothing else is there."""
+    async with stall.open() as worker:
+        await worker.at_rest()
+        records = [record for _, record in worker.store.scan(VOLUMES)]
+        assert {record.state for record in records} == {VolumeState.CREATED}
+        await eventually(stall.clock, lambda: set(stall.disks.files) == {record.id for record in records}, 600)
+        assert {stall.disks.files[VolumeId(record.id)].content for record in records} == {1}
+        assert {stall.disks.made[record.id] for record in records} == {1}
+
+
+async def test_a_copy_that_cannot_be_had_leaves_no_volume(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        shelf = Shelf(stall, worker)
+        source = await shelf.written()
+        stall.copies.troubles += [Trouble("fork", False)] * 5
+        with suppress(Fault):  # or not yet, when it is answered before the last try
+            await shelf.create(source_volume_id=source)
+        await worker.at_rest()
+        assert [key for key, _ in worker.store.scan(VOLUMES)] == [source]
+        assert list(stall.disks.files) == [source]
+
+
+async def _volume(stall: Stall) -> VolumeId:
+    async with stall.open() as worker:
+        await worker.app()
+        return await Shelf(stall, worker).written()
+
+
+def _records(stall: Stall) -> list[SnapshotRecord]:
+    return [record for _, record in stall.store.scan(SNAPSHOTS)]
+
+
+@pytest.mark.parametrize("edge", range(1, 8))
+async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: Stall, edge: int) -> None:
+    volume_id = await _volume(stall)
+    try:
+        async with stall.open() as worker:
+            stall.fuse.burns_at = stall.fuse.edges + edge
+            await Shelf(stall, worker).snapshot(volume_id)
+            await worker.at_rest()
+    except Death:
+        stall.crash()
+    stall.fuse.burns_at = None
+    async with stall.open() as worker:
+        await worker.at_rest()
+        [record] = _records(stall)
+        assert (record.status, record.size > 0) == (SnapshotStatus.CREATED, True)
+        assert stall.copies.snapshots[record.id].content == 1
+        assert stall.copies.taken[record.id] == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ("volume_snapshot.begin before", SnapshotStatus.WAITING),
+        ("volume_snapshot.copy before", SnapshotStatus.RUNNING),
+        ("volume_snapshot.seal before", SnapshotStatus.RUNNING),
+    ],
+)
+async def test_its_status_says_how_far_it_is(stall: Stall, place: str, status: SnapshotStatus) -> None:
+    volume_id = await _volume(stall)
+    stall.fuse.burns_in = place
+    with pytest.raises(Death):
+        async with stall.open() as worker:
+            await Shelf(stall, worker).snapshot(volume_id)
+            await worker.at_rest()
+    assert [record.status for record in _records(stall)] == [status]
+
+
+async def test_a_host_that_refuses_for_a_while_delays_it(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        shelf = Shelf(stall, worker)
+        volume_id = await shelf.written()
+        stall.copies.troubles += [Trouble("take", False), Trouble("take", True)]
+        snapshot_id = await shelf.taken(volume_id)
+        assert stall.copies.taken[snapshot_id] == 1
+
+
+async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        shelf = Shelf(stall, worker)
+        volume_id = await shelf.written()
+        stall.copies.troubles += [Trouble("take", True)] * 5
+        snapshot_id = SnapshotId(await shelf.snapshot(volume_id))
+        await worker.at_rest()
+        assert shelf.record(snapshot_id).status is SnapshotStatus.FAILED
+        await stall.clock.sleep(120)
+        assert stall.copies.snapshots == {} and stall.store.count(GONE_SNAPSHOTS) == 0
+        assert (await shelf.taken(volume_id)) in stall.copies.snapshots
+
+
+async def test_it_waits_for_what_is_done_to_the_volume_before(stall: Stall) -> None:
+    async with stall.open() as worker:
+        await worker.app()
+        shelf = Shelf(stall, worker)
+        first = await shelf.taken(await shelf.written(size_gb=1))
+        assert shelf.record(first).volume_gb == 1

@@ -1,0 +1,91 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawker.clock import ManualClock
+from hawker.config import Container
+from hawker.config.effective_containers import Healthcheck, healthchecks
+from hawker.ids import MachineId
+from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_host import FakeHost
+from hawker.sim.life import Worker
+from hawker.sim.world import Prober, Stall
+from hawker.worker.containers.health import Asker
+from hawker.worker.health import Finding, Probe
+
+pytestmark = pytest.mark.anyio
+CONTAINERS = [{"name": name, "image": "hawker/hello", "exec": ["serve"], "env": {"ME": name}} for name in ("web", "db")]
+
+
+def check(**given: Any) -> Healthcheck:
+    (found,) = healthchecks(msgspec.convert({"name": "web", "healthchecks": [given]}, Container))
+    return found
+
+
+async def asker(worker: Worker, stall: Stall) -> Asker:
+    machine_id = await worker.started(containers=CONTAINERS)
+    await stall.clock.sleep(0.1)
+    return Asker(worker.parts.deps.driver, stall.prober, MachineId(machine_id), "fdaa::2")
+
+
+async def asked(**given: Any) -> Probe:
+    """As it goes over the network."""
+    prober = Prober()
+    driver = FakeDriver(FakeHost(ManualClock()))
+    await Asker(driver, prober, MachineId("m"), "fdaa::2")(0, check(**given))
+    (probe,) = prober.asked
+    return probe
+
+
+async def test_a_connection_is_enough_for_tcp() -> None:
+    assert await asked(tcp={"port": 5432}, timeout=3) == Probe(host="fdaa::2", port=5432, timeout_s=3.0)
+
+
+async def test_an_http_check_is_asked_as_it_says() -> None:
+    http = {
+        "port": 80,
+        "method": "head",
+        "path": "/up",
+        "scheme": "https",
+        "headers": [{"name": "A", "values": ["1", "2"]}],
+        "tls_skip_verify": True,
+        "tls_server_name": "web.example",
+    }
+    assert await asked(http=http) == Probe(
+        host="fdaa::2",
+        port=80,
+        timeout_s=10.0,
+        method="HEAD",
+        path="/up",
+        headers=(("A", "1"), ("A", "2")),
+        tls=True,
+        tls_verify=False,
+        tls_server_name="web.example",
+    )
+
+
+async def test_a_command_is_run_in_its_container_and_passes_with_zero(worker: Worker, stall: Stall) -> None:
+    ask = await asker(worker, stall)
+    assert await ask(1, check(exec={"command": ["sh", "-c", "echo $ME"]})) == Finding(True, "db\n")
+    assert await ask(0, check(exec={"command": ["sh", "-c", "echo $ME; exit 4"]})) == Finding(False, "web\n")
+    assert await ask(0, check(exec={"command": ["true"]})) == Finding(True, "exited with 0")
+
+
+async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: Worker, stall: Stall) -> None:
+    ask = await asker(worker, stall)
+    missing = await ask(0, check(exec={"command": ["/nope"]}))
+    assert not missing.passing and "no such file" in missing.output
+    late = await ask(0, check(exec={"command": ["sleep", "60"]}, timeout=2))
+    assert late == Finding(False, "the command did not end within 2 s")
+
+
+async def test_a_machine_that_is_gone_fails_its_checks(worker: Worker, stall: Stall) -> None:
+    ask = Asker(worker.parts.deps.driver, stall.prober, MachineId("00000000000009"), "fdaa::2")
+    assert not (await ask(0, check(exec={"command": ["true"]}))).passing
+
+
+async def test_output_of_a_command_is_cut(worker: Worker, stall: Stall) -> None:
+    ask = await asker(worker, stall)
+    found = await ask(0, check(exec={"command": ["echo", "x" * 10_000]}))
+    assert len(found.output) == 2048

@@ -1,0 +1,81 @@
+"""Indexes and the sum of what is held: torn by hand, found, written again from the records."""
+
+import pytest
+
+from hawker.ids import MachineId
+from hawker.node import Resources
+from hawker.proof import invariants
+from hawker.record.capacity import USED
+from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, MachineKey
+from hawker.sim.life import Worker
+from hawker.sim.world import Stall
+from hawker.store.contract import Bucket, Tx
+from hawker.worker.reconcile import Finding, Kind
+from hawker.worker.reconcile.store_check import audit, set_right
+
+pytestmark = pytest.mark.anyio
+GHOST = MachineKey(id=MachineId("00000000000bad"))
+
+
+@pytest.fixture
+def stall(stall: Stall) -> Stall:
+    stall.reconciles = False
+    return stall
+
+
+async def two_machines(worker: Worker) -> None:
+    await worker.create(key="order-1")
+    await worker.create(key="order-2")
+    await worker.at_rest()
+
+
+async def test_the_books_of_a_healthy_worker_are_right(worker: Worker) -> None:
+    await two_machines(worker)
+    gone = await worker.started()
+    await worker.destroy(gone, force=True)
+    await worker.at_rest()
+    assert await audit(worker.store, worker.machines()) == []
+    before = {bucket: dict(worker.store.scan(bucket)) for bucket in (BY_APP, BY_NAME, BY_IPV4, BY_ORDER)}
+    await worker.store.write(set_right)
+    assert {bucket: dict(worker.store.scan(bucket)) for bucket in before} == before
+
+
+async def test_a_wrong_sum_is_added_up_again(worker: Worker) -> None:
+    await two_machines(worker)
+    right = worker.parts.deps.table.used(worker.store)
+    await worker.store.write(lambda tx: tx.put(USED, "all", right.plus(Resources(memory_mib=4096))))
+    (finding,) = await worker.reconciler.once()
+    assert finding == Finding(Kind.WRONG_SUM, "capacity")
+    assert f"{right.memory_mib + 4096} MiB" in finding.detail and f"{right.memory_mib} MiB" in finding.detail
+    assert worker.parts.deps.table.used(worker.store) == right
+    assert await worker.reconciler.find() == []
+
+
+@pytest.mark.parametrize("bucket", [BY_APP, BY_NAME, BY_ORDER], ids=lambda bucket: bucket.name)
+@pytest.mark.parametrize("damage", ["missing", "surplus", "wrong"])
+async def test_a_wrong_index_is_written_again(worker: Worker, bucket: Bucket[MachineKey], damage: str) -> None:
+    await two_machines(worker)
+    right = dict(worker.store.scan(bucket))
+    first = min(right)
+
+    def tear(tx: Tx) -> None:
+        if damage == "missing":
+            tx.delete(bucket, first)
+        else:
+            tx.put(bucket, first if damage == "wrong" else "stall/ghost", GHOST)
+
+    await worker.store.write(tear)
+    (finding,) = await worker.reconciler.once()
+    assert finding == Finding(Kind.WRONG_INDEX, bucket.name) and finding.detail.startswith("1 entry disagrees")
+    assert dict(worker.store.scan(bucket)) == right
+    assert invariants.of_store(worker.store) == []
+
+
+async def test_an_address_that_nobody_has_is_free_again(worker: Worker) -> None:
+    await two_machines(worker)
+    await worker.store.write(lambda tx: tx.put(BY_IPV4, "172.29.9.9", GHOST))
+    await worker.store.write(lambda tx: tx.put(BY_IPV4, "172.29.9.8", GHOST))
+    (finding,) = await worker.reconciler.once()
+    assert finding == Finding(Kind.WRONG_INDEX, BY_IPV4.name)
+    assert finding.detail == "2 entries disagree with the records, the first is 172.29.9.8"
+    assert worker.store.get(BY_IPV4, "172.29.9.9") is None
