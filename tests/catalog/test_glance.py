@@ -7,7 +7,7 @@ import pytest
 from hawker.catalog.glance import Glance
 from hawker.clock import ManualClock
 from hawker.errors import CannotStart, Unavailable
-from tests.broker.catalogs import A, Files
+from tests.gateway.catalogs import A, Files
 
 
 def test_what_is_committed_is_seen_at_once(tmp_path: Path) -> None:

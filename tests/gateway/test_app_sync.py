@@ -14,7 +14,7 @@ from hawker.gateway.owners import Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName
 from hawker.record.app import APPS
-from tests.broker.town import APP, FAR, HERE, SHOP, Broker, Host, Town, town_of
+from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -33,7 +33,7 @@ from hawker.permission import Action, Attempt
 from hawker.policy import Direction, Transport
 from hawker.record.app import APPS, NAMES
 from hawker.sim.life import config_of
-from tests.broker.town import APP, FAR, SHOP, Broker, Host, Town, of_machine, town_of
+from tests.gateway.town import APP, FAR, SHOP, Broker, Host, Town, of_machine, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hawker.catalog.glance import Glance
 from hawker.clock import ManualClock
 from hawker.gateway.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, CatalogDirectory
 from hawker.ids import AppName, NodeId
-from tests.broker.catalogs import A, B, C, Files
+from tests.gateway.catalogs import A, B, C, Files
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.gateway.fan_out import Asking, Patience
 from hawker.gateway.reach import Reach
 from hawker.ids import NodeId
-from tests.broker.town import FAR, HERE, Town, town_of
+from tests.gateway.town import FAR, HERE, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, W
 from hawker.api.contract.volume import DELETE_VOLUME, GET_VOLUME
 from hawker.errors import DeadlineExceeded, Fault, LeaseHeld, NotFound, Unavailable
 from hawker.ids import NodeId
-from tests.broker.town import FAR, Broker, Host, Town, of_machine, of_volume, town_of
+from tests.gateway.town import FAR, Broker, Host, Town, of_machine, of_volume, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

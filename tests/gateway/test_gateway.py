@@ -25,7 +25,7 @@ from hawker.gateway.gateway import Beside, BrokerHandlers
 from hawker.ids import NodeId
 from hawker.permission import Action, Attempt
 from tests.api.samples import sample
-from tests.broker.town import APP, FAR, HERE, SHOP, Broker, Town, of_machine, town_of
+from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, of_machine, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from hawker.api.contract.volume import LIST_ORG_VOLUMES, LIST_VOLUMES, ListVolum
 from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.ids import NodeId
 from hawker.permission import Attempt
-from tests.broker.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
+from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

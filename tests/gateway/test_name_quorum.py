@@ -13,7 +13,7 @@ from hawker.gateway.name_quorum import ABANDONED_S, KEEPERS, Names, keepers
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
 from hawker.record.app import NAMES
-from tests.broker.town import FAR, HERE, Broker, Town, town_of
+from tests.gateway.town import FAR, HERE, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hawker.gateway.fan_out import Asking
 from hawker.gateway.owners import MOST_REMEMBERED, REMEMBERED_S, Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
-from tests.broker.town import APP, FAR, HERE, Broker, Town, town_of
+from tests.gateway.town import APP, FAR, HERE, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from hawker.api.loss import lost, overdue, unreachable
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, Unauthorized, Unavailable
 from hawker.gateway.reach import Reach
-from tests.broker.town import HERE, Town, town_of
+from tests.gateway.town import HERE, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.run import ABORT_RUN, GET_RUN, LIST_RUNS, RETRY_RUN, RunParams
 from hawker.errors import NotFound, Unavailable, WrongState
-from tests.broker.town import FAR, HERE, Broker, Client, Town, town_of
+from tests.gateway.town import FAR, HERE, Broker, Client, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

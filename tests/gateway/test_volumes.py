@@ -8,7 +8,7 @@ import pytest
 from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, Volume
 from hawker.errors import Forbidden, HawkerError, NotFound, Unprocessable
 from hawker.permission import Action, Attempt
-from tests.broker.town import FAR, HERE, Broker, Town, of_volume, town_of
+from tests.gateway.town import FAR, HERE, Broker, Town, of_volume, town_of
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

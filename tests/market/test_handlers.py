@@ -10,7 +10,7 @@ from hawker.config import Guest
 from hawker.errors import BadRequest, RateLimited, Unprocessable
 from hawker.market.preferences import Limits, preferences
 from hawker.sim.life import APP, config_of
-from tests.broker.fleet import Fleet, Loss, fleet_at
+from tests.gateway.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time

@@ -8,7 +8,7 @@ import pytest
 from hawker.api.contract.machine import Machine
 from hawker.errors import HawkerError, NoRoom, OrderUncertain, Unavailable
 from hawker.node import Capacity
-from tests.broker.fleet import Broker, Fleet, Loss, fleet_at
+from tests.gateway.fleet import Broker, Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time

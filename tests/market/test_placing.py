@@ -22,7 +22,7 @@ from hawker.errors import (
 from hawker.market.preferences import Limits, preferences
 from hawker.node import Capacity
 from hawker.sim.life import APP, config_of
-from tests.broker.fleet import Fleet, Loss, fleet_at
+from tests.gateway.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time

@@ -10,7 +10,7 @@ from hawker.market.candidates import Wanted
 from hawker.market.preferences import preferences
 from hawker.market.survey import Surveyed, Surveyor
 from hawker.sim.life import APP, config_of
-from tests.broker.fleet import Fleet, Loss, fleet_at
+from tests.gateway.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time

@@ -7,35 +7,37 @@ from dataclasses import dataclass
 
 from tests.tidy.tree import File, Finding, Tree
 
-VOCABULARY = frozenset(
-    {
-        "app",
-        "clock",
-        "cluster",
-        "config",
-        "errors",
-        "failpoint",
-        "gpu",
-        "guest",
-        "ids",
-        "log",
-        "machine",
-        "node",
-        "permission",
-        "place",
-        "policy",
-        "region",
-        "settings",
-    }
+RUNGS: tuple[frozenset[str], ...] = tuple(
+    map(
+        frozenset,
+        (
+            # 0: the vocabulary: values and small pure rules
+            """app clock cluster config errors failpoint gpu guest ids log machine node permission place policy region
+            settings vault""".split(),
+            # 1: materials, none of which knows another
+            "api store gossip catalog image host archive observe".split(),
+            # 2: engines, and every stored value
+            "fsm runtime record".split(),
+            # 3: nouns with state
+            "volume secret netpolicy history auth".split(),
+            # 4: roles, which talk HTTP and read the catalog
+            "worker market gateway fleet edge deploys cli".split(),
+            # 5: wholes
+            "up chaos proof sim __main__".split(),
+        ),
+    )
 )
-MATERIALS = frozenset({"api", "archive", "store", "gossip", "catalog", "image", "host", "observe", "tokens"})
-ENGINES: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
-ROLES = frozenset({"worker", "broker", "edge", "cli"})
-WHOLES = frozenset({"chaos", "proof", "sim", "up", "__main__"})
-ROOMS = VOCABULARY | MATERIALS | frozenset(ENGINES) | ROLES | WHOLES
+"""The rooms of the house. A room imports from the rungs below its own; rooms of one rung do not know each other."""
+
+ROOMS = frozenset[str]().union(*RUNGS)
+WHOLES = RUNGS[-1]
+NARROW: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
+"""Rooms that may know less of the rungs below than the others of their rung."""
+BESIDE: Mapping[str, frozenset[str]] = {"record": frozenset({"fsm", "runtime"})}
+"""Rooms that may know others of their own rung, because a record holds their values."""
 
 MEETING = frozenset({"image", "host", "runtime"})
-MEETING_PLACES = ("hawker.worker.lifecycle", "hawker.up", "hawker.worker.main")
+MEETING_PLACES = ("hawker.worker.lifecycle", "hawker.up")
 
 OWNERS = {
     "apsw": ("hawker.store.sqlite", "hawker.catalog"),
@@ -53,15 +55,13 @@ class Import:
 
 
 def may_import(room: str) -> frozenset[str]:
-    """The rooms below `room`, itself not counted."""
-    if room in VOCABULARY:
-        return VOCABULARY
-    if room in MATERIALS:
-        return VOCABULARY
-    if room in ENGINES:
-        return VOCABULARY | ENGINES[room]
-    if room in ROLES:
-        return VOCABULARY | MATERIALS | frozenset(ENGINES)
+    """The rooms that `room` may import, itself not counted."""
+    for height, rung in enumerate(RUNGS):
+        if room in rung:
+            below = frozenset[str]().union(*RUNGS[:height])
+            beside = rung if height == 0 or rung is WHOLES else BESIDE.get(room, frozenset())
+            known = RUNGS[0] | NARROW[room] if room in NARROW else below
+            return known | beside
     return ROOMS
 
 

@@ -21,7 +21,7 @@ def lines(rule: Rule, **sources: str) -> list[str]:
         ("worker__records", "from hawker.runtime.driver import Exit"),
         ("cli__apps", "import hawker.api.client"),
         ("sim__fleet", "from hawker.worker import supervisor"),
-        ("up", "from hawker.broker.server import serve"),
+        ("up", "from hawker.gateway.server import serve"),
         ("image__pull", "from hawker.image.layer import Layer"),
     ],
 )
@@ -39,11 +39,11 @@ def test_an_import_may_go_down(importer: str, statement: str) -> None:
         ("fsm__runner", "from hawker.host.cgroup import Cgroup", "hawker.host.cgroup"),
         ("fsm__runner", "from hawker.runtime import driver", "hawker.runtime"),
         ("runtime__crun", "from hawker.store import contract", "hawker.store"),
-        ("worker__admission", "from hawker.broker import market", "hawker.broker"),
-        ("cli__apps", "from hawker.record.machine import Machine", "hawker.record.machine"),
+        ("worker__admission", "from hawker.market import ranking", "hawker.market"),
+        ("cli__apps", "from hawker.worker.admission import Admission", "hawker.worker.admission"),
         ("cli__main", "from hawker.up import up", "hawker.up"),
-        ("broker__routes", "if TYPE_CHECKING:\n    from hawker.edge.wake import Wake", "hawker.edge.wake"),
-        ("broker__routes", "from ..worker import records", "hawker.worker"),
+        ("gateway__routes", "if TYPE_CHECKING:\n    from hawker.edge.wake import Wake", "hawker.edge.wake"),
+        ("gateway__routes", "from ..worker import records", "hawker.worker"),
     ],
 )
 def test_an_import_up_or_sideways_is_found(importer: str, statement: str, target: str) -> None:

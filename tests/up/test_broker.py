@@ -23,7 +23,7 @@ from hawker.place import Place
 from hawker.settings import Settings
 from hawker.up.broker import broker_server
 from tests.api.serving import Fake
-from tests.broker.catalogs import A, Files
+from tests.gateway.catalogs import A, Files
 
 pytestmark = pytest.mark.anyio
 

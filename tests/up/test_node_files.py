@@ -13,7 +13,7 @@ from hawker.cluster import KEY_BYTES, Keyring, found_cluster, write_cluster
 from hawker.errors import CannotStart
 from hawker.place import Place
 from hawker.up.node_files import LOOK_EVERY_S, ClusterFile, own_node, own_region, root_token
-from tests.broker.catalogs import A, Files
+from tests.gateway.catalogs import A, Files
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from hawker.sim.life import Worker
 from hawker.sim.loop import eventually
 from hawker.sim.world import Stall
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
+from tests.volume.shelf import Shelf
 from tests.worker.invariants import check_at_rest
-from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
 MACHINE = [{"name": "data", "path": "/data"}]

@@ -6,7 +6,7 @@ from hawker.ids import VolumeId
 from hawker.sim.host import Trouble
 from hawker.sim.world import Stall
 from hawker.volume.retention import DAY_S, GRACE_S
-from tests.worker.volumes.shelf import Shelf
+from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
 

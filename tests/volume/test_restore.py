@@ -8,7 +8,7 @@ from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import VOLUMES, Fstype
 from hawker.volume.restore import Origin, completed
-from tests.worker.volumes.shelf import Shelf
+from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
 ORIGIN = Origin(what="snapshot vs_1", size_gb=4, fstype=Fstype.EXT4, encrypted=False, key=None)

@@ -17,7 +17,7 @@ from hawker.sim.world import Stall
 from hawker.store.contract import Tx
 from hawker.volume import snapshots as module
 from hawker.volume.retention import DAY_S
-from tests.worker.volumes.shelf import Shelf
+from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 
 from hawker.errors import NotFound, WrongState
 from hawker.volume.retention import DAY_S, GRACE_S
-from tests.worker.volumes.shelf import Shelf
+from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
 

@@ -1,1 +1,1 @@
-"""A worker among others: what it tells the fleet of itself, whom it knows, and the cluster's keys."""
+"""A node in its fleet: joining, what it publishes, whom it knows, and the failover of machines to spares."""
