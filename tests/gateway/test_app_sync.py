@@ -8,8 +8,8 @@ import pytest
 from hawker.api.contract.app import DELETE_APP, DeleteAppQuery
 from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.errors import NotFound, Unavailable
-from hawker.gateway.app_sync import Carrying
-from hawker.gateway.fan_out import Asking
+from hawker.gateway.app_sync import AppSync
+from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName
@@ -35,10 +35,10 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
         yield town
 
 
-def carrying(town: Town) -> Carrying:
-    asking = Asking(Reach(town, town))
+def carrying(town: Town) -> AppSync:
+    asking = FanOut(Reach(town, town))
     clock = next(iter(town.hosts.values())).worker.parts.deps.clock
-    return Carrying(Owners(town, asking, clock), asking)
+    return AppSync(Owners(town, asking, clock), asking)
 
 
 def secrets_of(host: Host) -> dict[str, str]:

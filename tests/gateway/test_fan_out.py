@@ -9,7 +9,7 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.contract.node import HEALTH
 from hawker.errors import BadRequest, NotFound, Unavailable
-from hawker.gateway.fan_out import Asking, Patience
+from hawker.gateway.fan_out import FanOut, FanOutLimits
 from hawker.gateway.reach import Reach
 from hawker.ids import NodeId
 from tests.gateway.town import FAR, HERE, Town, town_of
@@ -25,8 +25,8 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
         yield town
 
 
-def asking(town: Town, **patience: float) -> Asking:
-    return Asking(Reach(town, town), Patience(**patience))  # type: ignore[arg-type]
+def asking(town: Town, **patience: float) -> FanOut:
+    return FanOut(Reach(town, town), FanOutLimits(**patience))  # type: ignore[arg-type]
 
 
 async def health(caller: Caller) -> str:

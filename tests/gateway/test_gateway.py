@@ -21,7 +21,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
 from hawker.errors import Forbidden, HawkerError, NotFound
-from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.gateway import Beside, Gateway
 from hawker.ids import NodeId
 from hawker.permission import Action, Attempt
 from tests.api.samples import sample
@@ -128,7 +128,7 @@ class Nothing:
     def __init__(self, *routes: AnyRoute) -> None:
         self._routes = routes
 
-    def bind(self, handlers: Handlers) -> None:
+    def bind(self, handlers: Handlers, homes: object = None) -> None:
         async def answer(call: object) -> None:
             raise AssertionError
 
@@ -170,7 +170,7 @@ async def test_every_call_that_is_passed_goes_to_the_node_that_its_path_names(to
         route for route in ROUTES if (route.name in ANSWERED and "token" in route.name) or route.name == "list_revoked"
     ]
     clock = town.hosts[first].worker.parts.deps.clock
-    broker = BrokerHandlers(
+    broker = Gateway(
         town, peers, Beside(node=first), clock,
         market=Nothing(CREATE_MACHINE, PLACE, LIST_PLACEMENTS), tokens=Nothing(*tokens),
     )  # fmt: skip
@@ -202,7 +202,7 @@ async def test_a_broker_apart_shows_its_own_metrics(town: Town) -> None:
     host = next(iter(town.hosts.values()))
     market, tokens = Nothing(CREATE_MACHINE, PLACE, LIST_PLACEMENTS), Nothing()
     beside = Beside(node=host.id, exposition=lambda: "mine 1\n")
-    made = BrokerHandlers(town, town, beside, host.worker.parts.deps.clock, market=market, tokens=tokens)
+    made = Gateway(town, town, beside, host.worker.parts.deps.clock, market=market, tokens=tokens)
     api = Broker(town, host).api
     api._handlers = made.handlers()
     assert await api.call(METRICS) == "mine 1\n"

@@ -11,9 +11,9 @@ from hawker.api.contract.owner import CARRY_APP, SETTLE_HOME, HomeRequest
 from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.api.local import LocalCaller
 from hawker.errors import Conflict, NotFound, Unavailable
-from hawker.gateway.app_sync import Carrying
-from hawker.gateway.fan_out import Asking
-from hawker.gateway.home_election import Heirs
+from hawker.gateway.app_sync import AppSync
+from hawker.gateway.fan_out import FanOut
+from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName
@@ -45,18 +45,18 @@ async def set_secret(town: Town, beside: Host, value: str) -> None:
     await Broker(town, beside).api.call(SET_SECRET, params=params, body=SetSecretRequest(value=value))
 
 
-def owners(town: Town) -> tuple[Owners, Asking]:
-    asking = Asking(Reach(town, town))
+def owners(town: Town) -> tuple[Owners, FanOut]:
+    asking = FanOut(Reach(town, town))
     clock = next(iter(town.hosts.values())).worker.parts.deps.clock
     return Owners(town, asking, clock), asking
 
 
-def carrying(town: Town) -> Carrying:
-    return Carrying(*owners(town))
+def carrying(town: Town) -> AppSync:
+    return AppSync(*owners(town))
 
 
-def heirs(town: Town) -> Heirs:
-    return Heirs(*owners(town), town.forgotten)
+def heirs(town: Town) -> HomeElection:
+    return HomeElection(*owners(town), town.forgotten)
 
 
 def record(host: Host) -> AppRecord:

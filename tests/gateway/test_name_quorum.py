@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.errors import NameTaken, Unavailable
-from hawker.gateway.fan_out import Asking
-from hawker.gateway.name_quorum import ABANDONED_S, KEEPERS, Names, keepers
+from hawker.gateway.fan_out import FanOut
+from hawker.gateway.name_quorum import ABANDONED_S, KEEPERS, NameQuorum, keepers
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
 from hawker.record.app import NAMES
@@ -43,8 +43,8 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
         yield town
 
 
-def names(town: Town) -> Names:
-    return Names(town, Asking(Reach(town, town)))
+def names(town: Town) -> NameQuorum:
+    return NameQuorum(town, FanOut(Reach(town, town)))
 
 
 async def test_a_name_is_kept_for_one_claim_until_it_is_released(town: Town) -> None:

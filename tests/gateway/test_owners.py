@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import BadRequest, Unavailable
-from hawker.gateway.fan_out import Asking
+from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import MOST_REMEMBERED, REMEMBERED_S, Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
@@ -28,7 +28,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 
 def owners(town: Town) -> Owners:
     clock = next(iter(town.hosts.values())).worker.parts.deps.clock
-    return Owners(town, Asking(Reach(town, town)), clock)
+    return Owners(town, FanOut(Reach(town, town)), clock)
 
 
 async def test_what_was_seen_is_known_for_a_while_and_the_catalog_counts_more(town: Town) -> None:

@@ -22,9 +22,9 @@ from hawker.api.server import Server
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.clock import SystemClock
 from hawker.errors import Fault, NotFound, Unavailable, WrongState
-from hawker.gateway.fan_out import Asking
-from hawker.gateway.forwarding import Passing
-from hawker.gateway.home_election import Heirs
+from hawker.gateway.fan_out import FanOut
+from hawker.gateway.forwarding import Forwarding
+from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Owners
 from hawker.gateway.peers import BesidePeers, HttpPeers
 from hawker.gateway.reach import Reach
@@ -101,9 +101,9 @@ async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = 
 def passing_handlers(far: Far) -> Handlers:
     """A broker that passes everything to the far node."""
     reach = Reach(far.map, far.peers)
-    asking = Asking(reach)
+    asking = FanOut(reach)
     owners = Owners(far.map, asking, SystemClock())
-    passing = Passing(owners, reach, HERE, Heirs(owners, asking, lambda node: False))
+    passing = Forwarding(owners, reach, HERE, HomeElection(owners, asking, lambda node: False))
 
     async def choose(call: Call[Any, Any, Any]) -> NodeId:
         return FAR

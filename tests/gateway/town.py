@@ -26,8 +26,8 @@ from hawker.auth.tokens import Tokens
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.fleet.app_bundle import AppBundler, vaults_of
-from hawker.gateway.fan_out import Patience
-from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.fan_out import FanOutLimits
+from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.revocations import FleetRevocations
 from hawker.gateway.token_handlers import TokenHandlers
 from hawker.ids import AppName, NodeId
@@ -203,14 +203,14 @@ class Broker:
         peers: Peers = town
         revoked = FleetRevocations(dict, Revocations(host.worker.store, clock))
         tokens = Tokens(Secret(ROOT), clock, revoked, lambda app: None)
-        self.made = BrokerHandlers(
+        self.made = Gateway(
             town,
             peers,
             Beside(node=host.id, handlers=None if apart else host.handlers),
             clock,
             market=MarketHandlers(town, peers, preferences(), clock, limited=False),
             tokens=TokenHandlers(tokens, revoked, clock, lambda app: bool(town.app(AppName(app)))),
-            patience=Patience(each_s=5, all_s=20),
+            patience=FanOutLimits(each_s=5, all_s=20),
         )
         self.handlers = self.made.handlers()
         self.api = Client(self.handlers, clock, grant)

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from hawker.errors import NotFound
-from hawker.market.singleflight import Together
+from hawker.market.singleflight import Singleflight
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def rest() -> None:
 
 
 async def test_those_who_come_meanwhile_are_answered_by_the_next_call() -> None:
-    together, source, answers = Together[int](), Source(), list[int]()
+    together, source, answers = Singleflight[int](), Source(), list[int]()
 
     async def ask(call: Callable[[], Awaitable[int]] = source) -> None:
         answers.append(await together.ask("a", call))
@@ -46,7 +46,7 @@ async def test_those_who_come_meanwhile_are_answered_by_the_next_call() -> None:
 
 
 async def test_other_keys_wait_for_nobody() -> None:
-    together, source = Together[int](), Source()
+    together, source = Singleflight[int](), Source()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(together.ask, "a", source)
         tasks.start_soon(together.ask, "b", source)
@@ -56,7 +56,7 @@ async def test_other_keys_wait_for_nobody() -> None:
 
 
 async def test_whose_caller_is_gone_the_next_one_asks() -> None:
-    together, source, answers = Together[int](), Source(), list[int]()
+    together, source, answers = Singleflight[int](), Source(), list[int]()
     scopes = [anyio.CancelScope() for _ in range(4)]
 
     async def ask(scope: anyio.CancelScope) -> None:
@@ -77,7 +77,7 @@ async def test_whose_caller_is_gone_the_next_one_asks() -> None:
 
 
 async def test_all_are_told_what_went_wrong_and_nothing_is_kept() -> None:
-    together, source, errors = Together[int](), Source(), list[str]()
+    together, source, errors = Singleflight[int](), Source(), list[str]()
     source.error = NotFound("app not found")
 
     async def ask() -> None:

@@ -1,19 +1,30 @@
-"""The market on one node: asked for by our clients, beside what the worker answers."""
+"""A node alone is a fleet of one: its orders go through the market, everything else to its worker."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import (
+    CREATE_MACHINE,
+    LIST_MACHINES,
+    CreateMachineRequest,
+    ListMachinesQuery,
+    Machine,
+)
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest, Verdict
+from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
-from hawker.errors import NoRoom, Unprocessable
+from hawker.api.routes import ROUTES
+from hawker.errors import NoRoom, NotFound, Unprocessable
 from hawker.market.preferences import preferences
+from hawker.record.node import NODE
 from hawker.sim.life import APP, Worker, config_of
 from hawker.sim.world import Stall
-from hawker.up.alone import place_alone
+from hawker.up.alone import handlers_alone
 from hawker.worker.handlers import worker_handlers
 from tests.worker.hourglass import in_virtual_time
 
@@ -28,13 +39,59 @@ async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
         yield worker
 
 
+def _api(worker: Worker) -> LocalCaller:
+    own = worker_handlers(worker.parts)
+    TokensElsewhere().bind(own)
+    return LocalCaller(handlers_alone(worker.parts, own, preferences()), worker.parts.deps.clock, "ann")
+
+
+class TokensElsewhere:
+    """Tokens are not asked about here."""
+
+    def bind(self, handlers: Handlers) -> None:
+        for route in ROUTES:
+            if route is not CREATE_MACHINE and handlers.missing((route,)):
+                handlers._bind(route, lambda call: None)
+
+
+async def _create(worker: Worker, *, key: str | None = None, **given: Any) -> Machine:
+    body = CreateMachineRequest(config=config_of(), **given)
+    params = AppParams(app_name=APP)
+    return await _api(worker).call(CREATE_MACHINE, params=params, body=body, idempotency_key=key)
+
+
+async def test_order_becomes_a_machine_that_the_worker_lists(worker: Worker) -> None:
+    made = await _create(worker, name="web")
+    (listed,) = (
+        await _api(worker).call(LIST_MACHINES, params=AppParams(app_name=APP), query=ListMachinesQuery())
+    ).items
+    assert listed.id == made.id and listed.name == "web"
+
+
+async def test_order_with_a_key_is_filled_once(worker: Worker) -> None:
+    made = await _create(worker, key="one")
+    assert (await _create(worker, key="one")).id == made.id
+    assert len(worker.machines()) == 1
+
+
+async def test_cordoned_node_refuses_orders(worker: Worker) -> None:
+    record = msgspec.structs.replace(worker.parts.node, cordoned=True)
+    await worker.store.write(lambda tx: tx.put(NODE, "self", record))
+    with pytest.raises(NoRoom):
+        await _create(worker)
+    assert worker.machines() == []
+
+
+async def test_order_of_an_app_that_is_not_there_is_refused(worker: Worker) -> None:
+    body, params = CreateMachineRequest(config=config_of()), AppParams(app_name="other")
+    with pytest.raises(NotFound, match="app not found"):
+        await _api(worker).call(CREATE_MACHINE, params=params, body=body)
+
+
 async def _place(worker: Worker, *, key: str | None = None, memory_mb: int = 256, **given: Any) -> PlaceAnswer:
-    handlers = worker_handlers(worker.parts)
-    place_alone(worker.parts, handlers, preferences())
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mb}
     machine = CreateMachineRequest(config=config_of(guest=guest), region=given.pop("region", None))
-    caller = LocalCaller(handlers, worker.parts.deps.clock, "ann")
-    return await caller.call(PLACE, body=PlaceRequest(app=APP, machine=machine, **given), idempotency_key=key)
+    return await _api(worker).call(PLACE, body=PlaceRequest(app=APP, machine=machine, **given), idempotency_key=key)
 
 
 async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: Worker) -> None:

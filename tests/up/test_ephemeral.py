@@ -1,9 +1,14 @@
+"""The end of an ephemeral node, in virtual time."""
+
 import pytest
 
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.up.ephemeral import DEADLINE_S, destroy_everything
+from tests.fixtures.virtual_worker import anyio_backend, stall, worker
+
+__all__ = ["anyio_backend", "stall", "worker"]
 
 pytestmark = pytest.mark.anyio
 

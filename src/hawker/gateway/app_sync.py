@@ -7,13 +7,13 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.market import EXPORT_APP, OrderedApp
 from hawker.api.contract.owner import CARRY_APP
 from hawker.errors import NotFound, Unavailable
-from hawker.gateway.fan_out import Asked, Asking
+from hawker.gateway.fan_out import Asked, FanOut
 from hawker.gateway.owners import Owners
 from hawker.ids import AppName, NodeId
 
 
-class Carrying:
-    def __init__(self, owners: Owners, asking: Asking) -> None:
+class AppSync:
+    def __init__(self, owners: Owners, asking: FanOut) -> None:
         self._owners = owners
         self._asking = asking
 

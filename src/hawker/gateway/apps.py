@@ -34,11 +34,11 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG, app_name
 from hawker.errors import Fault, HawkerError, NameTaken, NotFound, Unavailable, Unprocessable, WrongState
-from hawker.gateway.app_sync import Carrying
-from hawker.gateway.fan_out import Asked, Asking
-from hawker.gateway.forwarding import Passing
+from hawker.gateway.app_sync import AppSync
+from hawker.gateway.fan_out import Asked, FanOut
+from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.merge import Part, merged
-from hawker.gateway.name_quorum import TAKEN, Names
+from hawker.gateway.name_quorum import TAKEN, NameQuorum
 from hawker.gateway.owners import Owners
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
@@ -51,11 +51,11 @@ class FleetApps:
 
     def __init__(
         self,
-        passing: Passing,
-        asking: Asking,
+        passing: Forwarding,
+        asking: FanOut,
         index: AppIndex,
-        names: Names,
-        carrying: Carrying,
+        names: NameQuorum,
+        carrying: AppSync,
         own: NodeId,
         new_claim: Callable[[], str],
     ) -> None:

@@ -38,7 +38,7 @@ class Asked(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class FanOutLimits:
     """How many nodes are asked at a time, for how long each and all together."""
 
     at_once: int = AT_ONCE
@@ -46,10 +46,10 @@ class Patience:
     all_s: float = ALL_S
 
 
-class Asking:
-    def __init__(self, reach: Reach, patience: Patience | None = None) -> None:
+class FanOut:
+    def __init__(self, reach: Reach, patience: FanOutLimits | None = None) -> None:
         self.reach = reach
-        self._patience = patience or Patience()
+        self._patience = patience or FanOutLimits()
 
     async def every(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
         """`ask` reads only. A node that says "not found" has nothing to say; what else it refuses is raised, once all
@@ -80,7 +80,7 @@ class _Round(Generic[T]):
         reach: Reach,
         behalf: str,
         ask: Callable[[Caller], Awaitable[T]],
-        patience: Patience,
+        patience: FanOutLimits,
         enough: int | None = None,
     ) -> None:
         self._reach, self._behalf, self._ask, self._patience = reach, behalf, ask, patience

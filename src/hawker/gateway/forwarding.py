@@ -11,7 +11,7 @@ import anyio
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import AnyRoute, B, Call, P, Q, R, Socket, Stream, U, Unary, Upload
 from hawker.errors import HawkerError, NotFound, Unavailable
-from hawker.gateway.home_election import Heirs
+from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
@@ -23,10 +23,10 @@ Before: TypeAlias = Callable[[AnyCall, NodeId], Awaitable[None]]
 """What is done before a call goes there."""
 
 
-class Passing:
+class Forwarding:
     """`own` is the node that the broker stands beside."""
 
-    def __init__(self, owners: Owners, reach: Reach, own: NodeId, heirs: Heirs) -> None:
+    def __init__(self, owners: Owners, reach: Reach, own: NodeId, heirs: HomeElection) -> None:
         self.owners = owners
         self._heirs = heirs
         self.reach = reach

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol
 
-from hawker.api.contract.app import AppParams
 from hawker.api.contract.cluster import CLUSTER_ROUTES
 from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
 from hawker.api.contract.ip_assignment import ASSIGN_IP
-from hawker.api.contract.machine import CREATE_MACHINE, UPDATE_MACHINE, CreateMachineRequest, Machine
-from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
+from hawker.api.contract.machine import UPDATE_MACHINE
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.directory import AppIndex, Directory, Peers
@@ -23,13 +21,13 @@ from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
 from hawker.api.routes import ROUTES
 from hawker.clock import Clock
 from hawker.errors import Forbidden, NotFound
-from hawker.gateway.app_sync import Carrying
+from hawker.gateway.app_sync import AppSync
 from hawker.gateway.apps import FleetApps
-from hawker.gateway.fan_out import Asking, Patience
-from hawker.gateway.forwarding import AnyCall, Before, Passing
-from hawker.gateway.home_election import Heirs
+from hawker.gateway.fan_out import FanOut, FanOutLimits
+from hawker.gateway.forwarding import AnyCall, Before, Forwarding
+from hawker.gateway.home_election import HomeElection
 from hawker.gateway.lists import Lists
-from hawker.gateway.name_quorum import Names
+from hawker.gateway.name_quorum import NameQuorum
 from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.reach import Reach
 from hawker.gateway.runs import FleetRuns
@@ -48,9 +46,15 @@ class Known(Directory, AppIndex, Protocol):
 
 
 class Answers(Protocol):
-    """Handlers that bind themselves: those of the market and of tokens."""
+    """Handlers that bind themselves, such as those of tokens."""
 
     def bind(self, handlers: Handlers) -> None: ...
+
+
+class Market(Protocol):
+    """The market's handlers, which ask the gateway for homes and tell it where a machine was made."""
+
+    def bind(self, handlers: Handlers, homes: "Gateway") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ class Beside:
     exposition: Callable[[], str] | None = None
 
 
-class BrokerHandlers:
+class Gateway:
     """Answers all of `ROUTES`. `market` answers orders, `tokens` what is asked about tokens."""
 
     def __init__(
@@ -73,20 +77,20 @@ class BrokerHandlers:
         beside: Beside,
         clock: Clock,
         *,
-        market: Answers,
+        market: Market,
         tokens: Answers,
-        patience: Patience | None = None,
+        patience: FanOutLimits | None = None,
     ) -> None:
         self._directory = directory
         self._beside = beside
         self._market, self._tokens = market, tokens
         reach = Reach(directory, peers)
-        self._asking = Asking(reach, patience)
+        self._asking = FanOut(reach, patience)
         self._owners = Owners(directory, self._asking, clock)
-        self._heirs = Heirs(self._owners, self._asking, directory.forgotten)
-        self._passing = Passing(self._owners, reach, beside.node, self._heirs)
-        self._carrying = Carrying(self._owners, self._asking)
-        names = Names(directory, self._asking)
+        self._heirs = HomeElection(self._owners, self._asking, directory.forgotten)
+        self._passing = Forwarding(self._owners, reach, beside.node, self._heirs)
+        self._carrying = AppSync(self._owners, self._asking)
+        names = NameQuorum(directory, self._asking)
         self._apps = FleetApps(
             self._passing, self._asking, directory, names, self._carrying, beside.node, lambda: new_ulid(clock)
         )
@@ -102,7 +106,7 @@ class BrokerHandlers:
         )
         for answers in answered:
             answers.bind(handlers)
-        self._bind_market(handlers)
+        self._market.bind(handlers, self)
         handlers.on(HEALTH, self.health)
         handlers.on(LIST_REGIONS, self.regions)
         handlers.on(MACHINE_HISTORY, self.history)
@@ -145,37 +149,15 @@ class BrokerHandlers:
             return Attempt(Action.READ)
         return Attempt(Action.READ, app=told.app, machine=told.id)
 
-    def _bind_market(self, handlers: Handlers) -> None:
-        """Where a new machine is, is known here at once, whatever the catalog says yet. An order with a key needs the
-        app's home."""
-        theirs = Handlers()
-        self._market.bind(theirs)
-        create, place = theirs.of(CREATE_MACHINE), theirs.of(PLACE)
+    async def find_home(self, app: AppName, caller: str) -> None:
+        """Raises `Unavailable` when the app's home is away, and no other node may become it."""
+        await self._heirs.home(app, caller)
 
-        async def placed(call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
-            if call.idempotency_key:
-                await self._heirs.home(AppName(call.body.app), call.caller)
-            answer: PlaceAnswer = await place(call)
-            return answer
-
-        async def ordered(call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
-            if call.idempotency_key:
-                await self._heirs.home(AppName(call.params.app_name), call.caller)
-            made: Machine = await create(call)
-            self._saw(call, made)
-            return made
-
-        handlers.on(CREATE_MACHINE, ordered)
-        handlers.on(PLACE, placed)
-        for route in ROUTES:
-            if route not in (CREATE_MACHINE, PLACE) and not theirs.missing((route,)):
-                handlers.adopt(route, theirs)
-
-    def _saw(self, call: Call[AppParams, NoQuery, CreateMachineRequest], made: Machine) -> None:
-        if call.marks.version:
-            node = NodeId(call.marks.version.partition(":")[0])
-            self._owners.remember("machine", made.id, node)
-            self._owners.remember("app", call.params.app_name, node)
+    def note_order(self, app: AppName, machine_id: str, version: str) -> None:
+        """Where a new machine is, is known here at once, whatever the catalog says yet."""
+        node = NodeId(version.partition(":")[0])
+        self._owners.remember("machine", machine_id, node)
+        self._owners.remember("app", app, node)
 
     def _bind_passed(self, handlers: Handlers, route: AnyRoute) -> None:
         """By what its path names."""

@@ -11,7 +11,7 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.owner import SETTLE_HOME, AppCopy, HomeRequest
 from hawker.api.marks import Marks
 from hawker.errors import Conflict, NotFound
-from hawker.gateway.fan_out import Asking
+from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import CATCH_UP_S, Owners
 from hawker.ids import AppName, NodeId
 from hawker.log import bind
@@ -19,10 +19,10 @@ from hawker.log import bind
 _log = bind("hawker.broker")
 
 
-class Heirs:
+class HomeElection:
     """`forgotten`: whether a node was, which is more than that nobody has heard of it."""
 
-    def __init__(self, owners: Owners, asking: Asking, forgotten: Callable[[NodeId], bool]) -> None:
+    def __init__(self, owners: Owners, asking: FanOut, forgotten: Callable[[NodeId], bool]) -> None:
         self._owners = owners
         self._asking = asking
         self._forgotten = forgotten

@@ -30,7 +30,7 @@ from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, Page, Q, Unary
 from hawker.errors import NotFound
-from hawker.gateway.fan_out import Asked, Asking
+from hawker.gateway.fan_out import Asked, FanOut
 from hawker.gateway.merge import Part, Whole, merged
 from hawker.gateway.owners import Kind, Owners
 from hawker.ids import AppName, NodeId, is_volume_id
@@ -43,7 +43,7 @@ MOST_ROUNDS = 20
 
 
 class Lists:
-    def __init__(self, owners: Owners, asking: Asking, index: AppIndex) -> None:
+    def __init__(self, owners: Owners, asking: FanOut, index: AppIndex) -> None:
         self._owners = owners
         self._asking = asking
         self._index = index

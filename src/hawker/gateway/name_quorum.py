@@ -16,7 +16,7 @@ from hawker.api.contract.app import GET_APP, AppParams
 from hawker.api.contract.owner import KEEP_NAME, RELEASE_NAME, NameKept, NameRequest, ReleaseQuery
 from hawker.api.directory import Directory
 from hawker.errors import HawkerError, NameTaken, NotFound, Unavailable
-from hawker.gateway.fan_out import Asking
+from hawker.gateway.fan_out import FanOut
 from hawker.ids import AppName, NodeId
 
 KEEPERS = 3
@@ -34,8 +34,8 @@ def keepers(name: str, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
     return tuple(sorted(nodes, key=weight, reverse=True)[:KEEPERS])
 
 
-class Names:
-    def __init__(self, directory: Directory, asking: Asking) -> None:
+class NameQuorum:
+    def __init__(self, directory: Directory, asking: FanOut) -> None:
         self._directory = directory
         self._asking = asking
 

@@ -12,7 +12,7 @@ from hawker.api.directory import Directory
 from hawker.api.marks import place_of
 from hawker.clock import Clock
 from hawker.errors import Unavailable
-from hawker.gateway.fan_out import Asking
+from hawker.gateway.fan_out import FanOut
 from hawker.ids import AppName, NodeId, is_machine_id, is_snapshot_id, is_volume_id
 
 Kind: TypeAlias = Literal["machine", "volume", "snapshot"]
@@ -25,7 +25,7 @@ _IDS = {"machine": is_machine_id, "volume": is_volume_id, "snapshot": is_snapsho
 
 
 class Owners:
-    def __init__(self, directory: Directory, asking: Asking, clock: Clock) -> None:
+    def __init__(self, directory: Directory, asking: FanOut, clock: Clock) -> None:
         self.directory = directory
         self._asking = asking
         self._clock = clock

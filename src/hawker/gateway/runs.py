@@ -5,13 +5,13 @@ from hawker.api.contract.run import ABORT_RUN, GET_RUN, RETRY_RUN, Run, RunParam
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Unary
 from hawker.errors import NotFound, Unavailable
-from hawker.gateway.fan_out import Asking
-from hawker.gateway.forwarding import Passing
+from hawker.gateway.fan_out import FanOut
+from hawker.gateway.forwarding import Forwarding
 from hawker.ids import NodeId
 
 
 class FleetRuns:
-    def __init__(self, passing: Passing, asking: Asking) -> None:
+    def __init__(self, passing: Forwarding, asking: FanOut) -> None:
         self._passing = passing
         self._asking = asking
 

@@ -9,8 +9,8 @@ from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.errors import HawkerError, NoRoom, NotFound, Unavailable, Unprocessable
-from hawker.gateway.app_sync import Carrying
-from hawker.gateway.forwarding import Passing
+from hawker.gateway.app_sync import AppSync
+from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.owners import Kind
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
@@ -20,7 +20,7 @@ MOST_TRIED = 5
 
 
 class FleetVolumes:
-    def __init__(self, passing: Passing, carrying: Carrying) -> None:
+    def __init__(self, passing: Forwarding, carrying: AppSync) -> None:
         self._passing = passing
         self._owners = passing.owners
         self._carrying = carrying

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
 
@@ -21,7 +22,8 @@ from hawker.config.placement import apart_from
 from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
 from hawker.gateway.buckets import Buckets
 from hawker.ids import AppName, NodeId
-from hawker.market.placing import Placed, Placing, Wish
+from hawker.market.orders import Order
+from hawker.market.placing import Placed, Placing
 from hawker.market.preferences import Limits, Preferences
 from hawker.permission import Action, Attempt
 from hawker.region import accepts, by_distance
@@ -31,8 +33,18 @@ _MOST_ID_BYTES = 200
 _TEXT = "rate limit exceeded: this caller orders too many machines"
 
 
+class Homes(Protocol):
+    """What the market asks of the gateway around it."""
+
+    async def find_home(self, app: AppName, caller: str) -> None:
+        """Have the app's home known, before an order with a key is sent. Raises `Unavailable`."""
+
+    def note_order(self, app: AppName, machine_id: str, version: str) -> None:
+        """A machine was just made at the node that `version`, `origin:epoch:version`, names."""
+
+
 class MarketHandlers:
-    """`limited`: callers' orders are counted."""
+    """`limited`: callers' orders are counted. `homes` is None for a node that is a fleet of one: it is every home."""
 
     def __init__(
         self, directory: Directory, peers: Peers, preferences: Preferences, clock: Clock, *, limited: bool = True
@@ -43,32 +55,34 @@ class MarketHandlers:
         self._limits = preferences.limits
         self._placing = Placing(directory, peers, preferences, clock)
         self._callers = _buckets(preferences.limits) if limited else None
+        self._homes: Homes | None = None
 
-    def bind(self, handlers: Handlers) -> None:
-        """In the place of a worker's own answers."""
+    def bind(self, handlers: Handlers, homes: Homes | None = None) -> None:
+        self._homes = homes
         handlers.on(CREATE_MACHINE, self.create)
         handlers.on(LIST_PLACEMENTS, self.placements)
-        self.bind_place(handlers)
-
-    def bind_place(self, handlers: Handlers) -> None:
-        """Beside a worker that answers for itself."""
         handlers.on(PLACE, self.place)
 
     async def create(self, call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
+        app = AppName(call.params.app_name)
+        await self._find_home(call.idempotency_key, app, call.caller)
         self._spend(call.caller, 1)
-        wish = self._wish(CREATE_MACHINE, call, AppName(call.params.app_name), call.body)
-        return (await self._placing.one(wish)).machine
+        made = (await self._placing.one(self._order(CREATE_MACHINE, call, app, call.body))).machine
+        if self._homes is not None and call.marks.version:
+            self._homes.note_order(app, made.id, call.marks.version)
+        return made
 
     async def place(self, call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
         body, count = call.body, 1 if call.body.count is None else call.body.count
+        await self._find_home(call.idempotency_key, AppName(body.app), call.caller)
         app = app_name(body.app)
         call.grant.check(Attempt(Action.CREATE, app=app))
         if not 1 <= count <= MOST_AT_ONCE:
             raise Unprocessable(f"count: {count} is not between 1 and {MOST_AT_ONCE}")
         self._spend(call.caller, 1 if body.dry_run else count)
-        wish = self._wish(PLACE, call, app, body.machine)
-        wish = replace(wish, count=count, all_or_nothing=bool(body.all_or_nothing))
-        placed = await (self._placing.dry_run(wish) if body.dry_run else self._placing.many(wish))
+        order = self._order(PLACE, call, app, body.machine)
+        order = replace(order, count=count, all_or_nothing=bool(body.all_or_nothing))
+        placed = await (self._placing.dry_run(order) if body.dry_run else self._placing.many(order))
         return _answer(placed, count)
 
     async def placements(self, call: Call[NoParams, NoQuery, PlacementsRequest]) -> Placements:
@@ -100,17 +114,22 @@ class MarketHandlers:
         regions = tuple(_region(region, min(counts[region], body.count or counts[region])) for region in near)
         return Placements(regions=regions, Regions=regions)
 
-    def _wish(
+    async def _find_home(self, key: str | None, app: AppName, caller: str) -> None:
+        """An order with a key needs the app's home, which keeps the keys."""
+        if key and self._homes is not None:
+            await self._homes.find_home(app, caller)
+
+    def _order(
         self,
         route: AnyRoute,
         call: "Call[AppParams, NoQuery, CreateMachineRequest] | Call[NoParams, NoQuery, PlaceRequest]",
         app: AppName,
         machine: CreateMachineRequest,
-    ) -> Wish:
+    ) -> Order:
         key = call.idempotency_key or None
         if key is not None and len(key.encode()) > _MOST_ID_BYTES:
             raise BadRequest(f"an Idempotency-Key has at most {_MOST_ID_BYTES} bytes")
-        return Wish(
+        return Order(
             app=app,
             machine=machine,
             behalf=call.caller,

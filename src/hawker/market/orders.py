@@ -50,19 +50,31 @@ _AT = re.compile(r"@([0-9a-f]{8})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """`id` is the client's key when `keyed`. `behalf` is the caller that the broker has authenticated; `marks` take
-    what a worker's answer says beside its body."""
+    """What a caller wants, all the way from the API to the worker that fills it.
 
-    id: str
-    keyed: bool
-    app: OrderedApp
+    `behalf` is the caller that the gateway has authenticated, `until` monotonic time in seconds, `key` the caller's
+    Idempotency-Key, `avoid` are nodes that will not do; `marks` take what a worker's answer says beside its body. `id`
+    and `exported`, the app as its home has it, are known once the order is about to be sent."""
+
+    app: AppName
     machine: CreateMachineRequest
     behalf: str
+    until: float
+    key: str | None = None
+    count: int = 1
+    all_or_nothing: bool = False
+    avoid: frozenset[NodeId] = frozenset()
     marks: Marks = field(default_factory=Marks)
+    id: str = ""
+    exported: OrderedApp | None = None
+
+    @property
+    def keyed(self) -> bool:
+        return self.key is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Dispatch:
     """At one node, and what the node calls the order. `number` is that of its claim."""
 
     node: NodeId
@@ -97,8 +109,8 @@ class Orders:
         self._clock = clock
         self._cancel_deadline_s = cancel_deadline_s
 
-    async def place(self, order: Order, ranking: Sequence[NodeId], until: float) -> Filled | list[HawkerError]:
-        """Where it was filled, or why each of these nodes did not. `until` is monotonic time. Raises `OrderUncertain`,
+    async def place(self, order: Order, ranking: Sequence[NodeId]) -> Filled | list[HawkerError]:
+        """Where it was filled, or why each of these nodes did not. Raises `OrderUncertain`,
         and what the order itself is refused for."""
         errors: list[HawkerError] = []
         ahead = list(ranking)
@@ -106,7 +118,7 @@ class Orders:
         while attempt is not None:
             if attempt.node in ahead:
                 ahead.remove(attempt.node)
-            outcome = await self._send(order, attempt, until)
+            outcome = await self._send(order, attempt)
             if isinstance(outcome, Machine):
                 return Filled(attempt.node, outcome)
             if isinstance(outcome, Refused) and isinstance(outcome.error, _DEFINITE):
@@ -121,13 +133,13 @@ class Orders:
 
     async def undo(self, order: Order, filled: Filled) -> None:
         """Destroy what the order became there, for good. Raises `OrderUncertain` when that is not certain."""
-        attempt = Attempt(filled.node, await self._name_at(order, filled.node))
+        attempt = Dispatch(filled.node, await self._name_at(order, filled.node))
         await self._cancel(order, attempt, Fault("it is to be undone"), destroy=True)
 
     async def _name_at(self, order: Order, node: NodeId) -> str:
         return (await self._attempt(order, node, None)).name if order.keyed else f"{order.id}@{node}"
 
-    async def _first(self, order: Order, ahead: list[NodeId]) -> Attempt | None:
+    async def _first(self, order: Order, ahead: list[NodeId]) -> Dispatch | None:
         """Where the order is to be sent first: where it may be already."""
         named = _AT.fullmatch(order.id[-9:]) if order.keyed else None
         before = None if named is None else NodeId(named[1])
@@ -135,19 +147,20 @@ class Orders:
             return await self._attempt(order, before, None)
         return await self._attempt(order, ahead[0], None) if ahead else None
 
-    async def _next(self, order: Order, failed: Attempt, ahead: list[NodeId]) -> Attempt:
+    async def _next(self, order: Order, failed: Dispatch, ahead: list[NodeId]) -> Dispatch:
         return await self._attempt(order, ahead[0], failed.number)
 
-    async def _send(self, order: Order, attempt: Attempt, until: float) -> Machine | Refused | Unheard:
-        left_s = until - self._clock.monotonic()
+    async def _send(self, order: Order, attempt: Dispatch) -> Machine | Refused | Unheard:
+        left_s = order.until - self._clock.monotonic()
         if left_s <= 0:
             raise DeadlineExceeded("the time for this call is over: send the order again")
         try:
             caller = self._peers.caller(attempt.node, behalf=order.behalf)
             region = self._region(attempt.node) or order.machine.region
+            assert order.exported is not None, "an order is sent with its app"
             body = OrderRequest(
                 order_id=attempt.name,
-                app=order.app,
+                app=order.exported,
                 machine=msgspec.structs.replace(order.machine, region=region),
             )
             return await caller.call(FILL, body=body, timeout_s=min(ORDER_TIMEOUT_S, left_s), marks=order.marks)
@@ -156,7 +169,7 @@ class Orders:
         except HawkerError as error:
             return Refused(error)
 
-    async def _settle(self, order: Order, attempt: Attempt, outcome: Refused | Unheard) -> Machine | None:
+    async def _settle(self, order: Order, attempt: Dispatch, outcome: Refused | Unheard) -> Machine | None:
         """Make sure that the order will not be filled there any more; the machine if it was. With a key, others may be
         sending it there at this moment, so even a refusal has to be made final."""
         if isinstance(outcome, Refused) and not order.keyed:
@@ -164,12 +177,12 @@ class Orders:
         return await self._cancel(order, attempt, outcome.error)
 
     async def _cancel(
-        self, order: Order, attempt: Attempt, reason: HawkerError, *, destroy: bool = False
+        self, order: Order, attempt: Dispatch, reason: HawkerError, *, destroy: bool = False
     ) -> Machine | None:
         """Tried until it is confirmed. Raises `OrderUncertain` when it is not, in time."""
         pause_s = _FIRST_PAUSE_S
         params = OrderParams(order_id=attempt.name)
-        query = CancelQuery(app_name=order.app.name, destroy=destroy)
+        query = CancelQuery(app_name=order.app, destroy=destroy)
         deadline = self._clock.monotonic() + self._cancel_deadline_s
         while (left_s := deadline - self._clock.monotonic()) > 0:
             try:
@@ -183,12 +196,12 @@ class Orders:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         raise _uncertain(order, attempt, reason) from reason
 
-    async def _attempt(self, order: Order, node: NodeId, instead_of: int | None) -> Attempt:
+    async def _attempt(self, order: Order, node: NodeId, instead_of: int | None) -> Dispatch:
         """Where the order belongs: at `node`, unless an order with a key is somewhere else already. Raises
         `Unavailable` when the app's home cannot be asked: nothing was sent then."""
         if not order.keyed:
-            return Attempt(node, f"{order.id}@{node}")
-        app = AppName(order.app.name)
+            return Dispatch(node, f"{order.id}@{node}")
+        app = order.app
         home = self._directory.home_of_app(app)
         if home is None:
             raise Unavailable(f"the home of app '{app}' is not known here yet: send the order again in a moment")
@@ -203,7 +216,7 @@ class Orders:
         claimed = NodeId(claim.node)
         if claimed != node and self._directory.node(claimed) is None:
             return await self._attempt(order, node, claim.number)  # that node was forgotten
-        return Attempt(claimed, _numbered(order.id, claim.number), claim.number)
+        return Dispatch(claimed, _numbered(order.id, claim.number), claim.number)
 
     def _region(self, node: NodeId) -> str | None:
         found = self._directory.node(node)
@@ -215,7 +228,7 @@ def _numbered(key: str, number: int) -> str:
     return key if not number and NUMBERED not in key else f"{key}{NUMBERED}{number}"
 
 
-def _uncertain(order: Order, attempt: Attempt, reason: HawkerError) -> OrderUncertain:
+def _uncertain(order: Order, attempt: Dispatch, reason: HawkerError) -> OrderUncertain:
     key = order.id if order.keyed else attempt.name
     return OrderUncertain(
         f"node {attempt.node} was sent the order and cannot be asked what became of it ({reason}); send the order again"

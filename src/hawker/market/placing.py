@@ -6,47 +6,31 @@ what was cancelled where, and at an app's home the claims of orders with a key.
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
 import msgspec
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.machine import GET_MACHINE, CreateMachineRequest, MachineParams
+from hawker.api.contract.machine import GET_MACHINE, MachineParams
 from hawker.api.contract.market import EXPORT_APP, BidAsk, BidShown, OrderedApp
 from hawker.api.directory import Directory, Peers
-from hawker.api.marks import Marks
 from hawker.clock import Clock
 from hawker.config.placement import placement_of
 from hawker.errors import AlreadyExists, DeadlineExceeded, HawkerError, NoRoom, NotFound, Unavailable
-from hawker.ids import AppName, NodeId, new_ulid
+from hawker.ids import NodeId, new_ulid
 from hawker.market.bids import Bidding
 from hawker.market.candidates import Wanted
 from hawker.market.orders import Filled, Order, Orders
 from hawker.market.preferences import Preferences
 from hawker.market.refusal import no_such_region, refusal
-from hawker.market.singleflight import Together
+from hawker.market.singleflight import Singleflight
 from hawker.market.survey import Surveyed, Surveyor
 from hawker.region import by_distance, preference
 
 _REGIONS_ASKED = 3  # for the nearest that could
 _ASKED_THERE = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a caller wants. `key` is its Idempotency-Key, `until` monotonic time, `avoid` are nodes that will not do."""
-
-    app: AppName
-    machine: CreateMachineRequest
-    behalf: str
-    until: float
-    key: str | None = None
-    count: int = 1
-    all_or_nothing: bool = False
-    avoid: frozenset[NodeId] = frozenset()
-    marks: Marks = field(default_factory=Marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,45 +52,45 @@ class Placing:
         self._limits = preferences.limits
         self._surveyor = Surveyor(directory, Bidding(peers), preferences, clock)
         self._orders = Orders(directory, peers, clock, self._limits.cancel_deadline_s)
-        self._exports: Together[OrderedApp] = Together()
+        self._exports: Singleflight[OrderedApp] = Singleflight()
 
-    async def one(self, wish: Wish) -> Filled:
+    async def one(self, order: Order) -> Filled:
         """Raises why nobody filled it."""
-        wanted = self._wanted(wish)
-        regions = self._regions(wish, wanted)
-        order = await self._order(wish, wish.key or new_ulid(self._clock))
+        wanted = self._wanted(order)
+        regions = self._regions(order, wanted)
+        order = await self._numbered(order, order.key or new_ulid(self._clock))
         surveys: list[Surveyed] = []
         errors: list[HawkerError] = []
         for region in regions:
-            async with aclosing(self._surveyor.region(region, wanted, self._ask(wish), self._left_s(wish))) as parts:
+            async with aclosing(self._surveyor.region(region, wanted, self._ask(order), self._left_s(order))) as parts:
                 async for surveyed in parts:
                     surveys.append(surveyed)
-                    before = await self._before(wish, surveyed)
+                    before = await self._before(order, surveyed)
                     if before is not None:
                         return before
-                    outcome = await self._orders.place(order, surveyed.ranking, wish.until)
+                    outcome = await self._orders.place(order, surveyed.ranking)
                     if isinstance(outcome, Filled):
                         return outcome
                     errors += outcome
-                    if self._left_s(wish) <= 0:
+                    if self._left_s(order) <= 0:
                         raise DeadlineExceeded("the time for this call is over; the order was not filled")
-        raise await self._refusal(wish, regions, surveys, errors)
+        raise await self._refusal(order, regions, surveys, errors)
 
-    async def many(self, wish: Wish) -> Placed:
+    async def many(self, order: Order) -> Placed:
         """As many as can be. With `all_or_nothing`, what was filled is undone when the rest is not."""
-        order_id = wish.key or new_ulid(self._clock)
-        regions = self._regions(wish, self._wanted(wish))
-        surveys = await self._surveys(wish, regions)
+        order_id = order.key or new_ulid(self._clock)
+        regions = self._regions(order, self._wanted(order))
+        surveys = await self._surveys(order, regions)
         for surveyed in surveys:
-            before = await self._before(wish, surveyed)
+            before = await self._before(order, surveyed)
             if before is not None:
                 return Placed(order_id=order_id, filled=[before])
-        rankings = _rankings(surveys, wish.count)
+        rankings = _rankings(surveys, order.count)
         shown = tuple(each for surveyed in surveys for each in surveyed.shown)
         planned = sum(len(surveyed.planned) for surveyed in surveys)
-        if planned < wish.count and wish.key is None and (wish.all_or_nothing or not planned):
-            raise await self._refusal(wish, regions, surveys, [])
-        template = await self._order(wish, order_id)
+        if planned < order.count and order.key is None and (order.all_or_nothing or not planned):
+            raise await self._refusal(order, regions, surveys, [])
+        template = await self._numbered(order, order_id)
         filled: dict[int, Filled] = {}
         errors: list[HawkerError] = []
         turns = anyio.CapacityLimiter(self._limits.at_once)
@@ -114,7 +98,7 @@ class Placing:
         async def fill(index: int, ranking: list[NodeId]) -> None:
             async with turns:
                 try:
-                    outcome = await self._orders.place(_unit(template, index, wish.count), ranking, wish.until)
+                    outcome = await self._orders.place(_unit(template, index, order.count), ranking)
                 except HawkerError as error:
                     outcome = [error]
                 if isinstance(outcome, Filled):
@@ -126,25 +110,25 @@ class Placing:
             for index, ranking in enumerate(rankings):
                 tasks.start_soon(fill, index, ranking)
         made = [filled[index] for index in sorted(filled)]
-        if len(made) == wish.count:
+        if len(made) == order.count:
             return Placed(order_id=order_id, filled=made, shown=shown)
-        error = await self._refusal(wish, regions, surveys, errors)
-        if wish.all_or_nothing:
-            await self._undo(template, filled, wish.count)
+        error = await self._refusal(order, regions, surveys, errors)
+        if order.all_or_nothing:
+            await self._undo(template, filled, order.count)
             made = []
         if not made:
             raise error
         return Placed(order_id=order_id, filled=made, shown=shown, error=error)
 
-    async def dry_run(self, wish: Wish) -> Placed:
+    async def dry_run(self, order: Order) -> Placed:
         """Who would fill it, or why nobody would. Changes nothing."""
-        regions = self._regions(wish, self._wanted(wish))
-        surveys = await self._surveys(wish, regions)
-        planned = [node for surveyed in surveys for node in surveyed.planned][: wish.count]
+        regions = self._regions(order, self._wanted(order))
+        surveys = await self._surveys(order, regions)
+        planned = [node for surveyed in surveys for node in surveyed.planned][: order.count]
         shown = tuple(each for surveyed in surveys for each in surveyed.shown)
         error = None
-        if len(planned) < wish.count:
-            error = await self._refusal(wish, regions, surveys, [])
+        if len(planned) < order.count:
+            error = await self._refusal(order, regions, surveys, [])
         return Placed(would=planned, shown=shown, error=error)
 
     async def _undo(self, template: Order, filled: dict[int, Filled], count: int) -> None:
@@ -158,14 +142,14 @@ class Placing:
         if uncertain:
             raise uncertain[0]
 
-    async def _surveys(self, wish: Wish, regions: Sequence[str]) -> list[Surveyed]:
+    async def _surveys(self, order: Order, regions: Sequence[str]) -> list[Surveyed]:
         """Region by region, until all could be filled."""
-        wanted, found = self._wanted(wish), list[Surveyed]()
-        missing = wish.count
+        wanted, found = self._wanted(order), list[Surveyed]()
+        missing = order.count
         for region in regions:
             best: Surveyed | None = None
-            ask = msgspec.structs.replace(self._ask(wish), count=missing)
-            parts = self._surveyor.region(region, wanted, ask, self._left_s(wish), shows=True)
+            ask = msgspec.structs.replace(self._ask(order), count=missing)
+            parts = self._surveyor.region(region, wanted, ask, self._left_s(order), shows=True)
             async with aclosing(parts) as surveyed:
                 async for best in surveyed:
                     if len(best.planned) >= missing:
@@ -177,71 +161,70 @@ class Placing:
                 break
         return found
 
-    async def _before(self, wish: Wish, surveyed: Surveyed) -> Filled | None:
+    async def _before(self, order: Order, surveyed: Surveyed) -> Filled | None:
         """The machine that the order became once, if a node says so."""
         for node, bid in surveyed.bids.items():
             if not isinstance(bid, str) and bid.filled is not None:
-                caller = self._peers.caller(NodeId(node), behalf=wish.behalf)
-                params = MachineParams(app_name=wish.app, machine_id=bid.filled)
+                caller = self._peers.caller(NodeId(node), behalf=order.behalf)
+                params = MachineParams(app_name=order.app, machine_id=bid.filled)
                 return Filled(NodeId(node), await caller.call(GET_MACHINE, params=params))
-        _check_name(wish, surveyed)
+        _check_name(order, surveyed)
         return None
 
-    def _ask(self, wish: Wish) -> BidAsk:
+    def _ask(self, order: Order) -> BidAsk:
         return BidAsk(
-            app=wish.app, machine=wish.machine, count=wish.count, order_id=wish.key if wish.count == 1 else None
+            app=order.app, machine=order.machine, count=order.count, order_id=order.key if order.count == 1 else None
         )
 
-    def _wanted(self, wish: Wish) -> Wanted:
-        mounts = wish.machine.config.mounts
+    def _wanted(self, order: Order) -> Wanted:
+        mounts = order.machine.config.mounts
         volume = mounts[0].volume if mounts else None
         pinned = self._directory.owner_of_volume(volume) if volume else None
-        return Wanted(placement=placement_of(wish.machine.config), pinned=pinned, avoid=wish.avoid)
+        return Wanted(placement=placement_of(order.machine.config), pinned=pinned, avoid=order.avoid)
 
-    def _regions(self, wish: Wish, wanted: Wanted) -> Sequence[str]:
+    def _regions(self, order: Order, wanted: Wanted) -> Sequence[str]:
         """Raises `NoRoom` when the fleet has none of them."""
         pinned = None if wanted.pinned is None else self._directory.node(wanted.pinned)
-        if pinned is not None and not wish.machine.region:
+        if pinned is not None and not order.machine.region:
             return (pinned.region,)
         there = {node.region for node in self._directory.nodes()}
-        found = preference(wish.machine.region or None, there, self._directory.region)
+        found = preference(order.machine.region or None, there, self._directory.region)
         if not found:
             nearest = next(iter(by_distance(self._directory.region, there)), None)
-            raise no_such_region(wish.machine.region or self._directory.region, nearest)
+            raise no_such_region(order.machine.region or self._directory.region, nearest)
         return found
 
-    async def _order(self, wish: Wish, order_id: str) -> Order:
-        app = await self._app(wish)
-        keyed = wish.key is not None
-        return Order(id=order_id, keyed=keyed, app=app, machine=wish.machine, behalf=wish.behalf, marks=wish.marks)
+    async def _numbered(self, order: Order, order_id: str) -> Order:
+        """The order as it is sent: with a name, and with its app. Raises `NotFound`."""
+        return replace(order, id=order_id, exported=await self._app(order))
 
-    async def _app(self, wish: Wish) -> OrderedApp:
+    async def _app(self, order: Order) -> OrderedApp:
         """From its home; from another node that has it while the home does not answer. Raises `NotFound`."""
         error: HawkerError = NotFound("app not found")
-        for node in self._directory.nodes_of_app(wish.app):
+        for node in self._directory.nodes_of_app(order.app):
             try:
-                caller = self._peers.caller(node, behalf=wish.behalf)
-                ask = partial(caller.call, EXPORT_APP, params=AppParams(app_name=wish.app))
-                return await self._exports.ask((node, wish.app, wish.behalf), ask)
+                caller = self._peers.caller(node, behalf=order.behalf)
+                ask = partial(caller.call, EXPORT_APP, params=AppParams(app_name=order.app))
+                return await self._exports.ask((node, order.app, order.behalf), ask)
             except HawkerError as problem:
                 error = problem
         raise error
 
     async def _refusal(
-        self, wish: Wish, regions: Sequence[str], surveys: Sequence[Surveyed], errors: Sequence[HawkerError]
+        self, order: Order, regions: Sequence[str], surveys: Sequence[Surveyed], errors: Sequence[HawkerError]
     ) -> HawkerError:
-        error = refusal(regions, surveys, errors, wish.machine.config, None)
+        error = refusal(regions, surveys, errors, order.machine.config, None)
         if not isinstance(error, NoRoom | Unavailable):
             return error
-        nearest = await self._nearest(wish, regions)
-        return refusal(regions, surveys, errors, wish.machine.config, nearest)
+        nearest = await self._nearest(order, regions)
+        return refusal(regions, surveys, errors, order.machine.config, nearest)
 
-    async def _nearest(self, wish: Wish, but: Sequence[str]) -> str | None:
+    async def _nearest(self, order: Order, but: Sequence[str]) -> str | None:
         """The nearest region that would fill the order now."""
         others = {node.region for node in self._directory.nodes()} - set(but)
-        one = replace(wish, count=1, key=None)
+        one = replace(order, count=1, key=None)
         for region in by_distance(but[0], others)[:_REGIONS_ASKED]:
-            left_s = self._left_s(wish)
+            left_s = self._left_s(order)
             if left_s <= 0:
                 return None
             parts = self._surveyor.region(region, self._wanted(one), self._ask(one), left_s)
@@ -252,8 +235,8 @@ class Placing:
                     break
         return None
 
-    def _left_s(self, wish: Wish) -> float:
-        return max(0.0, wish.until - self._clock.monotonic())
+    def _left_s(self, order: Order) -> float:
+        return max(0.0, order.until - self._clock.monotonic())
 
 
 def _unit(order: Order, index: int, count: int) -> Order:
@@ -279,8 +262,8 @@ def _rankings(surveys: Sequence[Surveyed], count: int) -> list[list[NodeId]]:
     return found[:count]
 
 
-def _check_name(wish: Wish, surveyed: Surveyed) -> None:
+def _check_name(order: Order, surveyed: Surveyed) -> None:
     """Raises `AlreadyExists`."""
-    if wish.count == 1 and any(bid.name_taken for bid in surveyed.heard):
-        name = wish.machine.name
-        raise AlreadyExists(f"unique machine name violation, '{name}' is taken in app '{wish.app}'")
+    if order.count == 1 and any(bid.name_taken for bid in surveyed.heard):
+        name = order.machine.name
+        raise AlreadyExists(f"unique machine name violation, '{name}' is taken in app '{order.app}'")

@@ -21,7 +21,7 @@ class _Gathering(Generic[T]):
         self.error: HawkerError | None = None
 
 
-class Together(Generic[T]):
+class Singleflight(Generic[T]):
     """Keeps nothing but what is under way."""
 
     def __init__(self) -> None:

@@ -30,6 +30,7 @@ from hawker.api.contract.machine_operation import (
     WAIT_MACHINE,
     WaitQuery,
 )
+from hawker.api.contract.market import OrderRequest
 from hawker.api.contract.memory import SET_MEMORY, MemoryAnswer, SetMemoryRequest
 from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.contract.network_policy import (
@@ -54,7 +55,9 @@ from hawker.api.contract.volume import (
     VolumeParams,
     VolumeSnapshot,
 )
+from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
+from hawker.api.route import Call, NoQuery
 from hawker.config import MachineConfig
 from hawker.errors import NameTaken
 from hawker.fsm.run import State as RunState
@@ -65,11 +68,37 @@ from hawker.policy import Direction, Transport
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.sim.host import Cellar
 from hawker.sim.loop import eventually
-from hawker.worker.handlers import worker_handlers
+from hawker.worker.handlers import intake_of, worker_handlers
+from hawker.worker.handlers.machines import MachineHandlers
+from hawker.worker.order import OrderLedger
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 
 APP = "stall"
+
+
+class _DirectOrders:
+    """Orders that are given to the one worker there is, without a market: what is simulated is how it fills them."""
+
+    def __init__(self, parts: Parts) -> None:
+        deps = parts.deps
+        self._parts = parts
+        self._intake = intake_of(parts, OrderLedger(deps.store, deps.clock, deps.table))
+        self._show = MachineHandlers(parts).show
+        self._given = 0
+
+    async def create(self, call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
+        self._given += 1
+        order_id = call.idempotency_key or f"direct-{self._parts.deps.clock.now()}-{self._given}"
+        order = OrderRequest(order_id=order_id, app=self._intake.export(call.params.app_name), machine=call.body)
+        made = await self._intake.accept_order(order, call.caller)
+        return self._show(made, nonce=made.lease.nonce if made.lease and call.body.lease_ttl else None)
+
+
+def _handlers(parts: Parts) -> Handlers:
+    handlers = worker_handlers(parts)
+    handlers.on(CREATE_MACHINE, _DirectOrders(parts).create)
+    return handlers
 
 
 class Worker:
@@ -82,7 +111,7 @@ class Worker:
         self.host = host
         self.store = parts.deps.store
         self.reconciler = reconciler
-        self.api = LocalCaller(worker_handlers(parts), parts.deps.clock, "ann")
+        self.api = LocalCaller(_handlers(parts), parts.deps.clock, "ann")
 
     async def app(self, name: str = APP) -> None:
         try:

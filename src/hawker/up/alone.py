@@ -1,7 +1,8 @@
-"""The market of a node that knows no others: its broker explains and counts, its worker bids and fills."""
+"""A fleet of one: what a node that knows no others answers. Its orders go through the market."""
 
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
+from hawker.api.routes import ROUTES
 from hawker.config.placement import parse_labels
 from hawker.gateway.alone import NoPeers, OneNode
 from hawker.market.handlers import MarketHandlers
@@ -10,12 +11,15 @@ from hawker.record.node import NODE
 from hawker.worker.parts import Parts
 
 
-def place_alone(parts: Parts, handlers: Handlers, preferences: Preferences) -> None:
-    """Beside the worker's own answers, which stay as they are."""
-    deps = parts.deps
-    directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, handlers, deps.clock)
-    limited = deps.settings.rate_limits
-    MarketHandlers(directory, peers, preferences, deps.clock, limited=limited).bind_place(handlers)
+def handlers_alone(parts: Parts, own: Handlers, preferences: Preferences) -> Handlers:
+    """All of `ROUTES`: orders by the market, all else by the worker itself, whose answers are `own`."""
+    deps, handlers = parts.deps, Handlers()
+    directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, own, deps.clock)
+    MarketHandlers(directory, peers, preferences, deps.clock, limited=deps.settings.rate_limits).bind(handlers)
+    for route in ROUTES:
+        if handlers.missing((route,)):
+            handlers.adopt(route, own)
+    return handlers
 
 
 def this_node(parts: Parts) -> Node:

@@ -19,7 +19,7 @@ from hawker.catalog.glance import Glance
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart
 from hawker.gateway.catalog_directory import CatalogDirectory
-from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import HttpPeers
 from hawker.gateway.rate_limits import RateLimits
 from hawker.gateway.revocations import FleetRevocations, RemoteRevocations
@@ -67,7 +67,7 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
     ended = FleetRevocations(directory.revoked, RemoteRevocations(peers, node))
     tokens = Tokens(root, clock, ended, directory.org_of)
     limiter = RateLimits(clock, metrics.api.limited) if settings.rate_limits else None
-    broker = BrokerHandlers(
+    broker = Gateway(
         directory,
         peers,
         Beside(node=node, exposition=metrics.exposition),

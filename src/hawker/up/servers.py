@@ -14,7 +14,7 @@ from hawker.catalog.glance import Glance
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, revoked_row
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
-from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
 from hawker.gateway.rate_limits import RateLimits
 from hawker.gateway.revocations import FleetRevocations
@@ -26,7 +26,7 @@ from hawker.place import Place
 from hawker.record.app import APPS
 from hawker.record.revocation import REVOKED
 from hawker.store.contract import Reader
-from hawker.up.alone import place_alone
+from hawker.up.alone import handlers_alone
 from hawker.up.fleet import InFleet
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
@@ -44,7 +44,7 @@ class Front:
 
 
 def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
-    """Of a node that knows no others: the worker's own answers, and orders in the market of one."""
+    """For a node that knows no others: the worker's own answers, and orders in the market of one."""
     store, clock = parts.deps.store, parts.deps.clock
 
     def org_of(app: str) -> str | None:
@@ -53,9 +53,9 @@ def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
 
     revocations = Revocations(store, clock)
     tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
-    handlers = worker_handlers(parts)
-    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(handlers)
-    place_alone(parts, handlers, preferences)
+    own = worker_handlers(parts)
+    TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(own)
+    handlers = handlers_alone(parts, own, preferences)
     limiter = _limiter(parts)
     return Front(public=Server(handlers, tokens, clock, observer=parts.metrics.api, limiter=limiter))
 
@@ -73,7 +73,7 @@ def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferen
     peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
     limited = parts.deps.settings.rate_limits
     market = MarketHandlers(directory, peers, preferences, clock, limited=limited)
-    broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=about_tokens)
+    broker = Gateway(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=about_tokens)
     public = Server(broker.handlers(), tokens, clock, observer=parts.metrics.api, limiter=_limiter(parts))
     return Front(public=public, peers=_for_peers(fleet, own))
 

@@ -32,7 +32,7 @@ from hawker.fleet.rows import Self
 from hawker.fleet.sources import follow, worker_sources
 from hawker.fleet.watch import WatchedStore
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
-from hawker.gateway.gateway import Beside, BrokerHandlers
+from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
 from hawker.gateway.revocations import FleetRevocations
 from hawker.gateway.token_handlers import TokenHandlers
@@ -212,7 +212,7 @@ def doors_of(
     tokens.bind(own)
     peers = town.kit.peers(BesidePeers(me, own, clock, wired, publisher.written))
     market = MarketHandlers(directory, peers, preferences(), clock, limited=False)
-    broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=tokens)
+    broker = Gateway(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=tokens)
     return (
         Door(clock=clock, handlers=own, tasks=worker.tasks, written=publisher.written),
         Door(clock=clock, handlers=broker.handlers(), tasks=worker.tasks),

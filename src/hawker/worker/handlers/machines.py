@@ -1,4 +1,4 @@
-"""Answers about machines as a whole: create, show, list, update, destroy, their events and versions."""
+"""Answers about machines as a whole: show, list, update, destroy, their events and versions."""
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
@@ -9,7 +9,6 @@ from anyio.lowlevel import checkpoint
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Ok
 from hawker.api.contract.machine import (
-    CREATE_MACHINE,
     DELETE_MACHINE,
     GET_MACHINE,
     LIST_EVENTS,
@@ -32,7 +31,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Page
 from hawker.config import validate
 from hawker.errors import BadRequest, NotFound, Unprocessable
-from hawker.ids import AppName, OrderId
+from hawker.ids import AppName
 from hawker.machine import State
 from hawker.record import views
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
@@ -43,7 +42,6 @@ from hawker.worker.handlers.paging import page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.images import resolve
 from hawker.worker.operations import Change
-from hawker.worker.orders import new_record, serves_region
 from hawker.worker.parts import Parts
 
 _EVENTS_IN_MACHINE = 20
@@ -56,27 +54,12 @@ class MachineHandlers:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:
-        handlers.on(CREATE_MACHINE, self.create)
         handlers.on(GET_MACHINE, self.get)
         handlers.on(LIST_MACHINES, self.list_)
         handlers.on(UPDATE_MACHINE, self.update)
         handlers.on(DELETE_MACHINE, self.delete)
         handlers.on(LIST_EVENTS, self.events)
         handlers.on(LIST_VERSIONS, self.versions)
-
-    async def create(self, call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
-        parts, body = self._parts, call.body
-        app = parts.apps.get(parts.deps.store, call.params.app_name)
-        key = OrderId(call.idempotency_key) if call.idempotency_key else None
-        made = parts.deps.table.made_for(parts.deps.store, app.name, key)
-        if made is None:
-            validate(body.config, parts.deps.driver.features)
-            serves_region(parts.node.region, body.region)
-            skip = self._check_secrets(app.name, body)
-            images = await resolve(parts.deps.images, body.config)
-            record = new_record(parts, app, body, images, caller=call.caller, key=key)
-            made = await parts.operations.create(record, launch=not body.skip_launch, skip_secrets=skip)
-        return self.show(made, nonce=made.lease.nonce if made.lease and body.lease_ttl else None)
 
     async def get(self, call: Call[MachineParams, GetMachineQuery, None]) -> Machine:
         record = find(self._parts, call.params)

@@ -43,7 +43,7 @@ from hawker.volume.operations import check_retention, new_volume
 from hawker.volume.restore import Origin, completed, origin_of
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
-from hawker.worker.orders import serves_region
+from hawker.worker.order import serves_region
 from hawker.worker.parts import Parts
 
 SETTLE_S = 20.0

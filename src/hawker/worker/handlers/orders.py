@@ -1,5 +1,7 @@
 """The worker's side of the market: bids, orders, their cancels, and the claims of the apps whose home it is."""
 
+from collections.abc import Callable
+
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.market import (
@@ -27,23 +29,28 @@ from hawker.machine import GONE
 from hawker.record.machine import MachineRecord
 from hawker.worker.bids import MOST_AT_ONCE
 from hawker.worker.bids import Bids as Bidding
-from hawker.worker.filling import Filling, NoLuggage
-from hawker.worker.handlers.machines import MachineHandlers
-from hawker.worker.operations import Target
-from hawker.worker.order_ledger import OrderLedger
-from hawker.worker.parts import Parts
+from hawker.worker.operations import Operations, Target
+from hawker.worker.order import OrderIntake, OrderLedger
 
-_NO_LUGGAGE = NoLuggage()
+Shown = Callable[..., Machine]
 
 
-class MarketHandlers:
-    def __init__(self, parts: Parts) -> None:
-        deps = parts.deps
-        self._parts = parts
-        self._machines = MachineHandlers(parts)
-        self._ledger = OrderLedger(deps.store, deps.clock, deps.table)
-        self._bidding = Bidding(parts)
-        self._filling = Filling(parts, self._ledger, parts.porter or _NO_LUGGAGE)
+class OrderHandlers:
+    """`show` is how the API shows a machine."""
+
+    def __init__(
+        self,
+        intake: OrderIntake,
+        ledger: OrderLedger,
+        bidding: Bidding,
+        operations: Operations,
+        show: Shown,
+    ) -> None:
+        self._intake = intake
+        self._ledger = ledger
+        self._bidding = bidding
+        self._operations = operations
+        self._show = show
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(QUOTE, self.quote)
@@ -58,7 +65,7 @@ class MarketHandlers:
         return Bids(bids=self._bidding.quotes(call.body.asks))
 
     async def fill(self, call: Call[NoParams, NoQuery, OrderRequest]) -> Machine:
-        made = await self._filling.fill(call.body, call.caller, call.deadline_s)
+        made = await self._intake.accept_order(call.body, call.caller, call.deadline_s)
         return self._shown(made, with_nonce=bool(call.body.machine.lease_ttl))
 
     async def cancel(self, call: Call[OrderParams, CancelQuery, None]) -> CancelAnswer:
@@ -66,7 +73,7 @@ class MarketHandlers:
         made = await self._ledger.cancel(app, order, anyway=call.query.destroy)
         if made is not None and call.query.destroy and made.state not in GONE:
             nonce = made.lease.nonce if made.lease else None
-            await self._parts.operations.destroy(Target(app, made.id, nonce), force=True)
+            await self._operations.destroy(Target(app, made.id, nonce), force=True)
         return CancelAnswer(filled=None if made is None else self._shown(made, with_nonce=True))
 
     async def claim(self, call: Call[ClaimParams, NoQuery, ClaimRequest]) -> Claim:
@@ -75,7 +82,7 @@ class MarketHandlers:
         return Claim(node=claim.node, number=claim.number)
 
     async def export(self, call: Call[AppParams, NoQuery, None]) -> OrderedApp:
-        return self._filling.export(call.params.app_name)
+        return self._intake.export(call.params.app_name)
 
     def _shown(self, made: MachineRecord, *, with_nonce: bool) -> Machine:
-        return self._machines.show(made, nonce=made.lease.nonce if made.lease and with_nonce else None)
+        return self._show(made, nonce=made.lease.nonce if made.lease and with_nonce else None)

@@ -1,0 +1,327 @@
+"""An order at a worker: admitted and created in one transaction, at most once, or refused.
+
+With the order comes its app, which this node may not know. `AppBundles` packs and unpacks what else of an app its
+machines need on another node than the app's home.
+
+Invariant: an order with a key is sent only to the node that its claim names, and the claim moves on only from a node
+that has written down that it will not fill it. So it is filled once, whichever brokers try, and however often.
+"""
+
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import msgspec
+
+from hawker.api.codec import encode_json
+from hawker.api.contract.machine import CreateMachineRequest
+from hawker.api.contract.market import OrderedApp, OrderRequest
+from hawker.app import machine_name
+from hawker.clock import Clock
+from hawker.config import MachineConfig, validate
+from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
+from hawker.errors import BadRequest, DeadlineExceeded, NameTaken, NoRoom, NotFound, OrderCancelled, Unavailable
+from hawker.ids import AppName, MachineId, NodeId, OrderId, Version, new_machine_id, new_ulid
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.record.app import APPS, AppRecord
+from hawker.record.machine import BY_APP, MachineRecord, Network
+from hawker.record.node import NodeRecord
+from hawker.record.order import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated
+from hawker.region import accepts
+from hawker.store.contract import Bucket, Reader, Store, Tx
+from hawker.worker import leases
+from hawker.worker.apps import Apps
+from hawker.worker.bids import closed
+from hawker.worker.capacity import room_for
+from hawker.worker.images import Images, resolve
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.operations import Operations
+from hawker.worker.table import MachineTable, order_key
+
+KEPT_S = 7 * 86_400.0
+MAX_KEY_BYTES = 255
+_SWEPT = 8  # looked at, and dropped if old, for each that is added
+
+
+D = TypeVar("D", bound=Dated)
+
+
+class OrderLedger:
+    """What a worker remembers of orders beside the machines that they became: which were cancelled here and, at the
+    home of an app, to which node each order with a key belongs. Each entry that is added looks at the next few old
+    ones, so both lists are bounded by age."""
+
+    def __init__(self, store: Store, clock: Clock, table: MachineTable, *, kept_s: float = KEPT_S) -> None:
+        self._store = store
+        self._clock = clock
+        self._table = table
+        self._kept_s = kept_s
+        self._swept: dict[str, str | None] = {}
+
+    def check(self, reader: Reader, app: AppName, order: OrderId) -> None:
+        """Raises `OrderCancelled`. Asked in the transaction that would fill the order."""
+        if reader.get(CANCELLED, order_key(app, order)) is not None:
+            raise OrderCancelled(f"order {order} was cancelled at this node")
+
+    async def cancel(self, app: AppName, order: OrderId, *, anyway: bool = False) -> MachineRecord | None:
+        """The machine if the order was filled; else it never will be. `anyway`: it counts as not filled from now on."""
+        key = checked_key(app, order)
+
+        def apply(tx: Tx) -> MachineRecord | None:
+            made = self._table.made_for(tx, app, order)
+            if not anyway and tx.get(CANCELLED, key) is not None:
+                return None
+            if made is None or anyway:
+                tx.put(CANCELLED, key, CancelRecord(at=self._clock.now()))
+                self._sweep(tx, CANCELLED)
+            return made
+
+        return await self._store.write(apply)
+
+    async def claim(self, app: AppName, order: OrderId, node: NodeId, instead_of: int | None) -> ClaimRecord:
+        """Where the order belongs: at `node` if nobody had claimed it, or the claim of that number was the last one."""
+        key = checked_key(app, order)
+
+        def apply(tx: Tx) -> ClaimRecord:
+            there = tx.get(CLAIMS, key)
+            if there is not None and there.number != instead_of:
+                return there
+            number = 0 if there is None else there.number + 1
+            claim = ClaimRecord(node=node, number=number, at=self._clock.now())
+            tx.put(CLAIMS, key, claim)
+            self._sweep(tx, CLAIMS)
+            return claim
+
+        return await self._store.write(apply)
+
+    def _sweep(self, tx: Tx, bucket: Bucket[D]) -> None:
+        oldest = self._clock.now() - self._kept_s
+        found = list(tx.scan(bucket, after=self._swept.get(bucket.name), limit=_SWEPT))
+        for key, record in found:
+            if record.at < oldest:
+                tx.delete(bucket, key)
+        self._swept[bucket.name] = found[-1][0] if len(found) == _SWEPT else None
+
+
+def checked_key(app: AppName, order: OrderId) -> str:
+    """Raises `BadRequest`."""
+    if not order or len(order.encode()) > MAX_KEY_BYTES:
+        raise BadRequest(f"an order's id, or its Idempotency-Key, has 1 to {MAX_KEY_BYTES} bytes")
+    return order_key(app, order)
+
+
+_FIRST = """
+amber ashen bold brisk calm clear cold crisp dark dawn deep dry dusty early fair faint fleet gentle gilded grand
+hardy hazy hidden high icy keen late light lively long loud lucky mellow mild misty noble old pale plain proud
+quick quiet rapid rare rough royal rustic sandy sharp shy silent slow small snowy soft spare still stout sunny
+tall tidy warm wild
+""".split()
+_SECOND = """
+bay beach bell birch bird breeze brook bush cart cliff cloud coast cove crow dune elm field fire fjord fog ford
+forest frost gate glade grove gull harbor heath hill inlet isle kiln lake lane lark leaf marsh meadow mill moor
+moss oak path peak pier pine pond quay rain reef ridge river rock shore sky smith snow stall stone stream tide
+vale wind wood
+""".split()
+
+
+def new_name(clock: Clock) -> str:
+    """For example `quiet-stall-4127`; not unique by itself."""
+    first = _FIRST[int(clock.random() * len(_FIRST))]
+    second = _SECOND[int(clock.random() * len(_SECOND))]
+    return f"{first}-{second}-{int(clock.random() * 9000) + 1000}"
+
+
+LOOPBACK = "::1"
+"""The private address of a machine on the host's own network."""
+
+
+def serves_region(own: str, wanted: str | None) -> None:
+    """Raises `NoRoom` when no region of the list (contract 3.11) is this node's."""
+    if not accepts(wanted, own):
+        raise NoRoom(
+            f"could not find a candidate host: no host in region '{wanted}', the nearest is '{own}'",
+            scope="region",
+            shortfall={"hosts": 1},
+            nearest=own,
+        )
+
+
+def new_record(
+    node: NodeRecord,
+    deps: Deps,
+    app: AppRecord,
+    order: CreateMachineRequest,
+    images: Images,
+    *,
+    caller: str,
+    key: OrderId | None,
+) -> MachineRecord:
+    """The record that an order becomes if it is filled; `key` is the client's name for the order. Raises
+    `Unprocessable` for a bad name."""
+    clock = deps.clock
+    machine_id, now = new_machine_id(clock), clock.now()
+    launch = not order.skip_launch
+    return MachineRecord(
+        id=machine_id,
+        app=app.name,
+        name=machine_name(order.name) if order.name else new_name(clock),
+        region=node.region,
+        state=State.CREATED,
+        version=Version(new_ulid(clock)),
+        config=order.config,
+        image=images.shown,
+        container_images=images.of_containers,
+        network=Network(private_ip=_private_ip(deps, app, machine_id), network_id=app.network_id),
+        holds=room_for(deps, order.config) if launch else Resources(),
+        cordoned=bool(order.skip_service_registration),
+        lease=leases.new(clock, caller, "", float(order.lease_ttl)) if order.lease_ttl else None,
+        order=key,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _private_ip(deps: Deps, app: AppRecord, machine_id: MachineId) -> str:
+    networks = deps.networks
+    return LOOPBACK if networks is None else networks.private_ip(app.network_id, machine_id)
+
+
+_SOUND_CONFIGS, _SOUND_BYTES = 256, 16 * 1024
+
+
+class AppBundles(Protocol):
+    """What of an app travels with its orders, beside its record."""
+
+    def pack(self, reader: Reader, app: AppRecord) -> bytes:
+        """At the app's home."""
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        """In the transaction that creates the machine. What is older than what is here changes nothing."""
+
+
+class NoAppBundles:
+    """For a node of no cluster: it is the home of all its apps, so one that is not here was deleted."""
+
+    def pack(self, reader: Reader, app: AppRecord) -> bytes:
+        return b""
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        if tx.get(APPS, app.name) is None:
+            raise NotFound("app not found")
+
+
+class OrderIntake:
+    """The one place where an order becomes a machine of this node."""
+
+    def __init__(
+        self,
+        node: NodeRecord,
+        deps: Deps,
+        apps: Apps,
+        operations: Operations,
+        ledger: OrderLedger,
+        bundles: AppBundles,
+    ) -> None:
+        self._node = node
+        self._deps = deps
+        self._apps = apps
+        self._operations = operations
+        self._ledger = ledger
+        self._bundles = bundles
+        self._labels = parse_labels(",".join(deps.settings.labels))
+        self._sound: OrderedDict[bytes, Placement] = OrderedDict()
+
+    def export(self, name: str) -> OrderedApp:
+        """Raises `NotFound`."""
+        store = self._deps.store
+        app = self._apps.get(store, name)
+        fields = msgspec.structs.asdict(app)
+        fields.pop("idempotency_key")
+        fields.pop("home")
+        return OrderedApp(**fields, luggage=self._bundles.pack(store, app))
+
+    async def accept_order(self, order: OrderRequest, caller: str, deadline_s: float | None = None) -> MachineRecord:
+        """The machine, new or of the same order before. Raises `NoRoom` when the node cannot fill it, `OrderCancelled`
+        when it came too late, `DeadlineExceeded` when its caller has gone before it began."""
+        deps, body, key = self._deps, order.machine, OrderId(order.order_id)
+        app = _record(order.app)
+        checked_key(app.name, key)
+        self._ledger.check(deps.store, app.name, key)
+        made = deps.table.made_for(deps.store, app.name, key)
+        if made is not None:
+            return made
+        written = encode_json(body.config)
+        placement = self._sound.get(written) or placement_of(body.config)
+        self._check(deps.store, app.name, placement)
+        self._validate(body.config, written, placement)
+        serves_region(self._node.region, body.region)
+        images = await _in_time(resolve(deps.images, body.config), deadline_s)
+        record = new_record(self._node, deps, app, body, images, caller=caller, key=key)
+        skip = bool(body.skip_secrets)
+
+        def first(tx: Tx) -> None:
+            self._ledger.check(tx, app.name, key)
+            if deps.table.made_for(tx, app.name, key) is not None:
+                return
+            self._check(tx, app.name, placement)
+            _check_same(tx, app)
+            self._bundles.unpack(tx, app, order.app.luggage)
+            _know(tx, app)
+            deps.secrets.check_version(tx, app.name, body.min_secrets_version)
+            deps.secrets.check_names(app.name, body.config, skip=skip, reader=tx)
+
+        return await self._operations.create(record, launch=not body.skip_launch, skip_secrets=skip, first=first)
+
+    def _validate(self, config: MachineConfig, written: bytes, placement: Placement) -> None:
+        """Apps order the same machine again and again: a config that was found sound is so for as long as this lives.
+        Raises `Unprocessable`."""
+        if written in self._sound:
+            return
+        validate(config, self._deps.driver.features)
+        if len(written) <= _SOUND_BYTES:
+            self._sound[written] = placement
+            if len(self._sound) > _SOUND_CONFIGS:
+                self._sound.popitem(last=False)
+
+    def _check(self, reader: Reader, app: AppName, wanted: Placement) -> None:
+        """What may have changed since the bid. Raises `Unavailable`, so that the broker goes on to the next."""
+        reason = closed(reader)
+        if reason is not None:
+            raise Unavailable(f"{reason}: nothing was created")
+        missing = lacking(wanted.labels, self._labels)
+        if missing is not None:
+            raise Unavailable(f"the node does not have the label {missing}: nothing was created")
+        if wanted.spread is Spread.HARD and (there := reader.count(BY_APP, f"{app}/")):
+            raise NoRoom(
+                f"machines of the app that the node has already: {there}; they are to be apart",
+                scope="host",
+                shortfall={"hosts": 1},
+            )
+
+
+async def _in_time(asking: Coroutine[Any, Any, Images], deadline_s: float | None) -> Images:
+    """A registry may take longer than whoever sent the order waits."""
+    with anyio.move_on_after(deadline_s):
+        return await asking
+    raise DeadlineExceeded("the image's registry did not answer in time; nothing was created")
+
+
+def _record(app: OrderedApp) -> AppRecord:
+    fields = msgspec.structs.asdict(app)
+    fields.pop("luggage")
+    return AppRecord(**{**fields, "name": AppName(app.name)})
+
+
+def _know(tx: Tx, app: AppRecord) -> None:
+    """The app is here from now on, also if it brought nothing."""
+    if tx.get(APPS, app.name) is None:
+        tx.put(APPS, app.name, app)
+
+
+def _check_same(tx: Tx, app: AppRecord) -> None:
+    """Raises `NameTaken` when there is another one of its name."""
+    there = tx.get(APPS, app.name)
+    if there is not None and there.id != app.id:
+        raise NameTaken(f"app '{app.name}' of this order is not the app of that name at this node")
