@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tests.tidy import calls, imports, mirror, shape, text
+from tests.tidy import calls, grain, imports, mirror, shape, text
 from tests.tidy.tree import Finding, Tree
 
 Rule = Callable[[Tree], Iterator[Finding]]
@@ -20,6 +20,10 @@ RULES: tuple[Rule, ...] = (
     calls.loose_tasks,
     calls.printing,
     calls.swallowing,
+    grain.floor,
+    grain.folder_size,
+    grain.one_class_a_name,
+    grain.telling_stems,
     shape.file_size,
     shape.function_size,
     shape.medians,

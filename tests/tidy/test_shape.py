@@ -11,11 +11,11 @@ def subjects(rule: Rule, text: str, path: str = NODE) -> list[str]:
     return [finding.subject for finding in rule(tree_of({path: text}))]
 
 
-def test_a_file_stops_at_400_lines() -> None:
+def test_a_file_stops_at_500_lines() -> None:
     for path in (NODE, "tests/test_node.py", "bench/start.py", "guest/pilot.c"):
-        assert subjects(shape.file_size, "\n" * 400, path) == []
-        assert len(subjects(shape.file_size, "\n" * 401, path)) == 1
-    assert subjects(shape.file_size, "\n" * 401, "docs/guide.md") == []
+        assert subjects(shape.file_size, "\n" * 500, path) == []
+        assert len(subjects(shape.file_size, "\n" * 501, path)) == 1
+    assert subjects(shape.file_size, "\n" * 501, "docs/guide.md") == []
 
 
 def test_a_function_stops_at_60_lines() -> None:
