@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from hawker.broker.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, CatalogDirectory
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import Glance
 from hawker.clock import ManualClock
 from hawker.ids import AppName, NodeId
 from tests.broker.catalogs import A, B, C, Files

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hawker.broker.node_files import LOOK_EVERY_S, ClusterFile, own_node, own_region, root_token
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import Glance
 from hawker.clock import ManualClock
 from hawker.cluster import KEY_BYTES, Keyring, found_cluster, write_cluster
 from hawker.errors import CannotStart

@@ -11,12 +11,12 @@ import anyio.to_thread
 
 from hawker.catalog.change import Scope, Tx
 from hawker.catalog.contract import Committed, Statement, Touched
-from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.http.server import bind, serving
 from hawker.catalog.http.service import Access, Migrations, Vitals
 from hawker.catalog.live.engine import Live
+from hawker.catalog.read_connection import Guarded, Pool
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock, SystemClock
 from hawker.ids import NodeId

@@ -12,7 +12,7 @@ from hawker.catalog.messages import MOST_BYTES, Parts, encode
 from hawker.catalog.replication import BULK_BYTES
 from hawker.catalog.statements import StatementFailed
 from hawker.catalog.storage import ROWS_PER_VERSION
-from hawker.gossip.records import MESSAGE_BYTES
+from hawker.gossip.secure_stream import MESSAGE_BYTES
 from tests.catalog.disk import A, B, gone, opened, put, rows, said, thing, tx
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Committed, Local, Statement
-from hawker.catalog.lease import STEP
+from hawker.catalog.freshness import STEP
 from hawker.catalog.statements import StatementFailed
 from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable

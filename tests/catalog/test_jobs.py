@@ -1,6 +1,6 @@
 from hawker.catalog.change import Delta, Position, Scope
 from hawker.catalog.jobs import Apply, Collect, Done, Fence, Renew, Serve, perform
-from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import Layout, MemoryStorage, remove, upsert
 from hawker.catalog.messages import Want
 from hawker.clock import ManualClock
 from tests.catalog.kit import ME, A, B, delta, tx

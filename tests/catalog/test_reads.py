@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from hawker.catalog.contract import Change, Statement, Table
-from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.read_connection import Guarded, Pool
 from hawker.catalog.reads import MOST_ROWS, Reads
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Unprocessable

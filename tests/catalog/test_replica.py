@@ -7,7 +7,7 @@ import pytest
 
 from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Statement, Touched
-from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import Layout, MemoryStorage, remove, upsert
 from hawker.catalog.replica import TXS_AT_ONCE, Replica
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, Unavailable

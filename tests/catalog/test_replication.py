@@ -3,7 +3,6 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.mailbag import RELAY_S
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -22,6 +21,7 @@ from hawker.catalog.messages import (
     rumor_of,
 )
 from hawker.catalog.peers import Peer
+from hawker.catalog.push_batch import RELAY_S
 from hawker.catalog.replication import PUSH_BYTES, Replication
 from hawker.clock import ManualClock
 from hawker.ids import NodeId

@@ -2,7 +2,7 @@ import apsw
 import pytest
 
 from hawker.catalog.change import Op, Scope, VersionedOp
-from hawker.catalog.evolve import side_tables
+from hawker.catalog.migration import side_tables
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import described
 

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.catalog.change import Delta, Op, Position, Scope, Tx, VersionedOp
 from hawker.catalog.contract import Committed, Statement, Storage
-from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import Layout, MemoryStorage, remove, upsert
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest

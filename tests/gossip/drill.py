@@ -9,11 +9,11 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.effects import Changed, Event, Knock, Outcome
 from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.outcome import Changed, Event, Knock, Outcome
+from hawker.gossip.membership import Belief
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker.gossip.contract import Fate, Member, Meta, Trouble
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock, eventually

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate
-from hawker.gossip.outcome import Changed, Forgot, Rejected
+from hawker.gossip.effects import Changed, Forgot, Rejected
+from hawker.gossip.membership import Belief
 from hawker.gossip.timing import Timing
 from tests.gossip.drill import Drill, Node
 

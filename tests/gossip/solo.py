@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from hawker.clock import ManualClock
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.effects import Event, Outcome
 from hawker.gossip.frames import Claim, Frame, decode, payload_of
 from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.outcome import Event, Outcome
+from hawker.gossip.membership import Belief
 from hawker.gossip.peer import alive, content_of
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing

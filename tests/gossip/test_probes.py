@@ -1,8 +1,8 @@
 from hawker.clock import ManualClock
 from hawker.gossip.contract import Fate
+from hawker.gossip.members import Roster
 from hawker.gossip.peer import Peer
 from hawker.gossip.probes import Order, Probe, Relay, Relays
-from hawker.gossip.roster import Roster
 from tests.gossip.solo import claim, node, says
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate
 from hawker.gossip.frames import Claim, Forget
+from hawker.gossip.membership import Belief
 from hawker.gossip.timing import Timing
 from tests.gossip import scenes
 from tests.gossip.drill import Drill

@@ -11,8 +11,8 @@ from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
-from hawker.gossip.records import Hello, Kind, Sealed, hello_of, records_of
+from hawker.gossip.memory_network import MemoryNetwork
+from hawker.gossip.secure_stream import Hello, Kind, Sealed, hello_of, records_of
 from hawker.gossip.streams import CALLERS, Streams
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock, eventually

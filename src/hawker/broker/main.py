@@ -24,7 +24,7 @@ from hawker.broker.preferences import load_preferences
 from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import FleetRevocations, RemoteRevocations
 from hawker.broker.tokens import Tokens
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import Glance
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart
 from hawker.observe.metrics import build_metrics

@@ -13,7 +13,7 @@ import msgspec
 
 from hawker.catalog.change import Token, Value
 from hawker.catalog.contract import Change, OnTouched, Statement, Table
-from hawker.catalog.lines import cell
+from hawker.catalog.json_lines import cell
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unavailable, Unprocessable
 from hawker.ids import NodeId

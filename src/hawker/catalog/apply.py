@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
-from hawker.catalog.aside import Aside
 from hawker.catalog.capture import is_too_large
 from hawker.catalog.change import Delta, Op, Tx
 from hawker.catalog.contract import Outcome, Touched
 from hawker.catalog.log import Log
-from hawker.catalog.origins import RESETTING, Origins, Stream
+from hawker.catalog.quarantine import Aside
 from hawker.catalog.rows import Key, Rows
+from hawker.catalog.stream_positions import RESETTING, Origins, Stream
 from hawker.ids import NodeId
 
 TOUCHED_LIMIT = 20_000

@@ -12,7 +12,7 @@ from hawker.catalog.apply import Parts
 from hawker.catalog.capture import Capture
 from hawker.catalog.change import Op, Scope, Token, Tx
 from hawker.catalog.contract import Committed, Effect, Local
-from hawker.catalog.lease import Lease
+from hawker.catalog.freshness import Lease
 from hawker.catalog.statements import StatementFailed, Statements
 from hawker.errors import HawkerError
 

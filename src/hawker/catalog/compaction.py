@@ -3,11 +3,11 @@
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 
-from hawker.catalog.aside import Aside, key_of
 from hawker.catalog.capture import op_size
 from hawker.catalog.change import Delta, VersionedOp
-from hawker.catalog.origins import RESETTING, Stream
+from hawker.catalog.quarantine import Aside, key_of
 from hawker.catalog.rows import Rows
+from hawker.catalog.stream_positions import RESETTING, Stream
 
 
 def delta(

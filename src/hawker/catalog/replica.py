@@ -14,17 +14,17 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hawker.catalog.bucket import Bucket
-from hawker.catalog.calls import STOPPING, Call, Transact, next_turn, run_all
 from hawker.catalog.change import Position, Scope, Token
 from hawker.catalog.contract import Change, Committed, Local, OnTouched, Statement, Storage, Table, Touched
 from hawker.catalog.engine import GRACE_S, Engine
 from hawker.catalog.http.service import Vitals
 from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
-from hawker.catalog.memory import touched
+from hawker.catalog.memory_storage import touched
 from hawker.catalog.messages import Parts, Pull, SnapshotAsk, SnapshotRead, decode, encode
 from hawker.catalog.outbox import Outbox
 from hawker.catalog.peers import Peer
 from hawker.catalog.snapshots import Album
+from hawker.catalog.write_queue import STOPPING, Call, Transact, next_turn, run_all
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId

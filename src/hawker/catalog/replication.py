@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from hawker.catalog import rumor
 from hawker.catalog.change import Delta, Position, Scope, Tx
 from hawker.catalog.epochs import Inquiry, outdated
-from hawker.catalog.intake import QUEUED, Intake
-from hawker.catalog.mailbag import Mailbag
+from hawker.catalog.inbound import QUEUED, Intake
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -33,6 +32,7 @@ from hawker.catalog.messages import (
 from hawker.catalog.peers import Peers
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
+from hawker.catalog.push_batch import Mailbag
 from hawker.catalog.sync import Rounds
 from hawker.clock import Clock
 from hawker.ids import NodeId

@@ -16,21 +16,21 @@ import msgspec
 
 from hawker.catalog import compaction
 from hawker.catalog.apply import Batch, Parts
-from hawker.catalog.aside import Aside
 from hawker.catalog.change import Delta, Position, Scope, Tx, Value
 from hawker.catalog.commits import Commits, TransactionLost
 from hawker.catalog.contract import Committed, Local, Outcome, Statement, Table, Touched
 from hawker.catalog.database import Database
-from hawker.catalog.evolve import evolve, tables_of
-from hawker.catalog.guarded import Guarded
-from hawker.catalog.install import Draft, is_further, opened, take
-from hawker.catalog.lease import Lease, boot_id
+from hawker.catalog.freshness import Lease, boot_id
 from hawker.catalog.log import LOG_AGE_S, Log
-from hawker.catalog.origins import RESETTING, Origins, Stream
+from hawker.catalog.migration import evolve, tables_of
+from hawker.catalog.quarantine import Aside
+from hawker.catalog.read_connection import Guarded
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import fingerprint, read, shipped
 from hawker.catalog.snapshot import Snapshot, make
+from hawker.catalog.snapshot_install import Draft, is_further, opened, take
 from hawker.catalog.statements import Statements
+from hawker.catalog.stream_positions import RESETTING, Origins, Stream
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId

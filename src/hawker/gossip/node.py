@@ -13,11 +13,11 @@ from hawker import log
 from hawker.clock import Clock
 from hawker.errors import Conflict, HawkerError, TooLarge, Unavailable
 from hawker.gossip.contract import DATAGRAM_BYTES, Member, Meta, Transport, Trouble
+from hawker.gossip.effects import Changed, Event, Forgot, Heard, Joined, Knock, Outcome, Rejected, Rekeyed, Troubled
 from hawker.gossip.frames import Malformed
 from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring, checked, rank_of
 from hawker.gossip.listener import Listener
-from hawker.gossip.outcome import Changed, Event, Forgot, Heard, Joined, Knock, Outcome, Rejected, Rekeyed, Troubled
 from hawker.gossip.peer import Peer
 from hawker.gossip.sealing import Opener, Sealer, new_boot
 from hawker.gossip.streams import Streams

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from hawker.gossip.members import Roster, shuffled
 from hawker.gossip.peer import Peer
-from hawker.gossip.roster import Roster, shuffled
 from hawker.ids import NodeId
 
 _RELAYS = 1024

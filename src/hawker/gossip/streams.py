@@ -16,7 +16,7 @@ from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
 from hawker.gossip.contract import Transport
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.records import (
+from hawker.gossip.secure_stream import (
     HELLO_BYTES,
     LENGTH_BYTES,
     NONCE_BYTES,

@@ -6,14 +6,14 @@ that comes much too late means that this node stood still, so it blames itself b
 
 from collections.abc import Callable, Sequence
 
-from hawker.gossip.answers import Answers, From
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.dispatch import Answers, From
+from hawker.gossip.effects import Knock, Outbox, Outcome
 from hawker.gossip.frames import Claim, Forget, Frame, Join, PingReq, decode
 from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.mail import Mail
-from hawker.gossip.outcome import Knock, Outbox, Outcome
+from hawker.gossip.membership import Belief
+from hawker.gossip.packets import Mail
 from hawker.gossip.peer import Peer, alive, content_of
 from hawker.gossip.probes import Probe
 from hawker.gossip.timing import Timing

@@ -12,12 +12,12 @@ from hawker.broker.tokens import load_or_create_token
 from hawker.catalog.agent import AgentCatalog
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
-from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.http.service import Access, Vitals
 from hawker.catalog.live.engine import Live
 from hawker.catalog.mirror import Mirror
+from hawker.catalog.read_connection import Guarded, Pool
 from hawker.catalog.reads import Reads
 from hawker.catalog.replica import Replica
 from hawker.catalog.snapshots import Album

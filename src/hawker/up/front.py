@@ -18,7 +18,7 @@ from hawker.broker.preferences import Preferences
 from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import REVOKED, FleetRevocations, Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import Glance
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.store.contract import Reader

@@ -7,12 +7,12 @@ import apsw
 import pytest
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Guarded, Pool
-from hawker.catalog.live.asked import Asked, plan_of
-from hawker.catalog.live.kept import Kept, about_completed
+from hawker.catalog.live.evaluation import Asked, plan_of
+from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.result_cache import Kept, about_completed
 from hawker.catalog.live.ring import Lagged
-from hawker.catalog.live.schema import read_schema
 from hawker.catalog.live.subscription import Columns, End, News, Rows, Subscription, hash_of, text_of
+from hawker.catalog.read_connection import Guarded, Pool
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, Unavailable
 

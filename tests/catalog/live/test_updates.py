@@ -2,9 +2,9 @@ from pathlib import Path
 
 import apsw
 
-from hawker.catalog.guarded import Guarded, Pool
-from hawker.catalog.live.tree import TableInfo
+from hawker.catalog.live.join_tree import TableInfo
 from hawker.catalog.live.updates import TOO_MUCH, Updates
+from hawker.catalog.read_connection import Guarded, Pool
 from hawker.clock import ManualClock
 
 

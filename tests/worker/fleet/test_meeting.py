@@ -17,7 +17,7 @@ from hawker.errors import Unavailable
 from hawker.gossip.contract import Meta
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock

@@ -8,14 +8,14 @@ import anyio.to_thread
 import msgspec
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Pool
 from hawker.catalog.http.app import Endpoint
 from hawker.catalog.http.exchange import Answered, Exchange
 from hawker.catalog.http.parameters import decimal, number
 from hawker.catalog.http.service import Doctor, Vitals
 from hawker.catalog.http.statement import NotJson, WrongShape
-from hawker.catalog.live.schema import read_schema
-from hawker.catalog.live.token import quoted
+from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.sql_tokens import quoted
+from hawker.catalog.read_connection import Pool
 from hawker.clock import Clock
 
 COUNT_S = 60.0

@@ -8,12 +8,12 @@ import anyio.to_thread
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Answer, Guarded, Pool
 from hawker.catalog.http.app import Endpoint, plain
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.parameters import number
 from hawker.catalog.http.statement import statement_of
-from hawker.catalog.lines import columns_line, end_line, error_line, row_lines
+from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
+from hawker.catalog.read_connection import Answer, Guarded, Pool
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 

@@ -8,7 +8,7 @@ from hawker.catalog.http.app import Endpoint
 from hawker.catalog.http.exchange import Cut, Exchange, Headers
 from hawker.catalog.http.parameters import flag, number
 from hawker.catalog.http.statement import statement_of
-from hawker.catalog.lines import columns_line, end_line, error_line, row_lines
+from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
 from hawker.catalog.live.engine import Live
 from hawker.catalog.live.ring import Lagged, Told
 from hawker.catalog.live.subscription import Columns, End, Gone, Heard, News, Rows, Subscription

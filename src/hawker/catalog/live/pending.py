@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hawker.catalog.contract import Touched
-from hawker.catalog.live.kept import Key
+from hawker.catalog.live.result_cache import Key
 
 MOST_KEYS = 20_000
 

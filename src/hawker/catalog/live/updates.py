@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Pool
-from hawker.catalog.lines import error_line, notify_line
+from hawker.catalog.json_lines import error_line, notify_line
 from hawker.catalog.live.feed import Feed
-from hawker.catalog.live.kept import Key
+from hawker.catalog.live.join_tree import TableInfo
+from hawker.catalog.live.result_cache import Key
 from hawker.catalog.live.ring import Told
-from hawker.catalog.live.token import quoted
-from hawker.catalog.live.tree import TableInfo
+from hawker.catalog.live.sql_tokens import quoted
+from hawker.catalog.read_connection import Pool
 from hawker.clock import Clock
 
 _PORTION = 256

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hawker.catalog.change import Scope, Value
 from hawker.catalog.contract import Statement, Storage
-from hawker.catalog.memory import Image, Layout, MemoryStorage, Schema
+from hawker.catalog.memory_storage import Image, Layout, MemoryStorage, Schema
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock

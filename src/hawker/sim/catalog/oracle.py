@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from hawker.catalog.change import Position, Scope, Value
 from hawker.catalog.contract import Committed
-from hawker.catalog.intake import QUEUED
+from hawker.catalog.inbound import QUEUED
 from hawker.catalog.jobs import Done, Job, Renew
-from hawker.catalog.memory import Key, MemoryStorage
-from hawker.catalog.pending import TXS
+from hawker.catalog.memory_storage import Key, MemoryStorage
+from hawker.catalog.reorder_buffer import TXS
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Content
 from hawker.sim.catalog.host import Host

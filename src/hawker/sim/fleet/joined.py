@@ -22,14 +22,14 @@ from hawker.broker.revocations import FleetRevocations, Revocations
 from hawker.broker.tokens import Tokens
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import Glance
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
 from hawker.cluster import Cluster, Keyring
 from hawker.errors import HawkerError
 from hawker.gossip.contract import Meta
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.log import Secret

@@ -1,0 +1,243 @@
+"""What each frame of another node leads to: answers, changed beliefs, things to tell. Knows no timers.
+
+`joining` is whether this node still waits to be let in; `rank` orders keyrings, so that two nodes see who is behind.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from hawker.errors import BadRequest
+from hawker.gossip.conflicts import Intruders
+from hawker.gossip.contract import Fate
+from hawker.gossip.effects import Heard, Joined, Outbox, Rejected, Rekeyed
+from hawker.gossip.frames import (
+    Ack,
+    Claim,
+    Forget,
+    Frame,
+    Join,
+    JoinOk,
+    Keys,
+    MetaIs,
+    MetaReq,
+    Nack,
+    Note,
+    Ping,
+    PingReq,
+    Refused,
+    Sync,
+    encode,
+)
+from hawker.gossip.identity import Identity
+from hawker.gossip.keyring import Keyring, checked, rank_of
+from hawker.gossip.membership import Belief
+from hawker.gossip.packets import Mail
+from hawker.gossip.peer import Peer
+from hawker.gossip.probes import Probe, Relay, Relays
+from hawker.gossip.timing import Timing
+from hawker.ids import NodeId
+
+_32_BITS = (1 << 32) - 1
+_SYNC_ANSWER_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where a frame came from, and when. `peer` is what is known of the sender."""
+
+    sender: NodeId
+    boot: int
+    address: str
+    now: float
+    peer: Peer | None
+
+    @property
+    def current(self) -> Peer | None:
+        """The sender, if it is the process that we know: not a former life, and no second node of that name."""
+        return self.peer if self.peer is not None and self.peer.boot == self.boot else None
+
+
+class Answers:
+    """Shares its parts with `Swim`, which has the timers."""
+
+    def __init__(
+        self, identity: Identity, keyring: Keyring, belief: Belief, mail: Mail, timing: Timing, out: Outbox
+    ) -> None:
+        self.cluster = identity.cluster
+        self.joining = False
+        self.rank = rank_of(keyring)
+        self._keyring = keyring
+        self.relays = Relays()
+        self._belief, self._mail, self._timing, self._out = belief, mail, timing, out
+        self._intruders = Intruders(belief.me, identity.cluster, out, timing, self.next_seq)
+        self._seq = identity.boot & _32_BITS
+        self._sync_at = self._sync_answer_at = -1e9
+
+    def next_seq(self) -> int:
+        self._seq = (self._seq + 1) & _32_BITS
+        return self._seq
+
+    # Who is no member like any other.
+
+    def foreigner(self, sender: NodeId, address: str, frames: list[Frame], now: float) -> None:
+        """A node of another cluster that has our key: it is told, if it wants to join; or it tells us."""
+        for frame in frames:
+            if isinstance(frame, Join):
+                self._intruders.foreign(sender, address, now)
+            if isinstance(frame, Refused) and self.joining:
+                self._out.tell(Rejected(frame.code, frame.text))
+
+    def twin(self, boot: int, address: str, frames: list[Frame], now: float) -> None:
+        self._intruders.heard(boot, address, frames, now)
+
+    def challenge(self, address: str, now: float) -> None:
+        self._intruders.challenge(address, now)
+
+    def joiner(self, sender: NodeId, address: str, frames: list[Frame], now: float) -> None:
+        """Somebody who wants to be let in. Unlike a claim that is passed on, this one is looked at closely."""
+        claim = next((frame for frame in frames if isinstance(frame, Claim) and frame.node == sender), None)
+        if claim is None or self._belief.me.fate is Fate.LEFT:
+            return
+        known = self._belief.roster.get(sender)
+        before = known.claim(now) if known else None
+        if self._belief.roster.fenced(claim):
+            self._tell_fence(sender, address)
+        elif known and known.living and known.boot != claim.boot and known.address != claim.address:
+            self._intruders.refuse(sender, known.address, address, now)
+        else:
+            self._belief.hear(claim, now)
+            self._mail.everything(address, JoinOk(cluster=self.cluster, known=before), now=now)
+
+    def claim(self, claim: Claim, sender: NodeId, address: str, now: float) -> None:
+        if claim.node == sender and self._belief.roster.fenced(claim):
+            self._tell_fence(sender, address)
+            return
+        self._belief.hear(claim, now)
+        peer = self._belief.roster.get(claim.node)
+        if peer is not None and peer.living and peer.lacks_meta and peer.asks == 0:
+            self.ask_meta(peer, peer.address)
+            peer.asked_at, peer.asks = now + self._timing.upkeep_s, 1
+
+    def _tell_fence(self, node: NodeId, address: str) -> None:
+        fence = self._belief.roster.fences[node]
+        self._out.send(address, encode(Forget(node=node, fence=fence, at=self._mail.wall_ms())))
+
+    def ask_meta(self, peer: Peer, address: str) -> None:
+        self._mail.post(address, MetaReq(node=peer.node))
+
+    def adopt(self, keyring: Keyring) -> None:
+        """A newer keyring is used at once and passed on."""
+        if rank_of(keyring) <= self.rank:
+            return
+        self.rank, self._keyring = rank_of(keyring), keyring
+        self._belief.rumors.put("keys", encode(_keys(keyring)))
+        self._out.tell(Rekeyed(keyring))
+
+    # Members.
+
+    def answer(self, frame: Frame, heard: From, probe: Probe | None) -> None:
+        match frame:
+            case Ping():
+                self._ping(frame, heard)
+            case Ack():
+                self._ack(frame, heard, probe)
+            case PingReq():
+                self._ping_req(frame, heard)
+            case Nack():
+                if probe and probe.seq == frame.seq and heard.sender in probe.relays:
+                    probe.nacks.add(heard.sender)
+            case MetaReq():
+                self._meta_req(frame, heard)
+            case MetaIs():
+                self._belief.learn(frame.node, frame.content)
+            case JoinOk():
+                self._let_in(frame, heard)
+            case Refused():
+                if self.joining:
+                    self._out.tell(Rejected(frame.code, frame.text))
+            case Forget():
+                self._belief.forget(frame, heard.now)
+            case Keys():
+                self._keys_heard(frame)
+            case Sync():
+                self._sync(frame, heard)
+            case Note():
+                if heard.current is not None:
+                    self._out.tell(Heard(heard.sender, frame.body))
+            case Claim() | Join():
+                return  # dealt with before the members' own messages
+            case _:
+                assert_never(frame)
+
+    def _ping(self, ping: Ping, heard: From) -> None:
+        if ping.to != self._belief.me.node or self._belief.me.fate is Fate.LEFT:
+            return
+        current = heard.current is not None
+        self._mail.ack(heard.address, ping.seq, self.rank, heard.peer, current=current)
+        self._compare(ping, heard)
+
+    def _ack(self, ack: Ack, heard: From, probe: Probe | None) -> None:
+        relay = self.relays.answered(ack.seq)
+        if relay is not None:
+            self._mail.post(relay.address, Ack(seq=relay.seq, of=ack.of, at=ack.at, view=ack.view, keys=ack.keys))
+        elif probe and probe.seq == ack.seq and probe.answered(ack.of, heard.sender):
+            probe.acked, probe.direct_at = True, float("inf")
+            if heard.sender == ack.of and heard.current is not None:
+                heard.current.round_trip.measured(max(1e-6, heard.now - probe.sent_at))
+                self._intruders.clock(heard.current, ack.at / 1000, self._mail.wall_ms() / 1000, heard.now)
+        if heard.sender == ack.of:
+            self._compare(ack, heard)
+
+    def _compare(self, said: Ping | Ack, heard: From) -> None:
+        """Whoever has an older keyring is given ours; who believes something else is told all, now and then."""
+        peer = heard.current
+        if peer is None:
+            return
+        peer.keys = said.keys
+        if said.keys < self.rank:
+            self._mail.post(heard.address, _keys(self._keyring))
+        if said.view != self._belief.roster.digest and not self._belief.rumors and self._sync_at <= heard.now:
+            self._sync_at = heard.now + self._timing.sync_s
+            self._mail.everything(heard.address, Sync(want=True), *self._fences(), now=heard.now)
+
+    def _fences(self) -> list[Forget]:
+        return [Forget(node=node, fence=fence) for node, fence in self._belief.roster.fences.items()]
+
+    def _sync(self, sync: Sync, heard: From) -> None:
+        if sync.want and self._sync_answer_at <= heard.now:
+            self._sync_answer_at = heard.now + _SYNC_ANSWER_S
+            self._mail.everything(heard.address, Sync(want=False), *self._fences(), now=heard.now)
+
+    def _ping_req(self, request: PingReq, heard: From) -> None:
+        if heard.current is None:
+            return
+        seq = self.next_seq()
+        nack_at = heard.now + self._timing.nack_after * self._timing.direct_s
+        self.relays.add(seq, Relay(request.seq, heard.address, nack_at, heard.now + 2 * self._timing.probe_s))
+        digest = self._belief.roster.digest
+        ping = Ping(seq=seq, to=request.to, at=self._mail.wall_ms(), view=digest, keys=self.rank)
+        self._mail.post(request.address, ping)
+
+    def _meta_req(self, request: MetaReq, heard: From) -> None:
+        peer = self._belief.roster.get(request.node)
+        if peer is not None and peer.content and heard.current is not None:
+            self._mail.post(heard.address, MetaIs(node=peer.node, content=peer.content))
+
+    def _let_in(self, ok: JoinOk, heard: From) -> None:
+        if not self.joining or ok.cluster != self.cluster:
+            return
+        self.joining = False
+        if ok.known is not None and ok.known.node == self._belief.me.node:
+            self._belief.hear(ok.known, heard.now)
+        known = Peer(ok.known, heard.now).member() if ok.known is not None else None
+        self._out.tell(Joined(known))
+
+    def _keys_heard(self, keys: Keys) -> None:
+        try:
+            self.adopt(checked(Keyring(keys=keys.keys, primary=keys.primary, version=keys.version)))
+        except BadRequest:
+            return  # what is no keyring changes nothing
+
+
+def _keys(keyring: Keyring) -> Keys:
+    return Keys(version=keyring.version, primary=keyring.primary, keys=dict(keyring.keys))

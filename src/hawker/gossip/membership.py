@@ -1,0 +1,192 @@
+"""What this node believes of the members, itself included, and how that changes by what it hears. Sends nothing.
+
+Claims are weighed by a total order (incarnation, then fate), so all nodes come to believe the same. Only a member
+itself raises its incarnation: to refute what is said of it, or to say something new.
+"""
+
+from collections.abc import Callable, Mapping
+
+from hawker.gossip.broadcasts import Rumors
+from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.effects import Changed, Forgot, Outbox
+from hawker.gossip.frames import Claim, Forget, encode
+from hawker.gossip.health import LocalHealth
+from hawker.gossip.members import Roster
+from hawker.gossip.peer import Peer, content_of, print_of
+from hawker.gossip.probes import Order
+from hawker.gossip.suspicion import Suspicion
+from hawker.gossip.timing import Timing
+from hawker.ids import NodeId
+
+
+class Belief:
+    """`twin_at` is an address at which somebody else seems to have this node's id; whoever asks there resets it."""
+
+    def __init__(
+        self,
+        me: Peer,
+        *,
+        timing: Timing,
+        chance: Callable[[], float],
+        fences: Mapping[NodeId, int],
+        out: Outbox,
+    ) -> None:
+        self.me = me
+        self.roster = Roster(me, timing.members_most, fences)
+        self.rumors = Rumors()
+        self.order = Order(chance)
+        self.health = LocalHealth(timing.health_most)
+        self.suspects: dict[NodeId, Peer] = {}
+        self.lacking: dict[NodeId, Peer] = {}  # those whose meta was not heard yet
+        self.twin_at: str | None = None
+        self._timing = timing
+        self._out = out
+
+    def hear(self, claim: Claim, now: float) -> None:
+        if claim.node == self.me.node:
+            self._hear_of_me(claim, now)
+            return
+        if self.roster.fenced(claim):
+            return
+        peer = self.roster.get(claim.node)
+        if peer is None:
+            self._hear_of_new(claim, now)
+        elif peer.outdone_by(claim):
+            before = (peer.fate, peer.address, peer.epoch, peer.print)
+            self.roster.change(peer, claim, now)
+            after = (peer.fate, peer.address, peer.epoch, peer.print)
+            self._believed(peer, claim, now, news=before != after)
+        elif peer.suspicion is not None and claim.fate is Fate.SUSPECT and claim.incarnation == peer.incarnation:
+            self._confirmed(peer, peer.suspicion, claim, now)
+
+    def _hear_of_new(self, claim: Claim, now: float) -> None:
+        if claim.age_s <= self._timing.remembered_s:
+            peer = self.roster.add(claim, now)
+            if peer is not None:
+                self._believed(peer, claim, now, news=True)
+
+    def _believed(self, peer: Peer, claim: Claim, now: float, *, news: bool) -> None:
+        peer.suspicion = self._suspicion(peer, claim, now) if peer.fate is Fate.SUSPECT else None
+        if peer.suspicion:
+            self.suspects[peer.node] = peer
+        else:
+            self.suspects.pop(peer.node, None)
+        if peer.living:
+            self.order.joins(peer.node)
+        if peer.lacks_meta:
+            self.lacking[peer.node] = peer
+        self.rumors.put(peer.node, encode(peer.claim(now)))
+        if news:
+            self._out.tell(Changed(peer.member()))
+
+    def _suspicion(self, peer: Peer, claim: Claim, now: float) -> Suspicion:
+        members = self.roster.living
+        least_s, most_s = self._timing.suspicion_s(members, far=self.is_far(peer))
+        return Suspicion(
+            now, least_s, most_s, self._timing.confirmations_of(members), NodeId(claim.by) if claim.by else self.me.node
+        )
+
+    def _confirmed(self, peer: Peer, suspicion: Suspicion, claim: Claim, now: float) -> None:
+        if claim.by and suspicion.confirm(NodeId(claim.by)):
+            suspicion.hold(now + self._timing.probe_s)
+            self.rumors.put(peer.node, encode(peer.claim(now, by=claim.by)))
+
+    def is_far(self, peer: Peer) -> bool:
+        """In another region, as far as both are known."""
+        return peer.meta is not None and self.me.meta is not None and peer.meta.region != self.me.meta.region
+
+    def suspect(self, peer: Peer, now: float) -> None:
+        """This node had no answer from it."""
+        claim = peer.claim(now)
+        self.hear(_with_fate(claim, Fate.SUSPECT, by=self.me.node), now)
+
+    def expire(self, now: float) -> None:
+        """Suspects that did not refute are down; who was down for long is forgotten."""
+        for peer in list(self.suspects.values()):
+            if peer.suspicion is not None and peer.suspicion.due <= now:
+                self.hear(_with_fate(peer.claim(now), Fate.DOWN), now)
+
+    def clean(self, now: float) -> None:
+        for peer in list(self.roster):
+            if not peer.living and peer is not self.me and now - peer.changed_at > self._timing.remembered_s:
+                self._remove(peer)
+
+    def learn(self, node: NodeId, content: bytes) -> None:
+        """Somebody's meta, whoever tells it."""
+        peer = self.roster.get(node)
+        if peer is not None and peer.learn(content):
+            peer.asks = 0
+            self.lacking.pop(node, None)
+            self._out.tell(Changed(peer.member()))
+
+    def _remove(self, peer: Peer) -> None:
+        self.roster.remove(peer)
+        self.rumors.drop(peer.node)
+        for table in (self.suspects, self.lacking):
+            table.pop(peer.node, None)
+
+    # This node itself.
+
+    def _hear_of_me(self, claim: Claim, now: float) -> None:
+        """Whatever is said of this node that it did not say itself is outdone; unless it said goodbye."""
+        if claim.boot != self.me.boot and claim.address != self.me.address and claim.fate is Fate.ALIVE:
+            self.twin_at = claim.address
+        ours = claim.boot == self.me.boot and claim.incarnation == self.me.incarnation and claim.fate is Fate.ALIVE
+        if self.me.fate is Fate.LEFT or ours or claim.incarnation < self.me.incarnation:
+            return
+        if claim.fate is not Fate.ALIVE and claim.boot == self.me.boot:
+            self.health.worse()
+        self.refute(claim, now)
+
+    def refute(self, claim: Claim, now: float) -> None:
+        self._say(now, incarnation=claim.incarnation + 1)
+
+    def declare(self, now: float, *, epoch: int | None, meta: Meta | None) -> None:
+        if meta is not None:
+            self.me.content, self.me.meta = content_of(meta), meta
+            self.me.learned = print_of(self.me.content)
+        self._say(now, incarnation=self.me.incarnation + 1, epoch=epoch)
+        self._out.tell(Changed(self.me.member()))
+
+    def leave(self, now: float) -> Claim:
+        self._say(now, incarnation=self.me.incarnation + 1, fate=Fate.LEFT)
+        return self.me.claim(now)
+
+    def _say(self, now: float, *, incarnation: int, epoch: int | None = None, fate: Fate | None = None) -> None:
+        claim = Claim(
+            node=self.me.node,
+            address=self.me.address,
+            incarnation=min(incarnation, (1 << 63) - 1),
+            fate=fate or self.me.fate,
+            epoch=self.me.epoch if epoch is None else epoch,
+            boot=self.me.boot,
+            meta=print_of(self.me.content),
+        )
+        self.roster.change(self.me, claim, now)
+        self.rumors.put(self.me.node, encode(claim))
+
+    # Operators.
+
+    def forget(self, forget: Forget, now: float) -> bool:
+        """Whether it was news. This node is never removed from its own list: it is told, and may come back."""
+        if not self.roster.fence(forget.node, forget.fence):
+            return False
+        peer = self.roster.get(forget.node)
+        if peer is not None and peer is not self.me and peer.epoch <= forget.fence:
+            self._remove(peer)
+        self.rumors.put(f"forget {forget.node}", encode(forget))
+        self._out.tell(Forgot(forget.node, forget.fence))
+        return True
+
+
+def _with_fate(claim: Claim, fate: Fate, by: str = "") -> Claim:
+    return Claim(
+        node=claim.node,
+        address=claim.address,
+        incarnation=claim.incarnation,
+        fate=fate,
+        epoch=claim.epoch,
+        boot=claim.boot,
+        meta=claim.meta,
+        by=by,
+    )

@@ -1,0 +1,76 @@
+"""How what is said becomes datagrams: whole frames, then as much news as fits behind them."""
+
+from collections.abc import Callable, Iterable
+
+from hawker.gossip.contract import Fate
+from hawker.gossip.effects import Outbox
+from hawker.gossip.frames import Ack, Claim, Frame, Nack, Note, Ping, batches, encode
+from hawker.gossip.membership import Belief
+from hawker.gossip.peer import Peer
+from hawker.gossip.probes import Relay
+from hawker.gossip.sealing import PAYLOAD_BYTES
+from hawker.gossip.timing import Timing
+
+_SYNC_DATAGRAMS = 256
+
+
+class Mail:
+    """`wall` is Unix seconds."""
+
+    def __init__(self, belief: Belief, timing: Timing, out: Outbox, wall: Callable[[], float]) -> None:
+        self._belief = belief
+        self._timing = timing
+        self._out = out
+        self._wall = wall
+
+    def wall_ms(self) -> int:
+        return max(0, int(self._wall() * 1000))
+
+    def post(self, address: str, *frames: Frame) -> None:
+        """These frames, and news behind them."""
+        self._fill(address, b"".join(map(encode, frames)))
+
+    def news(self, to: Peer) -> None:
+        """Nothing but news; nothing at all when there is none."""
+        rumors = self._belief.rumors.take(PAYLOAD_BYTES, self._transmits())
+        if rumors:
+            self._out.send(to.address, b"".join(rumors))
+
+    def ping(self, peer: Peer, seq: int, keys: int) -> None:
+        """With what we are, and what we think of it when that is not the best, so that it can refute at once."""
+        digest = self._belief.roster.digest
+        frames: list[Frame] = [Ping(seq=seq, to=peer.node, at=self.wall_ms(), view=digest, keys=keys), self._own()]
+        self.post(peer.address, *frames, *self._reproach(peer))
+
+    def ack(self, address: str, seq: int, keys: int, peer: Peer | None, *, current: bool) -> None:
+        """`peer` is what is known of who asked, `current` whether it is the process that is known."""
+        me, digest = self._belief.me.node, self._belief.roster.digest
+        ack = Ack(seq=seq, of=me, at=self.wall_ms(), view=digest, keys=keys)
+        own = [] if current else [self._own()]
+        self.post(address, ack, *own, *(self._reproach(peer, current) if peer is not None else ()))
+
+    def nack(self, relay: Relay) -> None:
+        self.post(relay.address, Nack(seq=relay.seq))
+
+    def note(self, to: Peer, message: bytes) -> None:
+        self._fill(to.address, encode(Note(body=message)))
+
+    def everything(self, address: str, *first: Frame, now: float) -> None:
+        """All that is believed, in as many datagrams as it takes, this node itself at the front."""
+        peers = [self._belief.me, *(peer for peer in self._belief.roster if peer is not self._belief.me)]
+        frames: Iterable[bytes] = [*map(encode, first), *(encode(peer.claim(now)) for peer in peers)]
+        for payload in batches(frames, PAYLOAD_BYTES)[:_SYNC_DATAGRAMS]:
+            self._out.send(address, payload)
+
+    def _fill(self, address: str, payload: bytes) -> None:
+        rumors = self._belief.rumors.take(PAYLOAD_BYTES - len(payload), self._transmits())
+        self._out.send(address, b"".join((payload, *rumors)))
+
+    def _transmits(self) -> int:
+        return self._timing.transmits(self._belief.roster.living)
+
+    def _own(self) -> Claim:
+        return self._belief.me.claim(0.0)
+
+    def _reproach(self, peer: Peer, current: bool = True) -> tuple[Claim, ...]:
+        return () if peer.fate is Fate.ALIVE and current else (peer.claim(peer.changed_at),)

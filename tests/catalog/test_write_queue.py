@@ -1,0 +1,102 @@
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from hawker.catalog.change import Scope
+from hawker.catalog.contract import Committed, Local, Statement
+from hawker.catalog.memory_storage import Layout, MemoryStorage, upsert
+from hawker.catalog.replica import Replica
+from hawker.catalog.write_queue import TOGETHER, Call, Transact, next_turn, run_all
+from hawker.clock import ManualClock, SystemClock
+from hawker.errors import BadRequest, HawkerError, Unavailable
+from hawker.ids import NodeId
+
+ME = NodeId("aaaaaaaa")
+SCHEMA = {"machines": Layout(Scope.REGION, ("node", "id"), ("state",))}
+
+
+class Grouped(MemoryStorage):
+    """Notes how many were committed together. `lost`: the disk is full."""
+
+    def __init__(self) -> None:
+        super().__init__(ME, SCHEMA, ManualClock())
+        self.groups: list[int] = []
+        self.lost = False
+        for scope in Scope:
+            self.renew(scope, 1)
+
+    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+        self.groups.append(len(group))
+        if self.lost:
+            raise Unavailable("the disk is full")
+        return super().commit_all(group)
+
+
+def write(storage: Grouped, name: str, text: str = "", told: list[Committed] | None = None) -> Transact:
+    statement = Statement(query=text) if text else upsert("machines", {"node": ME, "id": name, "state": "started"})
+    after = told.append if told is not None else lambda committed: None
+    return Transact(storage, Local(statements=(statement,), at=1.0), after)
+
+
+def test_transactions_that_follow_each_other_are_committed_together() -> None:
+    storage = Grouped()
+    seen: list[int] = []
+    look = Call(lambda: seen.append(len(storage.groups)))
+    calls: list[Call[Any]] = [write(storage, "1"), write(storage, "2"), look, write(storage, "3")]
+    run_all(calls)
+    assert (storage.groups, seen) == ([2, 1], [1])
+    assert all(call.ran for call in calls)
+
+
+async def test_one_that_fails_fails_alone() -> None:
+    storage, told = Grouped(), list[Committed]()
+    calls = [write(storage, "1", told=told), write(storage, "2", "nonsense", told), write(storage, "3", told=told)]
+    run_all(calls)
+    for call in calls:
+        call.end()
+    assert [committed.txs[0].version for committed in told] == [1, 2]
+    with pytest.raises(BadRequest):
+        await calls[1].wait()
+    assert await calls[2].wait() is told[1]
+
+
+async def test_when_nothing_can_be_written_all_are_told() -> None:
+    storage = Grouped()
+    storage.lost = True
+    calls = [write(storage, "1"), write(storage, "2")]
+    run_all(calls)
+    for call in calls:
+        call.end()
+        with pytest.raises(Unavailable):
+            await call.wait()
+
+
+async def test_a_call_whose_turn_was_called_off_is_told_so() -> None:
+    call = write(Grouped(), "1")
+    call.end()
+    with pytest.raises(Unavailable, match="stopping"):
+        await call.wait()
+
+
+def test_a_turn_has_an_end() -> None:
+    waiting = deque[Call[Any]](Call(lambda: None) for _ in range(TOGETHER + 1))
+    assert [len(next_turn(waiting)), len(next_turn(waiting)), len(next_turn(waiting))] == [TOGETHER, 1, 0]
+
+
+async def test_what_comes_while_the_disk_is_busy_is_committed_together() -> None:
+    async def send(name: str) -> None:
+        await replica.transact([upsert("machines", {"node": ME, "id": name, "state": "started"})])
+
+    async def ask(*_: object) -> bytes:
+        return b""
+
+    storage = Grouped()
+    replica = Replica(ME, "mad", storage, SystemClock(), send=lambda *_: None, ask=ask)
+    async with replica.running(), anyio.create_task_group() as tasks:
+        for number in range(16):
+            tasks.start_soon(send, str(number))
+    assert sum(storage.groups) == 16
+    assert len(storage.groups) < 16

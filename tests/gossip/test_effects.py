@@ -1,0 +1,11 @@
+from hawker.gossip.effects import Forgot, Outbox
+from tests.gossip.solo import node
+
+
+def test_what_gathered_is_taken_once() -> None:
+    outbox = Outbox()
+    outbox.send("2:1", b"x")
+    outbox.tell(Forgot(node(2), 1))
+    taken = outbox.taken()
+    assert [send.address for send in taken.sends] == ["2:1"] and taken.events == [Forgot(node(2), 1)]
+    assert not outbox.taken().sends

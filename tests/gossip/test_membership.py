@@ -1,0 +1,162 @@
+import msgspec
+
+from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.effects import Changed, Forgot
+from hawker.gossip.frames import Claim, Forget
+from hawker.gossip.timing import Timing
+from tests.gossip.solo import BOOT, ME, Solo, claim, node, says
+
+
+def test_a_suspect_that_does_not_refute_is_down() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    solo.hears(claim(3, Fate.SUSPECT, by=2))
+    assert solo.fate(3) is Fate.SUSPECT
+    solo.swim.belief.expire(solo.now + 3.9)
+    assert solo.fate(3) is Fate.SUSPECT
+    solo.swim.belief.expire(solo.now + 4)
+    assert solo.fate(3) is Fate.DOWN
+
+
+def test_a_suspect_that_refutes_lives() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    solo.hears(claim(3, Fate.SUSPECT, by=2))
+    said = solo.hears(says(3, incarnation=2), sender=node(3))
+    assert solo.fate(3) is Fate.ALIVE and not solo.swim.belief.suspects
+    assert [event.member.fate for event in said.events if isinstance(event, Changed)] == [Fate.ALIVE]
+    solo.swim.belief.expire(solo.now + 1000)
+    assert solo.fate(3) is Fate.ALIVE
+
+
+def test_more_accusers_shorten_it_and_are_passed_on() -> None:
+    solo = Solo()
+    solo.knows(2, 3, 4, 5, 6)
+    solo.hears(claim(6, Fate.SUSPECT, by=2))
+    peer = solo.swim.belief.suspects[node(6)]
+    assert peer.suspicion is not None and peer.suspicion.due == solo.now + 24
+    solo.hears(claim(6, Fate.SUSPECT, by=2))
+    assert peer.suspicion.confirmed == 0
+    solo.hears(claim(6, Fate.SUSPECT, by=3), sender=node(3))
+    solo.hears(claim(6, Fate.SUSPECT, by=4), sender=node(4))
+    assert peer.suspicion.due == solo.now + 4
+    news = [frame for _, frames in solo.passes(0.5).sends for frame in frames]
+    assert {frame.by for frame in news if isinstance(frame, Claim) and frame.node == node(6)} == {node(4)}
+
+
+def test_what_is_said_of_this_node_is_outdone() -> None:
+    solo = Solo()
+    solo.knows(2)
+    for number, fate in ((1, Fate.SUSPECT), (5, Fate.DOWN), (9, Fate.LEFT)):
+        solo.hears(claim(1, fate, incarnation=number, boot=BOOT))
+        assert (solo.swim.me.incarnation, solo.swim.me.fate) == (number + 1, Fate.ALIVE)
+    assert solo.swim.belief.health.score == 3
+
+
+def test_what_is_older_than_a_refutation_needs_none() -> None:
+    solo = Solo()
+    solo.hears(claim(1, Fate.SUSPECT, incarnation=5, boot=BOOT))
+    solo.hears(claim(1, Fate.DOWN, incarnation=5, boot=BOOT))
+    assert solo.swim.me.incarnation == 6
+
+
+def test_what_was_believed_of_a_former_life_is_outdone() -> None:
+    """The same node and address, another boot: this process began with a lower incarnation than it once had."""
+    solo = Solo()
+    said = solo.hears(claim(1, Fate.ALIVE, incarnation=7, boot=3))
+    assert solo.swim.me.incarnation == 8 and not said.sends
+    assert solo.swim.belief.health.score == 0
+
+
+def test_what_this_node_says_itself_comes_back_in_peace() -> None:
+    solo = Solo()
+    solo.hears(solo.swim.me.claim(0))
+    assert solo.swim.me.incarnation == 1
+
+
+def test_the_greatest_incarnation_is_no_end() -> None:
+    solo = Solo()
+    solo.hears(claim(1, Fate.DOWN, incarnation=2**63 - 1, boot=BOOT))
+    assert solo.swim.me.incarnation == 2**63 - 1
+
+
+def test_a_lower_incarnation_changes_nothing() -> None:
+    solo = Solo()
+    solo.knows(2)
+    solo.hears(says(3, incarnation=5), sender=node(2))
+    solo.hears(says(3, incarnation=2, boot=33, address="x:1"), sender=node(2))
+    peer = solo.swim.belief.roster.get(node(3))
+    assert peer is not None and (peer.incarnation, peer.boot, peer.address) == (5, 3, "3:1")
+
+
+def test_who_is_down_for_two_days_is_no_longer_known() -> None:
+    solo = Solo()
+    solo.hears(claim(3, Fate.DOWN))
+    day_s = 24 * 3600
+    solo.swim.belief.clean(solo.now + 2 * day_s - 1)
+    assert solo.fate(3) is Fate.DOWN
+    solo.swim.belief.clean(solo.now + 2 * day_s + 1)
+    assert solo.fate(3) is None
+    solo.hears(msgspec.structs.replace(claim(3, Fate.DOWN), age_s=2 * day_s + 1))
+    assert solo.fate(3) is None
+
+
+def test_a_forgotten_node_is_gone_and_what_it_said_is_void() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    said = solo.hears(Forget(node=node(3), fence=4))
+    assert solo.fate(3) is None and said.events == (Forgot(node(3), 4),)
+    solo.hears(says(3, epoch=4, incarnation=99), sender=node(2))
+    assert solo.fate(3) is None
+    assert not solo.hears(Forget(node=node(3), fence=4)).events
+    solo.hears(says(3, epoch=5, incarnation=1), sender=node(2))
+    assert solo.fate(3) is Fate.ALIVE
+
+
+def test_forgetting_a_former_epoch_keeps_the_newer_one() -> None:
+    solo = Solo()
+    solo.hears(says(3, epoch=6), sender=node(3))
+    solo.hears(Forget(node=node(3), fence=5))
+    assert solo.fate(3) is Fate.ALIVE
+
+
+def test_this_node_hears_that_it_was_forgotten_and_stays() -> None:
+    solo = Solo()
+    solo.knows(2)
+    said = solo.hears(Forget(node=ME, fence=1))
+    assert Forgot(ME, 1) in said.events and solo.fate(1) is Fate.ALIVE
+
+
+def test_forgetting_is_passed_on() -> None:
+    solo = Solo()
+    solo.knows(2, 3)
+    solo.said(solo.swim.forget(node(3), 9, solo.now))
+    assert Forget(node=node(3), fence=9, at=1_700_000_000_000) in solo.passes(1).to("2:1")
+
+
+def test_a_declaration_is_a_new_incarnation() -> None:
+    solo = Solo()
+    solo.knows(2)
+    meta = Meta(region="par", api="http://new")
+    said = solo.said(solo.swim.declare(solo.now, epoch=7, meta=meta))
+    me = solo.swim.me
+    assert (me.incarnation, me.epoch, me.meta) == (2, 7, meta)
+    assert [event.member.epoch for event in said.events if isinstance(event, Changed)] == [7]
+    told = [frame for frame in solo.passes(1).to("2:1") if isinstance(frame, Claim) and frame.node == ME]
+    assert told[0].epoch == 7 and told[0].meta == me.print
+
+
+def test_members_of_other_regions_have_longer() -> None:
+    solo = Solo()
+    solo.knows(2, 3, 4, 5)
+    solo.swim.declare(solo.now, meta=Meta(region="par", api="x"))
+    solo.hears(claim(5, Fate.SUSPECT, by=2))
+    peer = solo.swim.belief.suspects[node(5)]
+    assert peer.suspicion is not None and peer.suspicion.due == solo.now + 36
+
+
+def test_the_table_has_an_end() -> None:
+    solo = Solo(Timing(members_most=5))
+    for number in range(2, 50):
+        solo.hears(says(number), sender=node(2))
+    assert len(solo.swim.belief.roster) == 5
