@@ -1,10 +1,13 @@
+""""""
+
 from collections.abc import Mapping
 
 import pytest
 
 from hawker.catalog.change import Position, Scope, Token
-from hawker.catalog.engine import GRACE_S, SERVED, WAITING, Engine
+from hawker.catalog.engine import GRACE_S, SERVED, WAITING, Engine, Lag
 from hawker.catalog.epochs import in_scope
+from hawker.catalog.fan_out import Peer
 from hawker.catalog.jobs import Apply, Collect, Done, Fence, Renew, Serve
 from hawker.catalog.messages import (
     Bulk,
@@ -19,7 +22,6 @@ from hawker.catalog.messages import (
     Vector,
     Want,
 )
-from hawker.catalog.peers import Peer
 from hawker.catalog.replication import MESSAGE_BYTES
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
@@ -192,3 +194,18 @@ def test_missing_versions_are_counted() -> None:
     made = engine({A: Position(5, 2)})
     made.take(A, push(tx(6)))
     assert (made.gaps, made.queued) == (3, 1)
+
+
+def test_lag_is_from_the_owners_commit_to_here() -> None:
+    lag = Lag()
+    assert lag.percentile(0.99) is None
+    lag.note([delta(0, 1)], 50.0)
+    assert lag.percentile(0.99) is None
+    lag.note([tx(number, at=100.0 - number) for number in range(100)], 100.0)
+    assert (lag.percentile(0.5), lag.percentile(0.99)) == (50.0, 99.0)
+
+
+def test_an_owner_whose_clock_is_ahead_is_not_early() -> None:
+    lag = Lag()
+    lag.note([tx(1, at=500.0)], 100.0)
+    assert lag.percentile(0.99) == 0.0

@@ -1,4 +1,4 @@
-from hawker.catalog.peers import Peer, Peers
+from hawker.catalog.fan_out import Peer, Peers
 from hawker.catalog.pulls import ATTEMPTS, Pulls
 from hawker.clock import ManualClock
 from hawker.ids import NodeId

@@ -1,5 +1,5 @@
+from hawker.catalog.fan_out import Peer, Peers
 from hawker.catalog.messages import Push, encode
-from hawker.catalog.peers import Peer, Peers
 from hawker.catalog.push_batch import FAR_S, NEAR_S, RELAY_S, Letter, Mailbag
 from hawker.clock import ManualClock
 from hawker.ids import NodeId

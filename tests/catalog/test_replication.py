@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from hawker.catalog.change import Position, Scope
+from hawker.catalog.fan_out import Peer
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -20,7 +21,6 @@ from hawker.catalog.messages import (
     Vector,
     rumor_of,
 )
-from hawker.catalog.peers import Peer
 from hawker.catalog.push_batch import RELAY_S
 from hawker.catalog.replication import PUSH_BYTES, Replication
 from hawker.clock import ManualClock

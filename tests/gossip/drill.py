@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hawker.gossip.contract import Fate, Meta
 from hawker.gossip.effects import Changed, Event, Knock, Outcome
-from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring
+from hawker.gossip.members import Identity
 from hawker.gossip.membership import Belief
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing

@@ -6,10 +6,9 @@ from hawker.clock import ManualClock
 from hawker.gossip.contract import Fate, Meta
 from hawker.gossip.effects import Event, Outcome
 from hawker.gossip.frames import Claim, Frame, decode, payload_of
-from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring
+from hawker.gossip.members import Identity, alive, content_of
 from hawker.gossip.membership import Belief
-from hawker.gossip.peer import alive, content_of
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId

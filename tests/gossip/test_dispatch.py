@@ -24,7 +24,7 @@ from hawker.gossip.frames import (
     Sync,
     payload_of,
 )
-from hawker.gossip.peer import content_of, print_of
+from hawker.gossip.members import content_of, print_of
 from hawker.gossip.timing import Timing
 from tests.gossip.solo import KEYRING, ME, META, WALL, Solo, claim, node, says
 from tests.gossip.test_frames import frames

@@ -1,7 +1,7 @@
 from hawker.gossip.contract import Fate
+from hawker.gossip.failure_detector import Relay
 from hawker.gossip.frames import Ack, Claim, Nack, Note, Ping, Sync
-from hawker.gossip.peer import Peer
-from hawker.gossip.probes import Relay
+from hawker.gossip.members import Peer
 from hawker.gossip.sealing import PAYLOAD_BYTES
 from tests.gossip.solo import ME, Solo, claim, node, says
 

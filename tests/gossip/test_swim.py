@@ -2,8 +2,8 @@ import pytest
 
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import Changed, Knock
+from hawker.gossip.failure_detector import Probe
 from hawker.gossip.frames import Ack, Claim, Join, JoinOk, Malformed, Nack, Ping, PingReq
-from hawker.gossip.probes import Probe
 from hawker.gossip.timing import Timing
 from tests.gossip.solo import BOOT, ME, Said, Solo, claim, node, says
 

@@ -1,6 +1,7 @@
 import pytest
 
-from hawker.gossip.timing import RoundTrip, Timing
+from hawker.gossip.failure_detector import RoundTrip
+from hawker.gossip.timing import Timing
 
 TIMING = Timing()
 

@@ -6,11 +6,11 @@ carries them out; what a job did comes back by `finish`.
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from hawker.catalog import rumor
-from hawker.catalog.change import Position, Scope, Token, Tx
+from hawker.catalog import fan_out
+from hawker.catalog.change import Delta, Position, Scope, Token, Tx
 from hawker.catalog.epochs import in_scope, next_epoch
-from hawker.catalog.jobs import Apply, Collect, Done, Fence, Job, Renew, Serve
-from hawker.catalog.lag import Lag
+from hawker.catalog.fan_out import Peer
+from hawker.catalog.jobs import Apply, Collect, Done, Fence, Job, Renew, Serve, Slices
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -28,12 +28,32 @@ from hawker.catalog.messages import (
     decode,
     size_of,
 )
-from hawker.catalog.peers import Peer
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.replication import BULK_BYTES, MESSAGE_BYTES, Replication
-from hawker.catalog.slices import Slices
 from hawker.clock import Clock
 from hawker.ids import NodeId
+
+KEPT = 1024
+
+
+class Lag:
+    """Seconds between an owner's commit, by its clock, and when it can be read here."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=KEPT)
+
+    def note(self, batch: Iterable[Tx | Delta], now: float) -> None:
+        self._seconds.extend(max(0.0, now - item.at) for item in batch if isinstance(item, Tx))
+
+    def percentile(self, share: float) -> float | None:
+        """None before anything came."""
+        if not self._seconds:
+            return None
+        ordered = sorted(self._seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+# How far behind their owners the changes come that are applied here: the last thousand of them.
 
 SERVED = 3
 WAITING = 64
@@ -192,8 +212,8 @@ class Engine:
         for scope in self.scopes.values():
             fences = scope.intake.fences
             fences[origin] = max(epoch, fences.get(origin, -1))
-        if hop <= rumor.HOPS:
-            chosen = rumor.choose(self.scopes[Scope.GLOBAL].peers, self._clock.random, without=without)
+        if hop <= fan_out.HOPS:
+            chosen = fan_out.choose(self.scopes[Scope.GLOBAL].peers, self._clock.random, without=without)
             if chosen:
                 self.out.append((tuple(chosen), Forget(origin=origin, epoch=epoch, hop=hop)))
 

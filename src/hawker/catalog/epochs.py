@@ -5,7 +5,7 @@ that they know no more of it than it does itself. In doubt it begins a new one: 
 """
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.peers import Peers
+from hawker.catalog.fan_out import Peers
 from hawker.clock import Clock
 from hawker.ids import NodeId
 

@@ -7,12 +7,12 @@ A stream is where the storage has it (`vector`), or where it will be once all th
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from hawker.catalog.anti_entropy import VersionVector
 from hawker.catalog.change import Delta, Position, Tx
 from hawker.catalog.messages import Want, size_of
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import Missing, Pulls
 from hawker.catalog.reorder_buffer import Pending
-from hawker.catalog.vector import VersionVector
 from hawker.ids import NodeId
 
 QUEUED = 20_000

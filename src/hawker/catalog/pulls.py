@@ -5,8 +5,7 @@ The first question waits for 20 ms and a round trip, since most holes are filled
 
 from collections.abc import Callable, Iterable
 
-from hawker.catalog.peers import Peers
-from hawker.catalog.rumor import pick
+from hawker.catalog.fan_out import Peers, pick
 from hawker.ids import NodeId
 
 WAIT_S = 0.02

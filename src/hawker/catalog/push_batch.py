@@ -8,9 +8,9 @@ on the way. Elsewhere all pass it on as `rumor` says.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from hawker.catalog import rumor
+from hawker.catalog import fan_out
+from hawker.catalog.fan_out import Peers
 from hawker.catalog.messages import Rumor
-from hawker.catalog.peers import Peers
 from hawker.ids import NodeId
 
 NEAR_S, FAR_S = 0.005, 0.01
@@ -44,7 +44,7 @@ class Mailbag:
         return min(self._news_due, self._relay_due)
 
     def put(self, news: Rumor, now: float, *, without: Collection[NodeId]) -> None:
-        if news.hop > 0 and rumor.is_direct(self._peers):
+        if news.hop > 0 and fan_out.is_direct(self._peers):
             self._relay_due = min(self._relay_due, now + RELAY_S)
             self._relayed.append(_News(news, without))
         else:
@@ -60,13 +60,13 @@ class Mailbag:
             letters += _letters(news, self._whom(news))
         if self._relay_due <= now:
             news, self._relayed, self._relay_due = self._relayed, [], _NEVER
-            letters += _letters(news, rumor.pick(self._peers.alive, 1, self._random, without=_known_to(news)))
+            letters += _letters(news, fan_out.pick(self._peers.alive, 1, self._random, without=_known_to(news)))
         return letters
 
     def _whom(self, news: Sequence[_News]) -> Sequence[NodeId]:
-        if rumor.is_direct(self._peers):
+        if fan_out.is_direct(self._peers):
             return self._peers.alive
-        return rumor.choose(self._peers, self._random, without=_known_to(news))
+        return fan_out.choose(self._peers, self._random, without=_known_to(news))
 
 
 def _known_to(news: Sequence[_News]) -> Collection[NodeId]:

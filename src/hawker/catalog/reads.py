@@ -7,7 +7,7 @@ from typing import assert_never
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Change, Statement, Table
 from hawker.catalog.live.engine import Live
-from hawker.catalog.live.ring import Lagged
+from hawker.catalog.live.feed import Lagged
 from hawker.catalog.live.subscription import Columns, End, Heard, News, Rows
 from hawker.catalog.read_connection import Answer, Guarded, Pool
 from hawker.clock import Clock

@@ -17,17 +17,55 @@ from hawker.catalog.bucket import Bucket
 from hawker.catalog.change import Position, Scope, Token
 from hawker.catalog.contract import Change, Committed, Local, OnTouched, Statement, Storage, Table, Touched
 from hawker.catalog.engine import GRACE_S, Engine
+from hawker.catalog.fan_out import Peer
 from hawker.catalog.http.service import Vitals
 from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
 from hawker.catalog.memory_storage import touched
 from hawker.catalog.messages import Parts, Pull, SnapshotAsk, SnapshotRead, decode, encode
-from hawker.catalog.outbox import Outbox
-from hawker.catalog.peers import Peer
 from hawker.catalog.snapshots import Album
 from hawker.catalog.write_queue import STOPPING, Call, Transact, next_turn, run_all
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
+
+BYTES_PER_S = 10 << 20
+QUEUE_BYTES = 16 << 20
+
+
+class Outbox:
+    def __init__(self, clock: Clock, *, per_s: float = BYTES_PER_S, queue: int = QUEUE_BYTES) -> None:
+        self._bucket = Bucket(clock, per_s=per_s, burst=per_s)
+        self._most = queue
+        self._queue: deque[tuple[NodeId, bytes]] = deque()
+        self.bytes = 0
+        self.dropped = 0
+
+    def put(self, to: NodeId, raw: bytes) -> None:
+        self._queue.append((to, raw))
+        self.bytes += len(raw)
+        while self.bytes > self._most:
+            self._shift()
+            self.dropped += 1
+
+    def take(self) -> list[tuple[NodeId, bytes]]:
+        """What may go now."""
+        found: list[tuple[NodeId, bytes]] = []
+        while self._queue and self._bucket.take(len(self._queue[0][1])):
+            found.append(self._shift())
+        return found
+
+    def wait_s(self) -> float:
+        """How long until more may go; endless with nothing waiting."""
+        return self._bucket.wait_s(len(self._queue[0][1])) if self._queue else float("inf")
+
+    def _shift(self) -> tuple[NodeId, bytes]:
+        first = self._queue.popleft()
+        self.bytes -= len(first[1])
+        return first
+
+
+# Messages on their way out, at most so many bytes per second. What is too much waits; what waits too long, or is
+# more than the queue holds, goes, the oldest first: whoever misses it will find it missing.
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Storage)

@@ -4,9 +4,11 @@ to send, questions to ask over streams, and what `intake` has ready to be applie
 
 from collections.abc import Collection, Mapping
 
-from hawker.catalog import rumor
+from hawker.catalog import fan_out
+from hawker.catalog.anti_entropy import Rounds
 from hawker.catalog.change import Delta, Position, Scope, Tx
 from hawker.catalog.epochs import Inquiry, outdated
+from hawker.catalog.fan_out import Peers
 from hawker.catalog.inbound import QUEUED, Intake
 from hawker.catalog.messages import (
     Bulk,
@@ -29,11 +31,9 @@ from hawker.catalog.messages import (
     rumor_of,
     tx_of,
 )
-from hawker.catalog.peers import Peers
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
 from hawker.catalog.push_batch import Mailbag
-from hawker.catalog.sync import Rounds
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
@@ -187,7 +187,7 @@ class Replication:
             except ValueError:
                 self.refused += 1
                 return
-            if self._take_tx(sender, tx) and heard.hop < rumor.HOPS:
+            if self._take_tx(sender, tx) and heard.hop < fan_out.HOPS:
                 self._spread(passed_on(heard), without=(self.me, sender, heard.origin))
 
     def _take_tx(self, sender: NodeId, tx: Tx) -> bool:
@@ -226,7 +226,7 @@ class Replication:
         epoch, version = self.intake.where(origin)
         if version >= 0:
             head = Head(origin=origin, epoch=epoch, version=version)
-            chosen = rumor.choose(self.peers, self._clock.random, without=without)
+            chosen = fan_out.choose(self.peers, self._clock.random, without=without)
             self._send(chosen, Ihave(scope=self.scope, heads=(head,)))
 
     def _send(self, to: Collection[NodeId], message: Message) -> None:
@@ -302,7 +302,7 @@ class Replication:
             if self._fresh[origin] <= 0:
                 del self._fresh[origin]
         if heads:
-            chosen = rumor.pick(self.peers.alive, IHAVE_PEERS, self._clock.random)
+            chosen = fan_out.pick(self.peers.alive, IHAVE_PEERS, self._clock.random)
             self._send(chosen, Ihave(scope=self.scope, heads=tuple(heads)))
 
     def _pull(self, now: float) -> None:

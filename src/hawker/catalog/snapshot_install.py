@@ -20,7 +20,7 @@ from hawker.catalog.definition import quoted
 from hawker.catalog.quarantine import Aside
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import Replicated, describe
-from hawker.catalog.snapshot import stored
+from hawker.catalog.snapshots import stored
 from hawker.catalog.stream_positions import RESETTING, Origins, Stream
 from hawker.errors import BadRequest
 

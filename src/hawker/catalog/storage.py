@@ -27,8 +27,8 @@ from hawker.catalog.quarantine import Aside
 from hawker.catalog.read_connection import Guarded
 from hawker.catalog.rows import Rows
 from hawker.catalog.schema import fingerprint, read, shipped
-from hawker.catalog.snapshot import Snapshot, make
 from hawker.catalog.snapshot_install import Draft, is_further, opened, take
+from hawker.catalog.snapshots import Snapshot, make
 from hawker.catalog.statements import Statements
 from hawker.catalog.stream_positions import RESETTING, Origins, Stream
 from hawker.clock import Clock

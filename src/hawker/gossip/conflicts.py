@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hawker.gossip.contract import Trouble
 from hawker.gossip.effects import Outbox, Rejected, Troubled
 from hawker.gossip.frames import Ack, Frame, Join, Ping, Refused, encode
-from hawker.gossip.peer import Peer
+from hawker.gossip.members import Peer
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 

@@ -10,6 +10,7 @@ from hawker.errors import BadRequest
 from hawker.gossip.conflicts import Intruders
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import Heard, Joined, Outbox, Rejected, Rekeyed
+from hawker.gossip.failure_detector import Probe, Relay, Relays
 from hawker.gossip.frames import (
     Ack,
     Claim,
@@ -28,12 +29,10 @@ from hawker.gossip.frames import (
     Sync,
     encode,
 )
-from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring, checked, rank_of
+from hawker.gossip.members import Identity, Peer
 from hawker.gossip.membership import Belief
 from hawker.gossip.packets import Mail
-from hawker.gossip.peer import Peer
-from hawker.gossip.probes import Probe, Relay, Relays
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 

@@ -9,12 +9,9 @@ from collections.abc import Callable, Mapping
 from hawker.gossip.broadcasts import Rumors
 from hawker.gossip.contract import Fate, Meta
 from hawker.gossip.effects import Changed, Forgot, Outbox
+from hawker.gossip.failure_detector import LocalHealth, Suspicion
 from hawker.gossip.frames import Claim, Forget, encode
-from hawker.gossip.health import LocalHealth
-from hawker.gossip.members import Roster
-from hawker.gossip.peer import Peer, content_of, print_of
-from hawker.gossip.probes import Order
-from hawker.gossip.suspicion import Suspicion
+from hawker.gossip.members import Order, Peer, Roster, content_of, print_of
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 

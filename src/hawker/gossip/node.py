@@ -15,10 +15,9 @@ from hawker.errors import Conflict, HawkerError, TooLarge, Unavailable
 from hawker.gossip.contract import DATAGRAM_BYTES, Member, Meta, Transport, Trouble
 from hawker.gossip.effects import Changed, Event, Forgot, Heard, Joined, Knock, Outcome, Rejected, Rekeyed, Troubled
 from hawker.gossip.frames import Malformed
-from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring, checked, rank_of
 from hawker.gossip.listener import Listener
-from hawker.gossip.peer import Peer
+from hawker.gossip.members import Identity, Peer
 from hawker.gossip.sealing import Opener, Sealer, new_boot
 from hawker.gossip.streams import Streams
 from hawker.gossip.swim import Swim

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import Outbox
+from hawker.gossip.failure_detector import Relay
 from hawker.gossip.frames import Ack, Claim, Frame, Nack, Note, Ping, batches, encode
+from hawker.gossip.members import Peer
 from hawker.gossip.membership import Belief
-from hawker.gossip.peer import Peer
-from hawker.gossip.probes import Relay
 from hawker.gossip.sealing import PAYLOAD_BYTES
 from hawker.gossip.timing import Timing
 

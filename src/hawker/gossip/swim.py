@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from hawker.gossip.contract import Fate, Member, Meta
 from hawker.gossip.dispatch import Answers, From
 from hawker.gossip.effects import Knock, Outbox, Outcome
+from hawker.gossip.failure_detector import Probe
 from hawker.gossip.frames import Claim, Forget, Frame, Join, PingReq, decode
-from hawker.gossip.identity import Identity
 from hawker.gossip.keyring import Keyring
+from hawker.gossip.members import Identity, Peer, alive, content_of
 from hawker.gossip.membership import Belief
 from hawker.gossip.packets import Mail
-from hawker.gossip.peer import Peer, alive, content_of
-from hawker.gossip.probes import Probe
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 

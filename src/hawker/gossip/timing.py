@@ -48,26 +48,3 @@ class Timing:
     def transmits(self, members: int) -> int:
         """How often each member passes on a piece of news."""
         return self.transmit_factor * math.ceil(math.log10(members + 1))
-
-
-class RoundTrip:
-    """A peer's round trip: smoothed, and how much it varies (RFC 6298)."""
-
-    __slots__ = ("_variance", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._variance = 0.0
-
-    def measured(self, seconds: float) -> None:
-        if self.seconds == 0.0:
-            self.seconds, self._variance = seconds, seconds / 2
-        else:
-            self._variance += (abs(self.seconds - seconds) - self._variance) / 4
-            self.seconds += (seconds - self.seconds) / 8
-
-    def patience_s(self, first_s: float, least_s: float, most_s: float) -> float:
-        """How long to wait for a direct answer: three times what nearly all answers take, once that is known."""
-        if self.seconds == 0.0:
-            return min(first_s, most_s)
-        return min(max(least_s, 3 * (self.seconds + 2.33 * self._variance)), most_s)

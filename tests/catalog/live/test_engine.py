@@ -11,7 +11,7 @@ import pytest
 from hawker.catalog.contract import Change, Statement, Touched
 from hawker.catalog.live.engine import IDLE_S, MOST, Live
 from hawker.catalog.live.subscription import Columns, End, Gone, Heard, News, Rows, Subscription
-from hawker.catalog.live.updates import TOO_MUCH
+from hawker.catalog.live.table_updates import TOO_MUCH
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable
 

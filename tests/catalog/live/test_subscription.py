@@ -8,9 +8,9 @@ import pytest
 
 from hawker.catalog.contract import Statement
 from hawker.catalog.live.evaluation import Asked, plan_of
+from hawker.catalog.live.feed import Lagged
 from hawker.catalog.live.live_schema import read_schema
 from hawker.catalog.live.result_cache import Kept, about_completed
-from hawker.catalog.live.ring import Lagged
 from hawker.catalog.live.subscription import Columns, End, News, Rows, Subscription, hash_of, text_of
 from hawker.catalog.read_connection import Guarded, Pool
 from hawker.clock import SystemClock

@@ -10,7 +10,7 @@ from hawker.catalog.http.parameters import flag, number
 from hawker.catalog.http.statement import statement_of
 from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
 from hawker.catalog.live.engine import Live
-from hawker.catalog.live.ring import Lagged, Told
+from hawker.catalog.live.feed import Lagged, Told
 from hawker.catalog.live.subscription import Columns, End, Gone, Heard, News, Rows, Subscription
 from hawker.clock import Clock
 

@@ -16,12 +16,11 @@ from anyio.abc import TaskGroup
 
 from hawker.catalog.contract import Statement, Touched
 from hawker.catalog.live.evaluation import Asked, Plan, plan_of
+from hawker.catalog.live.feed import RING_EVENTS
 from hawker.catalog.live.live_schema import read_schema
-from hawker.catalog.live.pending import Batch, Pending
 from hawker.catalog.live.result_cache import Kept, about_completed
-from hawker.catalog.live.ring import RING_EVENTS
 from hawker.catalog.live.subscription import Subscription, remove
-from hawker.catalog.live.updates import Updates
+from hawker.catalog.live.table_updates import Batch, Pending, Updates
 from hawker.catalog.read_connection import Guarded, Pool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable

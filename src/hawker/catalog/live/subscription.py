@@ -16,9 +16,8 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Change
 from hawker.catalog.json_lines import change_line, error_line
 from hawker.catalog.live.evaluation import Asked, Changed, Plan
-from hawker.catalog.live.feed import Feed
+from hawker.catalog.live.feed import Feed, Told
 from hawker.catalog.live.result_cache import Snapshot
-from hawker.catalog.live.ring import Told
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
 

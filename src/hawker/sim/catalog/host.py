@@ -6,9 +6,9 @@ from functools import partial
 from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Committed, Statement
 from hawker.catalog.engine import Engine
+from hawker.catalog.fan_out import Peer
 from hawker.catalog.jobs import Done, Job, perform
 from hawker.catalog.messages import Message, Parts, Pull
-from hawker.catalog.peers import Peer
 from hawker.catalog.planted import Bug
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Disk

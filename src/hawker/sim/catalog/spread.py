@@ -10,9 +10,9 @@ from math import dist
 
 from hawker.catalog.change import Op, Position, Scope, Tx
 from hawker.catalog.engine import Engine
+from hawker.catalog.fan_out import Peer
 from hawker.catalog.jobs import Apply, Done, Job, Serve
 from hawker.catalog.messages import DeltaPart, Message, Parts, Push, Txs, Want
-from hawker.catalog.peers import Peer
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 

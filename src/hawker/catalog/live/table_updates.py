@@ -1,17 +1,58 @@
-"""The updates of one table: which rows changed, whether they are still there, and nothing of what they hold."""
+"""What changed and was not looked at yet. Bounded: when too many rows are named, only their tables count."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
-from hawker.catalog.contract import Statement
+from hawker.catalog.contract import Statement, Touched
 from hawker.catalog.json_lines import error_line, notify_line
-from hawker.catalog.live.feed import Feed
+from hawker.catalog.live.feed import Feed, Told
 from hawker.catalog.live.join_tree import TableInfo
 from hawker.catalog.live.result_cache import Key
-from hawker.catalog.live.ring import Told
 from hawker.catalog.live.sql_tokens import quoted
 from hawker.catalog.read_connection import Pool
 from hawker.clock import Clock
+
+MOST_KEYS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`everything`: no list of keys is whole."""
+
+    tables: Mapping[str, frozenset[Key]]
+    everything: bool
+
+    @property
+    def empty(self) -> bool:
+        return not self.tables and not self.everything
+
+
+class Pending:
+    def __init__(self) -> None:
+        self._tables: dict[str, set[Key]] = {}
+        self._everything = False
+
+    @property
+    def count(self) -> int:
+        return MOST_KEYS if self._everything else sum(map(len, self._tables.values()))
+
+    def add(self, touched: Touched) -> None:
+        self._everything = self._everything or touched.everything
+        for name, keys in touched.tables.items():
+            self._tables.setdefault(name.lower(), set()).update(keys)
+        if self.count > MOST_KEYS:
+            self._everything = True
+        if self._everything:
+            self._tables.clear()
+
+    def take(self) -> Batch:
+        batch = Batch({name: frozenset(keys) for name, keys in self._tables.items()}, self._everything)
+        self._tables, self._everything = {}, False
+        return batch
+
+
+# The updates of one table: which rows changed, whether they are still there, and nothing of what they hold.
 
 _PORTION = 256
 TOO_MUCH = "more changed than can be told row by row: read the table anew, then ask for its updates again"

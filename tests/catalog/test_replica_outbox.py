@@ -1,4 +1,4 @@
-from hawker.catalog.outbox import Outbox
+from hawker.catalog.replica import Outbox
 from hawker.clock import ManualClock
 from tests.catalog.kit import A, B
 
