@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hawker.clock import SystemClock
-from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
@@ -105,7 +105,7 @@ def _node(number: int, ring: Keyring, clock: SystemClock) -> GossipNode:
         keyring=ring,
         transport=SocketTransport("127.0.0.1:0"),
         advertise=None,
-        meta=Meta(region="mad", api="http://127.0.0.1"),
+        meta=NodeMeta(region="mad", api="http://127.0.0.1"),
         clock=clock,
         listener=Listener(),
     )

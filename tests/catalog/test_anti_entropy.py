@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hawker.catalog.anti_entropy import BUCKETS, EVERY_S, Rounds, VersionVector, bucket_of
 from hawker.catalog.change import Position
-from hawker.catalog.fan_out import Peer, Peers
+from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import A, B
@@ -52,23 +52,23 @@ def test_a_digest_of_another_length_is_refused() -> None:
 
 
 def test_every_fourth_round_goes_to_another_region() -> None:
-    peers, clock = Peers("mad"), ManualClock()
-    peers.tell(Peer(A, "mad", 0.0))
-    peers.tell(Peer(B, "ams", 0.0))
+    peers, clock = ReplicaPeers("mad"), ManualClock()
+    peers.tell(ReplicaPeer(A, "mad", 0.0))
+    peers.tell(ReplicaPeer(B, "ams", 0.0))
     rounds = Rounds(0.0, clock.random)
     assert [rounds.next(0.0, peers) for _ in range(8)] == [A, A, A, B, A, A, A, B]
 
 
 def test_who_is_alone_in_its_region_compares_with_others() -> None:
-    peers = Peers("mad")
+    peers = ReplicaPeers("mad")
     rounds = Rounds(0.0, ManualClock().random)
     assert rounds.next(0.0, peers) is None
-    peers.tell(Peer(B, "ams", 0.0))
+    peers.tell(ReplicaPeer(B, "ams", 0.0))
     assert rounds.next(0.0, peers) == B
 
 
 def test_rounds_are_two_seconds_apart_give_or_take_a_fifth() -> None:
     rounds = Rounds(0.0, ManualClock().random)
     for _ in range(100):
-        rounds.next(50.0, Peers("mad"))
+        rounds.next(50.0, ReplicaPeers("mad"))
         assert 0.8 * EVERY_S <= rounds.due - 50.0 <= 1.2 * EVERY_S

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hawker.catalog.capture import ROW_BYTES, TX_BYTES, op_size, size_of
 from hawker.catalog.change import Op, Scope, Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.messages import MOST_BYTES, Parts, encode
+from hawker.catalog.messages import MOST_BYTES, PullAnswer, encode
 from hawker.catalog.replication import BULK_BYTES
 from hawker.catalog.statements import StatementFailed
 from hawker.catalog.storage import ROWS_PER_VERSION
@@ -85,7 +85,7 @@ def test_a_transaction_may_not_be_too_large_and_nothing_is_left_of_it(tmp_path: 
         storage.commit([*most, put(1000, row), put(1001, row)], 1.0)
     assert rows(storage) == []
     change = said(storage, *most)
-    assert len(encode(Parts(txs=(change,), deltas=(), more=False))) < MESSAGE_BYTES
+    assert len(encode(PullAnswer(txs=(change,), deltas=(), more=False))) < MESSAGE_BYTES
 
 
 def test_the_longest_transaction_and_the_longest_version_of_a_stream_begun_again_fit_one_answer() -> None:

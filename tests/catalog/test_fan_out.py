@@ -2,24 +2,33 @@
 
 import pytest
 
-from hawker.catalog.fan_out import DEFAULT_RTT_S, DIRECT, Peer, Peers, choose, fan_out, is_direct, pick
+from hawker.catalog.fan_out import (
+    DEFAULT_RTT_S,
+    DIRECT_PEERS,
+    ReplicaPeer,
+    ReplicaPeers,
+    choose,
+    fan_out_size,
+    is_direct,
+    pick,
+)
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import A, B, C
 
 
 def test_near_are_those_of_the_own_region() -> None:
-    peers = Peers("mad")
-    peers.tell(Peer(A, "mad", 0.0))
-    peers.tell(Peer(B, "ams", 0.1))
+    peers = ReplicaPeers("mad")
+    peers.tell(ReplicaPeer(A, "mad", 0.0))
+    peers.tell(ReplicaPeer(B, "ams", 0.1))
     assert (peers.alive, peers.near) == ([A, B], [A])
     assert A in peers and C not in peers
 
 
 def test_who_is_lost_is_asked_no_more_and_who_moves_is_told_once() -> None:
-    peers = Peers("mad")
-    peers.tell(Peer(A, "ams", 0.0))
-    peers.tell(Peer(A, "mad", 0.0))
+    peers = ReplicaPeers("mad")
+    peers.tell(ReplicaPeer(A, "ams", 0.0))
+    peers.tell(ReplicaPeer(A, "mad", 0.0))
     assert (peers.alive, peers.near) == ([A], [A])
     peers.lose(A)
     peers.lose(A)
@@ -27,22 +36,22 @@ def test_who_is_lost_is_asked_no_more_and_who_moves_is_told_once() -> None:
 
 
 def test_a_round_trip_that_was_never_measured_is_assumed() -> None:
-    peers = Peers("mad")
-    peers.tell(Peer(A, "mad", 0.0))
-    peers.tell(Peer(B, "mad", 0.2))
+    peers = ReplicaPeers("mad")
+    peers.tell(ReplicaPeer(A, "mad", 0.0))
+    peers.tell(ReplicaPeer(B, "mad", 0.2))
     assert (peers.rtt_s(A), peers.rtt_s(B), peers.rtt_s(C)) == (DEFAULT_RTT_S, 0.2, DEFAULT_RTT_S)
 
 
-def fleet(near: int, far: int) -> Peers:
-    peers = Peers("mad")
+def fleet(near: int, far: int) -> ReplicaPeers:
+    peers = ReplicaPeers("mad")
     for number in range(near + far):
-        peers.tell(Peer(NodeId(f"{number:08x}"), "mad" if number < near else "ams", 0.0))
+        peers.tell(ReplicaPeer(NodeId(f"{number:08x}"), "mad" if number < near else "ams", 0.0))
     return peers
 
 
 @pytest.mark.parametrize(("nodes", "told"), [(1, 0), (2, 1), (3, 2), (10, 4), (100, 6), (1000, 8)])
 def test_the_fan_out_grows_with_the_logarithm(nodes: int, told: int) -> None:
-    assert fan_out(nodes) == told
+    assert fan_out_size(nodes) == told
 
 
 def test_half_of_those_chosen_are_near() -> None:
@@ -54,7 +63,7 @@ def test_half_of_those_chosen_are_near() -> None:
 
 
 @pytest.mark.parametrize(
-    ("near", "far", "direct"), [(0, 0, True), (DIRECT, 0, True), (DIRECT + 1, 0, False), (3, 1, False)]
+    ("near", "far", "direct"), [(0, 0, True), (DIRECT_PEERS, 0, True), (DIRECT_PEERS + 1, 0, False), (3, 1, False)]
 )
 def test_a_few_of_one_region_are_told_directly(near: int, far: int, direct: bool) -> None:
     assert is_direct(fleet(near, far)) is direct

@@ -3,15 +3,15 @@ from pathlib import Path
 import pytest
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.freshness import STEP, Lease, boot_id
+from hawker.catalog.freshness import STEP, FreshnessFile, boot_id
 
 
 def at(epoch: int, applied: int) -> dict[Scope, Position]:
     return {Scope.REGION: Position(epoch, applied), Scope.GLOBAL: Position(epoch, 1)}
 
 
-def begun(file: Path, applied: int = 10) -> Lease:
-    lease = Lease(file, "boot")
+def begun(file: Path, applied: int = 10) -> FreshnessFile:
+    lease = FreshnessFile(file, "boot")
     lease.begin("run", "", at(1, applied))
     lease.settle()
     return lease
@@ -34,13 +34,13 @@ def begun(file: Path, applied: int = 10) -> Lease:
 )
 def test_after_a_crash(tmp_path: Path, boot: str, run: str, epoch: int, applied: int, proven: bool) -> None:
     begun(tmp_path / "lease")
-    assert Lease(tmp_path / "lease", boot).proves(run, {Scope.REGION: Position(epoch, applied)}) is proven
+    assert FreshnessFile(tmp_path / "lease", boot).proves(run, {Scope.REGION: Position(epoch, applied)}) is proven
 
 
 @pytest.mark.parametrize(("boot", "applied", "proven"), [("other", 20, True), ("boot", 19, False), ("boot", 21, False)])
 def test_after_a_close_in_good_order(tmp_path: Path, boot: str, applied: int, proven: bool) -> None:
     begun(tmp_path / "lease").end(at(1, 20))
-    assert Lease(tmp_path / "lease", boot).proves("run", at(1, applied)) is proven
+    assert FreshnessFile(tmp_path / "lease", boot).proves("run", at(1, applied)) is proven
 
 
 def test_the_promise_is_written_ahead_in_steps(tmp_path: Path) -> None:
@@ -52,15 +52,15 @@ def test_the_promise_is_written_ahead_in_steps(tmp_path: Path) -> None:
     assert file.stat().st_ino == before
     lease.cover(Scope.REGION, Position(1, STEP + 1))
     assert file.stat().st_ino != before
-    assert Lease(file, "boot").proves("run", at(1, STEP)), "the version may have been rolled back"
-    assert Lease(file, "boot").proves("run", at(1, 2 * STEP))
-    assert not Lease(file, "boot").proves("run", at(1, STEP - 1)), "a copy of an hour ago"
+    assert FreshnessFile(file, "boot").proves("run", at(1, STEP)), "the version may have been rolled back"
+    assert FreshnessFile(file, "boot").proves("run", at(1, 2 * STEP))
+    assert not FreshnessFile(file, "boot").proves("run", at(1, STEP - 1)), "a copy of an hour ago"
 
 
 def test_a_new_epoch_is_promised_at_once(tmp_path: Path) -> None:
     lease = begun(tmp_path / "lease")
     lease.cover(Scope.REGION, Position(2, 1))
-    read = Lease(tmp_path / "lease", "boot")
+    read = FreshnessFile(tmp_path / "lease", "boot")
     assert (read.epoch(Scope.REGION), read.epoch(Scope.GLOBAL)) == (2, 1)
 
 
@@ -68,9 +68,9 @@ def test_a_crash_while_it_begins_is_no_copy(tmp_path: Path) -> None:
     lease = begun(tmp_path / "lease")
     lease.begin("next", "run", at(1, 10))
     for run in ("run", "next"):
-        assert Lease(tmp_path / "lease", "boot").proves(run, at(1, 10))
+        assert FreshnessFile(tmp_path / "lease", "boot").proves(run, at(1, 10))
     lease.settle()
-    assert not Lease(tmp_path / "lease", "boot").proves("run", at(1, 10))
+    assert not FreshnessFile(tmp_path / "lease", "boot").proves("run", at(1, 10))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff"])
@@ -78,7 +78,7 @@ def test_without_a_readable_file_nothing_is_proven(tmp_path: Path, content: byte
     file = tmp_path / "lease"
     if content is not None:
         file.write_bytes(content)
-    lease = Lease(file, "boot")
+    lease = FreshnessFile(file, "boot")
     assert not lease.proves("run", at(0, 0))
     assert lease.epoch(Scope.REGION) == -1
 

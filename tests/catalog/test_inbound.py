@@ -1,19 +1,19 @@
 from hawker.catalog.change import Position
-from hawker.catalog.inbound import ORIGINS, Intake
+from hawker.catalog.inbound import MAX_ORIGINS, Inbound
 from hawker.catalog.messages import Want
 from hawker.ids import NodeId
 from tests.catalog.kit import ME, A, B, delta, tx
 
 
-def intake(position: Position | None = None) -> Intake:
-    return Intake(ME, {A: position} if position is not None else {})
+def intake(position: Position | None = None) -> Inbound:
+    return Inbound(ME, {A: position} if position is not None else {})
 
 
-def ready(made: Intake) -> list[int]:
+def ready(made: Inbound) -> list[int]:
     return [item.version if hasattr(item, "version") else item.upto for item in made.ready]
 
 
-def take(made: Intake, *versions: int, epoch: int = 5) -> list[bool]:
+def take(made: Inbound, *versions: int, epoch: int = 5) -> list[bool]:
     return [made.take_tx(tx(version, epoch=epoch), B, 1.0) for version in versions]
 
 
@@ -102,6 +102,6 @@ def test_a_fence_that_is_not_up_yet_counts_already() -> None:
 
 
 def test_origins_cannot_be_made_up_without_end() -> None:
-    made = Intake(ME, {NodeId(f"{number:08x}"): Position(1, 1) for number in range(ORIGINS)})
+    made = Inbound(ME, {NodeId(f"{number:08x}"): Position(1, 1) for number in range(MAX_ORIGINS)})
     assert take(made, 1) == [False]
     assert made.take_tx(tx(2, epoch=1, origin=NodeId("00000001")), B, 0.0)

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Change
+from hawker.catalog.contract import RowChange
 from hawker.catalog.json_lines import cell, change_line, columns_line, end_line, error_line, notify_line, row_lines
 
 
@@ -16,7 +16,7 @@ def test_cells(value: Value, said: object) -> None:
 
 
 def test_lines() -> None:
-    change = Change(kind="update", row_id=3, row=(b"\1",), number=7)
+    change = RowChange(kind="update", row_id=3, row=(b"\1",), number=7)
     lines = [
         (columns_line(("a", "b")), {"columns": ["a", "b"]}),
         (end_line(0.5), {"eoq": {"time": 0.5}}),

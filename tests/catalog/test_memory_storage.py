@@ -2,15 +2,15 @@ import pytest
 
 from hawker.catalog.change import Op, Scope
 from hawker.catalog.contract import Statement
-from hawker.catalog.memory_storage import Image, Layout, MemoryStorage, remove, touched, upsert
+from hawker.catalog.memory_storage import DiskImage, MemoryStorage, MemoryTable, remove, touched, upsert
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest
 from tests.catalog.kit import ME, A, op, tx
 
-SCHEMA = {"machines": Layout(Scope.REGION, ("node", "id"), ("state",))}
+SCHEMA = {"machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",))}
 
 
-def storage(image: Image | None = None, log_txs: int = 1000) -> MemoryStorage:
+def storage(image: DiskImage | None = None, log_txs: int = 1000) -> MemoryStorage:
     return MemoryStorage(
         ME, SCHEMA, ManualClock(), image=image, log_txs=log_txs, refuses=lambda op: "odd" in (op.row or ())
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.catalog.point_reads import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.clock import ManualClock
 from hawker.errors import CannotStart, Unavailable
 from tests.broker.catalogs import A, Files
@@ -13,7 +13,7 @@ from tests.broker.catalogs import A, Files
 def test_what_is_committed_is_seen_at_once(tmp_path: Path) -> None:
     files = Files(tmp_path, ManualClock())
     files.of(A)
-    glance = Glance(files.path(A))
+    glance = PointReader(files.path(A))
     assert glance.rows("SELECT region FROM nodes WHERE node = ?", A) == []
     files.node(A, "mad")
     assert glance.rows("SELECT region FROM nodes WHERE node = ?", A) == [("mad",)]
@@ -24,7 +24,7 @@ def test_what_is_committed_is_seen_at_once(tmp_path: Path) -> None:
 def test_nothing_can_be_written(tmp_path: Path) -> None:
     files = Files(tmp_path, ManualClock())
     files.node(A, "mad")
-    glance = Glance(files.path(A))
+    glance = PointReader(files.path(A))
     for query in ("DELETE FROM nodes", "PRAGMA query_only = 0; DELETE FROM nodes"):
         with pytest.raises(Unavailable):
             glance.rows(query)
@@ -35,7 +35,7 @@ def test_nothing_can_be_written(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_catalog_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="does its node run here"):
-        Glance(tmp_path / "missing.db")
+        PointReader(tmp_path / "missing.db")
     (tmp_path / "text.db").write_text("not a database at all, and long enough to be read as one" * 20)
     with pytest.raises(CannotStart):
-        Glance(tmp_path / "text.db")
+        PointReader(tmp_path / "text.db")

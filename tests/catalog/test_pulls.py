@@ -1,18 +1,18 @@
-from hawker.catalog.fan_out import Peer, Peers
+from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
 from hawker.catalog.pulls import ATTEMPTS, Pulls
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import A, B, C
 
 
-def among(*nodes: NodeId) -> Peers:
-    peers = Peers("mad")
+def among(*nodes: NodeId) -> ReplicaPeers:
+    peers = ReplicaPeers("mad")
     for node in nodes:
-        peers.tell(Peer(node, "mad", 0.01))
+        peers.tell(ReplicaPeer(node, "mad", 0.01))
     return peers
 
 
-def whom(pulls: Pulls, peers: Peers, now: float) -> list[NodeId]:
+def whom(pulls: Pulls, peers: ReplicaPeers, now: float) -> list[NodeId]:
     return [node for node, _ in pulls.take(now, peers, ManualClock().random)]
 
 

@@ -1,6 +1,6 @@
-from hawker.catalog.fan_out import Peer, Peers
+from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
 from hawker.catalog.messages import Push, encode
-from hawker.catalog.push_batch import FAR_S, NEAR_S, RELAY_S, Letter, Mailbag
+from hawker.catalog.push_batch import FAR_S, NEAR_S, RELAY_S, AddressedPush, PushBatcher
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import ME, A, B, C, op, rumor, tx
@@ -8,16 +8,16 @@ from tests.catalog.kit import ME, A, B, C, op, rumor, tx
 SPREAD = [NodeId(f"{number:08x}") for number in range(60)]
 
 
-def mailbag(*near: NodeId, far: tuple[NodeId, ...] = ()) -> Mailbag:
-    peers = Peers("mad")
+def mailbag(*near: NodeId, far: tuple[NodeId, ...] = ()) -> PushBatcher:
+    peers = ReplicaPeers("mad")
     for node in near:
-        peers.tell(Peer(node, "mad", 0.0))
+        peers.tell(ReplicaPeer(node, "mad", 0.0))
     for node in far:
-        peers.tell(Peer(node, "ams", 0.0))
-    return Mailbag(peers, ManualClock().random)
+        peers.tell(ReplicaPeer(node, "ams", 0.0))
+    return PushBatcher(peers, ManualClock().random)
 
 
-def versions(letters: list[Letter]) -> list[list[int]]:
+def versions(letters: list[AddressedPush]) -> list[list[int]]:
     return [[each.version for each in rumors] for _, rumors in letters]
 
 

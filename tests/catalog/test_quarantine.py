@@ -2,15 +2,15 @@ from pathlib import Path
 
 from hawker.catalog.change import Op
 from hawker.catalog.database import Database
-from hawker.catalog.quarantine import Aside, key_of
+from hawker.catalog.quarantine import QuarantineTable, key_of
 from tests.catalog.disk import A, thing
 
 
-def aside_in(folder: Path, table: str = "__c_unknown") -> Aside:
-    return Aside(Database(folder / "c.db").connection, table)
+def aside_in(folder: Path, table: str = "__c_unknown") -> QuarantineTable:
+    return QuarantineTable(Database(folder / "c.db").connection, table)
 
 
-def versions(aside: Aside, after: int = -1) -> list[int]:
+def versions(aside: QuarantineTable, after: int = -1) -> list[int]:
     return [kept.version for kept in aside.of(1, after)]
 
 
@@ -47,7 +47,7 @@ def test_deletions_are_collected(tmp_path: Path) -> None:
 
 def test_a_bad_row_has_its_reason(tmp_path: Path) -> None:
     connection = Database(tmp_path / "c.db").connection
-    aside = Aside(connection, "__c_quarantine")
+    aside = QuarantineTable(connection, "__c_quarantine")
     key = aside.put(1, 5, 0, thing(1, 10), 100.0)
     aside.explain(1, "things", key, "x" * 1000, 7.0)
     assert key == key_of((A, 1))

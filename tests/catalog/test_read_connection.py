@@ -7,7 +7,7 @@ import pytest
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.read_connection import NOT_READING, SPARE, SQL_BYTES, VALUE_BYTES, Guarded, Pool
+from hawker.catalog.read_connection import NOT_READING, SPARE, SQL_BYTES, VALUE_BYTES, ReadConnection, ReadPool
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault
 
@@ -34,13 +34,13 @@ def file(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def guarded(file: Path) -> Iterator[Guarded]:
-    one = Guarded(file, Ticking())
+def guarded(file: Path) -> Iterator[ReadConnection]:
+    one = ReadConnection(file, Ticking())
     yield one
     one.close()
 
 
-def _ask(guarded: Guarded, query: str, *params: int | str) -> list[tuple[object, ...]]:
+def _ask(guarded: ReadConnection, query: str, *params: int | str) -> list[tuple[object, ...]]:
     answer = guarded.start(Statement(query=query, params=params))
     try:
         return list(guarded.take(answer, rows=100, size_bytes=1 << 20))
@@ -48,7 +48,7 @@ def _ask(guarded: Guarded, query: str, *params: int | str) -> list[tuple[object,
         answer.close()
 
 
-def test_what_reads_is_answered(guarded: Guarded) -> None:
+def test_what_reads_is_answered(guarded: ReadConnection) -> None:
     assert _ask(guarded, "SELECT * FROM t ORDER BY a") == [(1, "one"), (2, b"\0\xff")]
     assert _ask(guarded, "SELECT a FROM v WHERE a > ?", 1) == [(2,)]
     assert guarded.start(Statement(query="SELECT a AS x FROM t WHERE 0")).columns == ("x",)
@@ -67,7 +67,7 @@ def test_what_reads_is_answered(guarded: Guarded) -> None:
         "WITH x AS (SELECT 1) DELETE FROM t",
     ],
 )
-def test_what_writes_is_refused(guarded: Guarded, query: str) -> None:
+def test_what_writes_is_refused(guarded: ReadConnection, query: str) -> None:
     with pytest.raises(BadRequest, match=f"{NOT_READING}|not allowed here"):
         _ask(guarded, query)
 
@@ -97,7 +97,7 @@ def test_what_writes_is_refused(guarded: Guarded, query: str) -> None:
         "SELECT ?",
     ],
 )
-def test_what_is_more_than_a_reading_statement_is_refused(guarded: Guarded, query: str) -> None:
+def test_what_is_more_than_a_reading_statement_is_refused(guarded: ReadConnection, query: str) -> None:
     with pytest.raises(BadRequest):
         _ask(guarded, query)
     assert _ask(guarded, "SELECT count(*) FROM t") == [(2,)]
@@ -107,48 +107,48 @@ def test_what_is_more_than_a_reading_statement_is_refused(guarded: Guarded, quer
     "query",
     ["SELECT " + "(" * 5000 + "1" + ")" * 5000, "SELECT " + "1," * 5000 + "1", "SELECT " + "1+" * 50_000 + "1"],
 )
-def test_statements_that_would_cost_too_much_to_read_are_refused(guarded: Guarded, query: str) -> None:
+def test_statements_that_would_cost_too_much_to_read_are_refused(guarded: ReadConnection, query: str) -> None:
     with pytest.raises(BadRequest):
         _ask(guarded, query)
 
 
-def test_a_huge_statement_is_refused(guarded: Guarded) -> None:
+def test_a_huge_statement_is_refused(guarded: ReadConnection) -> None:
     with pytest.raises(BadRequest, match="bytes"):
         _ask(guarded, "SELECT '" + "x" * SQL_BYTES + "'")
 
 
 @pytest.mark.parametrize("query", [f"SELECT zeroblob({VALUE_BYTES + 1})", "SELECT printf('%*d', 1000000000, 1)"])
-def test_a_value_has_a_bound(guarded: Guarded, query: str) -> None:
+def test_a_value_has_a_bound(guarded: ReadConnection, query: str) -> None:
     with pytest.raises(Fault):
         _ask(guarded, query)
 
 
-def test_a_text_that_is_no_text_fails(guarded: Guarded) -> None:
+def test_a_text_that_is_no_text_fails(guarded: ReadConnection) -> None:
     with pytest.raises(Fault, match="utf-8"):
         _ask(guarded, "SELECT CAST(x'ff' AS TEXT)")
 
 
-def test_an_endless_statement_ends_at_its_deadline(guarded: Guarded) -> None:
+def test_an_endless_statement_ends_at_its_deadline(guarded: ReadConnection) -> None:
     guarded.deadline(guarded._clock.monotonic() + 5)
     with pytest.raises(DeadlineExceeded):
         _ask(guarded, _ENDLESS)
 
 
-def test_an_unknown_named_parameter_is_an_error_of_a_query_only(guarded: Guarded) -> None:
+def test_an_unknown_named_parameter_is_an_error_of_a_query_only(guarded: ReadConnection) -> None:
     statement = Statement(query="SELECT :a", named_params={"a": 1, "b": 2})
     with pytest.raises(BadRequest, match="no parameter 'b'"):
         guarded.start(statement)
     assert guarded.look(statement).sql == "SELECT 1"
 
 
-def test_a_look_tells_what_is_read_and_runs_nothing(guarded: Guarded) -> None:
+def test_a_look_tells_what_is_read_and_runs_nothing(guarded: ReadConnection) -> None:
     look = guarded.look(Statement(query=f"SELECT a, ({_ENDLESS}) AS n FROM v WHERE a = ?", params=("o'x",)))
     assert look.columns == ("a", "n")
     assert look.reads >= {"t", "v"}
     assert look.sql.endswith("a = 'o''x'")
 
 
-def test_a_snapshot_stays_as_it_was(file: Path, guarded: Guarded) -> None:
+def test_a_snapshot_stays_as_it_was(file: Path, guarded: ReadConnection) -> None:
     with guarded.snapshot():
         assert _ask(guarded, "SELECT count(*) FROM t") == [(2,)]
         writer = apsw.Connection(str(file))
@@ -158,7 +158,7 @@ def test_a_snapshot_stays_as_it_was(file: Path, guarded: Guarded) -> None:
     assert _ask(guarded, "SELECT count(*) FROM t") == [(0,)]
 
 
-def test_rows_come_in_portions(guarded: Guarded) -> None:
+def test_rows_come_in_portions(guarded: ReadConnection) -> None:
     answer = guarded.start(Statement(query="WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 9) "
                                            "SELECT x, 'text' FROM n"))  # fmt: skip
     assert len(guarded.take(answer, rows=4, size_bytes=1000)) == 4
@@ -168,13 +168,13 @@ def test_rows_come_in_portions(guarded: Guarded) -> None:
 
 
 def test_a_pool_keeps_a_few(file: Path) -> None:
-    opened: list[Guarded] = []
+    opened: list[ReadConnection] = []
 
-    def make() -> Guarded:
-        opened.append(Guarded(file, ManualClock()))
+    def make() -> ReadConnection:
+        opened.append(ReadConnection(file, ManualClock()))
         return opened[-1]
 
-    pool = Pool(make)
+    pool = ReadPool(make)
     taken = [pool.take() for _ in range(SPARE + 3)]
     for one in taken:
         pool.give(one)
@@ -186,7 +186,7 @@ def test_a_pool_keeps_a_few(file: Path) -> None:
 
 
 def test_what_runs_can_be_interrupted(file: Path) -> None:
-    pool = Pool(lambda: Guarded(file, ManualClock()))
+    pool = ReadPool(lambda: ReadConnection(file, ManualClock()))
     failed: list[Exception] = []
     guarded = pool.take()
     begun = threading.Event()

@@ -7,15 +7,15 @@ import pytest
 
 from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Statement, Touched
-from hawker.catalog.memory_storage import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, remove, upsert
 from hawker.catalog.replica import TXS_AT_ONCE, Replica
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, Unavailable
 from hawker.ids import NodeId
 
 SCHEMA = {
-    "machines": Layout(Scope.REGION, ("node", "id"), ("state",)),
-    "nodes": Layout(Scope.GLOBAL, ("node",), ("region",)),
+    "machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",)),
+    "nodes": MemoryTable(Scope.GLOBAL, ("node",), ("region",)),
 }
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
 LONG_S = 30.0

@@ -1,11 +1,11 @@
-from hawker.catalog.replica import Outbox
+from hawker.catalog.replica import SendQueue
 from hawker.clock import ManualClock
 from tests.catalog.kit import A, B
 
 
 def test_messages_go_in_their_order_as_fast_as_they_may() -> None:
     clock = ManualClock()
-    outbox = Outbox(clock, per_s=10)
+    outbox = SendQueue(clock, per_s=10)
     for raw in (b"12345", b"67890", b"12345"):
         outbox.put(A, raw)
     assert outbox.take() == [(A, b"12345"), (A, b"67890")]
@@ -16,7 +16,7 @@ def test_messages_go_in_their_order_as_fast_as_they_may() -> None:
 
 
 def test_the_oldest_goes_when_too_much_waits() -> None:
-    outbox = Outbox(ManualClock(), queue=8)
+    outbox = SendQueue(ManualClock(), queue=8)
     outbox.put(A, b"12345")
     outbox.put(B, b"67890")
     assert outbox.take() == [(B, b"67890")]

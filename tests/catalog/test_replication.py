@@ -3,22 +3,22 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.fan_out import Peer
+from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
     Digest,
-    Entry,
     Head,
-    Hello,
     Ihave,
-    Known,
     Message,
-    Parts,
+    PositionAnswer,
+    PositionQuery,
     Pull,
+    PullAnswer,
     Push,
     Txs,
     Vector,
+    VectorEntry,
     rumor_of,
 )
 from hawker.catalog.push_batch import RELAY_S
@@ -36,7 +36,7 @@ class Table:
         known = {ME: Position(5, 3)} if positions is None else positions
         self.core = Replication(ME, Scope.REGION, "mad", known, self.clock, proven=proven)
         for node in (A, B, C):
-            self.core.peers.tell(Peer(node, "mad", 0.01))
+            self.core.peers.tell(ReplicaPeer(node, "mad", 0.01))
 
     def sent(self) -> list[tuple[tuple[NodeId, ...], Message]]:
         self.core.post()
@@ -48,9 +48,11 @@ class Table:
         for _ in range(12):
             self.core.tick()
             for to, message in self.sent():
-                if isinstance(message, Hello):
+                if isinstance(message, PositionQuery):
                     for node in to:
-                        self.core.receive(node, Known(scope=Scope.REGION, entry=Entry(origin=ME, epoch=5, applied=3)))
+                        self.core.receive(
+                            node, PositionAnswer(scope=Scope.REGION, entry=VectorEntry(origin=ME, epoch=5, applied=3))
+                        )
             self.clock.advance(0.1)
         assert self.core.settled
 
@@ -82,7 +84,7 @@ def test_there_news_is_passed_on_to_one_more_after_a_moment() -> None:
 
 def test_where_others_are_far_news_is_passed_on_at_once_and_not_to_who_has_it() -> None:
     table = Table()
-    table.core.peers.tell(Peer(C, "ams", 0.01))
+    table.core.peers.tell(ReplicaPeer(C, "ams", 0.01))
     table.core.receive(B, push(tx(1)))
     assert table.sent() == [((C,), push(tx(1), hop=1))]
     table.core.receive(C, push(tx(1)))
@@ -162,12 +164,12 @@ def test_a_node_goes_on_once_all_peers_know_no_more() -> None:
 
 def test_a_peer_that_knows_more_makes_it_begin_again() -> None:
     for entry in (
-        Entry(origin=ME, epoch=5, applied=4),
-        Entry(origin=ME, epoch=6, applied=0),
-        Entry(origin=ME, epoch=0, applied=0, fence=7),
+        VectorEntry(origin=ME, epoch=5, applied=4),
+        VectorEntry(origin=ME, epoch=6, applied=0),
+        VectorEntry(origin=ME, epoch=0, applied=0, fence=7),
     ):
         table = Table()
-        table.core.receive(B, Known(scope=Scope.REGION, entry=entry))
+        table.core.receive(B, PositionAnswer(scope=Scope.REGION, entry=entry))
         if entry.fence > 0:
             table.core.moved(ME, Position(5, 3, 0, 7))
         assert table.core.renew_above == max(entry.epoch, entry.fence, 5)
@@ -193,7 +195,7 @@ def test_what_is_too_long_for_a_message_is_asked_over_a_stream() -> None:
     table.after(0.0)
     ((whom, pull),) = table.core.questions
     assert whom == B and pull.wants[0].origin == A
-    table.core.answered(B, Parts(txs=(), deltas=(delta(-1, 9, reset=True),), more=False))
+    table.core.answered(B, PullAnswer(txs=(), deltas=(delta(-1, 9, reset=True),), more=False))
     assert len(table.core.intake.ready) == 1 and A not in table.core.pulls
 
 
@@ -209,7 +211,7 @@ def test_a_question_that_nobody_answered_goes_to_another() -> None:
 
 def test_a_fresh_node_asks_for_all_in_one_question() -> None:
     table = Table({})
-    entries = tuple(Entry(origin=NodeId(f"{number:08x}"), epoch=5, applied=2) for number in range(1, 40))
+    entries = tuple(VectorEntry(origin=NodeId(f"{number:08x}"), epoch=5, applied=2) for number in range(1, 40))
     table.core.receive(B, Vector(scope=Scope.REGION, buckets=(), entries=entries, back=False))
     assert of(Pull, table.after(0.1)) == []
     ((_, pull),) = table.core.questions

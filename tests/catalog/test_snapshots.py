@@ -12,8 +12,8 @@ from hawker.catalog.change import Scope
 from hawker.catalog.contract import Statement
 from hawker.catalog.messages import DeltaPart, Push, SnapshotAsk, SnapshotMeta, SnapshotRead, Txs, decode, encode
 from hawker.catalog.replica import Replica
-from hawker.catalog.snapshots import KEPT_S, Album, Snapshot, make, stored
-from hawker.catalog.storage import Member, SqliteStorage
+from hawker.catalog.snapshots import KEPT_S, CatalogSnapshot, SnapshotExchange, make, stored
+from hawker.catalog.storage import MemberRow, SqliteStorage
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.ids import NodeId
@@ -26,7 +26,7 @@ async def unasked(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
     raise AssertionError("nobody is asked here")
 
 
-def of(album: Album) -> Callable[[NodeId, bytes, float], Awaitable[bytes]]:
+def of(album: SnapshotExchange) -> Callable[[NodeId, bytes, float], Awaitable[bytes]]:
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         message = decode(raw)
         assert isinstance(message, SnapshotAsk | SnapshotRead)
@@ -39,8 +39,8 @@ async def test_a_node_takes_all_that_another_has(tmp_path: Path) -> None:
     there, here = opened(tmp_path / "."), opened(tmp_path, B)
     for number in range(50):
         said(there, put(number, number))
-    album = Album(there, tmp_path / "there", ManualClock(), unasked)
-    touched = await Album(here, tmp_path / "here", ManualClock(), of(album)).take(A, Scope)
+    album = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
+    touched = await SnapshotExchange(here, tmp_path / "here", ManualClock(), of(album)).take(A, Scope)
     assert touched.everything
     assert rows(here) == rows(there) and len(rows(here)) == 50
     assert here.positions(Scope.REGION)[A] == there.positions(Scope.REGION)[A]
@@ -51,7 +51,7 @@ async def test_a_node_takes_all_that_another_has(tmp_path: Path) -> None:
 
 async def test_one_file_serves_many_and_goes_after_a_while(tmp_path: Path) -> None:
     clock = ManualClock()
-    album = Album(opened(tmp_path), tmp_path / "there", clock, unasked)
+    album = SnapshotExchange(opened(tmp_path), tmp_path / "there", clock, unasked)
     one = decode(await album.answer(SnapshotAsk(scopes=tuple(Scope))))
     assert decode(await album.answer(SnapshotAsk(scopes=tuple(Scope)))) == one
     assert isinstance(one, SnapshotMeta)
@@ -69,7 +69,7 @@ async def test_nonsense_is_not_taken(answer: bytes, tmp_path: Path) -> None:
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         return answer
 
-    album = Album(opened(tmp_path), tmp_path / "here", ManualClock(), ask)
+    album = SnapshotExchange(opened(tmp_path), tmp_path / "here", ManualClock(), ask)
     with pytest.raises((Unavailable, BadRequest)):
         await album.take(A, Scope)
 
@@ -77,7 +77,7 @@ async def test_nonsense_is_not_taken(answer: bytes, tmp_path: Path) -> None:
 async def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
     there, here = opened(tmp_path), opened(tmp_path, B)
     said(there, put(1, 1))
-    album = Album(there, tmp_path / "there", ManualClock(), unasked)
+    album = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
 
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         found = decode(await of(album)(to, raw, timeout_s))
@@ -88,7 +88,7 @@ async def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
         )
 
     with pytest.raises(BadRequest):
-        await Album(here, tmp_path / "here", ManualClock(), ask).take(A, Scope)
+        await SnapshotExchange(here, tmp_path / "here", ManualClock(), ask).take(A, Scope)
     assert rows(here) == []
     album.close()
 
@@ -111,7 +111,7 @@ async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
             return await replicas[to].on_request(node, raw)
 
         storage = opened(tmp_path, node, clock=clock)
-        album = Album(storage, tmp_path / f"snapshots-{node}", clock, ask, fresh=1, far=1)
+        album = SnapshotExchange(storage, tmp_path / f"snapshots-{node}", clock, ask, fresh=1, far=1)
         return Replica(node, "mad", storage, clock, send=send, ask=ask, album=album)
 
     async with AsyncExitStack() as stack:
@@ -126,7 +126,7 @@ async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
         assert answer.rows == ((40,),) and taken
 
 
-def unpacked(snapshot: Snapshot, folder: Path) -> sqlite3.Connection:
+def unpacked(snapshot: CatalogSnapshot, folder: Path) -> sqlite3.Connection:
     raw = snapshot.read(0, snapshot.size_bytes)
     (folder / "unpacked").write_bytes(zstandard.ZstdDecompressor().decompressobj().decompress(raw))
     return sqlite3.connect(folder / "unpacked")
@@ -136,7 +136,7 @@ def test_it_has_the_streams_and_nothing_of_this_node_alone(tmp_path: Path) -> No
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     said(storage, Statement(query="INSERT INTO nodes (node) VALUES (?)", params=(A,)))
-    storage.set_members([Member(host=B, state="alive", since=1.0)])
+    storage.set_members([MemberRow(host=B, state="alive", since=1.0)])
     copy = unpacked(storage.snapshot(tmp_path / "snapshot"), tmp_path)
     assert copy.execute("SELECT * FROM things").fetchall() == [(A, 1, 10)]
     assert copy.execute("SELECT node FROM nodes").fetchall() == [(A,)]

@@ -8,7 +8,7 @@ from hawker.catalog.change import Delta, Op, Position, Scope
 from hawker.catalog.contract import Statement, Storage
 from hawker.catalog.schema import SchemaRefused
 from hawker.catalog.statements import StatementFailed
-from hawker.catalog.storage import ROWS_PER_VERSION, Member, SqliteStorage
+from hawker.catalog.storage import ROWS_PER_VERSION, MemberRow, SqliteStorage
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Unavailable
 from tests.catalog.disk import EPOCH, THINGS, A, B, C, gone, opened, put, rows, said, thing, tx, whole
@@ -191,9 +191,9 @@ def test_members_are_told_to_any_query(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     storage.set_members(
-        [Member(host=A, state="alive", since=5.0), Member(host=C, state="suspect", since=6.0, rtt=0.02)]
+        [MemberRow(host=A, state="alive", since=5.0), MemberRow(host=C, state="suspect", since=6.0, rtt=0.02)]
     )
-    storage.set_members([Member(host=A, state="suspect", since=7.0, epoch=3)])
+    storage.set_members([MemberRow(host=A, state="suspect", since=7.0, epoch=3)])
     text = "SELECT m.*, t.size FROM __corro_members m JOIN things t ON t.node = m.host"
     assert rows(storage, text) == [(A, "suspect", 7.0, None, 3, 10)]
 

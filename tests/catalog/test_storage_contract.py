@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.catalog.change import Delta, Op, Position, Scope, Tx, VersionedOp
+from hawker.catalog.change import Delta, Op, Position, ReplicatedTx, Scope, VersionedOp
 from hawker.catalog.contract import Committed, Statement, Storage
-from hawker.catalog.memory_storage import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, remove, upsert
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest
@@ -15,8 +15,8 @@ from hawker.ids import NodeId
 
 A, B = NodeId("aaaaaaaa"), NodeId("bbbbbbbb")
 SCHEMA = {
-    "machines": Layout(Scope.REGION, ("node", "id"), ("state",)),
-    "revoked_tokens": Layout(Scope.GLOBAL, ("node", "token_id"), ("note",)),
+    "machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",)),
+    "revoked_tokens": MemoryTable(Scope.GLOBAL, ("node", "token_id"), ("note",)),
 }
 MOST = 1 << 20
 EPOCH = 5
@@ -52,7 +52,7 @@ def gone(key: str, node: NodeId = A) -> Statement:
     return remove("machines", {"node": node, "id": key})
 
 
-def said(storage: Storage, *statements: Statement) -> Tx:
+def said(storage: Storage, *statements: Statement) -> ReplicatedTx:
     (tx,) = storage.commit(statements, 1.0).txs
     return tx
 
@@ -67,15 +67,15 @@ def states(storage: Storage) -> dict[object, object]:
     return {row[key]: row[state] for row in table.rows}
 
 
-def made_up(version: int, *ops: Op, epoch: int = EPOCH) -> Tx:
-    return Tx(A, Scope.REGION, epoch, version, 1.0, ops)
+def made_up(version: int, *ops: Op, epoch: int = EPOCH) -> ReplicatedTx:
+    return ReplicatedTx(A, Scope.REGION, epoch, version, 1.0, ops)
 
 
 def started(key: str = "1", state: str = "started") -> Op:
     return Op("machines", (A, key), ("state",), (state,))
 
 
-def feed(storage: Storage, batch: Sequence[Tx | Delta]) -> Position:
+def feed(storage: Storage, batch: Sequence[ReplicatedTx | Delta]) -> Position:
     return storage.apply(batch).positions.get((A, Scope.REGION), Position())
 
 

@@ -4,12 +4,12 @@ import msgspec
 
 from hawker.catalog.change import Position, Scope
 from hawker.catalog.database import Database
-from hawker.catalog.stream_positions import Origins, Stream
+from hawker.catalog.stream_positions import StreamPositions, StreamState
 from tests.catalog.disk import A, B
 
 
 def test_what_a_transaction_changed_is_kept_once_it_is_committed(tmp_path: Path) -> None:
-    origins = Origins(Database(tmp_path / "c.db").connection)
+    origins = StreamPositions(Database(tmp_path / "c.db").connection)
     origins.put(msgspec.structs.replace(origins.get(A, Scope.REGION), epoch=2, applied=7))
     assert origins.positions(Scope.REGION) == {}
     origins.write()
@@ -19,7 +19,7 @@ def test_what_a_transaction_changed_is_kept_once_it_is_committed(tmp_path: Path)
 
 
 def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
-    origins = Origins(Database(tmp_path / "c.db").connection)
+    origins = StreamPositions(Database(tmp_path / "c.db").connection)
     origins.put(msgspec.structs.replace(origins.get(A, Scope.REGION), epoch=2, applied=7))
     origins.forget()
     assert origins.find(A, Scope.REGION) is None
@@ -27,15 +27,15 @@ def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
 
 def test_streams_are_read_back_whole(tmp_path: Path) -> None:
     connection = Database(tmp_path / "c.db").connection
-    origins = Origins(connection)
+    origins = StreamPositions(connection)
     first = origins.get(A, Scope.REGION)
-    stream = Stream(
+    stream = StreamState(
         number=first.number, origin=A, scope=Scope.REGION, epoch=1, applied=2, floor=3, fence=4, run=5, came=6
     )
     origins.put(stream)
     other = origins.get(B, Scope.GLOBAL)
     assert other.number != stream.number
     origins.write()
-    assert {*Origins(connection).all()} == {stream, other}
+    assert {*StreamPositions(connection).all()} == {stream, other}
     assert stream.position == Position(1, 2, 3, 4)
     assert not other.begun

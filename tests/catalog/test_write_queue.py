@@ -6,16 +6,16 @@ import anyio
 import pytest
 
 from hawker.catalog.change import Scope
-from hawker.catalog.contract import Committed, Local, Statement
-from hawker.catalog.memory_storage import Layout, MemoryStorage, upsert
+from hawker.catalog.contract import Committed, LocalTransaction, Statement
+from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, upsert
 from hawker.catalog.replica import Replica
-from hawker.catalog.write_queue import TOGETHER, Call, Transact, next_turn, run_all
+from hawker.catalog.write_queue import GROUP_CALLS, QueuedCall, QueuedTransaction, next_turn, run_all
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId
 
 ME = NodeId("aaaaaaaa")
-SCHEMA = {"machines": Layout(Scope.REGION, ("node", "id"), ("state",))}
+SCHEMA = {"machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",))}
 
 
 class Grouped(MemoryStorage):
@@ -28,24 +28,24 @@ class Grouped(MemoryStorage):
         for scope in Scope:
             self.renew(scope, 1)
 
-    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+    def commit_all(self, group: Sequence[LocalTransaction]) -> Sequence[Committed | HawkerError]:
         self.groups.append(len(group))
         if self.lost:
             raise Unavailable("the disk is full")
         return super().commit_all(group)
 
 
-def write(storage: Grouped, name: str, text: str = "", told: list[Committed] | None = None) -> Transact:
+def write(storage: Grouped, name: str, text: str = "", told: list[Committed] | None = None) -> QueuedTransaction:
     statement = Statement(query=text) if text else upsert("machines", {"node": ME, "id": name, "state": "started"})
     after = told.append if told is not None else lambda committed: None
-    return Transact(storage, Local(statements=(statement,), at=1.0), after)
+    return QueuedTransaction(storage, LocalTransaction(statements=(statement,), at=1.0), after)
 
 
 def test_transactions_that_follow_each_other_are_committed_together() -> None:
     storage = Grouped()
     seen: list[int] = []
-    look = Call(lambda: seen.append(len(storage.groups)))
-    calls: list[Call[Any]] = [write(storage, "1"), write(storage, "2"), look, write(storage, "3")]
+    look = QueuedCall(lambda: seen.append(len(storage.groups)))
+    calls: list[QueuedCall[Any]] = [write(storage, "1"), write(storage, "2"), look, write(storage, "3")]
     run_all(calls)
     assert (storage.groups, seen) == ([2, 1], [1])
     assert all(call.ran for call in calls)
@@ -82,8 +82,8 @@ async def test_a_call_whose_turn_was_called_off_is_told_so() -> None:
 
 
 def test_a_turn_has_an_end() -> None:
-    waiting = deque[Call[Any]](Call(lambda: None) for _ in range(TOGETHER + 1))
-    assert [len(next_turn(waiting)), len(next_turn(waiting)), len(next_turn(waiting))] == [TOGETHER, 1, 0]
+    waiting = deque[QueuedCall[Any]](QueuedCall(lambda: None) for _ in range(GROUP_CALLS + 1))
+    assert [len(next_turn(waiting)), len(next_turn(waiting)), len(next_turn(waiting))] == [GROUP_CALLS, 1, 0]
 
 
 async def test_what_comes_while_the_disk_is_busy_is_committed_together() -> None:

@@ -9,11 +9,11 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hawker.gossip.contract import Fate, Meta
-from hawker.gossip.effects import Changed, Event, Knock, Outcome
+from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.effects import Effects, Event, FallbackPing, MemberChanged
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.members import Identity
-from hawker.gossip.membership import Belief
+from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
@@ -53,7 +53,7 @@ class Drill:
         loss: float = 0.0,
         delay_s: tuple[float, float] = (0.0005, 0.01),
         timing: Timing | None = None,
-        belief: type[Belief] = Belief,
+        belief: type[Membership] = Membership,
         cluster: str = "c",
     ) -> None:
         self.random = random.Random(seed)
@@ -87,7 +87,7 @@ class Drill:
             cluster=cluster or self.cluster,
             address=address,
             boot=boot,
-            meta=Meta(region=region, api=f"http://{address}"),
+            meta=NodeMeta(region=region, api=f"http://{address}"),
             epoch=epoch,
         )
         swim = Swim(
@@ -180,22 +180,22 @@ class Drill:
 
     def fates(self, fate: Fate) -> list[Seen]:
         """Whenever somebody came to believe this of another."""
-        return [seen for seen in self.seen if isinstance(seen.event, Changed) and seen.event.member.fate is fate]
+        return [seen for seen in self.seen if isinstance(seen.event, MemberChanged) and seen.event.member.fate is fate]
 
     def events(self, kind: type[Event]) -> list[Seen]:
         return [seen for seen in self.seen if isinstance(seen.event, kind)]
 
     # What its nodes do.
 
-    def act(self, node: Node, outcome: Outcome) -> None:
+    def act(self, node: Node, outcome: Effects) -> None:
         self._done(node, outcome)
 
-    def _done(self, node: Node, outcome: Outcome) -> None:
+    def _done(self, node: Node, outcome: Effects) -> None:
         for send in outcome.sends:
             self._send(node, send.address, send.payload)
         for event in outcome.events:
             self.seen.append(Seen(self.now, node.name, event))
-            if isinstance(event, Knock):
+            if isinstance(event, FallbackPing):
                 self._knock(node, event)
         due = max(node.swim.next_at, self.now)
         if due < node.scheduled:
@@ -212,7 +212,7 @@ class Drill:
         elif node.swim.next_at <= self.now:
             self._done(node, node.swim.tick(self.now))
         else:
-            self._done(node, Outcome())
+            self._done(node, Effects())
 
     def _send(self, node: Node, address: str, payload: bytes) -> None:
         self.sent += 1
@@ -233,7 +233,7 @@ class Drill:
         foreign = sender.swim.answers.cluster != node.swim.answers.cluster
         self._done(node, node.swim.receive(me.node, me.boot, sender.address, payload, self.now, foreign))
 
-    def _knock(self, node: Node, knock: Knock) -> None:
+    def _knock(self, node: Node, knock: FallbackPing) -> None:
         """A stream is opened by six packets; when one is lost, its repetition comes too late. It passes no cut."""
         there = self.nodes.get(knock.address)
         ways = {(node.address, knock.address), (knock.address, node.address)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hawker.gossip.contract import Fate, Member, Meta, Trouble
+from hawker.gossip.contract import Fate, Member, NodeMeta, Trouble
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
@@ -69,7 +69,7 @@ class Fleet:
             keyring=keyring,
             transport=self.network.transport(address or at(number)),
             advertise=None,
-            meta=Meta(region="mad", api=f"http://{number}"),
+            meta=NodeMeta(region="mad", api=f"http://{number}"),
             clock=clock or self.clock,
             listener=ears.listener(),
             epoch=epoch,

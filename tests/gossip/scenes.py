@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hawker.gossip.contract import Fate
-from hawker.gossip.effects import Changed, Forgot, Rejected
-from hawker.gossip.membership import Belief
+from hawker.gossip.effects import Forgot, MemberChanged, Rejected
+from hawker.gossip.membership import Membership
 from hawker.gossip.timing import Timing
 from tests.gossip.drill import Drill, Node
 
@@ -19,7 +19,7 @@ class Kind:
     """Which protocol is played."""
 
     timing: Timing = field(default_factory=Timing)
-    belief: type[Belief] = Belief
+    belief: type[Membership] = Membership
 
     def drill(self, seed: int, loss: float = 0.0) -> Drill:
         return Drill(seed=seed, loss=loss, timing=self.timing, belief=self.belief)
@@ -190,7 +190,7 @@ def _unlike(drill: Drill, nodes: list[Node]) -> list[str]:
 
 
 def _of(event: object) -> str:
-    return event.member.node if isinstance(event, Changed) else ""
+    return event.member.node if isinstance(event, MemberChanged) else ""
 
 
 SCENES: tuple[Scene, ...] = (

@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 
 from hawker.clock import ManualClock
-from hawker.gossip.contract import Fate, Meta
-from hawker.gossip.effects import Event, Outcome
-from hawker.gossip.frames import Claim, Frame, decode, payload_of
+from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.effects import Effects, Event
+from hawker.gossip.frames import Frame, MemberClaim, decode, payload_of
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.members import Identity, alive, content_of
-from hawker.gossip.membership import Belief
+from hawker.gossip.members import Identity, alive_claim, content_of
+from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
 KEYRING = Keyring(keys={1: bytes(32)}, primary=1)
 ME, BOOT, WALL = NodeId("00000001"), 1000, 1.7e9
-META = Meta(region="mad", api="http://a:1")
+META = NodeMeta(region="mad", api="http://a:1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class Said:
 class Solo:
     """Node 1 at `a:1`. Others are told of by `knows`: node n is at `n:1` with boot n."""
 
-    def __init__(self, timing: Timing | None = None, belief: type[Belief] = Belief, *, boot: int = BOOT) -> None:
+    def __init__(
+        self, timing: Timing | None = None, belief: type[Membership] = Membership, *, boot: int = BOOT
+    ) -> None:
         identity = Identity(node=ME, cluster="c", address="a:1", boot=boot, meta=META, epoch=1)
         self.now = 100.0
         self.swim = Swim(
@@ -45,7 +47,7 @@ class Solo:
             belief=belief,
         )
 
-    def said(self, outcome: Outcome) -> Said:
+    def said(self, outcome: Effects) -> Said:
         sends = tuple((send.address, tuple(decode(send.payload))) for send in outcome.sends)
         return Said(sends, tuple(outcome.events))
 
@@ -95,9 +97,11 @@ def node(number: int) -> NodeId:
     return NodeId(f"{number:08x}")
 
 
-def says(number: int, *, incarnation: int = 1, epoch: int = 1, boot: int | None = None, address: str = "") -> Claim:
+def says(
+    number: int, *, incarnation: int = 1, epoch: int = 1, boot: int | None = None, address: str = ""
+) -> MemberClaim:
     """What a node says of itself."""
-    return alive(
+    return alive_claim(
         node(number),
         address or f"{number}:1",
         boot=number if boot is None else boot,
@@ -107,10 +111,12 @@ def says(number: int, *, incarnation: int = 1, epoch: int = 1, boot: int | None 
     )
 
 
-def claim(number: int, fate: Fate, *, incarnation: int = 1, by: int | None = None, boot: int | None = None) -> Claim:
+def claim(
+    number: int, fate: Fate, *, incarnation: int = 1, by: int | None = None, boot: int | None = None
+) -> MemberClaim:
     """What somebody says of a node."""
     told = says(number, incarnation=incarnation, boot=boot, address="a:1" if number == 1 else "")
-    return Claim(
+    return MemberClaim(
         node=told.node,
         address=told.address,
         incarnation=told.incarnation,

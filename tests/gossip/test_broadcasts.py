@@ -1,18 +1,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.gossip.broadcasts import Rumors
+from hawker.gossip.broadcasts import BroadcastQueue
 
 
 def test_each_piece_is_told_so_often() -> None:
-    rumors = Rumors()
+    rumors = BroadcastQueue()
     rumors.put("a", b"news")
     assert [rumors.take(100, 3) for _ in range(4)] == [[b"news"], [b"news"], [b"news"], []]
     assert not rumors
 
 
 def test_what_is_newer_replaces_and_begins_anew() -> None:
-    rumors = Rumors()
+    rumors = BroadcastQueue()
     rumors.put("a", b"old")
     rumors.take(100, 2)
     rumors.put("a", b"new")
@@ -20,7 +20,7 @@ def test_what_is_newer_replaces_and_begins_anew() -> None:
 
 
 def test_the_least_told_goes_first_and_the_newest_of_those() -> None:
-    rumors = Rumors()
+    rumors = BroadcastQueue()
     rumors.put("a", b"aaa")
     rumors.put("b", b"bbb")
     assert rumors.take(3, 9) == [b"bbb"]
@@ -31,7 +31,7 @@ def test_the_least_told_goes_first_and_the_newest_of_those() -> None:
 
 
 def test_what_does_not_fit_waits_and_holds_up_nobody() -> None:
-    rumors = Rumors()
+    rumors = BroadcastQueue()
     rumors.put("small", b"s")
     rumors.put("big", b"b" * 50)
     assert rumors.take(20, 9) == [b"s"]
@@ -42,7 +42,7 @@ def test_what_does_not_fit_waits_and_holds_up_nobody() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.binary(min_size=1, max_size=20)), max_size=40), st.integers(0, 60))
 def test_room_is_kept_and_everything_is_told_in_the_end(puts: list[tuple[int, bytes]], room: int) -> None:
-    rumors, latest = Rumors(), dict[str, bytes]()
+    rumors, latest = BroadcastQueue(), dict[str, bytes]()
     for key, content in puts:
         rumors.put(str(key), content)
         latest[str(key)] = content

@@ -1,6 +1,6 @@
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import Rejected, Troubled
-from hawker.gossip.frames import Ack, Claim, Join, Ping, Refused
+from hawker.gossip.frames import Ack, Join, JoinRefused, MemberClaim, Ping
 from tests.gossip.solo import BOOT, ME, Said, Solo, node, says
 
 
@@ -59,12 +59,12 @@ def test_a_twin_that_asks_is_answered_and_asked() -> None:
     solo = Solo()
     said = solo.hears(Ping(seq=3, to=ME), sender=ME, boot=BOOT + 1, address="x:1").to("x:1")
     assert Ack(seq=3, of=ME) in said and any(isinstance(frame, Ping) for frame in said)
-    assert not [frame for frame in said if isinstance(frame, Claim)]
+    assert not [frame for frame in said if isinstance(frame, MemberClaim)]
 
 
 def test_a_twin_that_wants_to_join_is_refused_by_the_first() -> None:
     said = Solo().hears(Join(cluster="c"), says(1, boot=5), sender=ME, boot=5, address="x:1")
-    assert [frame.code for frame in said.to("x:1") if isinstance(frame, Refused)] == ["twin"]
+    assert [frame.code for frame in said.to("x:1") if isinstance(frame, JoinRefused)] == ["twin"]
     assert [event.trouble.code for event in said.events if isinstance(event, Troubled)] == ["twin"]
 
 

@@ -3,28 +3,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.gossip.contract import Fate, Meta, Trouble
-from hawker.gossip.effects import Changed, Heard, Joined, Rejected, Rekeyed, Troubled
+from hawker.gossip.contract import Fate, NodeMeta, Trouble
+from hawker.gossip.effects import JoinAccepted, MemberChanged, MessageReceived, Rejected, Rekeyed, Troubled
 from hawker.gossip.frames import (
     Ack,
-    Claim,
-    Forget,
+    ForgetNode,
     Frame,
     Join,
     JoinOk,
-    Keys,
-    Malformed,
+    JoinRefused,
+    KeyringIs,
+    MalformedFrame,
+    MemberClaim,
     MetaIs,
     MetaReq,
     Nack,
     Note,
     Ping,
     PingReq,
-    Refused,
     Sync,
     payload_of,
 )
-from hawker.gossip.members import content_of, print_of
+from hawker.gossip.members import content_of, fingerprint_of
 from hawker.gossip.timing import Timing
 from tests.gossip.solo import KEYRING, ME, META, WALL, Solo, claim, node, says
 from tests.gossip.test_frames import frames
@@ -54,7 +54,7 @@ def test_a_stranger_that_pings_is_told_who_answers() -> None:
     solo = Solo()
     said = solo.hears(Ping(seq=7, to=ME), says(2)).to("2:1")
     assert of(Ack, said) and solo.fate(2) is Fate.ALIVE
-    assert of(Claim, Solo().hears(Ping(seq=7, to=ME)).to("2:1"))
+    assert of(MemberClaim, Solo().hears(Ping(seq=7, to=ME)).to("2:1"))
 
 
 def test_one_that_is_believed_down_hears_it_when_it_asks() -> None:
@@ -62,14 +62,14 @@ def test_one_that_is_believed_down_hears_it_when_it_asks() -> None:
     solo.knows(2)
     solo.hears(claim(2, Fate.DOWN), sender=node(3))
     said = solo.hears(Ping(seq=7, to=ME), says(2)).to("2:1")
-    assert Fate.DOWN in {frame.fate for frame in said if isinstance(frame, Claim) and frame.node == node(2)}
+    assert Fate.DOWN in {frame.fate for frame in said if isinstance(frame, MemberClaim) and frame.node == node(2)}
 
 
 def test_a_process_that_restarted_hears_what_its_former_life_had_said() -> None:
     solo = Solo()
     solo.hears(says(2, incarnation=9, boot=2), sender=node(2))
     said = solo.hears(Ping(seq=7, to=ME), says(2, incarnation=1, boot=5), boot=5).to("2:1")
-    told = [frame for frame in said if isinstance(frame, Claim) and frame.node == node(2)]
+    told = [frame for frame in said if isinstance(frame, MemberClaim) and frame.node == node(2)]
     assert {(frame.incarnation, frame.boot) for frame in told} == {(9, 2)}
 
 
@@ -101,7 +101,7 @@ def test_a_newcomer_is_let_in_and_told_all() -> None:
     solo.knows(3)
     said = solo.hears(Join(cluster="c"), says(2))
     assert of(JoinOk, said.to("2:1")) == [JoinOk(cluster="c", known=None)]
-    assert {frame.node for frame in said.to("2:1") if isinstance(frame, Claim)} == {ME, node(2), node(3)}
+    assert {frame.node for frame in said.to("2:1") if isinstance(frame, MemberClaim)} == {ME, node(2), node(3)}
     assert solo.fate(2) is Fate.ALIVE
 
 
@@ -117,7 +117,7 @@ def test_who_was_let_in_goes_on_from_what_it_had_said_before() -> None:
     solo.swim.join(["2:1"], solo.now)
     known = claim(1, Fate.DOWN, incarnation=9, boot=3)
     said = solo.hears(JoinOk(cluster="c", known=known), says(2))
-    (joined,) = [event for event in said.events if isinstance(event, Joined)]
+    (joined,) = [event for event in said.events if isinstance(event, JoinAccepted)]
     assert joined.known is not None and joined.known.incarnation == 9
     assert solo.swim.me.incarnation == 10 and solo.fate(2) is Fate.ALIVE
 
@@ -126,8 +126,8 @@ def test_a_second_node_with_one_id_is_refused_while_the_first_lives() -> None:
     solo = Solo()
     solo.knows(2)
     said = solo.hears(Join(cluster="c"), says(2, boot=5, address="x:1"), boot=5, address="x:1")
-    (refused,) = of(Refused, said.to("x:1"))
-    assert isinstance(refused, Refused) and refused.code == "twin" and "2:1" in refused.text
+    (refused,) = of(JoinRefused, said.to("x:1"))
+    assert isinstance(refused, JoinRefused) and refused.code == "twin" and "2:1" in refused.text
     assert [event.trouble.code for event in said.events if isinstance(event, Troubled)] == ["twin"]
     peer = solo.swim.belief.roster.get(node(2))
     assert peer is not None and peer.boot == 2
@@ -145,10 +145,10 @@ def test_the_same_address_with_another_boot_is_a_restart() -> None:
 
 def test_a_forgotten_node_hears_why_and_comes_back_with_a_newer_epoch() -> None:
     solo = Solo()
-    solo.hears(Forget(node=node(2), fence=3), sender=node(3))
+    solo.hears(ForgetNode(node=node(2), fence=3), sender=node(3))
     for frames_of_it in ((Join(cluster="c"), says(2, epoch=3)), (Ping(seq=1, to=ME), says(2, epoch=3))):
-        forget = of(Forget, solo.hears(*frames_of_it).to("2:1"))[0]
-        assert isinstance(forget, Forget) and (forget.node, forget.fence) == (node(2), 3)
+        forget = of(ForgetNode, solo.hears(*frames_of_it).to("2:1"))[0]
+        assert isinstance(forget, ForgetNode) and (forget.node, forget.fence) == (node(2), 3)
     assert solo.fate(2) is None
     assert of(JoinOk, solo.hears(Join(cluster="c"), says(2, epoch=4)).to("2:1"))
 
@@ -156,13 +156,13 @@ def test_a_forgotten_node_hears_why_and_comes_back_with_a_newer_epoch() -> None:
 def test_another_cluster_is_refused_and_told() -> None:
     solo = Solo()
     said = solo.hears(Join(cluster="other"), says(2), foreign=True)
-    (refused,) = of(Refused, said.to("2:1"))
-    assert isinstance(refused, Refused) and refused.code == "cluster"
+    (refused,) = of(JoinRefused, said.to("2:1"))
+    assert isinstance(refused, JoinRefused) and refused.code == "cluster"
     assert [event.trouble.code for event in said.events if isinstance(event, Troubled)] == ["cluster"]
     assert solo.fate(2) is None
 
 
-@pytest.mark.parametrize("frame", [Ping(seq=1, to=ME), says(2), Forget(node=node(3), fence=9), Note(body=b"x")])
+@pytest.mark.parametrize("frame", [Ping(seq=1, to=ME), says(2), ForgetNode(node=node(3), fence=9), Note(body=b"x")])
 def test_nothing_else_of_another_cluster_counts(frame: Frame) -> None:
     solo = Solo()
     solo.knows(3)
@@ -172,7 +172,7 @@ def test_nothing_else_of_another_cluster_counts(frame: Frame) -> None:
 
 def test_a_refusal_counts_only_for_who_asked() -> None:
     solo = Solo()
-    refused = Refused(code="cluster", text="no")
+    refused = JoinRefused(code="cluster", text="no")
     assert not solo.hears(refused).events and not solo.hears(refused, foreign=True).events
     solo.swim.join(["2:1"], solo.now)
     assert solo.hears(refused, foreign=True).events == (Rejected("cluster", "no"),)
@@ -190,14 +190,14 @@ def test_a_new_meta_is_asked_for_and_believed() -> None:
     solo = Solo()
     assert of(MetaReq, solo.hears(says(2)).to("2:1")) == [MetaReq(node=node(2))]
     said = solo.hears(MetaIs(node=node(2), content=content_of(META)), sender=node(3))
-    assert [event.member.meta for event in said.events if isinstance(event, Changed)] == [META]
+    assert [event.member.meta for event in said.events if isinstance(event, MemberChanged)] == [META]
     assert not solo.hears(says(2)).sends and not solo.swim.belief.lacking
 
 
 def test_a_meta_that_was_not_claimed_is_not_believed() -> None:
     solo = Solo()
     solo.hears(says(2))
-    solo.hears(MetaIs(node=node(2), content=content_of(Meta(region="forged", api="x"))))
+    solo.hears(MetaIs(node=node(2), content=content_of(NodeMeta(region="forged", api="x"))))
     solo.hears(MetaIs(node=node(9), content=content_of(META)))
     assert list(solo.swim.belief.lacking) == [node(2)]
 
@@ -216,16 +216,16 @@ def test_whoever_knows_a_meta_tells_it() -> None:
     solo.knows(2, 3)
     for number in (1, 3):
         (told,) = of(MetaIs, solo.hears(MetaReq(node=node(number))).to("2:1"))
-        assert isinstance(told, MetaIs) and print_of(told.content) == says(number).meta
+        assert isinstance(told, MetaIs) and fingerprint_of(told.content) == says(number).meta
     assert not of(MetaIs, solo.hears(MetaReq(node=node(9))).to("2:1"))
 
 
 # Keys.
 
 
-def renewed() -> Keys:
+def renewed() -> KeyringIs:
     ring = KEYRING.added(b"n" * 32)
-    return Keys(version=ring.version, primary=ring.primary, keys=dict(ring.keys))
+    return KeyringIs(version=ring.version, primary=ring.primary, keys=dict(ring.keys))
 
 
 def test_a_newer_keyring_is_taken_and_passed_on() -> None:
@@ -241,7 +241,7 @@ def test_an_older_or_a_broken_keyring_changes_nothing() -> None:
     solo = Solo()
     solo.hears(renewed())
     broken = msgspec.structs.replace(renewed(), version=9, primary=77)
-    for keys in (Keys(version=1, primary=1, keys={1: bytes(32)}), broken):
+    for keys in (KeyringIs(version=1, primary=1, keys={1: bytes(32)}), broken):
         assert not solo.hears(keys).events
 
 
@@ -250,8 +250,8 @@ def test_who_is_behind_is_given_the_keyring() -> None:
     solo.knows(2)
     solo.hears(renewed())
     solo.swim.belief.rumors.drop("keys")
-    assert of(Keys, solo.hears(Ping(seq=1, to=ME, keys=1)).to("2:1")) == [renewed()]
-    assert not of(Keys, solo.hears(Ping(seq=2, to=ME, keys=solo.swim.answers.rank)).to("2:1"))
+    assert of(KeyringIs, solo.hears(Ping(seq=1, to=ME, keys=1)).to("2:1")) == [renewed()]
+    assert not of(KeyringIs, solo.hears(Ping(seq=2, to=ME, keys=solo.swim.answers.rank)).to("2:1"))
 
 
 # All that is believed.
@@ -261,7 +261,7 @@ def test_who_believes_something_else_is_told_all_now_and_then() -> None:
     solo = Solo()
     solo.knows(2, 3)
     said = solo.hears(Ping(seq=1, to=ME, view=1, keys=2**63 - 1)).to("2:1")
-    assert of(Sync, said) == [Sync(want=True)] and len(of(Claim, said)) == 3
+    assert of(Sync, said) == [Sync(want=True)] and len(of(MemberClaim, said)) == 3
     assert not of(Sync, solo.hears(Ping(seq=2, to=ME, view=1)).to("2:1"))
     solo.now += 10
     assert of(Sync, solo.hears(Ping(seq=3, to=ME, view=1)).to("2:1"))
@@ -272,9 +272,9 @@ def test_who_believes_something_else_is_told_all_now_and_then() -> None:
 def test_who_wants_all_gets_all_fences_too() -> None:
     solo = Solo()
     solo.knows(2)
-    solo.hears(Forget(node=node(7), fence=3))
+    solo.hears(ForgetNode(node=node(7), fence=3))
     said = solo.hears(Sync(want=True)).to("2:1")
-    assert of(Sync, said) == [Sync(want=False)] and of(Forget, said) == [Forget(node=node(7), fence=3)]
+    assert of(Sync, said) == [Sync(want=False)] and of(ForgetNode, said) == [ForgetNode(node=node(7), fence=3)]
     assert not solo.hears(Sync(want=True)).sends
     solo.now += 1
     assert not of(Sync, solo.hears(Sync(want=False)).to("2:1"))
@@ -286,7 +286,7 @@ def test_who_wants_all_gets_all_fences_too() -> None:
 def test_a_message_of_a_member_is_heard() -> None:
     solo = Solo()
     solo.knows(2)
-    assert solo.hears(Note(body=b"hello")).events == (Heard(node(2), b"hello"),)
+    assert solo.hears(Note(body=b"hello")).events == (MessageReceived(node(2), b"hello"),)
 
 
 def test_messages_of_strangers_and_of_former_lives_are_not() -> None:
@@ -344,7 +344,7 @@ def test_no_bytes_break_a_node(payload: bytes, sender: int) -> None:
     solo.knows(2)
     try:
         solo.swim.receive(node(sender), sender, "2:1", payload, solo.now, False)
-    except Malformed:
+    except MalformedFrame:
         assert solo.swim.belief.roster.living == 2
 
 
@@ -356,13 +356,13 @@ def test_no_damaged_frame_breaks_a_node(heard: list[Frame], at: int, flip: int) 
     solo.knows(2)
     try:
         solo.swim.receive(node(2), 2, "2:1", bytes(payload), solo.now, False)
-    except Malformed:
+    except MalformedFrame:
         assert solo.swim.belief.roster.living == 2
 
 
 def test_a_flood_of_names_ends_at_the_tables_bounds() -> None:
     solo = Solo(Timing(members_most=500))
     for number in range(2, 2_000):
-        solo.hears(says(number), Forget(node=node(number + 20_000), fence=1), sender=node(2))
+        solo.hears(says(number), ForgetNode(node=node(number + 20_000), fence=1), sender=node(2))
     assert len(solo.swim.belief.roster) <= 500 and len(solo.swim.belief.roster.fences) <= 500
     assert len(solo.swim.belief.rumors) <= 1_001

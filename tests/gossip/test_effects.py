@@ -1,9 +1,9 @@
-from hawker.gossip.effects import Forgot, Outbox
+from hawker.gossip.effects import EffectBuffer, Forgot
 from tests.gossip.solo import node
 
 
 def test_what_gathered_is_taken_once() -> None:
-    outbox = Outbox()
+    outbox = EffectBuffer()
     outbox.send("2:1", b"x")
     outbox.tell(Forgot(node(2), 1))
     taken = outbox.taken()

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
 from hawker.gossip.contract import Fate
-from hawker.gossip.failure_detector import LocalHealth, Probe, Relay, Relays, Suspicion
-from hawker.gossip.members import Order, Peer, Roster
+from hawker.gossip.failure_detector import LocalHealth, ProbeRound, Relay, Relays, Suspicion
+from hawker.gossip.members import MemberList, MemberState, ProbeOrder
 from hawker.ids import NodeId
 from tests.gossip.solo import claim, node, says
 
@@ -88,22 +88,22 @@ def test_it_only_ever_gets_shorter_and_keeps_its_bounds(needed: int, accusers: l
         before = suspicion.due
 
 
-def roster(*numbers: int) -> Roster:
-    members = Roster(Peer(says(1), 0), 100, {})
+def roster(*numbers: int) -> MemberList:
+    members = MemberList(MemberState(says(1), 0), 100, {})
     for number in numbers:
         members.add(says(number), 0)
     return members
 
 
 def test_everyone_has_a_turn_before_anyone_has_two() -> None:
-    members, order = roster(2, 3, 4, 5), Order(ManualClock().random)
+    members, order = roster(2, 3, 4, 5), ProbeOrder(ManualClock().random)
     for _ in range(5):
         turn = [order.next(members) for _ in range(4)]
         assert {peer.node for peer in turn if peer} == {node(2), node(3), node(4), node(5)}
 
 
 def test_who_is_gone_is_passed_over() -> None:
-    members, order = roster(2, 3), Order(ManualClock().random)
+    members, order = roster(2, 3), ProbeOrder(ManualClock().random)
     gone = members.get(node(2))
     assert gone is not None
     members.change(gone, claim(2, Fate.DOWN), 0)
@@ -112,11 +112,11 @@ def test_who_is_gone_is_passed_over() -> None:
 
 
 def test_alone_there_is_nobody_to_ask() -> None:
-    assert Order(ManualClock().random).next(roster()) is None
+    assert ProbeOrder(ManualClock().random).next(roster()) is None
 
 
 def test_a_newcomer_has_its_turn_in_this_round() -> None:
-    members, order = roster(2, 3, 4), Order(lambda: 0.999)
+    members, order = roster(2, 3, 4), ProbeOrder(lambda: 0.999)
     order.next(members)
     members.add(says(5), 0)
     order.joins(node(5))
@@ -126,7 +126,7 @@ def test_a_newcomer_has_its_turn_in_this_round() -> None:
 
 
 def test_who_may_answer() -> None:
-    probe = Probe(1, node(2), 0, 1)
+    probe = ProbeRound(1, node(2), 0, 1)
     assert probe.answered(node(2), node(2)) and not probe.answered(node(3), node(3))
     assert not probe.answered(node(2), node(3))
     probe.relays = frozenset({node(3)})
@@ -134,7 +134,7 @@ def test_who_may_answer() -> None:
 
 
 def test_silence_of_relays_is_our_own_fault() -> None:
-    probe = Probe(1, node(2), 0, 1)
+    probe = ProbeRound(1, node(2), 0, 1)
     assert probe.missing == 1
     probe.relays, probe.nacks = frozenset({node(3), node(4), node(5)}), {node(3), node(4)}
     assert probe.missing == 1

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
-from hawker.gossip.contract import Fate, Meta
-from hawker.gossip.frames import Claim
-from hawker.gossip.members import Peer, Roster, content_of, print_of, shuffled
+from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.frames import MemberClaim
+from hawker.gossip.members import MemberList, MemberState, content_of, fingerprint_of, shuffled
 from tests.gossip.solo import META, claim, node, says
 
 
-def roster(most: int = 100) -> Roster:
-    return Roster(Peer(says(1), 0), most, {})
+def roster(most: int = 100) -> MemberList:
+    return MemberList(MemberState(says(1), 0), most, {})
 
 
 def test_others_are_those_that_live() -> None:
@@ -109,7 +109,7 @@ def test_shuffled_has_the_same_ones() -> None:
     ],
 )
 def test_which_claim_is_newer(known: tuple[Fate, int], said: tuple[Fate, int], believed: bool) -> None:
-    peer = Peer(claim(2, known[0], incarnation=known[1]), 0)
+    peer = MemberState(claim(2, known[0], incarnation=known[1]), 0)
     assert peer.outdone_by(claim(2, said[0], incarnation=said[1])) == believed
 
 
@@ -119,8 +119,8 @@ def test_whatever_is_heard_first_all_believe_the_same() -> None:
         assert _after(list(order)) == (Fate.LEFT, 2)
 
 
-def _after(claims: list[Claim]) -> tuple[Fate, int]:
-    peer = Peer(claims[0], 0)
+def _after(claims: list[MemberClaim]) -> tuple[Fate, int]:
+    peer = MemberState(claims[0], 0)
     for each in claims[1:]:
         if peer.outdone_by(each):
             peer.take(each, 0)
@@ -128,7 +128,7 @@ def _after(claims: list[Claim]) -> tuple[Fate, int]:
 
 
 def test_since_is_when_its_fate_changed() -> None:
-    peer = Peer(says(2), 10)
+    peer = MemberState(says(2), 10)
     peer.take(says(2, incarnation=2), 20)
     assert peer.member().since == 10
     peer.take(claim(2, Fate.DOWN, incarnation=2), 30)
@@ -138,31 +138,31 @@ def test_since_is_when_its_fate_changed() -> None:
 
 def test_one_that_is_down_keeps_its_age_from_node_to_node() -> None:
     told = msgspec.structs.replace(claim(2, Fate.DOWN), age_s=100)
-    assert Peer(told, 1000).changed_at == 900
+    assert MemberState(told, 1000).changed_at == 900
 
 
 def test_meta_is_believed_by_its_fingerprint() -> None:
-    peer = Peer(says(2), 0)
+    peer = MemberState(says(2), 0)
     assert peer.lacks_meta and peer.member().meta is None
-    assert not peer.learn(content_of(Meta(region="par", api="http://forged")))
+    assert not peer.learn(content_of(NodeMeta(region="par", api="http://forged")))
     assert peer.learn(content_of(META)) and not peer.learn(content_of(META))
     assert peer.member().meta == META and not peer.lacks_meta
 
 
 def test_meta_of_a_newer_program_is_read() -> None:
     content = msgspec.msgpack.encode({"region": "mad", "api": "x", "of_the_future": 1})
-    peer = Peer(msgspec.structs.replace(says(2), meta=print_of(content)), 0)
-    assert peer.learn(content) and peer.meta == Meta(region="mad", api="x")
+    peer = MemberState(msgspec.structs.replace(says(2), meta=fingerprint_of(content)), 0)
+    assert peer.learn(content) and peer.meta == NodeMeta(region="mad", api="x")
 
 
 def test_meta_that_is_none_is_refused() -> None:
-    peer = Peer(msgspec.structs.replace(says(2), meta=print_of(b"\xc1")), 0)
+    peer = MemberState(msgspec.structs.replace(says(2), meta=fingerprint_of(b"\xc1")), 0)
     assert not peer.learn(b"\xc1") and peer.meta is None
 
 
 def test_the_digest_is_of_what_all_agree_on() -> None:
-    assert Peer(says(2), 0).digest() == Peer(says(2), 99).digest() != 0
-    assert Peer(claim(2, Fate.SUSPECT), 0).digest() == Peer(says(2), 0).digest()
-    assert Peer(claim(2, Fate.DOWN), 0).digest() == 0
+    assert MemberState(says(2), 0).digest() == MemberState(says(2), 99).digest() != 0
+    assert MemberState(claim(2, Fate.SUSPECT), 0).digest() == MemberState(says(2), 0).digest()
+    assert MemberState(claim(2, Fate.DOWN), 0).digest() == 0
     for other in (says(2, incarnation=2), says(2, epoch=2), says(2, boot=9), says(2, address="x:1"), says(3)):
-        assert Peer(other, 0).digest() != Peer(says(2), 0).digest()
+        assert MemberState(other, 0).digest() != MemberState(says(2), 0).digest()

@@ -1,8 +1,8 @@
 import msgspec
 
-from hawker.gossip.contract import Fate, Meta
-from hawker.gossip.effects import Changed, Forgot
-from hawker.gossip.frames import Claim, Forget
+from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.effects import Forgot, MemberChanged
+from hawker.gossip.frames import ForgetNode, MemberClaim
 from hawker.gossip.timing import Timing
 from tests.gossip.solo import BOOT, ME, Solo, claim, node, says
 
@@ -24,7 +24,7 @@ def test_a_suspect_that_refutes_lives() -> None:
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     said = solo.hears(says(3, incarnation=2), sender=node(3))
     assert solo.fate(3) is Fate.ALIVE and not solo.swim.belief.suspects
-    assert [event.member.fate for event in said.events if isinstance(event, Changed)] == [Fate.ALIVE]
+    assert [event.member.fate for event in said.events if isinstance(event, MemberChanged)] == [Fate.ALIVE]
     solo.swim.belief.expire(solo.now + 1000)
     assert solo.fate(3) is Fate.ALIVE
 
@@ -41,7 +41,7 @@ def test_more_accusers_shorten_it_and_are_passed_on() -> None:
     solo.hears(claim(6, Fate.SUSPECT, by=4), sender=node(4))
     assert peer.suspicion.due == solo.now + 4
     news = [frame for _, frames in solo.passes(0.5).sends for frame in frames]
-    assert {frame.by for frame in news if isinstance(frame, Claim) and frame.node == node(6)} == {node(4)}
+    assert {frame.by for frame in news if isinstance(frame, MemberClaim) and frame.node == node(6)} == {node(4)}
 
 
 def test_what_is_said_of_this_node_is_outdone() -> None:
@@ -104,11 +104,11 @@ def test_who_is_down_for_two_days_is_no_longer_known() -> None:
 def test_a_forgotten_node_is_gone_and_what_it_said_is_void() -> None:
     solo = Solo()
     solo.knows(2, 3)
-    said = solo.hears(Forget(node=node(3), fence=4))
+    said = solo.hears(ForgetNode(node=node(3), fence=4))
     assert solo.fate(3) is None and said.events == (Forgot(node(3), 4),)
     solo.hears(says(3, epoch=4, incarnation=99), sender=node(2))
     assert solo.fate(3) is None
-    assert not solo.hears(Forget(node=node(3), fence=4)).events
+    assert not solo.hears(ForgetNode(node=node(3), fence=4)).events
     solo.hears(says(3, epoch=5, incarnation=1), sender=node(2))
     assert solo.fate(3) is Fate.ALIVE
 
@@ -116,14 +116,14 @@ def test_a_forgotten_node_is_gone_and_what_it_said_is_void() -> None:
 def test_forgetting_a_former_epoch_keeps_the_newer_one() -> None:
     solo = Solo()
     solo.hears(says(3, epoch=6), sender=node(3))
-    solo.hears(Forget(node=node(3), fence=5))
+    solo.hears(ForgetNode(node=node(3), fence=5))
     assert solo.fate(3) is Fate.ALIVE
 
 
 def test_this_node_hears_that_it_was_forgotten_and_stays() -> None:
     solo = Solo()
     solo.knows(2)
-    said = solo.hears(Forget(node=ME, fence=1))
+    said = solo.hears(ForgetNode(node=ME, fence=1))
     assert Forgot(ME, 1) in said.events and solo.fate(1) is Fate.ALIVE
 
 
@@ -131,25 +131,25 @@ def test_forgetting_is_passed_on() -> None:
     solo = Solo()
     solo.knows(2, 3)
     solo.said(solo.swim.forget(node(3), 9, solo.now))
-    assert Forget(node=node(3), fence=9, at=1_700_000_000_000) in solo.passes(1).to("2:1")
+    assert ForgetNode(node=node(3), fence=9, at=1_700_000_000_000) in solo.passes(1).to("2:1")
 
 
 def test_a_declaration_is_a_new_incarnation() -> None:
     solo = Solo()
     solo.knows(2)
-    meta = Meta(region="par", api="http://new")
+    meta = NodeMeta(region="par", api="http://new")
     said = solo.said(solo.swim.declare(solo.now, epoch=7, meta=meta))
     me = solo.swim.me
     assert (me.incarnation, me.epoch, me.meta) == (2, 7, meta)
-    assert [event.member.epoch for event in said.events if isinstance(event, Changed)] == [7]
-    told = [frame for frame in solo.passes(1).to("2:1") if isinstance(frame, Claim) and frame.node == ME]
+    assert [event.member.epoch for event in said.events if isinstance(event, MemberChanged)] == [7]
+    told = [frame for frame in solo.passes(1).to("2:1") if isinstance(frame, MemberClaim) and frame.node == ME]
     assert told[0].epoch == 7 and told[0].meta == me.print
 
 
 def test_members_of_other_regions_have_longer() -> None:
     solo = Solo()
     solo.knows(2, 3, 4, 5)
-    solo.swim.declare(solo.now, meta=Meta(region="par", api="x"))
+    solo.swim.declare(solo.now, meta=NodeMeta(region="par", api="x"))
     solo.hears(claim(5, Fate.SUSPECT, by=2))
     peer = solo.swim.belief.suspects[node(5)]
     assert peer.suspicion is not None and peer.suspicion.due == solo.now + 36

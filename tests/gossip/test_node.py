@@ -4,7 +4,7 @@ import pytest
 
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, CannotStart, Conflict, DeadlineExceeded, TooLarge, Unavailable
-from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, Meta
+from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.sim.loop import LoopClock
 from tests.gossip.fleet import at, complete, fate, fleet
@@ -111,7 +111,7 @@ async def test_one_that_comes_back_is_told_what_it_was() -> None:
 async def test_a_declaration_reaches_all() -> None:
     async with fleet(loss=0.1) as there:
         nodes = await there.of(4)
-        meta = Meta(region="mad", api="http://new", catalog="fp2")
+        meta = NodeMeta(region="mad", api="http://new", catalog="fp2")
         nodes[1].declare(meta=meta, epoch=3)
 
         def told(number: int) -> bool:

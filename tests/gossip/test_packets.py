@@ -1,12 +1,12 @@
 from hawker.gossip.contract import Fate
 from hawker.gossip.failure_detector import Relay
-from hawker.gossip.frames import Ack, Claim, Nack, Note, Ping, Sync
-from hawker.gossip.members import Peer
+from hawker.gossip.frames import Ack, MemberClaim, Nack, Note, Ping, Sync
+from hawker.gossip.members import MemberState
 from hawker.gossip.sealing import PAYLOAD_BYTES
 from tests.gossip.solo import ME, Solo, claim, node, says
 
 
-def peer_of(solo: Solo, number: int) -> Peer:
+def peer_of(solo: Solo, number: int) -> MemberState:
     peer = solo.swim.belief.roster.get(node(number))
     assert peer is not None
     return peer
@@ -20,8 +20,8 @@ def test_a_ping_says_who_asks_and_what_is_thought_of_the_asked() -> None:
     solo.swim.mail.ping(peer_of(solo, 2), 9, 0)
     ping, own, reproach = solo.said(solo.swim._out.taken()).to("2:1")
     assert isinstance(ping, Ping) and (ping.seq, ping.to, ping.view) == (9, node(2), solo.swim.belief.roster.digest)
-    assert isinstance(own, Claim) and own.node == ME
-    assert isinstance(reproach, Claim) and (reproach.node, reproach.fate) == (node(2), Fate.SUSPECT)
+    assert isinstance(own, MemberClaim) and own.node == ME
+    assert isinstance(reproach, MemberClaim) and (reproach.node, reproach.fate) == (node(2), Fate.SUSPECT)
 
 
 def test_news_fills_what_is_left_and_no_more() -> None:
@@ -49,14 +49,16 @@ def test_everything_goes_in_as_many_datagrams_as_it_takes() -> None:
     assert len(outcome.sends) > 1 and all(len(send.payload) <= PAYLOAD_BYTES for send in outcome.sends)
     frames = solo.said(outcome).to("2:1")
     assert frames[0] == Sync(want=True)
-    assert {frame.node for frame in frames if isinstance(frame, Claim)} == {node(number) for number in range(1, 60)}
+    assert {frame.node for frame in frames if isinstance(frame, MemberClaim)} == {
+        node(number) for number in range(1, 60)
+    }
 
 
 def test_an_ack_tells_a_stranger_who_answers() -> None:
     solo = Solo()
     solo.swim.mail.ack("9:1", 4, 0, None, current=False)
     ack, own = solo.said(solo.swim._out.taken()).to("9:1")
-    assert isinstance(ack, Ack) and ack.of == ME and isinstance(own, Claim)
+    assert isinstance(ack, Ack) and ack.of == ME and isinstance(own, MemberClaim)
 
 
 def test_a_nack_goes_to_who_asked() -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from hawker.gossip.contract import Fate
-from hawker.gossip.frames import Claim, Forget
-from hawker.gossip.membership import Belief
+from hawker.gossip.frames import ForgetNode, MemberClaim
+from hawker.gossip.membership import Membership
 from hawker.gossip.timing import Timing
 from tests.gossip import scenes
 from tests.gossip.drill import Drill
@@ -19,32 +19,32 @@ def test_all_is_well_after(scene: Scene, seed: int) -> None:
     assert scene(Kind(), seed) == []
 
 
-class Meek(Belief):
+class Meek(Membership):
     """Says nothing against what is said of it."""
 
-    def refute(self, claim: Claim, now: float) -> None:
+    def refute(self, claim: MemberClaim, now: float) -> None:
         pass
 
 
-class Credulous(Belief):
+class Credulous(Membership):
     """Never asks whether somebody else has its id."""
 
-    def hear(self, claim: Claim, now: float) -> None:
+    def hear(self, claim: MemberClaim, now: float) -> None:
         super().hear(claim, now)
         self.twin_at = None
 
 
-class Loyal(Belief):
+class Loyal(Membership):
     """Forgets nobody."""
 
-    def forget(self, forget: Forget, now: float) -> bool:
+    def forget(self, forget: ForgetNode, now: float) -> bool:
         return False
 
 
-class Fickle(Belief):
+class Fickle(Membership):
     """Believes what it heard last, however old it is."""
 
-    def hear(self, claim: Claim, now: float) -> None:
+    def hear(self, claim: MemberClaim, now: float) -> None:
         peer = self.roster.get(claim.node)
         if peer is not None and peer is not self.me:
             peer.incarnation = -1

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
 from hawker.gossip.keyring import Keyring, new_keyring
-from hawker.gossip.sealing import OVERHEAD, PACKET_BYTES, PAYLOAD_BYTES, WINDOW, Opener, Sealer, Window, new_boot
+from hawker.gossip.sealing import (
+    OVERHEAD,
+    PACKET_BYTES,
+    PAYLOAD_BYTES,
+    WINDOW_COUNTERS,
+    Opener,
+    ReplayWindow,
+    Sealer,
+    new_boot,
+)
 from hawker.ids import NodeId
 
 NODE = NodeId("0000000a")
@@ -36,7 +45,7 @@ def test_nothing_is_opened_twice() -> None:
 
 
 def test_without_the_window_a_recording_would_be_believed() -> None:
-    class Careless(Window):
+    class Careless(ReplayWindow):
         def admits(self, counter: int) -> bool:
             return True
 
@@ -133,7 +142,7 @@ def test_a_name_that_is_no_node_is_refused() -> None:
 
 
 def test_a_counter_is_admitted_once() -> None:
-    window = Window()
+    window = ReplayWindow()
     assert window.admits(5)
     window.add(5)
     assert not window.admits(5)
@@ -141,14 +150,14 @@ def test_a_counter_is_admitted_once() -> None:
 
 
 def test_what_is_older_than_the_window_is_refused() -> None:
-    window = Window()
-    window.add(WINDOW + 10)
+    window = ReplayWindow()
+    window.add(WINDOW_COUNTERS + 10)
     assert not window.admits(10)
     assert window.admits(11)
 
 
 def test_a_leap_forgets_what_is_behind() -> None:
-    window = Window()
+    window = ReplayWindow()
     for counter in (0, 1, 2**64 - 1):
         window.add(counter)
     assert not window.admits(1) and not window.admits(2**64 - 1)
@@ -157,7 +166,7 @@ def test_a_leap_forgets_what_is_behind() -> None:
 
 @given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 40))
 def test_as_a_set_would_within_the_window(counters: list[int], size: int) -> None:
-    window, seen, greatest = Window(size), set[int](), -1
+    window, seen, greatest = ReplayWindow(size), set[int](), -1
     for counter in counters:
         expected = counter > greatest - size and counter not in seen
         assert window.admits(counter) == expected

@@ -12,7 +12,7 @@ from hawker.errors import DeadlineExceeded, NotFound, Unavailable
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
-from hawker.gossip.secure_stream import Hello, Kind, Sealed, hello_of, records_of
+from hawker.gossip.secure_stream import MessageKind, SecureStream, StreamHello, hello_of, records_of
 from hawker.gossip.streams import CALLERS, Streams
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock, eventually
@@ -69,13 +69,13 @@ async def pair() -> AsyncIterator[Pair]:
         tasks.cancel_scope.cancel()
 
 
-async def greeted(made: Pair) -> tuple[ByteStream, Sealed]:
+async def greeted(made: Pair) -> tuple[ByteStream, SecureStream]:
     """A connection of node 1, after the hellos."""
     stream = await made.here.dial("b:1")
-    mine = Hello(node=node(1), boot=1, key=1, nonce=bytes(16))
+    mine = StreamHello(node=node(1), boot=1, key=1, nonce=bytes(16))
     await stream.send(mine.encoded())
     theirs = hello_of(await stream.receive(100))
-    return stream, Sealed(KEYRING, "c", caller=mine, answerer=theirs, calling=True)
+    return stream, SecureStream(KEYRING, "c", caller=mine, answerer=theirs, calling=True)
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 9, 1 << 20, (3 << 20) + 7])
@@ -153,7 +153,7 @@ async def test_garbage_ends_its_connection_only(garbage: bytes) -> None:
     [
         [b""],
         [b"\x09" + bytes(8)],
-        [next(records_of(Kind.ASK, bytes(10)))[:9] + bytes(11)],
+        [next(records_of(MessageKind.ASK, bytes(10)))[:9] + bytes(11)],
         [bytes([2]) + (65 << 20).to_bytes(4, "big") + bytes(4)],
         [bytes([2]) + (5).to_bytes(4, "big") + bytes(4), bytes(6)],
     ],
@@ -196,7 +196,7 @@ async def test_a_repeated_conversation_means_nothing() -> None:
     """What was recorded of one connection is sent over another: the answerer's nonce is another one."""
     async with pair() as made:
         stream, sealed = await greeted(made)
-        recorded = sealed.seal(next(records_of(Kind.NOTE, b"pay", 5)))
+        recorded = sealed.seal(next(records_of(MessageKind.NOTE, b"pay", 5)))
         await stream.send(recorded)
         await eventually(made.clock, lambda: made.heard, 2)
         again, _ = await greeted(made)

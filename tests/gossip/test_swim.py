@@ -1,14 +1,14 @@
 import pytest
 
 from hawker.gossip.contract import Fate
-from hawker.gossip.effects import Changed, Knock
-from hawker.gossip.failure_detector import Probe
-from hawker.gossip.frames import Ack, Claim, Join, JoinOk, Malformed, Nack, Ping, PingReq
+from hawker.gossip.effects import FallbackPing, MemberChanged
+from hawker.gossip.failure_detector import ProbeRound
+from hawker.gossip.frames import Ack, Join, JoinOk, MalformedFrame, MemberClaim, Nack, Ping, PingReq
 from hawker.gossip.timing import Timing
 from tests.gossip.solo import BOOT, ME, Said, Solo, claim, node, says
 
 
-def begun(solo: Solo) -> Probe:
+def begun(solo: Solo) -> ProbeRound:
     """Until the next question is asked."""
     before = solo.swim._probe
     while solo.swim._probe is before or solo.swim._probe is None:
@@ -17,7 +17,7 @@ def begun(solo: Solo) -> Probe:
 
 
 def fates(said: Said, number: int) -> list[Fate]:
-    members = [event.member for event in said.events if isinstance(event, Changed)]
+    members = [event.member for event in said.events if isinstance(event, MemberChanged)]
     return [member.fate for member in members if member.node == node(number)]
 
 
@@ -40,7 +40,7 @@ def test_others_are_asked_before_anyone_is_suspected() -> None:
     said = solo.passes(0.31)
     asked = [at for at, sent in said.sends for frame in sent if isinstance(frame, PingReq)]
     assert len(set(asked)) == 3 and f"{int(probe.node, 16)}:1" not in asked
-    assert Knock(probe.node, f"{int(probe.node, 16)}:1", probe.seq) in said.events
+    assert FallbackPing(probe.node, f"{int(probe.node, 16)}:1", probe.seq) in said.events
     assert not solo.swim.belief.suspects
 
 
@@ -75,7 +75,7 @@ def test_silence_is_suspicion_then_down() -> None:
     begun(solo)
     said = solo.passes(1.01)
     assert fates(said, 2) == [Fate.SUSPECT]
-    told = [frame for frame in solo.passes(0.3).to("2:1") if isinstance(frame, Claim) and frame.node == node(2)]
+    told = [frame for frame in solo.passes(0.3).to("2:1") if isinstance(frame, MemberClaim) and frame.node == node(2)]
     assert told and all(frame.fate is Fate.SUSPECT and frame.by == ME for frame in told)
     assert fates(solo.passes(4), 2) == [Fate.DOWN]
 
@@ -89,7 +89,7 @@ def test_a_suspect_is_asked_once_more_before_it_is_down() -> None:
     said = solo.passes(23.9)
     asked = [sent for at, sent in said.sends if at == "4:1" and isinstance(sent[0], Ping)]
     assert len(asked) == 3
-    assert all(any(isinstance(frame, Claim) and frame.fate is Fate.SUSPECT for frame in sent) for sent in asked)
+    assert all(any(isinstance(frame, MemberClaim) and frame.fate is Fate.SUSPECT for frame in sent) for sent in asked)
     assert solo.fate(4) is Fate.SUSPECT
 
 
@@ -202,7 +202,7 @@ def test_a_goodbye_is_told_and_kept() -> None:
     solo.knows(2, 3)
     said = solo.said(solo.swim.leave(solo.now))
     for address in ("2:1", "3:1"):
-        (told,) = {frame for frame in said.to(address) if isinstance(frame, Claim) and frame.node == ME}
+        (told,) = {frame for frame in said.to(address) if isinstance(frame, MemberClaim) and frame.node == ME}
         assert told.fate is Fate.LEFT and told.incarnation == 2
     solo.hears(claim(1, Fate.DOWN, incarnation=7, boot=BOOT))
     assert solo.swim.me.fate is Fate.LEFT
@@ -212,7 +212,7 @@ def test_a_goodbye_is_told_and_kept() -> None:
 def test_what_cannot_be_read_changes_nothing() -> None:
     solo = Solo()
     solo.knows(2)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         solo.swim.receive(node(2), 2, "2:1", b"\x05\xff", solo.now, False)
     assert solo.swim.belief.roster.living == 2
 
@@ -223,6 +223,6 @@ def test_news_that_comes_together_goes_together_and_then_stops() -> None:
     solo.now += 0.01
     solo.hears(claim(3, Fate.DOWN), claim(4, Fate.DOWN))
     said = solo.passes(10)
-    told = [[frame.node for frame in sent if isinstance(frame, Claim)] for at, sent in said.sends if at == "2:1"]
+    told = [[frame.node for frame in sent if isinstance(frame, MemberClaim)] for at, sent in said.sends if at == "2:1"]
     news = [nodes for nodes in told if node(3) in nodes]
     assert len(news) == 4 and all(node(4) in nodes for nodes in news)

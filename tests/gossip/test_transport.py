@@ -9,7 +9,7 @@ from anyio.abc import ByteStream, TaskStatus
 
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, Unavailable
-from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, is_literal, joined, split
@@ -158,7 +158,7 @@ def _node(number: int, ring: Keyring, ears: Ears) -> GossipNode:
         keyring=ring,
         transport=SocketTransport("127.0.0.1:0"),
         advertise=None,
-        meta=Meta(region="mad", api="http://127.0.0.1"),
+        meta=NodeMeta(region="mad", api="http://127.0.0.1"),
         clock=CLOCK,
         listener=ears.listener(),
     )

@@ -24,7 +24,7 @@ from hawker.broker.preferences import load_preferences
 from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import FleetRevocations, RemoteRevocations
 from hawker.broker.tokens import Tokens
-from hawker.catalog.point_reads import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart
 from hawker.observe.metrics import build_metrics
@@ -59,7 +59,7 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
         raise CannotStart(
             f"there is no {place.catalog}: start the node first; a broker of its own reads it, {_NO_AGENT}"
         )
-    glance = Glance(place.catalog)
+    glance = PointReader(place.catalog)
     stack.callback(glance.close)
     directory = CatalogDirectory(glance, clock, node, own_region(glance, node))
     peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own)

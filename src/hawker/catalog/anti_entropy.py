@@ -9,7 +9,7 @@ from hashlib import blake2b
 from struct import Struct
 
 from hawker.catalog.change import Position
-from hawker.catalog.fan_out import Peers, pick
+from hawker.catalog.fan_out import ReplicaPeers, pick
 from hawker.ids import NodeId
 
 BUCKETS = 64
@@ -100,7 +100,7 @@ class Rounds:
         self._number = 0
         self.due = now + EVERY_S * random()
 
-    def next(self, now: float, peers: Peers) -> NodeId | None:
+    def next(self, now: float, peers: ReplicaPeers) -> NodeId | None:
         self._number += 1
         self.due = now + EVERY_S * (1 + JITTER * (2 * self._random() - 1))
         near = set(peers.near)

@@ -5,13 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from hawker.catalog.capture import op_size
 from hawker.catalog.change import Delta, VersionedOp
-from hawker.catalog.quarantine import Aside, key_of
-from hawker.catalog.rows import Rows
-from hawker.catalog.stream_positions import RESETTING, Stream
+from hawker.catalog.quarantine import QuarantineTable, key_of
+from hawker.catalog.rows import TableRows
+from hawker.catalog.stream_positions import RESETTING, StreamState
 
 
 def delta(
-    stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int, max_bytes: int, since: int
+    stream: StreamState,
+    rows: Mapping[str, TableRows],
+    asides: Iterable[QuarantineTable],
+    after: int,
+    max_bytes: int,
+    since: int,
 ) -> Delta:
     """See `contract.Storage.delta`."""
     if not stream.begun or stream.applied == RESETTING or after > stream.applied:
@@ -34,7 +39,7 @@ def delta(
     )
 
 
-def _nothing(stream: Stream, after: int) -> Delta:
+def _nothing(stream: StreamState, after: int) -> Delta:
     """A part that fits nowhere: this replica does not know more."""
     return Delta(
         stream.origin, stream.scope, stream.epoch, False, after, after, stream.floor, (), True, max(stream.applied, 0)
@@ -53,7 +58,9 @@ def _part(changes: Iterator[VersionedOp], max_bytes: int) -> tuple[tuple[Version
     return tuple(ops), None
 
 
-def changes(stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int) -> Iterator[VersionedOp]:
+def changes(
+    stream: StreamState, rows: Mapping[str, TableRows], asides: Iterable[QuarantineTable], after: int
+) -> Iterator[VersionedOp]:
     """What was set aside takes the place of what the tables have of that row."""
     kept = {(kept.op.table, key_of(kept.op.key)): kept for aside in asides for kept in aside.of(stream.number, after)}
     apart = [VersionedOp(each.version, each.op) for each in sorted(kept.values(), key=lambda each: each.version)]

@@ -10,25 +10,25 @@ DEFAULT_RTT_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class ReplicaPeer:
     node: NodeId
     region: str
     rtt_s: float
 
 
-class Peers:
+class ReplicaPeers:
     """Those that are alive, this node not among them. `near` are those of its own region, in the same order."""
 
     def __init__(self, region: str) -> None:
         self._region = region
-        self._known: dict[NodeId, Peer] = {}
+        self._known: dict[NodeId, ReplicaPeer] = {}
         self.alive: list[NodeId] = []
         self.near: list[NodeId] = []
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self._known
 
-    def tell(self, peer: Peer) -> None:
+    def tell(self, peer: ReplicaPeer) -> None:
         before = self._known.get(peer.node)
         if before is not None and before.region != peer.region:
             self.lose(peer.node)
@@ -55,27 +55,27 @@ class Peers:
 # hear of it by push alone (Kermarrec, Massoulie and Ganesh, "Probabilistic reliable dissemination in large-scale
 # systems", 2003); announcements and anti-entropy find the rest.
 
-HOPS = 16
+MAX_HOPS = 16
 """A change goes no further than this: some three times the way that it needs among a thousand nodes."""
 
-DIRECT = 50
+DIRECT_PEERS = 50
 """With no more peers than this, all in one region, news goes to each of them at once."""
 
 
-def fan_out(nodes: int) -> int:
+def fan_out_size(nodes: int) -> int:
     """How many are told, in a fleet of so many, the teller included."""
     return 0 if nodes < 2 else min(nodes - 1, ceil(log(nodes)) + 1)
 
 
-def is_direct(peers: Peers) -> bool:
+def is_direct(peers: ReplicaPeers) -> bool:
     """Whether whoever has news tells all of them: a few nodes of one region. Nobody hears of it sooner, and a copy each
     is the least that it can cost."""
-    return len(peers.alive) <= DIRECT and len(peers.near) == len(peers.alive)
+    return len(peers.alive) <= DIRECT_PEERS and len(peers.near) == len(peers.alive)
 
 
-def choose(peers: Peers, random: Callable[[], float], *, without: Collection[NodeId]) -> list[NodeId]:
+def choose(peers: ReplicaPeers, random: Callable[[], float], *, without: Collection[NodeId]) -> list[NodeId]:
     """Half of the own region, half of all. Nobody twice, none of `without`."""
-    count = fan_out(len(peers.alive) + 1)
+    count = fan_out_size(len(peers.alive) + 1)
     chosen = pick(peers.near, (count + 1) // 2, random, without=without)
     return chosen + pick(peers.alive, count - len(chosen), random, without={*without, *chosen})
 

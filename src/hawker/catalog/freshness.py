@@ -17,12 +17,12 @@ STEP = 256  # versions per promise
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Promise(msgspec.Struct, frozen=True, kw_only=True):
+class VersionCeiling(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     ceiling: int
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class FreshnessRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the file says. `run` is named anew each time the node begins, in the database too; `previous` is good until
     the database has the new name. Once it is `clean`, the ceilings are the very last versions."""
 
@@ -30,10 +30,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     previous: str
     boot: str
     clean: bool
-    promises: Mapping[Scope, Promise]
+    promises: Mapping[Scope, VersionCeiling]
 
 
-class Lease:
+class FreshnessFile:
     def __init__(self, file: Path, boot: str) -> None:
         self._file, self._boot = file, boot
         self.terms = _load(file)
@@ -54,7 +54,7 @@ class Lease:
 
     def begin(self, run: str, previous: str, positions: Mapping[Scope, Position]) -> None:
         promises = {scope: _ahead(position) for scope, position in positions.items()}
-        self._write(Terms(run=run, previous=previous, boot=self._boot, clean=False, promises=promises))
+        self._write(FreshnessRecord(run=run, previous=previous, boot=self._boot, clean=False, promises=promises))
 
     def settle(self) -> None:
         """The database has the run's name, on disk."""
@@ -72,10 +72,10 @@ class Lease:
     def end(self, positions: Mapping[Scope, Position]) -> None:
         """The node closes its database in good order."""
         if self.terms is not None:
-            promises = {scope: Promise(epoch=at.epoch, ceiling=at.applied) for scope, at in positions.items()}
+            promises = {scope: VersionCeiling(epoch=at.epoch, ceiling=at.applied) for scope, at in positions.items()}
             self._write(msgspec.structs.replace(self.terms, clean=True, promises=promises))
 
-    def _write(self, terms: Terms) -> None:
+    def _write(self, terms: FreshnessRecord) -> None:
         """On disk when this returns; the old one or the new one after a crash."""
         draft = self._file.with_name(f"{self._file.name}.new")
         with draft.open("wb") as file:
@@ -99,11 +99,11 @@ def boot_id() -> str:
         return ""
 
 
-def _ahead(position: Position, behind: int = 0) -> Promise:
-    return Promise(epoch=position.epoch, ceiling=position.applied - behind + STEP)
+def _ahead(position: Position, behind: int = 0) -> VersionCeiling:
+    return VersionCeiling(epoch=position.epoch, ceiling=position.applied - behind + STEP)
 
 
-def _keeps(terms: Terms, scope: Scope, position: Position) -> bool:
+def _keeps(terms: FreshnessRecord, scope: Scope, position: Position) -> bool:
     promise = terms.promises.get(scope)
     if promise is None or promise.epoch != position.epoch:
         return False
@@ -111,8 +111,8 @@ def _keeps(terms: Terms, scope: Scope, position: Position) -> bool:
     return lowest <= position.applied <= promise.ceiling
 
 
-def _load(file: Path) -> Terms | None:
+def _load(file: Path) -> FreshnessRecord | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Terms)
+        return msgspec.json.decode(file.read_bytes(), type=FreshnessRecord)
     except (OSError, msgspec.DecodeError):
         return None

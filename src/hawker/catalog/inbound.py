@@ -8,18 +8,18 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from hawker.catalog.anti_entropy import VersionVector
-from hawker.catalog.change import Delta, Position, Tx
+from hawker.catalog.change import Delta, Position, ReplicatedTx
 from hawker.catalog.messages import Want, size_of
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import Missing, Pulls
-from hawker.catalog.reorder_buffer import Pending
+from hawker.catalog.reorder_buffer import ReorderBuffer
 from hawker.ids import NodeId
 
-QUEUED = 20_000
-ORIGINS = 10_000
+MAX_READY = 20_000
+MAX_ORIGINS = 10_000
 
 
-class Ahead:
+class InFlight:
     """What of a stream was handed over and is not applied yet. `came_to` and `since` are of a reset whose last part is
     still to come; then `version` is -1, and `since` at least 0."""
 
@@ -33,17 +33,17 @@ class Ahead:
         self.since = -1
 
 
-class Intake:
+class Inbound:
     """`ready` is for the caller to apply, in its order; `fences` are known and not put up yet."""
 
     def __init__(self, me: NodeId, positions: Mapping[NodeId, Position], planted: frozenset[Bug] = SOUND) -> None:
         self._me, self._planted = me, planted
         self.vector = VersionVector(positions, frozen=Bug.DIGEST_NOT_UPDATED in planted)
-        self.pending = Pending()
+        self.pending = ReorderBuffer()
         self.pulls = Pulls()
-        self.ready: deque[Tx | Delta] = deque()
+        self.ready: deque[ReplicatedTx | Delta] = deque()
         self.fences: dict[NodeId, int] = {}
-        self._ahead: dict[NodeId, Ahead] = {}
+        self._ahead: dict[NodeId, InFlight] = {}
 
     def where(self, origin: NodeId) -> tuple[int, int]:
         """Epoch and version."""
@@ -69,7 +69,7 @@ class Intake:
     def room(self, origin: NodeId) -> bool:
         """Bounds: of what waits to be applied, and of how many origins anybody can make up."""
         known = self.vector.get(origin) != Position() or origin in self.pulls
-        return len(self.ready) < QUEUED and (known or len(self.vector) + len(self.pulls) < ORIGINS)
+        return len(self.ready) < MAX_READY and (known or len(self.vector) + len(self.pulls) < MAX_ORIGINS)
 
     def gaps(self) -> int:
         """Versions that are known to be missing."""
@@ -94,7 +94,7 @@ class Intake:
             return False
         return self._is_next(epoch, version, *where) or not self.pending.has(origin, epoch, version)
 
-    def take_tx(self, tx: Tx, sender: NodeId, soon: float) -> bool:
+    def take_tx(self, tx: ReplicatedTx, sender: NodeId, soon: float) -> bool:
         """Whether it is news. What comes too early is held, and the hole asked for at `soon`."""
         if not self.is_news(tx.origin, tx.epoch, tx.version):
             return False
@@ -187,8 +187,8 @@ class Intake:
         ahead = self._ahead.get(delta.origin)
         return ahead is not None and ahead.since >= 0 and (ahead.epoch, ahead.came_to) == (delta.epoch, delta.after)
 
-    def _hand_over(self, item: Tx | Delta, epoch: int, version: int) -> Ahead:
-        ahead = self._ahead.setdefault(item.origin, Ahead())
+    def _hand_over(self, item: ReplicatedTx | Delta, epoch: int, version: int) -> InFlight:
+        ahead = self._ahead.setdefault(item.origin, InFlight())
         ahead.epoch, ahead.version = epoch, version
         ahead.items += 1
         self.ready.append(item)

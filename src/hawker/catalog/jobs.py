@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from hawker.catalog.change import Delta, Position, Scope, Tx
-from hawker.catalog.contract import Outcome, Storage
-from hawker.catalog.messages import Parts, Want, size_of
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
+from hawker.catalog.contract import ApplyOutcome, Storage
+from hawker.catalog.messages import PullAnswer, Want, size_of
 from hawker.ids import NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    batch: Sequence[Tx | Delta]
+    batch: Sequence[ReplicatedTx | Delta]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class RaiseFence:
     origin: NodeId
     epoch: int
 
@@ -49,50 +49,50 @@ class Collect:
     before: float
 
 
-Job: TypeAlias = Apply | Serve | Renew | Fence | Collect
+Job: TypeAlias = Apply | Serve | Renew | RaiseFence | Collect
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class JobResult:
     """What came of a job; `positions` are where streams are now."""
 
     positions: dict[tuple[NodeId, Scope], Position] = field(default_factory=dict)
-    outcome: Outcome | None = None
-    parts: Parts | None = None
+    outcome: ApplyOutcome | None = None
+    parts: PullAnswer | None = None
 
 
-def perform(storage: Storage, job: Job) -> Done:
+def perform(storage: Storage, job: Job) -> JobResult:
     """In the storage's thread."""
     match job:
         case Apply():
             outcome = storage.apply(job.batch)
-            return Done(positions=dict(outcome.positions), outcome=outcome)
+            return JobResult(positions=dict(outcome.positions), outcome=outcome)
         case Serve():
-            return Done(parts=_serve(storage, job))
+            return JobResult(parts=_serve(storage, job))
         case Renew():
-            return Done(positions={(job.me, job.scope): storage.renew(job.scope, job.epoch)})
-        case Fence():
+            return JobResult(positions={(job.me, job.scope): storage.renew(job.scope, job.epoch)})
+        case RaiseFence():
             storage.fence(job.origin, job.epoch)
-            return Done(positions={(job.origin, scope): _position(storage, job.origin, scope) for scope in Scope})
+            return JobResult(positions={(job.origin, scope): _position(storage, job.origin, scope) for scope in Scope})
         case Collect():
             storage.collect(job.before)
-            return Done()
+            return JobResult()
 
 
 def _position(storage: Storage, origin: NodeId, scope: Scope) -> Position:
     return storage.positions(scope).get(origin, Position())
 
 
-def _serve(storage: Storage, job: Serve) -> Parts:
+def _serve(storage: Storage, job: Serve) -> PullAnswer:
     """As much of what is wanted as fits, at least something of the first."""
-    txs: list[Tx] = []
+    txs: list[ReplicatedTx] = []
     deltas: list[Delta] = []
     left, more = job.max_bytes, False
     for want in job.wants:
         if left <= 0:
             more = True
             break
-        found: Sequence[Tx] = ()
+        found: Sequence[ReplicatedTx] = ()
         if want.after >= 0 and want.since < 0:
             found = storage.replay(want.origin, job.scope, want.after, left)
         if found:
@@ -103,7 +103,7 @@ def _serve(storage: Storage, job: Serve) -> Parts:
             deltas.append(delta)
             left -= size_of(delta)
             more = more or not delta.last
-    return Parts(txs=tuple(txs), deltas=tuple(deltas), more=more)
+    return PullAnswer(txs=tuple(txs), deltas=tuple(deltas), more=more)
 
 
 # How much the storage's thread is given at a time, so that a slice takes no more than 25 ms and others get their
@@ -114,7 +114,7 @@ SLICE_S = 0.025
 FEWEST, FIRST, MOST = 16, 256, 8192
 
 
-class Slices:
+class ApplySlices:
     """Learns from what slices took."""
 
     def __init__(self, ops: int = FIRST) -> None:
@@ -126,9 +126,9 @@ class Slices:
         elif seconds < SLICE_S / 4 and ops >= self.ops:
             self.ops = min(MOST, self.ops * 2)
 
-    def take(self, ready: deque[Tx | Delta]) -> tuple[list[Tx | Delta], list[NodeId]]:
+    def take(self, ready: deque[ReplicatedTx | Delta]) -> tuple[list[ReplicatedTx | Delta], list[NodeId]]:
         """The next slice: at least one item, or one version of a delta. And the origins of the items that end in it."""
-        batch: list[Tx | Delta] = []
+        batch: list[ReplicatedTx | Delta] = []
         ended: list[NodeId] = []
         left = self.ops
         while ready and left > 0:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Change
+from hawker.catalog.contract import RowChange
 
 _encoder = msgspec.json.Encoder()
 
@@ -43,7 +43,7 @@ def end_line(seconds: float, change: int | None = None) -> bytes:
     return line({"eoq": {"time": seconds, "change_id": change}})
 
 
-def change_line(change: Change) -> bytes:
+def change_line(change: RowChange) -> bytes:
     return line({"change": [change.kind, change.row_id, cells(change.row), change.number]})
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 
-from hawker.catalog.change import Delta, Op, Position, Scope, Token, Tx, Value, VersionedOp
-from hawker.catalog.contract import Committed, Effect, Local, Outcome, Statement, Table, Touched
+from hawker.catalog.change import Delta, Op, Position, ReplicatedTx, Scope, Token, Value, VersionedOp
+from hawker.catalog.contract import ApplyOutcome, Committed, Effect, LocalTransaction, ResultTable, Statement, Touched
 from hawker.catalog.messages import size_of
 from hawker.catalog.planted import SOUND, Bug
 from hawker.clock import Clock
@@ -20,7 +20,7 @@ Key = tuple[str, tuple[Value, ...]]
 ROWS_A_VERSION = 256
 
 
-class Layout:
+class MemoryTable:
     """Of one table: its scope, the columns of its key and the others."""
 
     __slots__ = ("columns", "key", "scope")
@@ -29,16 +29,16 @@ class Layout:
         self.scope, self.key, self.columns = scope, key, columns
 
 
-Schema = Mapping[str, Layout]
+Schema = Mapping[str, MemoryTable]
 
 
-class Stream:
+class StoredStream:
     """One origin's rows in one scope: each with its last version, op and when that came."""
 
     def __init__(self) -> None:
         self.position = Position()
         self.rows: dict[Key, tuple[int, Op, float]] = {}
-        self.log: list[tuple[Tx, float]] = []
+        self.log: list[tuple[ReplicatedTx, float]] = []
         self.sweep: set[Key] | None = None  # what a reset that is under way has not named yet
         self.came_to = -1
 
@@ -48,15 +48,15 @@ class Stream:
         self.position = Position(**values)
 
 
-class Image:
+class DiskImage:
     """What is on disk."""
 
     def __init__(self) -> None:
-        self.streams: dict[tuple[NodeId, Scope], Stream] = {}
+        self.streams: dict[tuple[NodeId, Scope], StoredStream] = {}
         self.renewed: set[Scope] = set()
         self.whole = False
 
-    def copy(self) -> "Image":
+    def copy(self) -> "DiskImage":
         return deepcopy(self)
 
 
@@ -69,14 +69,14 @@ class MemoryStorage:
         schema: Schema,
         clock: Clock,
         *,
-        image: Image | None = None,
+        image: DiskImage | None = None,
         refuses: Callable[[Op], bool] = lambda op: False,
         log_txs: int = 1000,
         planted: frozenset[Bug] = SOUND,
     ) -> None:
         self._me, self._schema, self._clock = me, schema, clock
         self._refuses, self._log_txs, self._planted = refuses, log_txs, planted
-        self.image = image if image is not None else Image()
+        self.image = image if image is not None else DiskImage()
         self._proven = {scope for scope in Scope if self.image.whole}
         self.image.whole = False
         for stream in self.image.streams.values():
@@ -89,20 +89,22 @@ class MemoryStorage:
         found = {origin: stream.position for (origin, each), stream in self.image.streams.items() if each is scope}
         return {self._me: Position()} | found
 
-    def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
+    def apply(self, batch: Sequence[ReplicatedTx | Delta]) -> ApplyOutcome:
         keys: set[Key] = set()
         aside = 0
         for item in batch:
             stream = self._stream(item.origin, item.scope)
-            changed = self._apply_tx(stream, item) if isinstance(item, Tx) else self._apply_delta(stream, item)
+            changed = (
+                self._apply_tx(stream, item) if isinstance(item, ReplicatedTx) else self._apply_delta(stream, item)
+            )
             keys.update(key for key, _ in changed)
             aside += sum(1 for _, op in changed if op is not None and not self._has_place(op, item.origin))
         positions = {(item.origin, item.scope): self._stream(item.origin, item.scope).position for item in batch}
-        return Outcome(positions=positions, unknown=aside, touched=touched(keys))
+        return ApplyOutcome(positions=positions, unknown=aside, touched=touched(keys))
 
-    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
+    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[ReplicatedTx]:
         stream = self._stream(origin, scope)
-        found: list[Tx] = []
+        found: list[ReplicatedTx] = []
         for tx, _ in stream.log:
             if tx.epoch == stream.position.epoch and tx.version == after + 1 + len(found) and max_bytes > 0:
                 found.append(tx)
@@ -133,7 +135,7 @@ class MemoryStorage:
             stream = self._stream(origin, scope)
             if stream.position.epoch <= epoch and origin != self._me:
                 fence = stream.position.fence
-                stream = self.image.streams[origin, scope] = Stream()
+                stream = self.image.streams[origin, scope] = StoredStream()
                 stream.at(fence=fence)
             stream.at(fence=max(epoch, stream.position.fence))
 
@@ -156,10 +158,10 @@ class MemoryStorage:
             token=Token(origin=token.origin, epoch=token.epoch, version=token.version) if token is not None else None,
         )
 
-    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+    def commit_all(self, group: Sequence[LocalTransaction]) -> Sequence[Committed | HawkerError]:
         return [self._try(local) for local in group]
 
-    def _try(self, local: Local) -> Committed | HawkerError:
+    def _try(self, local: LocalTransaction) -> Committed | HawkerError:
         try:
             return self.commit(local.statements, local.at, timeout_s=local.timeout_s)
         except HawkerError as error:
@@ -188,14 +190,14 @@ class MemoryStorage:
             stream.at(floor=max([stream.position.floor, *(version for version, _, _ in old.values())]))
         return gone
 
-    def query(self, statement: Statement) -> Table:
+    def query(self, statement: Statement) -> ResultTable:
         """`SELECT * FROM table`, and nothing else."""
         table = statement.query.rpartition(" ")[2]
         if table not in self._schema or statement.query != f"SELECT * FROM {table}":
             raise BadRequest(f"the storage in memory reads whole tables only, not {statement.query!r}")
         layout = self._schema[table]
         rows = sorted((key[1] + row for key, row in self.rows().items() if key[0] == table), key=repr)
-        return Table(columns=layout.key + layout.columns, rows=tuple(rows))
+        return ResultTable(columns=layout.key + layout.columns, rows=tuple(rows))
 
     def close(self) -> None:
         self.image.whole = self.proven()
@@ -213,20 +215,20 @@ class MemoryStorage:
                         found[key] = row
         return found
 
-    def _stream(self, origin: NodeId, scope: Scope) -> Stream:
-        return self.image.streams.setdefault((origin, scope), Stream())
+    def _stream(self, origin: NodeId, scope: Scope) -> StoredStream:
+        return self.image.streams.setdefault((origin, scope), StoredStream())
 
     def _live(self, scope: Scope, key: Key) -> Op | None:
         found = self._stream(self._me, scope).rows.get(key)
         return found[1] if found is not None else None
 
-    def _append(self, scope: Scope, ops: tuple[Op, ...], at: float) -> Tx:
+    def _append(self, scope: Scope, ops: tuple[Op, ...], at: float) -> ReplicatedTx:
         stream = self._stream(self._me, scope)
-        tx = Tx(self._me, scope, stream.position.epoch, stream.position.applied + 1, at, ops)
+        tx = ReplicatedTx(self._me, scope, stream.position.epoch, stream.position.applied + 1, at, ops)
         self._write(stream, tx)
         return tx
 
-    def _apply_tx(self, stream: Stream, tx: Tx) -> list[tuple[Key, Op | None]]:
+    def _apply_tx(self, stream: StoredStream, tx: ReplicatedTx) -> list[tuple[Key, Op | None]]:
         position = stream.position
         unheard = (position.epoch, position.applied) == (0, 0) and tx.version == 1
         is_next = position.applied >= 0 and tx.epoch == position.epoch and tx.version == position.applied + 1
@@ -240,7 +242,7 @@ class MemoryStorage:
         self._write(stream, tx)
         return [((op.table, op.key), op) for op in tx.ops]
 
-    def _write(self, stream: Stream, tx: Tx) -> None:
+    def _write(self, stream: StoredStream, tx: ReplicatedTx) -> None:
         now = self._clock.now()
         for op in tx.ops:
             stream.rows[op.table, op.key] = (tx.version, op, now)
@@ -248,7 +250,7 @@ class MemoryStorage:
         del stream.log[: -self._log_txs]
         stream.at(epoch=tx.epoch, applied=tx.version)
 
-    def _apply_delta(self, stream: Stream, delta: Delta) -> list[tuple[Key, Op | None]]:
+    def _apply_delta(self, stream: StoredStream, delta: Delta) -> list[tuple[Key, Op | None]]:
         if self._barred(stream.position, delta.epoch) or not self._fits(stream, delta):
             return []
         if delta.reset and delta.after < 0:
@@ -272,14 +274,14 @@ class MemoryStorage:
             stream.at(applied=delta.upto, floor=max(delta.floor, stream.position.floor))
         return changed
 
-    def _swept(self, stream: Stream) -> Iterator[Key]:
+    def _swept(self, stream: StoredStream) -> Iterator[Key]:
         for key in stream.sweep or ():
             if Bug.NO_SWEEP not in self._planted:
                 del stream.rows[key]
                 yield key
         stream.sweep = None
 
-    def _fits(self, stream: Stream, delta: Delta) -> bool:
+    def _fits(self, stream: StoredStream, delta: Delta) -> bool:
         epoch, applied = stream.position.epoch, stream.position.applied
         if not delta.reset:
             further = applied < delta.upto or Bug.BACKWARDS in self._planted
@@ -292,7 +294,7 @@ class MemoryStorage:
     def _barred(self, position: Position, epoch: int) -> bool:
         return epoch <= position.fence and Bug.NO_FENCE not in self._planted
 
-    def _served(self, stream: Stream) -> Iterator[tuple[int, Op]]:
+    def _served(self, stream: StoredStream) -> Iterator[tuple[int, Op]]:
         for version, op, _ in stream.rows.values():
             hidden = Bug.ASIDE_NOT_SERVED in self._planted and not self._has_place(op, None)
             if not hidden and not (op.row is None and Bug.NO_TOMBSTONES in self._planted):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 import zstandard
 
-from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.ids import NodeId
 
 COMPRESS_ABOVE = 1024  # what is shorter fits a datagram as it is
@@ -64,7 +64,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Pull(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asks for what is beyond. Answered by `Txs`, `DeltaPart` or `Bulk`; over a stream by `Parts`."""
+    """Asks for what is beyond. Answered by `Txs`, `DeltaPart` or `Bulk`; over a stream by `PullAnswer`."""
 
     scope: Scope
     wants: tuple[Want, ...]
@@ -74,7 +74,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class Txs(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Transactions as they were, in their order."""
 
-    txs: tuple[Tx, ...]
+    txs: tuple[ReplicatedTx, ...]
 
 
 class DeltaPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -90,10 +90,10 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     heads: tuple[Head, ...]
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class PullAnswer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An answer over a stream. `more`: the same question, from where these lead to, has an answer again."""
 
-    txs: tuple[Tx, ...]
+    txs: tuple[ReplicatedTx, ...]
     deltas: tuple[Delta, ...]
     more: bool
 
@@ -105,14 +105,14 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     digest: bytes
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class VectorEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     origin: NodeId
     epoch: int
     applied: int
     fence: int = -1
 
     @classmethod
-    def of(cls, origin: NodeId, position: Position) -> "Entry":
+    def of(cls, origin: NodeId, position: Position) -> "VectorEntry":
         return cls(origin=origin, epoch=position.epoch, applied=position.applied, fence=position.fence)
 
 
@@ -121,24 +121,24 @@ class Vector(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     scope: Scope
     buckets: tuple[int, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[VectorEntry, ...]
     back: bool
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class PositionQuery(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """From a node that begins: what does the receiver know of it?"""
 
     scope: Scope
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class PositionAnswer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What the sender knows of the receiver."""
 
     scope: Scope
-    entry: Entry
+    entry: VectorEntry
 
 
-class Forget(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class ForgetOrigin(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An operator's word: `origin` is forgotten, up to `epoch`."""
 
     origin: NodeId
@@ -175,7 +175,19 @@ class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 OfSnapshot: TypeAlias = SnapshotAsk | SnapshotMeta | SnapshotRead | SnapshotPart
 Message: TypeAlias = (
-    Push | Ihave | Pull | Txs | DeltaPart | Bulk | Parts | Digest | Vector | Hello | Known | Forget | OfSnapshot
+    Push
+    | Ihave
+    | Pull
+    | Txs
+    | DeltaPart
+    | Bulk
+    | PullAnswer
+    | Digest
+    | Vector
+    | PositionQuery
+    | PositionAnswer
+    | ForgetOrigin
+    | OfSnapshot
 )
 
 _KINDS: Sequence[type[Message]] = (
@@ -185,12 +197,12 @@ _KINDS: Sequence[type[Message]] = (
     Txs,
     DeltaPart,
     Bulk,
-    Parts,
+    PullAnswer,
     Digest,
     Vector,
-    Hello,
-    Known,
-    Forget,
+    PositionQuery,
+    PositionAnswer,
+    ForgetOrigin,
     SnapshotAsk,
     SnapshotMeta,
     SnapshotRead,
@@ -203,7 +215,7 @@ _DECODE: Mapping[int, Callable[[bytes], Any]] = {
 }
 
 
-_DECODE_TX = msgspec.msgpack.Decoder(Tx).decode
+_DECODE_TX = msgspec.msgpack.Decoder(ReplicatedTx).decode
 
 
 class _Zstd(threading.local):
@@ -249,7 +261,7 @@ def _unpack(packed: bytes) -> bytes:
         raise ValueError(f"a message that does not unpack: {error}") from error
 
 
-def rumor_of(tx: Tx) -> Rumor:
+def rumor_of(tx: ReplicatedTx) -> Rumor:
     """Where it begins."""
     return Rumor(hop=0, origin=tx.origin, epoch=tx.epoch, version=tx.version, body=_ENCODER.encode(tx))
 
@@ -258,7 +270,7 @@ def passed_on(rumor: Rumor) -> Rumor:
     return Rumor(hop=rumor.hop + 1, origin=rumor.origin, epoch=rumor.epoch, version=rumor.version, body=rumor.body)
 
 
-def tx_of(rumor: Rumor) -> Tx:
+def tx_of(rumor: Rumor) -> ReplicatedTx:
     """Raises `ValueError` for what is no transaction, or another one than was said."""
     tx = _DECODE_TX(rumor.body)
     if (tx.origin, tx.epoch, tx.version) != (rumor.origin, rumor.epoch, rumor.version):
@@ -266,6 +278,6 @@ def tx_of(rumor: Rumor) -> Tx:
     return tx
 
 
-def size_of(change: Tx | Delta) -> int:
+def size_of(change: ReplicatedTx | Delta) -> int:
     """What it takes in a message before compression, and about what in memory."""
     return len(_ENCODER.encode(change))

@@ -17,7 +17,7 @@ STATEMENTS_CACHED = 100
 _FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
-class Glance:
+class PointReader:
     """Raises `CannotStart` when there is no catalog that this version can read. For one thread."""
 
     def __init__(self, path: Path) -> None:

@@ -9,18 +9,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from hawker.catalog import fan_out
-from hawker.catalog.fan_out import Peers
+from hawker.catalog.fan_out import ReplicaPeers
 from hawker.catalog.messages import Rumor
 from hawker.ids import NodeId
 
 NEAR_S, FAR_S = 0.005, 0.01
 RELAY_S = 0.01
-LETTER_BYTES = 1000
+DATAGRAM_BYTES = 1000
 """Of rumors in one message: they fit one datagram as they are."""
 _HEAD_BYTES = 40
 _NEVER = float("inf")
 
-Letter = tuple[tuple[NodeId, ...], tuple[Rumor, ...]]
+AddressedPush = tuple[tuple[NodeId, ...], tuple[Rumor, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class _News:
     without: Collection[NodeId]
 
 
-class Mailbag:
-    def __init__(self, peers: Peers, random: Callable[[], float]) -> None:
+class PushBatcher:
+    def __init__(self, peers: ReplicaPeers, random: Callable[[], float]) -> None:
         self._peers, self._random = peers, random
         self._news: list[_News] = []
         self._relayed: list[_News] = []
@@ -52,9 +52,9 @@ class Mailbag:
             self._news_due = min(self._news_due, max(now, self._went_at + window_s))
             self._news.append(_News(news, without))
 
-    def take(self, now: float) -> list[Letter]:
+    def take(self, now: float) -> list[AddressedPush]:
         """What goes now, and to whom."""
-        letters: list[Letter] = []
+        letters: list[AddressedPush] = []
         if self._news_due <= now:
             news, self._news, self._news_due, self._went_at = self._news, [], _NEVER, now
             letters += _letters(news, self._whom(news))
@@ -75,7 +75,7 @@ def _known_to(news: Sequence[_News]) -> Collection[NodeId]:
     return set(first.without).intersection(*(each.without for each in others)) if others else first.without
 
 
-def _letters(news: Sequence[_News], whom: Sequence[NodeId]) -> Iterator[Letter]:
+def _letters(news: Sequence[_News], whom: Sequence[NodeId]) -> Iterator[AddressedPush]:
     """To each what it does not know, one letter for all who get the same."""
     readers: dict[tuple[Rumor, ...], list[NodeId]] = {}
     for node in whom:
@@ -91,7 +91,7 @@ def _packed(rumors: Sequence[Rumor]) -> Iterator[tuple[Rumor, ...]]:
     size = 0
     for each in rumors:
         length = len(each.body) + _HEAD_BYTES
-        if some and size + length > LETTER_BYTES:
+        if some and size + length > DATAGRAM_BYTES:
             yield tuple(some)
             some, size = [], 0
         some.append(each)

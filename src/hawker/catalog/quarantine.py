@@ -13,7 +13,7 @@ from hawker.catalog.change import Op, Value
 REASON_LENGTH = 200
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class QuarantinedOp(msgspec.Struct, frozen=True, kw_only=True):
     stream: int
     version: int
     run: int
@@ -21,7 +21,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int
 
 
-class Aside:
+class QuarantineTable:
     """One of the two tables, `__c_unknown` or `__c_quarantine`; they differ by the reason that the second one has."""
 
     def __init__(self, connection: apsw.Connection, table: str) -> None:
@@ -55,12 +55,12 @@ class Aside:
             self._connection.execute(text, (stream, op.table, key_of(op.key)))
             self.count -= self._connection.changes()
 
-    def of(self, stream: int, after: int = -1) -> Iterator[Kept]:
+    def of(self, stream: int, after: int = -1) -> Iterator[QuarantinedOp]:
         """In the order of versions."""
         if self.count:
             for version, run, payload in self._connection.execute(self._get, (stream, after)):
                 op = self._decoder.decode(payload)
-                yield Kept(stream=stream, version=version, run=run, op=op, payload_bytes=len(payload))
+                yield QuarantinedOp(stream=stream, version=version, run=run, op=op, payload_bytes=len(payload))
 
     def drop(self, stream: int, *, but_run: int = -1) -> None:
         """All of one stream, or what its last run did not confirm."""

@@ -38,7 +38,7 @@ NOT_READING = "statement is not readonly"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryCursor:
     """A statement that runs, and the names of what each row has."""
 
     cursor: apsw.Cursor
@@ -49,7 +49,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PreparedQuery:
     """A statement with its parameters written out, its columns, and the tables and views that it reads."""
 
     sql: str
@@ -57,7 +57,7 @@ class Look:
     reads: frozenset[str]
 
 
-class Guarded:
+class ReadConnection:
     """One connection; used by one thread at a time. All methods block."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
@@ -78,18 +78,18 @@ class Guarded:
         """What runs beyond it, by the monotonic clock, raises `DeadlineExceeded`."""
         self._deadline = at
 
-    def start(self, statement: Statement, *, can_cache: bool = True) -> "Answer":
+    def start(self, statement: Statement, *, can_cache: bool = True) -> "QueryCursor":
         """Runs it up to its first row. Raises `BadRequest` for what cannot be prepared or would write, `Fault` for
         what fails while it runs."""
         start = _Start(self, statement)
-        return Answer(start.run(can_cache), start.columns)
+        return QueryCursor(start.run(can_cache), start.columns)
 
-    def look(self, statement: Statement) -> "Look":
+    def look(self, statement: Statement) -> "PreparedQuery":
         """What it is, without running it. Unknown named parameters are passed over. Raises `BadRequest`."""
         self._read.clear()
         start = _Start(self, statement, stop=True)
         start.run(can_cache=False)
-        return Look(start.expanded, start.columns, frozenset(self._read))
+        return PreparedQuery(start.expanded, start.columns, frozenset(self._read))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -100,7 +100,7 @@ class Guarded:
         finally:
             self._unguarded("ROLLBACK")
 
-    def take(self, answer: "Answer", *, rows: int, size_bytes: int) -> list[tuple[Value, ...]]:
+    def take(self, answer: "QueryCursor", *, rows: int, size_bytes: int) -> list[tuple[Value, ...]]:
         """The next rows, until there are so many or so much; empty at the end."""
         taken: list[tuple[Value, ...]] = []
         size = 0
@@ -155,7 +155,7 @@ class Guarded:
 class _Start:
     """The way from a text to a statement that runs."""
 
-    def __init__(self, guarded: Guarded, statement: Statement, *, stop: bool = False) -> None:
+    def __init__(self, guarded: ReadConnection, statement: Statement, *, stop: bool = False) -> None:
         self._guarded, self._statement, self._stop = guarded, statement, stop
         self._prepared = False
         self.expanded = ""
@@ -206,24 +206,24 @@ def _name(action: int) -> str:
     return str(apsw.mapping_authorizer_function[action]).removeprefix("SQLITE_").replace("_", " ").lower()
 
 
-class Pool:
+class ReadPool:
     """Guarded connections to one file, opened when wanted; a few are kept."""
 
-    def __init__(self, open_one: Callable[[], Guarded]) -> None:
+    def __init__(self, open_one: Callable[[], ReadConnection]) -> None:
         self._open = open_one
-        self._spare: SimpleQueue[Guarded] = SimpleQueue()
-        self._out: set[Guarded] = set()
+        self._spare: SimpleQueue[ReadConnection] = SimpleQueue()
+        self._out: set[ReadConnection] = set()
         self._closed = False
 
     @contextmanager
-    def one(self) -> Iterator[Guarded]:
+    def one(self) -> Iterator[ReadConnection]:
         guarded = self.take()
         try:
             yield guarded
         finally:
             self.give(guarded)
 
-    def take(self) -> Guarded:
+    def take(self) -> ReadConnection:
         try:
             guarded = self._spare.get_nowait()
         except Empty:
@@ -231,7 +231,7 @@ class Pool:
         self._out.add(guarded)
         return guarded
 
-    def give(self, guarded: Guarded) -> None:
+    def give(self, guarded: ReadConnection) -> None:
         guarded.deadline(None)
         self._out.discard(guarded)
         if self._closed or self._spare.qsize() >= SPARE:

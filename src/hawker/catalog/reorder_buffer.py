@@ -5,7 +5,7 @@ What does not fit goes, the furthest first; it is pulled again once the stream i
 
 from collections.abc import Iterator
 
-from hawker.catalog.change import Tx
+from hawker.catalog.change import ReplicatedTx
 from hawker.ids import NodeId
 
 TXS = 1024
@@ -13,12 +13,12 @@ BYTES = 4 << 20
 TOTAL_BYTES = 64 << 20
 
 
-class Pending:
+class ReorderBuffer:
     """The reorder buffers of a scope: for each origin, what is ahead of its stream in one epoch."""
 
     def __init__(self, *, txs: int = TXS, size: int = BYTES, total: int = TOTAL_BYTES) -> None:
         self._txs, self._size, self._total = txs, size, total
-        self._held: dict[NodeId, dict[int, tuple[Tx, int]]] = {}
+        self._held: dict[NodeId, dict[int, tuple[ReplicatedTx, int]]] = {}
         self._bytes: dict[NodeId, int] = {}
         self.bytes = 0
         self.dropped = 0
@@ -37,7 +37,7 @@ class Pending:
     def lowest(self, origin: NodeId) -> int | None:
         return min(self._held.get(origin, ()), default=None)
 
-    def hold(self, tx: Tx, size: int) -> bool:
+    def hold(self, tx: ReplicatedTx, size: int) -> bool:
         """Whether it was taken in. A newer epoch drops what an older one left; an older one is refused."""
         epoch = self.epoch(tx.origin)
         if epoch > tx.epoch:
@@ -57,7 +57,7 @@ class Pending:
             self.dropped += 1
         return tx.version in held
 
-    def follow(self, origin: NodeId, epoch: int, version: int) -> Iterator[tuple[Tx, int]]:
+    def follow(self, origin: NodeId, epoch: int, version: int) -> Iterator[tuple[ReplicatedTx, int]]:
         """Take out what comes right after `version`, as far as it is whole. What is behind that goes too."""
         held = self._held.get(origin)
         if not held or self.epoch(origin) != epoch:

@@ -15,15 +15,24 @@ from anyio.abc import TaskGroup
 
 from hawker.catalog.bucket import Bucket
 from hawker.catalog.change import Position, Scope, Token
-from hawker.catalog.contract import Change, Committed, Local, OnTouched, Statement, Storage, Table, Touched
-from hawker.catalog.engine import GRACE_S, Engine
-from hawker.catalog.fan_out import Peer
+from hawker.catalog.contract import (
+    Committed,
+    LocalTransaction,
+    OnTouched,
+    ResultTable,
+    RowChange,
+    Statement,
+    Storage,
+    Touched,
+)
+from hawker.catalog.engine import GRACE_S, ReplicationEngine
+from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.http.service import Vitals
-from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
+from hawker.catalog.jobs import Apply, Job, JobResult, RaiseFence, perform
 from hawker.catalog.memory_storage import touched
-from hawker.catalog.messages import Parts, Pull, SnapshotAsk, SnapshotRead, decode, encode
-from hawker.catalog.snapshots import Album
-from hawker.catalog.write_queue import STOPPING, Call, Transact, next_turn, run_all
+from hawker.catalog.messages import Pull, PullAnswer, SnapshotAsk, SnapshotRead, decode, encode
+from hawker.catalog.snapshots import SnapshotExchange
+from hawker.catalog.write_queue import STOPPING, QueuedCall, QueuedTransaction, next_turn, run_all
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
@@ -32,7 +41,7 @@ BYTES_PER_S = 10 << 20
 QUEUE_BYTES = 16 << 20
 
 
-class Outbox:
+class SendQueue:
     def __init__(self, clock: Clock, *, per_s: float = BYTES_PER_S, queue: int = QUEUE_BYTES) -> None:
         self._bucket = Bucket(clock, per_s=per_s, burst=per_s)
         self._most = queue
@@ -82,7 +91,7 @@ TRY_S = 5.0
 _log = logging.getLogger("hawker.catalog")
 
 
-class Runner(Protocol):
+class StorageRunner(Protocol):
     """Runs what blocks, one call at a time."""
 
     async def __call__(self, work: Callable[[], T]) -> T: ...
@@ -105,21 +114,22 @@ class Replica(Generic[S]):
         *,
         send: Callable[[NodeId, bytes], None],
         ask: Callable[[NodeId, bytes, float], Awaitable[bytes]],
-        reads: Callable[[Statement, float], Table] | None = None,
-        subscribes: Callable[[Statement], AbstractAsyncContextManager[AsyncIterator[Table | Change]]] | None = None,
-        run: Runner = in_thread,
+        reads: Callable[[Statement, float], ResultTable] | None = None,
+        subscribes: Callable[[Statement], AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]]
+        | None = None,
+        run: StorageRunner = in_thread,
         grace_s: float = GRACE_S,
-        album: Album | None = None,
+        album: SnapshotExchange | None = None,
     ) -> None:
         self._storage, self._clock, self._run = storage, clock, run
         self._send, self._ask_over = send, ask
         self._reads, self._subscribes, self._album = reads, subscribes, album
         positions = {scope: storage.positions(scope) for scope in Scope}
-        self.engine = Engine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
-        self._outbox = Outbox(clock)
+        self.engine = ReplicationEngine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
+        self._outbox = SendQueue(clock)
         self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
-        self._calls: deque[Call[Any]] = deque()
-        self._answers: dict[int, Call[Parts | None]] = {}
+        self._calls: deque[QueuedCall[Any]] = deque()
+        self._answers: dict[int, QueuedCall[PullAnswer | None]] = {}
         self._listeners: list[OnTouched] = []
         self._wake, self._moved = anyio.Event(), anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -154,7 +164,7 @@ class Replica(Generic[S]):
     def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None:
         """What gossip believes of a node; who is suspected is still alive."""
         if alive:
-            self.engine.tell(Peer(node, region, rtt_s))
+            self.engine.tell(ReplicaPeer(node, region, rtt_s))
         else:
             self.engine.lose(node)
         self._stir()
@@ -172,7 +182,7 @@ class Replica(Generic[S]):
             number = self.engine.ask(sender, message)
         except ValueError as error:
             raise BadRequest(f"the catalog cannot read this: {error}") from error
-        waiting = self._answers[number] = Call(lambda: None)
+        waiting = self._answers[number] = QueuedCall(lambda: None)
         self._stir()
         try:
             with anyio.fail_after(ANSWER_S):
@@ -202,20 +212,20 @@ class Replica(Generic[S]):
         await self._settled()
         if not self._bucket.take(1):
             raise Unavailable(f"more than {TXS_PER_S} transactions a second; put more into each, or try in a moment")
-        local = Local(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
-        return await self._turn(Transact(self._storage, local, self._committed))
+        local = LocalTransaction(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
+        return await self._turn(QueuedTransaction(self._storage, local, self._committed))
 
     def _committed(self, committed: Committed) -> None:
         self.engine.committed(committed.txs)
         self._flush()
         self._tell(touched({(op.table, op.key) for tx in committed.txs for op in tx.ops}))
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         if self._reads is not None:
             return await in_thread(partial(self._reads, statement, timeout_s))
         return await self.do(lambda storage: storage.query(statement))
 
-    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[Table | Change]]:
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
         if self._subscribes is None:
             raise NotServed("this catalog has no live queries")
         return self._subscribes(statement)
@@ -234,9 +244,9 @@ class Replica(Generic[S]):
     async def do(self, work: Callable[[S], T], *, touches: bool = False) -> T:
         """Run this with the storage, in its turn; `touches` when readers may see anything differently after it."""
         everything = Touched(tables={}, everything=touches)
-        return await self._turn(Call(lambda: work(self._storage), lambda result: self._tell(everything)))
+        return await self._turn(QueuedCall(lambda: work(self._storage), lambda result: self._tell(everything)))
 
-    async def _turn(self, call: Call[T]) -> T:
+    async def _turn(self, call: QueuedCall[T]) -> T:
         if len(self._calls) >= WAITING:
             raise Unavailable(f"{WAITING} calls of the catalog wait already; try again in a moment")
         self._calls.append(call)
@@ -284,7 +294,7 @@ class Replica(Generic[S]):
             await self._wake.wait()
         self._wake = anyio.Event()
 
-    async def _serve_calls(self, calls: Sequence[Call[Any]]) -> None:
+    async def _serve_calls(self, calls: Sequence[QueuedCall[Any]]) -> None:
         try:
             await self._run(partial(run_all, calls))
         finally:
@@ -338,7 +348,7 @@ class Replica(Generic[S]):
             if self._tasks is not None:
                 self._tasks.start_soon(self._question, whom, scope, pull)
 
-    async def _catch_up(self, album: Album) -> None:
+    async def _catch_up(self, album: SnapshotExchange) -> None:
         """Far behind, take a snapshot of somebody near; if that does not work, of somebody else after a while."""
         while True:
             await self._clock.sleep(LOOK_S)
@@ -355,9 +365,9 @@ class Replica(Generic[S]):
             finally:
                 self.engine.hold(pulls=False)
 
-    async def _take_snapshot(self, album: Album, whom: NodeId, scopes: Sequence[Scope]) -> None:
+    async def _take_snapshot(self, album: SnapshotExchange, whom: NodeId, scopes: Sequence[Scope]) -> None:
         what = await album.take(whom, scopes)
-        await self._turn(Call(partial(self._positions, scopes), self._resume))
+        await self._turn(QueuedCall(partial(self._positions, scopes), self._resume))
         self._fresh = False
         self._tell(what)
 
@@ -373,18 +383,18 @@ class Replica(Generic[S]):
         self._stir()
 
     async def _question(self, whom: NodeId, scope: Scope, pull: Pull) -> None:
-        parts: Parts | None = None
+        parts: PullAnswer | None = None
         try:
             answer = await self._ask_over(whom, encode(pull), ASK_S)
             found = decode(answer) if answer else None
-            parts = found if isinstance(found, Parts) else None
+            parts = found if isinstance(found, PullAnswer) else None
         except (HawkerError, ValueError):
             parts = None  # somebody else is asked
         self.engine.answered(whom, scope, parts)
         self._stir()
 
 
-def _touched_by(job: Job, done: Done) -> Touched:
+def _touched_by(job: Job, done: JobResult) -> Touched:
     if done.outcome is not None:
         return done.outcome.touched
-    return Touched(tables={}, everything=isinstance(job, Fence))
+    return Touched(tables={}, everything=isinstance(job, RaiseFence))

@@ -6,26 +6,26 @@ from collections.abc import Collection, Mapping
 
 from hawker.catalog import fan_out
 from hawker.catalog.anti_entropy import Rounds
-from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.catalog.epochs import Inquiry, outdated
-from hawker.catalog.fan_out import Peers
-from hawker.catalog.inbound import QUEUED, Intake
+from hawker.catalog.fan_out import ReplicaPeers
+from hawker.catalog.inbound import MAX_READY, Inbound
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
     Digest,
-    Entry,
     Head,
-    Hello,
     Ihave,
-    Known,
     Message,
-    Parts,
+    PositionAnswer,
+    PositionQuery,
     Pull,
+    PullAnswer,
     Push,
     Rumor,
     Txs,
     Vector,
+    VectorEntry,
     Want,
     passed_on,
     rumor_of,
@@ -33,7 +33,7 @@ from hawker.catalog.messages import (
 )
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
-from hawker.catalog.push_batch import Mailbag
+from hawker.catalog.push_batch import PushBatcher
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
@@ -66,9 +66,9 @@ class Replication:
     ) -> None:
         self.me, self.scope = me, scope
         self._clock, self._planted = clock, planted
-        self.peers = Peers(region)
-        self._mailbag = Mailbag(self.peers, clock.random)
-        self.intake = Intake(me, positions, planted)
+        self.peers = ReplicaPeers(region)
+        self._mailbag = PushBatcher(self.peers, clock.random)
+        self.intake = Inbound(me, positions, planted)
         self.vector, self.pulls = self.intake.vector, self.intake.pulls
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Pull]] = []
@@ -89,7 +89,7 @@ class Replication:
 
     # what happens here
 
-    def committed(self, tx: Tx) -> None:
+    def committed(self, tx: ReplicatedTx) -> None:
         """A local transaction, which is on disk."""
         own = self.vector.get(self.me)
         if (tx.epoch, tx.version) > (own.epoch, own.applied):
@@ -155,16 +155,16 @@ class Replication:
                     self.entry(sender, entry)
                 if message.back:
                     self._send((sender,), self._vector(message.buckets, back=False))
-            case Hello():
-                entry = Entry.of(sender, self.vector.get(sender))
-                self._send((sender,), Known(scope=self.scope, entry=entry))
-            case Known() if self._inquiry is not None and message.entry.origin == self.me:
+            case PositionQuery():
+                entry = VectorEntry.of(sender, self.vector.get(sender))
+                self._send((sender,), PositionAnswer(scope=self.scope, entry=entry))
+            case PositionAnswer() if self._inquiry is not None and message.entry.origin == self.me:
                 self._inquiry.heard(sender)
                 self.entry(sender, message.entry)
             case _:
                 pass
 
-    def entry(self, sender: NodeId, entry: Entry) -> None:
+    def entry(self, sender: NodeId, entry: VectorEntry) -> None:
         """What another has of a stream."""
         if entry.fence > self.intake.fence(entry.origin) and self.intake.room(entry.origin):
             self.intake.fences[entry.origin] = entry.fence
@@ -187,10 +187,10 @@ class Replication:
             except ValueError:
                 self.refused += 1
                 return
-            if self._take_tx(sender, tx) and heard.hop < fan_out.HOPS:
+            if self._take_tx(sender, tx) and heard.hop < fan_out.MAX_HOPS:
                 self._spread(passed_on(heard), without=(self.me, sender, heard.origin))
 
-    def _take_tx(self, sender: NodeId, tx: Tx) -> bool:
+    def _take_tx(self, sender: NodeId, tx: ReplicatedTx) -> bool:
         if tx.scope is not self.scope:
             return False
         if tx.origin == self.me:
@@ -206,7 +206,7 @@ class Replication:
         return self._clock.monotonic() + WAIT_S + self.peers.rtt_s(sender)
 
     def _vector(self, buckets: tuple[int, ...], *, back: bool) -> Vector:
-        entries = tuple(Entry.of(origin, position) for origin, position in self.vector.within(buckets))
+        entries = tuple(VectorEntry.of(origin, position) for origin, position in self.vector.within(buckets))
         return Vector(scope=self.scope, buckets=buckets, entries=entries, back=back)
 
     def _spread(self, news: Rumor, *, without: Collection[NodeId]) -> None:
@@ -235,7 +235,7 @@ class Replication:
 
     # questions over streams
 
-    def answered(self, sender: NodeId, parts: Parts | None) -> None:
+    def answered(self, sender: NodeId, parts: PullAnswer | None) -> None:
         """What came of the last of `questions`; None when nobody answered."""
         now = self._clock.monotonic()
         for tx in parts.txs if parts is not None else ():
@@ -290,7 +290,7 @@ class Replication:
             self._inquiry = None
             self.renew(0)
         elif inquiry.due <= now:
-            self._send(inquiry.whom(now, self.peers), Hello(scope=self.scope))
+            self._send(inquiry.whom(now, self.peers), PositionQuery(scope=self.scope))
 
     def _tell_fresh(self) -> None:
         heads: list[Head] = []
@@ -307,7 +307,7 @@ class Replication:
 
     def _pull(self, now: float) -> None:
         """One message to each peer that is asked; what is long, or much, in one question over a stream."""
-        if self.holding or len(self.intake.ready) >= QUEUED:
+        if self.holding or len(self.intake.ready) >= MAX_READY:
             self.pulls.later(now + (HELD_S if self.holding else WAIT_S))
             return
         due = self.pulls.take(now, self.peers, self._clock.random)

@@ -14,14 +14,14 @@ import msgspec
 import zstandard
 
 from hawker.catalog import compaction
-from hawker.catalog.apply import Batch, Parts
+from hawker.catalog.apply import BatchApplier, StorageParts
 from hawker.catalog.change import Scope, VersionedOp
 from hawker.catalog.definition import quoted
-from hawker.catalog.quarantine import Aside
-from hawker.catalog.rows import Rows
+from hawker.catalog.quarantine import QuarantineTable
+from hawker.catalog.rows import TableRows
 from hawker.catalog.schema import Replicated, describe
 from hawker.catalog.snapshots import stored
-from hawker.catalog.stream_positions import RESETTING, Origins, Stream
+from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
 from hawker.errors import BadRequest
 
 UNPACKED_BYTES = 8 * 1024 * 1024 * 1024
@@ -43,15 +43,15 @@ class Draft:
         self._connection = apsw.Connection(str(path))
         self._connection.execute("PRAGMA trusted_schema = 0")
         self.tables = _tables(self._connection)
-        self._rows = {name: Rows(self._connection, table, indexed=False) for name, table in self.tables.items()}
-        self._asides = [Aside(self._connection, name) for name in ("__c_unknown", "__c_quarantine")]
-        self.streams = [*Origins(self._connection).all()]
+        self._rows = {name: TableRows(self._connection, table, indexed=False) for name, table in self.tables.items()}
+        self._asides = [QuarantineTable(self._connection, name) for name in ("__c_unknown", "__c_quarantine")]
+        self.streams = [*StreamPositions(self._connection).all()]
 
-    def changes(self, stream: Stream) -> Iterator[VersionedOp]:
+    def changes(self, stream: StreamState) -> Iterator[VersionedOp]:
         """All that it knows of a stream, row by row."""
         return compaction.changes(stream, self._rows, self._asides, RESETTING)
 
-    def has_others(self, stream: Stream, alike: Container[str]) -> bool:
+    def has_others(self, stream: StreamState, alike: Container[str]) -> bool:
         """Whether there is anything of a stream beside those tables."""
         placed = any(
             rows.count(stream.origin)
@@ -81,7 +81,7 @@ def opened(file: Path, digest: str, path: Path) -> Iterator[Draft]:
         draft.close()
 
 
-def is_further(theirs: Stream, ours: Stream | None) -> bool:
+def is_further(theirs: StreamState, ours: StreamState | None) -> bool:
     """Whether the snapshot's stream replaces ours: what a reset would do."""
     if theirs.applied == RESETTING or not theirs.begun:
         return False
@@ -92,7 +92,7 @@ def is_further(theirs: Stream, ours: Stream | None) -> bool:
     return (theirs.epoch, theirs.applied) > (ours.epoch, ours.applied)
 
 
-def take(connection: apsw.Connection, draft: Draft, parts: Parts, theirs: Stream, now: float) -> None:
+def take(connection: apsw.Connection, draft: Draft, parts: StorageParts, theirs: StreamState, now: float) -> None:
     """One stream, inside the caller's transaction, with the draft attached as `draft`."""
     ours = parts.origins.get(theirs.origin, theirs.scope)
     stream = msgspec.structs.replace(
@@ -116,13 +116,15 @@ def take(connection: apsw.Connection, draft: Draft, parts: Parts, theirs: Stream
     parts.origins.put(stream)
     if not draft.has_others(theirs, alike):
         return
-    batch = Batch(parts, now)
+    batch = BatchApplier(parts, now)
     for change in draft.changes(theirs):
         if change.op.table not in alike:
             batch.place(stream, change.version, change.op)
 
 
-def _alike(connection: apsw.Connection, draft: Draft, theirs: Stream, tables: Mapping[str, Rows]) -> frozenset[str]:
+def _alike(
+    connection: apsw.Connection, draft: Draft, theirs: StreamState, tables: Mapping[str, TableRows]
+) -> frozenset[str]:
     """Tables that both have with the same columns, and of which no row was set aside."""
     each = (f"SELECT tbl FROM draft.{table} WHERE stream = ?1" for table in ("__c_unknown", "__c_quarantine"))
     text = " UNION ".join(each)
@@ -131,7 +133,7 @@ def _alike(connection: apsw.Connection, draft: Draft, theirs: Stream, tables: Ma
     return frozenset(name for name in both if stored(connection, "main", name) == stored(connection, "draft", name))
 
 
-def _copy(connection: apsw.Connection, table: Replicated, stream: Stream, now: float) -> None:
+def _copy(connection: apsw.Connection, table: Replicated, stream: StreamState, now: float) -> None:
     name, side, owner = quoted(table.name), quoted(f"{table.name}__m"), quoted(table.key[0])
     columns = ", ".join(map(quoted, stored(connection, "main", table.name)))
     text = f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM draft.{name} WHERE {owner} = ?"

@@ -36,7 +36,7 @@ _COPIED = ("__c_table", "__c_origin", "__c_unknown", "__c_quarantine")
 _OF_STREAMS = "stream IN (SELECT number FROM draft.__c_origin)"
 
 
-class Snapshot:
+class CatalogSnapshot:
     """A file that is there until `close`. Parts may be read in any order and again."""
 
     def __init__(self, path: Path, digest: str) -> None:
@@ -52,14 +52,14 @@ class Snapshot:
         self._path.unlink(missing_ok=True)
 
 
-def make(source: Path, target: Path, scopes: Collection[Scope]) -> Snapshot:
+def make(source: Path, target: Path, scopes: Collection[Scope]) -> CatalogSnapshot:
     """Blocks, in any thread: it reads one moment of the live database, which goes on meanwhile. `target` and a draft
     beside it are written; raises `Unavailable` when that cannot be done."""
     draft = target.with_name(f"{target.name}.draft")
     draft.unlink(missing_ok=True)
     try:
         _copy(source, draft, scopes)
-        return Snapshot(target, _compress(draft, target))
+        return CatalogSnapshot(target, _compress(draft, target))
     except (apsw.Error, OSError) as error:
         target.unlink(missing_ok=True)
         raise Unavailable(f"no snapshot of the catalog could be made: {error}") from error
@@ -143,21 +143,21 @@ FAR_BEHIND = 100_000
 FRESH_BEHIND = 2_000
 
 
-class Photographed(Protocol):
+class SnapshotStorage(Protocol):
     """What a storage offers beside `contract.Storage`. Both block, in any thread, and hold up nothing for long."""
 
-    def snapshot(self, target: Path, scopes: Collection[Scope]) -> Snapshot: ...
+    def snapshot(self, target: Path, scopes: Collection[Scope]) -> CatalogSnapshot: ...
 
     def install(self, file: Path, digest: str) -> Touched: ...
 
 
-class Album:
+class SnapshotExchange:
     """`place` is a folder for the files; what a run before left there is removed. A snapshot is worth its while with
     so many versions missing: `far`, or `fresh` for a node that begins."""
 
     def __init__(
         self,
-        storage: Photographed,
+        storage: SnapshotStorage,
         place: Path,
         clock: Clock,
         ask: Callable[[NodeId, bytes, float], Awaitable[bytes]],
@@ -167,7 +167,7 @@ class Album:
     ) -> None:
         self.far, self.fresh = far, fresh
         self._storage, self._place, self._clock, self._ask = storage, place, clock, ask
-        self._kept: dict[int, tuple[Snapshot, float, frozenset[Scope]]] = {}
+        self._kept: dict[int, tuple[CatalogSnapshot, float, frozenset[Scope]]] = {}
         self._number = 0
         self._making = anyio.Lock()
         for stale in place.glob("snapshot-*"):

@@ -19,7 +19,7 @@ _WRITE = """INSERT INTO __c_origin (number, origin, scope, epoch, applied, gc_fl
     came = excluded.came"""
 
 
-class Stream(msgspec.Struct, frozen=True, kw_only=True):
+class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """`number` stands for it in the other side tables. Each reset is a `run`: rows that it does not confirm go when it
     ends. `came` is how far the parts of a reset have come, while `applied` is `RESETTING`."""
 
@@ -43,11 +43,11 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return (self.epoch, self.applied) != (0, 0)
 
 
-class Origins:
+class StreamPositions:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._known: dict[tuple[NodeId, Scope], Stream] = {}
-        self._changed: dict[tuple[NodeId, Scope], Stream] = {}
+        self._known: dict[tuple[NodeId, Scope], StreamState] = {}
+        self._changed: dict[tuple[NodeId, Scope], StreamState] = {}
         self.load()
 
     def load(self) -> None:
@@ -56,23 +56,23 @@ class Origins:
         rows = self._connection.execute(_READ)
         self._known = {(row[1], Scope(row[2])): _stream(row) for row in rows}
 
-    def get(self, origin: NodeId, scope: Scope) -> Stream:
+    def get(self, origin: NodeId, scope: Scope) -> StreamState:
         """As the transaction under way sees it; one that was never heard begins at nothing."""
         place = (origin, scope)
         known = self._changed.get(place) or self._known.get(place)
         if known is None:
-            known = Stream(number=self._next_number(), origin=origin, scope=scope)
+            known = StreamState(number=self._next_number(), origin=origin, scope=scope)
             self._changed[place] = known
         return known
 
-    def find(self, origin: NodeId, scope: Scope) -> Stream | None:
+    def find(self, origin: NodeId, scope: Scope) -> StreamState | None:
         return self._changed.get((origin, scope)) or self._known.get((origin, scope))
 
-    def put(self, stream: Stream) -> Stream:
+    def put(self, stream: StreamState) -> StreamState:
         self._changed[stream.origin, stream.scope] = stream
         return stream
 
-    def all(self) -> Iterator[Stream]:
+    def all(self) -> Iterator[StreamState]:
         return iter([*({**self._known, **self._changed}.values())])
 
     def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
@@ -96,9 +96,9 @@ class Origins:
         return 1 + max((stream.number for stream in self.all()), default=0)
 
 
-def _stream(row: tuple[int, NodeId, str, int, int, int, int, int, int]) -> Stream:
+def _stream(row: tuple[int, NodeId, str, int, int, int, int, int, int]) -> StreamState:
     number, origin, scope, epoch, applied, floor, fence, run, came = row
-    return Stream(
+    return StreamState(
         number=number,
         origin=origin,
         scope=Scope(scope),

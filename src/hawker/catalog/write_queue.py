@@ -9,16 +9,16 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from hawker.catalog.contract import Committed, Local, Storage
+from hawker.catalog.contract import Committed, LocalTransaction, Storage
 from hawker.errors import HawkerError, Unavailable
 
 T = TypeVar("T")
 
-TOGETHER = 128
+GROUP_CALLS = 128
 STOPPING = "the catalog is stopping; try again once the node is up"
 
 
-class Call(Generic[T]):
+class QueuedCall(Generic[T]):
     """A call, and what came of it. `after` is called in the event loop once it went well, whether somebody still waits
     for it or not."""
 
@@ -56,30 +56,30 @@ class Call(Generic[T]):
         return self.result  # type: ignore[return-value]
 
 
-class Transact(Call[Committed]):
+class QueuedTransaction(QueuedCall[Committed]):
     """A local transaction."""
 
-    def __init__(self, storage: Storage, local: Local, after: Callable[[Committed], None]) -> None:
+    def __init__(self, storage: Storage, local: LocalTransaction, after: Callable[[Committed], None]) -> None:
         super().__init__(lambda: storage.commit(local.statements, local.at, timeout_s=local.timeout_s), after)
         self.storage, self.local = storage, local
 
 
-def next_turn(waiting: deque[Call[Any]]) -> list[Call[Any]]:
+def next_turn(waiting: deque[QueuedCall[Any]]) -> list[QueuedCall[Any]]:
     """Takes those that are run at once."""
-    return [waiting.popleft() for _ in range(min(TOGETHER, len(waiting)))]
+    return [waiting.popleft() for _ in range(min(GROUP_CALLS, len(waiting)))]
 
 
-def run_all(calls: Iterable[Call[Any]]) -> None:
+def run_all(calls: Iterable[QueuedCall[Any]]) -> None:
     """In their order, in the storage's thread."""
-    for together, run in groupby(calls, key=lambda call: isinstance(call, Transact)):
+    for together, run in groupby(calls, key=lambda call: isinstance(call, QueuedTransaction)):
         if together:
-            _commit([call for call in run if isinstance(call, Transact)])
+            _commit([call for call in run if isinstance(call, QueuedTransaction)])
         else:
             for call in run:
                 call.run()
 
 
-def _commit(calls: Sequence[Transact]) -> None:
+def _commit(calls: Sequence[QueuedTransaction]) -> None:
     try:
         results = calls[0].storage.commit_all([call.local for call in calls])
     except HawkerError as error:

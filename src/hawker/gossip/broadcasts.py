@@ -6,7 +6,7 @@ _LEAST_BYTES = 16
 _MISFITS = 32
 
 
-class Rumors:
+class BroadcastQueue:
     """Bounded by what it is told of: members and operators' commands, which are bounded themselves. Taking costs what
     is taken, however much waits."""
 

@@ -7,9 +7,9 @@ so a recording of a node's former life moves nobody. The newer of the two steps 
 from collections.abc import Callable
 
 from hawker.gossip.contract import Trouble
-from hawker.gossip.effects import Outbox, Rejected, Troubled
-from hawker.gossip.frames import Ack, Frame, Join, Ping, Refused, encode
-from hawker.gossip.members import Peer
+from hawker.gossip.effects import EffectBuffer, Rejected, Troubled
+from hawker.gossip.frames import Ack, Frame, Join, JoinRefused, Ping, encode
+from hawker.gossip.members import MemberState
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
@@ -18,8 +18,10 @@ _AGAIN_S = 60.0
 _TOLD = 256
 
 
-class Intruders:
-    def __init__(self, me: Peer, cluster: str, out: Outbox, timing: Timing, next_seq: Callable[[], int]) -> None:
+class ConflictDetector:
+    def __init__(
+        self, me: MemberState, cluster: str, out: EffectBuffer, timing: Timing, next_seq: Callable[[], int]
+    ) -> None:
         self._me, self._cluster, self._out, self._timing, self._next_seq = me, cluster, out, timing, next_seq
         self._asked: int | None = None
         self._challenge_at = -1e9
@@ -27,13 +29,13 @@ class Intruders:
 
     def foreign(self, sender: NodeId, address: str, now: float) -> None:
         text = f"this is a node of cluster {self._cluster}; check the address, or join it with its own token"
-        self._out.send(address, encode(Refused(code="cluster", text=text)))
+        self._out.send(address, encode(JoinRefused(code="cluster", text=text)))
         self._tell("cluster", sender, f"node {sender} at {address} of another cluster asked to join, with our key", now)
 
     def refuse(self, sender: NodeId, known: str, address: str, now: float) -> None:
         """It wants to join, and somebody of that name is here and well."""
         text = f"node id {sender} is in use at {known}; if that node is gone, it is let in once that one is down"
-        self._out.send(address, encode(Refused(code="twin", text=text)))
+        self._out.send(address, encode(JoinRefused(code="twin", text=text)))
         self._tell("twin", sender, f"a second node with id {sender} at {address}, the first is at {known}", now)
 
     def heard(self, boot: int, address: str, frames: list[Frame], now: float) -> None:
@@ -64,7 +66,7 @@ class Intruders:
         else:
             self._tell("twin", self._me.node, f"a second node with this node's id is at {address}", now)
 
-    def clock(self, peer: Peer, theirs: float, ours: float, now: float) -> None:
+    def clock(self, peer: MemberState, theirs: float, ours: float, now: float) -> None:
         """What it says of the time, against what we say."""
         if theirs <= 0:
             return

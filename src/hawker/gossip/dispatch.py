@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from hawker.errors import BadRequest
-from hawker.gossip.conflicts import Intruders
+from hawker.gossip.conflicts import ConflictDetector
 from hawker.gossip.contract import Fate
-from hawker.gossip.effects import Heard, Joined, Outbox, Rejected, Rekeyed
-from hawker.gossip.failure_detector import Probe, Relay, Relays
+from hawker.gossip.effects import EffectBuffer, JoinAccepted, MessageReceived, Rejected, Rekeyed
+from hawker.gossip.failure_detector import ProbeRound, Relay, Relays
 from hawker.gossip.frames import (
     Ack,
-    Claim,
-    Forget,
+    ForgetNode,
     Frame,
     Join,
     JoinOk,
-    Keys,
+    JoinRefused,
+    KeyringIs,
+    MemberClaim,
     MetaIs,
     MetaReq,
     Nack,
     Note,
     Ping,
     PingReq,
-    Refused,
     Sync,
     encode,
 )
 from hawker.gossip.keyring import Keyring, checked, rank_of
-from hawker.gossip.members import Identity, Peer
-from hawker.gossip.membership import Belief
-from hawker.gossip.packets import Mail
+from hawker.gossip.members import Identity, MemberState
+from hawker.gossip.membership import Membership
+from hawker.gossip.packets import Packets
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
@@ -41,26 +41,26 @@ _SYNC_ANSWER_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class From:
+class FrameSource:
     """Where a frame came from, and when. `peer` is what is known of the sender."""
 
     sender: NodeId
     boot: int
     address: str
     now: float
-    peer: Peer | None
+    peer: MemberState | None
 
     @property
-    def current(self) -> Peer | None:
+    def current(self) -> MemberState | None:
         """The sender, if it is the process that we know: not a former life, and no second node of that name."""
         return self.peer if self.peer is not None and self.peer.boot == self.boot else None
 
 
-class Answers:
+class FrameDispatcher:
     """Shares its parts with `Swim`, which has the timers."""
 
     def __init__(
-        self, identity: Identity, keyring: Keyring, belief: Belief, mail: Mail, timing: Timing, out: Outbox
+        self, identity: Identity, keyring: Keyring, belief: Membership, mail: Packets, timing: Timing, out: EffectBuffer
     ) -> None:
         self.cluster = identity.cluster
         self.joining = False
@@ -68,7 +68,7 @@ class Answers:
         self._keyring = keyring
         self.relays = Relays()
         self._belief, self._mail, self._timing, self._out = belief, mail, timing, out
-        self._intruders = Intruders(belief.me, identity.cluster, out, timing, self.next_seq)
+        self._intruders = ConflictDetector(belief.me, identity.cluster, out, timing, self.next_seq)
         self._seq = identity.boot & _32_BITS
         self._sync_at = self._sync_answer_at = -1e9
 
@@ -83,7 +83,7 @@ class Answers:
         for frame in frames:
             if isinstance(frame, Join):
                 self._intruders.foreign(sender, address, now)
-            if isinstance(frame, Refused) and self.joining:
+            if isinstance(frame, JoinRefused) and self.joining:
                 self._out.tell(Rejected(frame.code, frame.text))
 
     def twin(self, boot: int, address: str, frames: list[Frame], now: float) -> None:
@@ -94,7 +94,7 @@ class Answers:
 
     def joiner(self, sender: NodeId, address: str, frames: list[Frame], now: float) -> None:
         """Somebody who wants to be let in. Unlike a claim that is passed on, this one is looked at closely."""
-        claim = next((frame for frame in frames if isinstance(frame, Claim) and frame.node == sender), None)
+        claim = next((frame for frame in frames if isinstance(frame, MemberClaim) and frame.node == sender), None)
         if claim is None or self._belief.me.fate is Fate.LEFT:
             return
         known = self._belief.roster.get(sender)
@@ -107,7 +107,7 @@ class Answers:
             self._belief.hear(claim, now)
             self._mail.everything(address, JoinOk(cluster=self.cluster, known=before), now=now)
 
-    def claim(self, claim: Claim, sender: NodeId, address: str, now: float) -> None:
+    def claim(self, claim: MemberClaim, sender: NodeId, address: str, now: float) -> None:
         if claim.node == sender and self._belief.roster.fenced(claim):
             self._tell_fence(sender, address)
             return
@@ -119,9 +119,9 @@ class Answers:
 
     def _tell_fence(self, node: NodeId, address: str) -> None:
         fence = self._belief.roster.fences[node]
-        self._out.send(address, encode(Forget(node=node, fence=fence, at=self._mail.wall_ms())))
+        self._out.send(address, encode(ForgetNode(node=node, fence=fence, at=self._mail.wall_ms())))
 
-    def ask_meta(self, peer: Peer, address: str) -> None:
+    def ask_meta(self, peer: MemberState, address: str) -> None:
         self._mail.post(address, MetaReq(node=peer.node))
 
     def adopt(self, keyring: Keyring) -> None:
@@ -134,7 +134,7 @@ class Answers:
 
     # Members.
 
-    def answer(self, frame: Frame, heard: From, probe: Probe | None) -> None:
+    def answer(self, frame: Frame, heard: FrameSource, probe: ProbeRound | None) -> None:
         match frame:
             case Ping():
                 self._ping(frame, heard)
@@ -151,31 +151,31 @@ class Answers:
                 self._belief.learn(frame.node, frame.content)
             case JoinOk():
                 self._let_in(frame, heard)
-            case Refused():
+            case JoinRefused():
                 if self.joining:
                     self._out.tell(Rejected(frame.code, frame.text))
-            case Forget():
+            case ForgetNode():
                 self._belief.forget(frame, heard.now)
-            case Keys():
+            case KeyringIs():
                 self._keys_heard(frame)
             case Sync():
                 self._sync(frame, heard)
             case Note():
                 if heard.current is not None:
-                    self._out.tell(Heard(heard.sender, frame.body))
-            case Claim() | Join():
+                    self._out.tell(MessageReceived(heard.sender, frame.body))
+            case MemberClaim() | Join():
                 return  # dealt with before the members' own messages
             case _:
                 assert_never(frame)
 
-    def _ping(self, ping: Ping, heard: From) -> None:
+    def _ping(self, ping: Ping, heard: FrameSource) -> None:
         if ping.to != self._belief.me.node or self._belief.me.fate is Fate.LEFT:
             return
         current = heard.current is not None
         self._mail.ack(heard.address, ping.seq, self.rank, heard.peer, current=current)
         self._compare(ping, heard)
 
-    def _ack(self, ack: Ack, heard: From, probe: Probe | None) -> None:
+    def _ack(self, ack: Ack, heard: FrameSource, probe: ProbeRound | None) -> None:
         relay = self.relays.answered(ack.seq)
         if relay is not None:
             self._mail.post(relay.address, Ack(seq=relay.seq, of=ack.of, at=ack.at, view=ack.view, keys=ack.keys))
@@ -187,7 +187,7 @@ class Answers:
         if heard.sender == ack.of:
             self._compare(ack, heard)
 
-    def _compare(self, said: Ping | Ack, heard: From) -> None:
+    def _compare(self, said: Ping | Ack, heard: FrameSource) -> None:
         """Whoever has an older keyring is given ours; who believes something else is told all, now and then."""
         peer = heard.current
         if peer is None:
@@ -199,15 +199,15 @@ class Answers:
             self._sync_at = heard.now + self._timing.sync_s
             self._mail.everything(heard.address, Sync(want=True), *self._fences(), now=heard.now)
 
-    def _fences(self) -> list[Forget]:
-        return [Forget(node=node, fence=fence) for node, fence in self._belief.roster.fences.items()]
+    def _fences(self) -> list[ForgetNode]:
+        return [ForgetNode(node=node, fence=fence) for node, fence in self._belief.roster.fences.items()]
 
-    def _sync(self, sync: Sync, heard: From) -> None:
+    def _sync(self, sync: Sync, heard: FrameSource) -> None:
         if sync.want and self._sync_answer_at <= heard.now:
             self._sync_answer_at = heard.now + _SYNC_ANSWER_S
             self._mail.everything(heard.address, Sync(want=False), *self._fences(), now=heard.now)
 
-    def _ping_req(self, request: PingReq, heard: From) -> None:
+    def _ping_req(self, request: PingReq, heard: FrameSource) -> None:
         if heard.current is None:
             return
         seq = self.next_seq()
@@ -217,26 +217,26 @@ class Answers:
         ping = Ping(seq=seq, to=request.to, at=self._mail.wall_ms(), view=digest, keys=self.rank)
         self._mail.post(request.address, ping)
 
-    def _meta_req(self, request: MetaReq, heard: From) -> None:
+    def _meta_req(self, request: MetaReq, heard: FrameSource) -> None:
         peer = self._belief.roster.get(request.node)
         if peer is not None and peer.content and heard.current is not None:
             self._mail.post(heard.address, MetaIs(node=peer.node, content=peer.content))
 
-    def _let_in(self, ok: JoinOk, heard: From) -> None:
+    def _let_in(self, ok: JoinOk, heard: FrameSource) -> None:
         if not self.joining or ok.cluster != self.cluster:
             return
         self.joining = False
         if ok.known is not None and ok.known.node == self._belief.me.node:
             self._belief.hear(ok.known, heard.now)
-        known = Peer(ok.known, heard.now).member() if ok.known is not None else None
-        self._out.tell(Joined(known))
+        known = MemberState(ok.known, heard.now).member() if ok.known is not None else None
+        self._out.tell(JoinAccepted(known))
 
-    def _keys_heard(self, keys: Keys) -> None:
+    def _keys_heard(self, keys: KeyringIs) -> None:
         try:
             self.adopt(checked(Keyring(keys=keys.keys, primary=keys.primary, version=keys.version)))
         except BadRequest:
             return  # what is no keyring changes nothing
 
 
-def _keys(keyring: Keyring) -> Keys:
-    return Keys(version=keyring.version, primary=keyring.primary, keys=dict(keyring.keys))
+def _keys(keyring: Keyring) -> KeyringIs:
+    return KeyringIs(version=keyring.version, primary=keyring.primary, keys=dict(keyring.keys))

@@ -17,7 +17,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class MemberChanged:
     """A member's fate, address, epoch or meta."""
 
     member: Member
@@ -37,7 +37,7 @@ class Rekeyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinAccepted:
     """`known` is what the cluster believed of this node before."""
 
     known: Member | None
@@ -52,7 +52,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
+class FallbackPing:
     """Ask this member over a stream whether it lives, and say so with `knocked`."""
 
     node: NodeId
@@ -61,7 +61,7 @@ class Knock:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class MessageReceived:
     """A message for whoever uses gossip."""
 
     node: NodeId
@@ -73,20 +73,22 @@ class Troubled:
     trouble: Trouble
 
 
-Event: TypeAlias = Changed | Forgot | Rekeyed | Joined | Rejected | Knock | Heard | Troubled
+Event: TypeAlias = (
+    MemberChanged | Forgot | Rekeyed | JoinAccepted | Rejected | FallbackPing | MessageReceived | Troubled
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Effects:
     sends: list[Send] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
 
-class Outbox:
+class EffectBuffer:
     """Where an outcome gathers while a message or a moment is dealt with."""
 
     def __init__(self) -> None:
-        self._outcome = Outcome()
+        self._outcome = Effects()
 
     def send(self, address: str, payload: bytes) -> None:
         self._outcome.sends.append(Send(address, payload))
@@ -94,6 +96,6 @@ class Outbox:
     def tell(self, event: Event) -> None:
         self._outcome.events.append(event)
 
-    def taken(self) -> Outcome:
-        outcome, self._outcome = self._outcome, Outcome()
+    def taken(self) -> Effects:
+        outcome, self._outcome = self._outcome, Effects()
         return outcome

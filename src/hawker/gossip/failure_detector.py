@@ -80,7 +80,7 @@ class Suspicion:
 _RELAYS = 1024
 
 
-class Probe:
+class ProbeRound:
     """One question. It ends when the next one begins."""
 
     __slots__ = ("acked", "direct_at", "nacks", "node", "relays", "sent_at", "seq")

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.failure_detector import RoundTrip, Suspicion
-from hawker.gossip.frames import Claim
+from hawker.gossip.frames import MemberClaim
 from hawker.ids import NodeId
 
 _RANK = {Fate.ALIVE: 0, Fate.SUSPECT: 1, Fate.DOWN: 2, Fate.LEFT: 3}
 _63_BITS = (1 << 63) - 1
-_META = msgspec.msgpack.Decoder(Meta)
+_META = msgspec.msgpack.Decoder(NodeMeta)
 
 
-class Peer:
+class MemberState:
     """Made from the first claim about it. `changed_at` is when its fate changed, in monotonic seconds; `content` is its
     meta as it wrote it, `learned` that content's fingerprint; `keys` the rank of the keyring that it said it has."""
 
@@ -40,11 +40,11 @@ class Peer:
         "suspicion",
     )
 
-    def __init__(self, claim: Claim, now: float) -> None:
+    def __init__(self, claim: MemberClaim, now: float) -> None:
         self.node = claim.node
         self.round_trip = RoundTrip()
         self.content, self.learned = b"", 0
-        self.meta: Meta | None = None
+        self.meta: NodeMeta | None = None
         self.suspicion: Suspicion | None = None
         self.asked_at, self.asks = -1e9, 0
         self.keys = 0
@@ -52,7 +52,7 @@ class Peer:
         self.fate, self.changed_at = claim.fate, now - claim.age_s
         self.take(claim, now)
 
-    def take(self, claim: Claim, now: float) -> None:
+    def take(self, claim: MemberClaim, now: float) -> None:
         """Believe it. A suspicion is the caller's to begin and to end."""
         if claim.fate is not self.fate:
             self.fate, self.changed_at = claim.fate, now - claim.age_s
@@ -67,13 +67,13 @@ class Peer:
     def lacks_meta(self) -> bool:
         return self.print != 0 and self.print != self.learned
 
-    def outdone_by(self, claim: Claim) -> bool:
+    def outdone_by(self, claim: MemberClaim) -> bool:
         """A total order, so that all end up with the same whatever they hear first."""
         return (claim.incarnation, _RANK[claim.fate]) > (self.incarnation, _RANK[self.fate])
 
     def learn(self, content: bytes) -> bool:
         """Its meta, if it is the one that was claimed; whether it was news."""
-        if print_of(content) != self.print or content == self.content:
+        if fingerprint_of(content) != self.print or content == self.content:
             return False
         try:
             self.meta = _META.decode(content)
@@ -82,9 +82,9 @@ class Peer:
         self.content, self.learned = content, self.print
         return True
 
-    def claim(self, now: float, by: str = "") -> Claim:
+    def claim(self, now: float, by: str = "") -> MemberClaim:
         accuser = by or (self.suspicion.accuser if self.suspicion else "")
-        return Claim(
+        return MemberClaim(
             node=self.node,
             address=self.address,
             incarnation=self.incarnation,
@@ -121,53 +121,55 @@ def digest_of(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") & _63_BITS
 
 
-def print_of(content: bytes) -> int:
+def fingerprint_of(content: bytes) -> int:
     """The fingerprint of a meta; never 0, which says that there is none."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") & _63_BITS | 1
 
 
-def content_of(meta: Meta) -> bytes:
+def content_of(meta: NodeMeta) -> bytes:
     return msgspec.msgpack.encode(meta)
 
 
-def alive(node: NodeId, address: str, *, boot: int, epoch: int, content: bytes, incarnation: int = 1) -> Claim:
+def alive_claim(
+    node: NodeId, address: str, *, boot: int, epoch: int, content: bytes, incarnation: int = 1
+) -> MemberClaim:
     """What a node says of itself."""
-    return Claim(
+    return MemberClaim(
         node=node,
         address=address,
         incarnation=incarnation,
         fate=Fate.ALIVE,
         epoch=epoch,
         boot=boot,
-        meta=print_of(content),
+        meta=fingerprint_of(content),
     )
 
 
 # One member as this node knows it, and which of two claims about it is the newer one.
 
 
-class Roster:
+class MemberList:
     """`me` is in it as well. Bounded: beyond `most` members nobody new is taken in."""
 
-    def __init__(self, me: Peer, most: int, fences: Mapping[NodeId, int]) -> None:
+    def __init__(self, me: MemberState, most: int, fences: Mapping[NodeId, int]) -> None:
         self.me = me
         self.digest = 0
         self.living = 0  # how many do, suspects and this node included
         self._most = most
-        self._peers: dict[NodeId, Peer] = {}
+        self._peers: dict[NodeId, MemberState] = {}
         self._fences: dict[NodeId, int] = {}
-        self._others: list[Peer] | None = None
+        self._others: list[MemberState] | None = None
         self._insert(me)
         for node, fence in fences.items():
             self.fence(node, fence)
 
-    def __iter__(self) -> Iterator[Peer]:
+    def __iter__(self) -> Iterator[MemberState]:
         return iter(self._peers.values())
 
     def __len__(self) -> int:
         return len(self._peers)
 
-    def get(self, node: NodeId) -> Peer | None:
+    def get(self, node: NodeId) -> MemberState | None:
         return self._peers.get(node)
 
     @property
@@ -175,34 +177,34 @@ class Roster:
         return self._fences
 
     @property
-    def others(self) -> Sequence[Peer]:
+    def others(self) -> Sequence[MemberState]:
         """Those that live, suspects included, without this node."""
         if self._others is None:
             self._others = [peer for peer in self._peers.values() if peer.living and peer is not self.me]
         return self._others
 
-    def add(self, claim: Claim, now: float) -> Peer | None:
+    def add(self, claim: MemberClaim, now: float) -> MemberState | None:
         """None when there is no room."""
         if len(self._peers) >= self._most:
             return None
-        peer = Peer(claim, now)
+        peer = MemberState(claim, now)
         self._insert(peer)
         return peer
 
-    def _insert(self, peer: Peer) -> None:
+    def _insert(self, peer: MemberState) -> None:
         self._peers[peer.node] = peer
         self._count(peer, 1)
 
-    def change(self, peer: Peer, claim: Claim, now: float) -> None:
+    def change(self, peer: MemberState, claim: MemberClaim, now: float) -> None:
         self._count(peer, -1)
         peer.take(claim, now)
         self._count(peer, 1)
 
-    def remove(self, peer: Peer) -> None:
+    def remove(self, peer: MemberState) -> None:
         del self._peers[peer.node]
         self._count(peer, -1)
 
-    def _count(self, peer: Peer, step: int) -> None:
+    def _count(self, peer: MemberState, step: int) -> None:
         """In or out of what is kept about all."""
         self.digest ^= peer.digest()
         self.living += step if peer.living else 0
@@ -218,11 +220,13 @@ class Roster:
         self._fences[node] = fence
         return True
 
-    def fenced(self, claim: Claim) -> bool:
+    def fenced(self, claim: MemberClaim) -> bool:
         """Whether it speaks for an epoch that was forgotten."""
         return claim.epoch <= self._fences.get(claim.node, -1)
 
-    def some(self, count: int, chance: Callable[[], float], without: frozenset[NodeId] = frozenset()) -> list[Peer]:
+    def some(
+        self, count: int, chance: Callable[[], float], without: frozenset[NodeId] = frozenset()
+    ) -> list[MemberState]:
         """Up to `count` different ones of those that live, drawn at random."""
         drawn = [peer for peer in self.others if peer.node not in without] if without else list(self.others)
         for at in range(min(count, len(drawn))):
@@ -231,7 +235,7 @@ class Roster:
         return drawn[:count]
 
 
-def shuffled(peers: Sequence[Peer], chance: Callable[[], float]) -> list[Peer]:
+def shuffled(peers: Sequence[MemberState], chance: Callable[[], float]) -> list[MemberState]:
     mixed = list(peers)
     for last in range(len(mixed) - 1, 0, -1):
         other = int(chance() * (last + 1))
@@ -239,7 +243,7 @@ def shuffled(peers: Sequence[Peer], chance: Callable[[], float]) -> list[Peer]:
     return mixed
 
 
-class Order:
+class ProbeOrder:
     """Everyone in turn, each time in another order, so none waits longer than two rounds (SWIM, 4.3)."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
@@ -247,7 +251,7 @@ class Order:
         self._ahead: list[NodeId] = []
         self._waiting: set[NodeId] = set()  # the same ones
 
-    def next(self, roster: Roster) -> Peer | None:
+    def next(self, roster: MemberList) -> MemberState | None:
         for _ in range(2):
             while self._ahead:
                 peer = roster.get(self._popped())
@@ -278,6 +282,6 @@ class Identity:
     cluster: str
     address: str
     boot: int
-    meta: Meta
+    meta: NodeMeta
     epoch: int = 0
     fences: Mapping[NodeId, int] = field(default_factory=dict)

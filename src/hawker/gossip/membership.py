@@ -6,40 +6,40 @@ itself raises its incarnation: to refute what is said of it, or to say something
 
 from collections.abc import Callable, Mapping
 
-from hawker.gossip.broadcasts import Rumors
-from hawker.gossip.contract import Fate, Meta
-from hawker.gossip.effects import Changed, Forgot, Outbox
+from hawker.gossip.broadcasts import BroadcastQueue
+from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.effects import EffectBuffer, Forgot, MemberChanged
 from hawker.gossip.failure_detector import LocalHealth, Suspicion
-from hawker.gossip.frames import Claim, Forget, encode
-from hawker.gossip.members import Order, Peer, Roster, content_of, print_of
+from hawker.gossip.frames import ForgetNode, MemberClaim, encode
+from hawker.gossip.members import MemberList, MemberState, ProbeOrder, content_of, fingerprint_of
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
 
-class Belief:
+class Membership:
     """`twin_at` is an address at which somebody else seems to have this node's id; whoever asks there resets it."""
 
     def __init__(
         self,
-        me: Peer,
+        me: MemberState,
         *,
         timing: Timing,
         chance: Callable[[], float],
         fences: Mapping[NodeId, int],
-        out: Outbox,
+        out: EffectBuffer,
     ) -> None:
         self.me = me
-        self.roster = Roster(me, timing.members_most, fences)
-        self.rumors = Rumors()
-        self.order = Order(chance)
+        self.roster = MemberList(me, timing.members_most, fences)
+        self.rumors = BroadcastQueue()
+        self.order = ProbeOrder(chance)
         self.health = LocalHealth(timing.health_most)
-        self.suspects: dict[NodeId, Peer] = {}
-        self.lacking: dict[NodeId, Peer] = {}  # those whose meta was not heard yet
+        self.suspects: dict[NodeId, MemberState] = {}
+        self.lacking: dict[NodeId, MemberState] = {}  # those whose meta was not heard yet
         self.twin_at: str | None = None
         self._timing = timing
         self._out = out
 
-    def hear(self, claim: Claim, now: float) -> None:
+    def hear(self, claim: MemberClaim, now: float) -> None:
         if claim.node == self.me.node:
             self._hear_of_me(claim, now)
             return
@@ -56,13 +56,13 @@ class Belief:
         elif peer.suspicion is not None and claim.fate is Fate.SUSPECT and claim.incarnation == peer.incarnation:
             self._confirmed(peer, peer.suspicion, claim, now)
 
-    def _hear_of_new(self, claim: Claim, now: float) -> None:
+    def _hear_of_new(self, claim: MemberClaim, now: float) -> None:
         if claim.age_s <= self._timing.remembered_s:
             peer = self.roster.add(claim, now)
             if peer is not None:
                 self._believed(peer, claim, now, news=True)
 
-    def _believed(self, peer: Peer, claim: Claim, now: float, *, news: bool) -> None:
+    def _believed(self, peer: MemberState, claim: MemberClaim, now: float, *, news: bool) -> None:
         peer.suspicion = self._suspicion(peer, claim, now) if peer.fate is Fate.SUSPECT else None
         if peer.suspicion:
             self.suspects[peer.node] = peer
@@ -74,25 +74,25 @@ class Belief:
             self.lacking[peer.node] = peer
         self.rumors.put(peer.node, encode(peer.claim(now)))
         if news:
-            self._out.tell(Changed(peer.member()))
+            self._out.tell(MemberChanged(peer.member()))
 
-    def _suspicion(self, peer: Peer, claim: Claim, now: float) -> Suspicion:
+    def _suspicion(self, peer: MemberState, claim: MemberClaim, now: float) -> Suspicion:
         members = self.roster.living
         least_s, most_s = self._timing.suspicion_s(members, far=self.is_far(peer))
         return Suspicion(
             now, least_s, most_s, self._timing.confirmations_of(members), NodeId(claim.by) if claim.by else self.me.node
         )
 
-    def _confirmed(self, peer: Peer, suspicion: Suspicion, claim: Claim, now: float) -> None:
+    def _confirmed(self, peer: MemberState, suspicion: Suspicion, claim: MemberClaim, now: float) -> None:
         if claim.by and suspicion.confirm(NodeId(claim.by)):
             suspicion.hold(now + self._timing.probe_s)
             self.rumors.put(peer.node, encode(peer.claim(now, by=claim.by)))
 
-    def is_far(self, peer: Peer) -> bool:
+    def is_far(self, peer: MemberState) -> bool:
         """In another region, as far as both are known."""
         return peer.meta is not None and self.me.meta is not None and peer.meta.region != self.me.meta.region
 
-    def suspect(self, peer: Peer, now: float) -> None:
+    def suspect(self, peer: MemberState, now: float) -> None:
         """This node had no answer from it."""
         claim = peer.claim(now)
         self.hear(_with_fate(claim, Fate.SUSPECT, by=self.me.node), now)
@@ -114,9 +114,9 @@ class Belief:
         if peer is not None and peer.learn(content):
             peer.asks = 0
             self.lacking.pop(node, None)
-            self._out.tell(Changed(peer.member()))
+            self._out.tell(MemberChanged(peer.member()))
 
-    def _remove(self, peer: Peer) -> None:
+    def _remove(self, peer: MemberState) -> None:
         self.roster.remove(peer)
         self.rumors.drop(peer.node)
         for table in (self.suspects, self.lacking):
@@ -124,7 +124,7 @@ class Belief:
 
     # This node itself.
 
-    def _hear_of_me(self, claim: Claim, now: float) -> None:
+    def _hear_of_me(self, claim: MemberClaim, now: float) -> None:
         """Whatever is said of this node that it did not say itself is outdone; unless it said goodbye."""
         if claim.boot != self.me.boot and claim.address != self.me.address and claim.fate is Fate.ALIVE:
             self.twin_at = claim.address
@@ -135,36 +135,36 @@ class Belief:
             self.health.worse()
         self.refute(claim, now)
 
-    def refute(self, claim: Claim, now: float) -> None:
+    def refute(self, claim: MemberClaim, now: float) -> None:
         self._say(now, incarnation=claim.incarnation + 1)
 
-    def declare(self, now: float, *, epoch: int | None, meta: Meta | None) -> None:
+    def declare(self, now: float, *, epoch: int | None, meta: NodeMeta | None) -> None:
         if meta is not None:
             self.me.content, self.me.meta = content_of(meta), meta
-            self.me.learned = print_of(self.me.content)
+            self.me.learned = fingerprint_of(self.me.content)
         self._say(now, incarnation=self.me.incarnation + 1, epoch=epoch)
-        self._out.tell(Changed(self.me.member()))
+        self._out.tell(MemberChanged(self.me.member()))
 
-    def leave(self, now: float) -> Claim:
+    def leave(self, now: float) -> MemberClaim:
         self._say(now, incarnation=self.me.incarnation + 1, fate=Fate.LEFT)
         return self.me.claim(now)
 
     def _say(self, now: float, *, incarnation: int, epoch: int | None = None, fate: Fate | None = None) -> None:
-        claim = Claim(
+        claim = MemberClaim(
             node=self.me.node,
             address=self.me.address,
             incarnation=min(incarnation, (1 << 63) - 1),
             fate=fate or self.me.fate,
             epoch=self.me.epoch if epoch is None else epoch,
             boot=self.me.boot,
-            meta=print_of(self.me.content),
+            meta=fingerprint_of(self.me.content),
         )
         self.roster.change(self.me, claim, now)
         self.rumors.put(self.me.node, encode(claim))
 
     # Operators.
 
-    def forget(self, forget: Forget, now: float) -> bool:
+    def forget(self, forget: ForgetNode, now: float) -> bool:
         """Whether it was news. This node is never removed from its own list: it is told, and may come back."""
         if not self.roster.fence(forget.node, forget.fence):
             return False
@@ -176,8 +176,8 @@ class Belief:
         return True
 
 
-def _with_fate(claim: Claim, fate: Fate, by: str = "") -> Claim:
-    return Claim(
+def _with_fate(claim: MemberClaim, fate: Fate, by: str = "") -> MemberClaim:
+    return MemberClaim(
         node=claim.node,
         address=claim.address,
         incarnation=claim.incarnation,

@@ -12,12 +12,23 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker import log
 from hawker.clock import Clock
 from hawker.errors import Conflict, HawkerError, TooLarge, Unavailable
-from hawker.gossip.contract import DATAGRAM_BYTES, Member, Meta, Transport, Trouble
-from hawker.gossip.effects import Changed, Event, Forgot, Heard, Joined, Knock, Outcome, Rejected, Rekeyed, Troubled
-from hawker.gossip.frames import Malformed
+from hawker.gossip.contract import DATAGRAM_BYTES, Member, MeshTransport, NodeMeta, Trouble
+from hawker.gossip.effects import (
+    Effects,
+    Event,
+    FallbackPing,
+    Forgot,
+    JoinAccepted,
+    MemberChanged,
+    MessageReceived,
+    Rejected,
+    Rekeyed,
+    Troubled,
+)
+from hawker.gossip.frames import MalformedFrame
 from hawker.gossip.keyring import Keyring, checked, rank_of
 from hawker.gossip.listener import Listener
-from hawker.gossip.members import Identity, Peer
+from hawker.gossip.members import Identity, MemberState
 from hawker.gossip.sealing import Opener, Sealer, new_boot
 from hawker.gossip.streams import Streams
 from hawker.gossip.swim import Swim
@@ -43,9 +54,9 @@ class GossipNode:
         node: NodeId,
         cluster: str,
         keyring: Keyring,
-        transport: Transport,
+        transport: MeshTransport,
         advertise: str | None,
-        meta: Meta,
+        meta: NodeMeta,
         clock: Clock,
         listener: Listener,
         epoch: int = 0,
@@ -113,7 +124,7 @@ class GossipNode:
         assert self._core is not None, "asked before it served"
         return self._core
 
-    def _dated(self, peer: Peer) -> Member:
+    def _dated(self, peer: MemberState) -> Member:
         member = peer.member()
         since = self._clock.now() - (self._clock.monotonic() - member.since)
         return msgspec.structs.replace(member, since=since)
@@ -159,7 +170,7 @@ class GossipNode:
 
     # What an operator or the catalog says.
 
-    def declare(self, *, epoch: int | None = None, meta: Meta | None = None) -> None:
+    def declare(self, *, epoch: int | None = None, meta: NodeMeta | None = None) -> None:
         self._act(self._swim.declare(self._clock.monotonic(), epoch=epoch, meta=meta))
 
     def forget(self, node: NodeId, fence: int) -> None:
@@ -241,16 +252,16 @@ class GossipNode:
         now = self._clock.monotonic()
         try:
             outcome = self._core.receive(opened.sender, opened.boot, address, opened.payload, now, opened.foreign)
-        except Malformed as error:
+        except MalformedFrame as error:
             self._log.warning("unreadable datagram", extra={"sender": opened.sender, "why": str(error)})
             return
         self._act(outcome)
 
-    def _post(self, outcome: Outcome) -> None:
+    def _post(self, outcome: Effects) -> None:
         for send in outcome.sends:
             self._transport.send(send.address, self._sealer.seal(send.payload))
 
-    def _act(self, outcome: Outcome) -> None:
+    def _act(self, outcome: Effects) -> None:
         self._post(outcome)
         for event in outcome.events:
             self._tell(event)
@@ -259,25 +270,25 @@ class GossipNode:
 
     def _tell(self, event: Event) -> None:
         match event:
-            case Changed():
+            case MemberChanged():
                 peer = self._swim.belief.roster.get(event.member.node)
                 if peer is not None:
                     self._log.info("member changed", extra={"member": peer.node, "fate": event.member.fate.value})
                     self._listener.member(msgspec.structs.replace(self._dated(peer), fate=event.member.fate))
-            case Heard():
+            case MessageReceived():
                 self._listener.message(event.node, event.message)
             case Forgot():
                 self._log.warning("node was forgotten", extra={"forgotten": event.node, "fence": event.fence})
                 self._listener.forget(event.node, event.fence)
             case Rekeyed():
                 self._rekeyed(event.keyring)
-            case Joined():
+            case JoinAccepted():
                 self._let_in = True
                 self._known = event.known
                 self._answered.set()
             case Rejected():
                 self._refused(event)
-            case Knock():
+            case FallbackPing():
                 if self._knocks < _KNOCKS and self._tasks is not None:
                     self._knocks += 1
                     self._tasks.start_soon(self._knock, event)
@@ -305,7 +316,7 @@ class GossipNode:
         if rejected.code == "cluster":
             self._answered.set()
 
-    async def _knock(self, knock: Knock) -> None:
+    async def _knock(self, knock: FallbackPing) -> None:
         try:
             if await self._streams.knock(knock.node, knock.address, self._timing.probe_s):
                 self._act(self._swim.knocked(knock.seq, self._clock.monotonic()))

@@ -3,21 +3,21 @@
 from collections.abc import Callable, Iterable
 
 from hawker.gossip.contract import Fate
-from hawker.gossip.effects import Outbox
+from hawker.gossip.effects import EffectBuffer
 from hawker.gossip.failure_detector import Relay
-from hawker.gossip.frames import Ack, Claim, Frame, Nack, Note, Ping, batches, encode
-from hawker.gossip.members import Peer
-from hawker.gossip.membership import Belief
+from hawker.gossip.frames import Ack, Frame, MemberClaim, Nack, Note, Ping, batches, encode
+from hawker.gossip.members import MemberState
+from hawker.gossip.membership import Membership
 from hawker.gossip.sealing import PAYLOAD_BYTES
 from hawker.gossip.timing import Timing
 
 _SYNC_DATAGRAMS = 256
 
 
-class Mail:
+class Packets:
     """`wall` is Unix seconds."""
 
-    def __init__(self, belief: Belief, timing: Timing, out: Outbox, wall: Callable[[], float]) -> None:
+    def __init__(self, belief: Membership, timing: Timing, out: EffectBuffer, wall: Callable[[], float]) -> None:
         self._belief = belief
         self._timing = timing
         self._out = out
@@ -30,19 +30,19 @@ class Mail:
         """These frames, and news behind them."""
         self._fill(address, b"".join(map(encode, frames)))
 
-    def news(self, to: Peer) -> None:
+    def news(self, to: MemberState) -> None:
         """Nothing but news; nothing at all when there is none."""
         rumors = self._belief.rumors.take(PAYLOAD_BYTES, self._transmits())
         if rumors:
             self._out.send(to.address, b"".join(rumors))
 
-    def ping(self, peer: Peer, seq: int, keys: int) -> None:
+    def ping(self, peer: MemberState, seq: int, keys: int) -> None:
         """With what we are, and what we think of it when that is not the best, so that it can refute at once."""
         digest = self._belief.roster.digest
         frames: list[Frame] = [Ping(seq=seq, to=peer.node, at=self.wall_ms(), view=digest, keys=keys), self._own()]
         self.post(peer.address, *frames, *self._reproach(peer))
 
-    def ack(self, address: str, seq: int, keys: int, peer: Peer | None, *, current: bool) -> None:
+    def ack(self, address: str, seq: int, keys: int, peer: MemberState | None, *, current: bool) -> None:
         """`peer` is what is known of who asked, `current` whether it is the process that is known."""
         me, digest = self._belief.me.node, self._belief.roster.digest
         ack = Ack(seq=seq, of=me, at=self.wall_ms(), view=digest, keys=keys)
@@ -52,7 +52,7 @@ class Mail:
     def nack(self, relay: Relay) -> None:
         self.post(relay.address, Nack(seq=relay.seq))
 
-    def note(self, to: Peer, message: bytes) -> None:
+    def note(self, to: MemberState, message: bytes) -> None:
         self._fill(to.address, encode(Note(body=message)))
 
     def everything(self, address: str, *first: Frame, now: float) -> None:
@@ -69,8 +69,8 @@ class Mail:
     def _transmits(self) -> int:
         return self._timing.transmits(self._belief.roster.living)
 
-    def _own(self) -> Claim:
+    def _own(self) -> MemberClaim:
         return self._belief.me.claim(0.0)
 
-    def _reproach(self, peer: Peer, current: bool = True) -> tuple[Claim, ...]:
+    def _reproach(self, peer: MemberState, current: bool = True) -> tuple[MemberClaim, ...]:
         return () if peer.fate is Fate.ALIVE and current else (peer.claim(peer.changed_at),)

@@ -19,15 +19,15 @@ from hawker.clock import Clock
 from hawker.gossip.keyring import Keyring
 from hawker.ids import NodeId
 
-WINDOW = 1024
+WINDOW_COUNTERS = 1024
 
 
-class Window:
+class ReplayWindow:
     """One sender's counters since it booted."""
 
     __slots__ = ("_greatest", "_seen", "_size")
 
-    def __init__(self, size: int = WINDOW) -> None:
+    def __init__(self, size: int = WINDOW_COUNTERS) -> None:
         self._size = size
         self._greatest = -1
         self._seen = 0  # bit n: `_greatest - n` was seen
@@ -113,7 +113,7 @@ class _Sender:
 
     __slots__ = ("keys", "node", "window")
 
-    def __init__(self, node: NodeId, window: Window) -> None:
+    def __init__(self, node: NodeId, window: ReplayWindow) -> None:
         self.node, self.window = node, window
         self.keys: dict[int, AESGCM] = {}
 
@@ -122,7 +122,12 @@ class Opener:
     """Opens what others say. Keeps state only of senders that proved to have the key, the last `senders` of them."""
 
     def __init__(
-        self, keyring: Keyring, cluster: str, *, senders: int = _SENDERS, window: Callable[[], Window] = Window
+        self,
+        keyring: Keyring,
+        cluster: str,
+        *,
+        senders: int = _SENDERS,
+        window: Callable[[], ReplayWindow] = ReplayWindow,
     ) -> None:
         self._keyring, self._mark = keyring, mark_of(cluster)
         self._most, self._window = senders, window

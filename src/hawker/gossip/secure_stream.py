@@ -30,11 +30,11 @@ _OPENING = struct.Struct(">BII")
 _MOST_MS = (1 << 32) - 1
 
 
-class Broken(ValueError):
+class BrokenStream(ValueError):
     """What came is no stream of ours: not authentic, too long, or out of order."""
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     NOTE = 1  # a message; the answer only says that it came
     ASK = 2
     ANSWER = 3
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class StreamHello:
     """`key` is the number of the key that the caller seals with; the answer's is the same."""
 
     node: NodeId
@@ -55,21 +55,23 @@ class Hello:
         return _HELLO.pack(MAGIC, 1, self.key, self.node.encode(), self.boot, self.nonce)
 
 
-def hello_of(data: bytes) -> Hello:
-    """Raises `Broken`."""
+def hello_of(data: bytes) -> StreamHello:
+    """Raises `BrokenStream`."""
     magic, _, key, name, boot, nonce = _HELLO.unpack(data)
     if magic != MAGIC or not all(byte in b"0123456789abcdef" for byte in name):
-        raise Broken("no hello of a node")
-    return Hello(node=NodeId(name.decode()), boot=boot, key=key, nonce=nonce)
+        raise BrokenStream("no hello of a node")
+    return StreamHello(node=NodeId(name.decode()), boot=boot, key=key, nonce=nonce)
 
 
-class Sealed:
+class SecureStream:
     """One end of a connection after the hellos."""
 
-    def __init__(self, keyring: Keyring, cluster: str, *, caller: Hello, answerer: Hello, calling: bool) -> None:
+    def __init__(
+        self, keyring: Keyring, cluster: str, *, caller: StreamHello, answerer: StreamHello, calling: bool
+    ) -> None:
         key = keyring.keys.get(caller.key)
         if key is None or caller.key != answerer.key:
-            raise Broken(f"no key {caller.key} in the keyring")
+            raise BrokenStream(f"no key {caller.key} in the keyring")
         info = b"cp1 stream" + hashlib.sha256(caller.encoded() + answerer.encoded() + cluster.encode()).digest()
         keys = HKDF(algorithm=SHA256(), length=64, salt=None, info=info).derive(key)
         there, back = AESGCM(keys[:32]), AESGCM(keys[32:])
@@ -84,45 +86,45 @@ class Sealed:
         return length + sealed
 
     def open(self, length: bytes, sealed: bytes) -> bytes:
-        """Raises `Broken`."""
+        """Raises `BrokenStream`."""
         try:
             record = self._in.decrypt(self._received.to_bytes(12, "big"), sealed, length)
         except InvalidTag as error:
-            raise Broken("a record that was not sealed for this connection") from error
+            raise BrokenStream("a record that was not sealed for this connection") from error
         self._received += 1
         return record
 
 
 def length_of(head: bytes) -> int:
-    """How many bytes follow. Raises `Broken` for more than a record may have, before any is read."""
+    """How many bytes follow. Raises `BrokenStream` for more than a record may have, before any is read."""
     length = int.from_bytes(head, "big")
     if not TAG_BYTES < length <= RECORD_BYTES + TAG_BYTES:
-        raise Broken(f"a record of {length} bytes")
+        raise BrokenStream(f"a record of {length} bytes")
     return length
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class MessageHead:
     """How a message begins: `size` bytes in all, `part` of them here, answered within `within_s`."""
 
-    kind: Kind
+    kind: MessageKind
     size: int
     within_s: float
     part: bytes
 
 
-def opening_of(record: bytes, most: int = MESSAGE_BYTES) -> Opening:
-    """Raises `Broken`."""
+def head_of(record: bytes, most: int = MESSAGE_BYTES) -> MessageHead:
+    """Raises `BrokenStream`."""
     if len(record) < _OPENING.size:
-        raise Broken("a message without a beginning")
+        raise BrokenStream("a message without a beginning")
     number, size, within_ms = _OPENING.unpack_from(record)
     part = record[_OPENING.size :]
-    if number not in Kind.__members__.values() or size > most or len(part) > size:
-        raise Broken(f"a message of kind {number} and {size} bytes")
-    return Opening(Kind(number), size, within_ms / 1000, part)
+    if number not in MessageKind.__members__.values() or size > most or len(part) > size:
+        raise BrokenStream(f"a message of kind {number} and {size} bytes")
+    return MessageHead(MessageKind(number), size, within_ms / 1000, part)
 
 
-def records_of(kind: Kind, message: bytes, within_s: float = 0.0) -> Iterator[bytes]:
+def records_of(kind: MessageKind, message: bytes, within_s: float = 0.0) -> Iterator[bytes]:
     """The message in parts, each a record to seal."""
     opening = _OPENING.pack(kind, len(message), min(_MOST_MS, int(within_s * 1000)))
     first = RECORD_BYTES - len(opening)

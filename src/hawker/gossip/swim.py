@@ -6,15 +6,15 @@ that comes much too late means that this node stood still, so it blames itself b
 
 from collections.abc import Callable, Sequence
 
-from hawker.gossip.contract import Fate, Member, Meta
-from hawker.gossip.dispatch import Answers, From
-from hawker.gossip.effects import Knock, Outbox, Outcome
-from hawker.gossip.failure_detector import Probe
-from hawker.gossip.frames import Claim, Forget, Frame, Join, PingReq, decode
+from hawker.gossip.contract import Fate, Member, NodeMeta
+from hawker.gossip.dispatch import FrameDispatcher, FrameSource
+from hawker.gossip.effects import EffectBuffer, Effects, FallbackPing
+from hawker.gossip.failure_detector import ProbeRound
+from hawker.gossip.frames import ForgetNode, Frame, Join, MemberClaim, PingReq, decode
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.members import Identity, Peer, alive, content_of
-from hawker.gossip.membership import Belief
-from hawker.gossip.packets import Mail
+from hawker.gossip.members import Identity, MemberState, alive_claim, content_of
+from hawker.gossip.membership import Membership
+from hawker.gossip.packets import Packets
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
@@ -40,21 +40,21 @@ class Swim:
         chance: Callable[[], float],
         wall: Callable[[], float],
         timing: Timing | None = None,
-        belief: type[Belief] = Belief,
+        belief: type[Membership] = Membership,
     ) -> None:
         self._timing = timing or Timing()
         self._chance = chance
-        self._out = Outbox()
+        self._out = EffectBuffer()
         content = content_of(identity.meta)
-        claim = alive(identity.node, identity.address, boot=identity.boot, epoch=identity.epoch, content=content)
-        me = Peer(claim, now)
+        claim = alive_claim(identity.node, identity.address, boot=identity.boot, epoch=identity.epoch, content=content)
+        me = MemberState(claim, now)
         me.learn(content)
         self.belief = belief(me, timing=self._timing, chance=chance, fences=identity.fences, out=self._out)
-        self.mail = Mail(self.belief, self._timing, self._out, wall)
-        self.answers = Answers(identity, keyring, self.belief, self.mail, self._timing, self._out)
+        self.mail = Packets(self.belief, self._timing, self._out, wall)
+        self.answers = FrameDispatcher(identity, keyring, self.belief, self.mail, self._timing, self._out)
         self._seeds: Sequence[str] = ()
         self._join_at, self._join_s = _NEVER, self._timing.join_s
-        self._probe: Probe | None = None
+        self._probe: ProbeRound | None = None
         self._probe_at = now + chance() * self._timing.probe_s
         self._gossip_at = _NEVER
         self._upkeep_at = now + chance() * self._timing.upkeep_s
@@ -65,7 +65,7 @@ class Swim:
     # What its owner asks.
 
     @property
-    def me(self) -> Peer:
+    def me(self) -> MemberState:
         return self.belief.me
 
     @property
@@ -84,7 +84,7 @@ class Swim:
     def members(self) -> list[Member]:
         return [peer.member() for peer in self.belief.roster]
 
-    def join(self, seeds: Sequence[str], now: float) -> Outcome:
+    def join(self, seeds: Sequence[str], now: float) -> Effects:
         """Ask these addresses until one lets us in, and again whenever nobody else is left."""
         self._seeds = [seed for seed in seeds if seed != self.me.address]
         self._join_s = self._timing.join_s
@@ -92,30 +92,30 @@ class Swim:
         self.answers.joining = bool(self._seeds)
         return self.tick(now)
 
-    def declare(self, now: float, *, epoch: int | None = None, meta: Meta | None = None) -> Outcome:
+    def declare(self, now: float, *, epoch: int | None = None, meta: NodeMeta | None = None) -> Effects:
         self.belief.declare(now, epoch=epoch, meta=meta)
         return self._done(now)
 
-    def forget(self, node: NodeId, fence: int, now: float) -> Outcome:
-        self.belief.forget(Forget(node=node, fence=fence, at=self.mail.wall_ms()), now)
+    def forget(self, node: NodeId, fence: int, now: float) -> Effects:
+        self.belief.forget(ForgetNode(node=node, fence=fence, at=self.mail.wall_ms()), now)
         return self._done(now)
 
-    def rekey(self, keyring: Keyring, now: float) -> Outcome:
+    def rekey(self, keyring: Keyring, now: float) -> Effects:
         """An operator's new keyring, one step on from the one in use. Raises nothing: an older one changes nothing."""
         self.answers.adopt(keyring)
         return self._done(now)
 
-    def note(self, to: Peer, message: bytes) -> Outcome:
+    def note(self, to: MemberState, message: bytes) -> Effects:
         self.mail.note(to, message)
         return self._out.taken()
 
-    def knocked(self, seq: int, now: float) -> Outcome:
+    def knocked(self, seq: int, now: float) -> Effects:
         """The member answered over a stream: so it lives, whatever is lost between us."""
         if self._probe and self._probe.seq == seq:
             self._probe.acked = True
         return self._done(now)
 
-    def leave(self, now: float) -> Outcome:
+    def leave(self, now: float) -> Effects:
         claim = self.belief.leave(now)
         for peer in self.belief.roster.some(_FAREWELLS, self._chance):
             self.mail.post(peer.address, claim)
@@ -124,7 +124,7 @@ class Swim:
 
     # Messages.
 
-    def receive(self, sender: NodeId, boot: int, address: str, payload: bytes, now: float, foreign: bool) -> Outcome:
+    def receive(self, sender: NodeId, boot: int, address: str, payload: bytes, now: float, foreign: bool) -> Effects:
         """What an authentic datagram of `sender` holds. Raises `Malformed` for what is no sequence of frames; then
         nothing was changed."""
         frames = decode(payload)
@@ -142,16 +142,16 @@ class Swim:
 
     def _listen(self, sender: NodeId, boot: int, address: str, frames: list[Frame], now: float) -> None:
         for frame in frames:
-            if isinstance(frame, Claim):
+            if isinstance(frame, MemberClaim):
                 self.answers.claim(frame, sender, address, now)
-        heard = From(sender, boot, address, now, self.belief.roster.get(sender))
+        heard = FrameSource(sender, boot, address, now, self.belief.roster.get(sender))
         for frame in frames:
-            if not isinstance(frame, Claim):
+            if not isinstance(frame, MemberClaim):
                 self.answers.answer(frame, heard, self._probe)
 
     # Time.
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         self._notice_stall(now)
         self.belief.expire(now)
         self._call_suspects(now)
@@ -170,7 +170,7 @@ class Swim:
             self._gossip(now)
         return self._done(now)
 
-    def _done(self, now: float) -> Outcome:
+    def _done(self, now: float) -> Effects:
         twin_at, self.belief.twin_at = self.belief.twin_at, None
         if twin_at is not None:
             self.answers.challenge(twin_at, now)
@@ -217,10 +217,12 @@ class Swim:
             return
         first_s = self._timing.direct_far_s if far else self._timing.direct_s
         direct_s = peer.round_trip.patience_s(first_s, self._timing.direct_least_s, first_s * 2) * patience
-        self._probe = Probe(self.answers.next_seq(), peer.node, now, now + min(direct_s, 0.6 * period_s * patience))
+        self._probe = ProbeRound(
+            self.answers.next_seq(), peer.node, now, now + min(direct_s, 0.6 * period_s * patience)
+        )
         self.mail.ping(peer, self._probe.seq, self.answers.rank)
 
-    def _ask_others(self, probe: Probe) -> None:
+    def _ask_others(self, probe: ProbeRound) -> None:
         probe.direct_at = _NEVER
         peer = self.belief.roster.get(probe.node)
         if peer is None or probe.acked:
@@ -229,7 +231,7 @@ class Swim:
         probe.relays = frozenset(relay.node for relay in through)
         for relay in through:
             self.mail.post(relay.address, PingReq(seq=probe.seq, to=peer.node, address=peer.address))
-        self._out.tell(Knock(peer.node, peer.address, probe.seq))
+        self._out.tell(FallbackPing(peer.node, peer.address, probe.seq))
 
     def _conclude(self, now: float) -> None:
         probe, self._probe = self._probe, None

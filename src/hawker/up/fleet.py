@@ -23,7 +23,7 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.cluster import USUAL_PEER_PORT, Cluster, found_cluster, read_cluster, write_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
-from hawker.gossip.contract import Member, Meta
+from hawker.gossip.contract import Member, NodeMeta
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
@@ -222,7 +222,7 @@ def _gossip(
         keyring=ring_of(seat.cluster.keyring),
         transport=SocketTransport(seat.gossips_at),
         advertise=seat.gossips_at,
-        meta=Meta(region=parts.node.region, api=api, catalog=kept.schema, version=PROGRAM_VERSION),
+        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=PROGRAM_VERSION),
         clock=parts.deps.clock,
         listener=listener,
         fences=kept.fences,

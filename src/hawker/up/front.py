@@ -18,7 +18,7 @@ from hawker.broker.preferences import Preferences
 from hawker.broker.rate_limits import RateLimits
 from hawker.broker.revocations import REVOKED, FleetRevocations, Revocations
 from hawker.broker.tokens import Tokens, load_or_create_token
-from hawker.catalog.point_reads import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.store.contract import Reader
@@ -80,7 +80,7 @@ def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferen
 def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:
     if fleet.kept.mirror is not None:
         return fleet.kept.mirror
-    glance = Glance(place.catalog)
+    glance = PointReader(place.catalog)
     stack.callback(glance.close)
     return glance
 

@@ -2,11 +2,11 @@
 
 from prometheus_client import Counter, Histogram
 
-from hawker.fsm.run import Outcome, Run, StepRecord
+from hawker.fsm.run import Run, StepRecord, StepStatus
 from hawker.observe.metrics import RunMetrics
 from hawker.worker.traces import Traces
 
-_Key = tuple[str, str, Outcome]
+_Key = tuple[str, str, StepStatus]
 
 
 class Telemetry:

@@ -6,13 +6,13 @@ made by the thread that sends them, so that one that is dropped costs the engine
 
 from functools import partial
 
-from hawker.fsm.run import Outcome, Run, State, StepRecord
+from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.observe.span import Attribute, Span, span_of, span_of_attempt, trace_of
 from hawker.observe.spool import Spool
 
 ERROR_CHARS = 1000
-_GOOD = frozenset({Outcome.DONE, Outcome.HANDED_OFF, Outcome.UNDONE})
+_GOOD = frozenset({StepStatus.DONE, StepStatus.HANDED_OFF, StepStatus.UNDONE})
 
 
 class Traces:

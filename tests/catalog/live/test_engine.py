@@ -8,9 +8,17 @@ from typing import Any
 import apsw
 import pytest
 
-from hawker.catalog.contract import Change, Statement, Touched
+from hawker.catalog.contract import RowChange, Statement, Touched
 from hawker.catalog.live.engine import IDLE_S, MOST, Live
-from hawker.catalog.live.subscription import Columns, End, Gone, Heard, News, Rows, Subscription
+from hawker.catalog.live.subscription import (
+    AnswerChanges,
+    AnswerColumns,
+    AnswerEnd,
+    AnswerRows,
+    Gone,
+    Subscription,
+    SubscriptionEvent,
+)
 from hawker.catalog.live.table_updates import TOO_MUCH
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable
@@ -78,21 +86,21 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield one
 
 
-async def _beginning(heard: AsyncGenerator[Heard, None]) -> tuple[list[tuple[Any, ...]], int]:
+async def _beginning(heard: AsyncGenerator[SubscriptionEvent, None]) -> tuple[list[tuple[Any, ...]], int]:
     """Rows, and the number of the last change in them."""
-    assert await anext(heard) == Columns(("id", "state"))
+    assert await anext(heard) == AnswerColumns(("id", "state"))
     rows: list[tuple[Any, ...]] = []
-    while isinstance(one := await anext(heard), Rows):
+    while isinstance(one := await anext(heard), AnswerRows):
         rows += [row for _, row in one.rows]
-    assert isinstance(one, End)
+    assert isinstance(one, AnswerEnd)
     return rows, one.change
 
 
-async def _change(heard: AsyncGenerator[Heard, None]) -> Change:
+async def _change(heard: AsyncGenerator[SubscriptionEvent, None]) -> RowChange:
     one = await anext(heard)
-    assert isinstance(one, News)
+    assert isinstance(one, AnswerChanges)
     (told,) = one.told
-    assert isinstance(told.said, Change)
+    assert isinstance(told.said, RowChange)
     return told.said
 
 
@@ -105,7 +113,9 @@ async def test_the_same_text_shares_one_answer(bench: Bench) -> None:
     async with aclosing(await first.hear()) as one, aclosing(await first.hear()) as other:
         assert await _beginning(one) == await _beginning(other) == ([("1", "on")], 0)
         bench.put("2", "off")
-        assert await _change(one) == await _change(other) == Change(kind="insert", row_id=2, row=("2", "off"), number=1)
+        assert (
+            await _change(one) == await _change(other) == RowChange(kind="insert", row_id=2, row=("2", "off"), number=1)
+        )
 
 
 async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
@@ -116,8 +126,8 @@ async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
     assert subscription.feed.next == 4
     async with aclosing(await subscription.hear(after=1)) as heard:
         missed = await anext(heard)
-        assert isinstance(missed, News)
-        assert [one.said.number for one in missed.told if isinstance(one.said, Change)] == [2, 3]
+        assert isinstance(missed, AnswerChanges)
+        assert [one.said.number for one in missed.told if isinstance(one.said, RowChange)] == [2, 3]
     async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.put("1", "later")
         assert (await _change(heard)).number == 4
@@ -149,7 +159,7 @@ async def test_a_clean_stop_keeps_ids_and_what_came_meanwhile_is_told(tmp_path: 
     async with _bench(tmp_path) as again:
         restored = again.live.find(str(before.id))
         async with aclosing(await restored.hear(after=1)) as heard:
-            assert await _change(heard) == Change(kind="insert", row_id=3, row=("3", "on"), number=2)
+            assert await _change(heard) == RowChange(kind="insert", row_id=3, row=("3", "on"), number=2)
 
 
 async def test_what_did_not_stop_cleanly_is_not_kept(tmp_path: Path) -> None:
@@ -215,7 +225,7 @@ async def test_a_query_that_cannot_be_asked_any_more_ends(bench: Bench) -> None:
     async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.alter("ALTER TABLE machines DROP COLUMN state")
         ended = await anext(heard)
-        assert isinstance(ended, News)
+        assert isinstance(ended, AnswerChanges)
         assert isinstance(ended.told[0].said, BadRequest | Fault)
         with pytest.raises(StopAsyncIteration):
             await anext(heard)

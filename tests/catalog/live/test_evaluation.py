@@ -9,11 +9,11 @@ import apsw
 import pytest
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Change, Statement
-from hawker.catalog.live.evaluation import Asked, plan_of
+from hawker.catalog.contract import RowChange, Statement
+from hawker.catalog.live.evaluation import Evaluation, plan_of
 from hawker.catalog.live.live_schema import read_schema
-from hawker.catalog.live.result_cache import Kept, Snapshot
-from hawker.catalog.read_connection import Guarded, Pool
+from hawker.catalog.live.result_cache import ResultCache, ResultSnapshot
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest
 
@@ -61,8 +61,8 @@ class Bench:
     """A catalog that is written by hand, and a live query of it."""
 
     writer: apsw.Connection
-    asked: Asked
-    kept: Kept
+    asked: Evaluation
+    kept: ResultCache
 
     def query(self) -> Counter[tuple[Value, ...]]:
         rows: list[Any] = self.writer.execute(self.asked.plan.sql).fetchall()
@@ -75,8 +75,8 @@ class Maker:
         self.writer = apsw.Connection(str(self.file))
         self.writer.execute("PRAGMA journal_mode = WAL").fetchall()
         self.writer.execute(_TABLES)
-        self.pool = Pool(lambda: Guarded(self.file, SystemClock()))
-        self.made: list[Kept] = []
+        self.pool = ReadPool(lambda: ReadConnection(self.file, SystemClock()))
+        self.made: list[ResultCache] = []
 
     def plan(self, sql: str, *params: Value) -> Any:
         with self.pool.one() as guarded:
@@ -84,9 +84,9 @@ class Maker:
 
     def bench(self, sql: str) -> Bench:
         plan = self.plan(sql)
-        kept = Kept(self.folder / f"{len(self.made)}.db", plan.sources)
+        kept = ResultCache(self.folder / f"{len(self.made)}.db", plan.sources)
         self.made.append(kept)
-        asked = Asked(plan, kept, self.pool, SystemClock())
+        asked = Evaluation(plan, kept, self.pool, SystemClock())
         asked.first()
         return Bench(self.writer, asked, kept)
 
@@ -130,7 +130,7 @@ def _commit(writer: apsw.Connection, chance: random.Random) -> dict[str, set[tup
     return touched
 
 
-def _replayed(rows: dict[int, tuple[Value, ...]], changes: list[Change]) -> None:
+def _replayed(rows: dict[int, tuple[Value, ...]], changes: list[RowChange]) -> None:
     for change in changes:
         assert (change.row_id in rows) == (change.kind != "insert")
         if change.kind == "delete":
@@ -143,7 +143,7 @@ def _replayed(rows: dict[int, tuple[Value, ...]], changes: list[Change]) -> None
 def test_the_kept_answer_and_its_replayed_changes_equal_the_query(maker: Maker, sql: str) -> None:
     bench = maker.bench(sql)
     assert (bench.asked.plan.tree is not None) == (sql in TREES)
-    first = Snapshot(bench.kept.file)
+    first = ResultSnapshot(bench.kept.file)
     rows = dict(first.rows(10))
     first.close()
     chance = random.Random(sql)
@@ -159,7 +159,7 @@ def test_the_kept_answer_and_its_replayed_changes_equal_the_query(maker: Maker, 
                 used = change.row_id
         _replayed(rows, changes)
         assert Counter(rows.values()) == bench.query(), turn
-    snapshot = Snapshot(bench.kept.file)
+    snapshot = ResultSnapshot(bench.kept.file)
     assert dict(snapshot.rows(1000)) == rows
     snapshot.close()
 

@@ -3,14 +3,14 @@
 import anyio
 import pytest
 
-from hawker.catalog.live.feed import Feed, Lagged, Ring, Told
+from hawker.catalog.live.feed import Feed, FeedEvent, Lagged, Ring
 from hawker.clock import ManualClock
 
 pytestmark = pytest.mark.anyio
 
 
-def _told(*lines: bytes) -> list[Told]:
-    return [Told(line, line) for line in lines]
+def _told(*lines: bytes) -> list[FeedEvent]:
+    return [FeedEvent(line, line) for line in lines]
 
 
 async def test_all_hear_the_same_from_where_they_joined() -> None:
@@ -28,7 +28,7 @@ async def test_all_hear_the_same_from_where_they_joined() -> None:
         await anyio.wait_all_tasks_blocked()
         feed.tell(_told(b"3"))
         await anyio.wait_all_tasks_blocked()
-        feed.end(Told("over", b"over"))
+        feed.end(FeedEvent("over", b"over"))
     assert heard == {1: [b"1", b"2", b"3", b"over"], 2: [b"2", b"3", b"over"], 3: [b"3", b"over"]}
 
 
@@ -66,10 +66,10 @@ async def test_an_end_without_words() -> None:
 
 def _put(ring: Ring, *lines: bytes) -> None:
     for line in lines:
-        ring.put(Told(line, line))
+        ring.put(FeedEvent(line, line))
 
 
-def _lines(told: list[Told]) -> list[bytes]:
+def _lines(told: list[FeedEvent]) -> list[bytes]:
     return [one.line for one in told]
 
 

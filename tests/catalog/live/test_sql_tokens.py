@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.catalog.live.sql_tokens import Kind, quoted, tokens_of
+from hawker.catalog.live.sql_tokens import SqlTokenKind, quoted, tokens_of
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_words(sql: str, texts: list[str]) -> None:
 
 def test_kinds_and_depth() -> None:
     word, open_, quoted_, close = tokens_of('f("x")')
-    assert (word.kind, quoted_.kind) == (Kind.WORD, Kind.QUOTED)
+    assert (word.kind, quoted_.kind) == (SqlTokenKind.WORD, SqlTokenKind.QUOTED)
     assert (word.depth, open_.depth, quoted_.depth, close.depth) == (0, 0, 1, 0)
     assert (word.upper, quoted_.upper) == ("F", "")
 
@@ -39,4 +39,4 @@ def test_places_are_those_of_the_text(sql: str) -> None:
 @given(st.text(min_size=1, max_size=20))
 def test_a_quoted_name_is_read_back(name: str) -> None:
     (token,) = tokens_of(quoted(name))
-    assert (token.kind, token.text) == (Kind.QUOTED, name)
+    assert (token.kind, token.text) == (SqlTokenKind.QUOTED, name)

@@ -6,8 +6,8 @@ import apsw
 
 from hawker.catalog.contract import Touched
 from hawker.catalog.live.join_tree import TableInfo
-from hawker.catalog.live.table_updates import MOST_KEYS, TOO_MUCH, Pending, Updates
-from hawker.catalog.read_connection import Guarded, Pool
+from hawker.catalog.live.table_updates import MOST_KEYS, TOO_MUCH, ChangeBuffer, TableUpdates
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import ManualClock
 
 
@@ -16,7 +16,7 @@ def _touched(table: str, *keys: int) -> Touched:
 
 
 def test_keys_gather_until_they_are_taken() -> None:
-    pending = Pending()
+    pending = ChangeBuffer()
     pending.add(_touched("Machines", 1, 2))
     pending.add(_touched("machines", 2, 3))
     assert pending.count == 3
@@ -27,7 +27,7 @@ def test_keys_gather_until_they_are_taken() -> None:
 
 
 def test_too_many_keys_are_everything() -> None:
-    pending = Pending()
+    pending = ChangeBuffer()
     pending.add(_touched("machines", *range(MOST_KEYS + 1)))
     batch = pending.take()
     assert batch.everything
@@ -36,7 +36,7 @@ def test_too_many_keys_are_everything() -> None:
 
 
 def test_everything_stays_everything() -> None:
-    pending = Pending()
+    pending = ChangeBuffer()
     pending.add(Touched(tables={}, everything=True))
     pending.add(_touched("machines", 1))
     assert pending.take() == type(pending.take())({}, True)
@@ -47,8 +47,8 @@ def test_whether_rows_are_there(tmp_path: Path) -> None:
     db = apsw.Connection(str(file))
     db.execute("CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
     db.executemany("INSERT INTO t VALUES ('n', ?)", [(number,) for number in range(600)])
-    pool = Pool(lambda: Guarded(file, clock))
-    updates = Updates(TableInfo("t", ("a", "b"), ("a", "b")), pool, clock)
+    pool = ReadPool(lambda: ReadConnection(file, clock))
+    updates = TableUpdates(TableInfo("t", ("a", "b"), ("a", "b")), pool, clock)
     told = updates.look([("n", number) for number in range(590, 1200)])
     assert [one.said for one in told[:2]] == [("update", ("n", 590)), ("update", ("n", 591))]
     assert [one.said for one in told[10:12]] == [("delete", ("n", 600)), ("delete", ("n", 601))]
@@ -60,7 +60,7 @@ def test_whether_rows_are_there(tmp_path: Path) -> None:
 
 def test_too_much_ends_it() -> None:
     clock = ManualClock()
-    updates = Updates(TableInfo("t", ("a",), ("a",)), Pool(lambda: Guarded(Path(), clock)), clock)
+    updates = TableUpdates(TableInfo("t", ("a",), ("a",)), ReadPool(lambda: ReadConnection(Path(), clock)), clock)
     updates.overflow()
     assert updates.feed.closed
     assert "read the table anew" in TOO_MUCH

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from hawker.catalog.contract import Change, Statement
-from hawker.catalog.live.join_tree import TableInfo, Tree, tree_of
-from hawker.catalog.live.live_schema import Schema
-from hawker.catalog.live.result_cache import About, FreshRow, Kept, Key
-from hawker.catalog.read_connection import Guarded, Pool
+from hawker.catalog.contract import RowChange, Statement
+from hawker.catalog.live.join_tree import JoinTree, TableInfo, tree_of
+from hawker.catalog.live.live_schema import LiveSchema
+from hawker.catalog.live.result_cache import CachedQuery, FreshRow, Key, ResultCache
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault
 
@@ -25,27 +25,27 @@ Changed = Mapping[str, Collection[Key]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueryPlan:
     """A query that may be live. Without a `tree` it is asked as a whole whenever one of `tables` changed."""
 
     sql: str
     columns: tuple[str, ...]
     tables: tuple[TableInfo, ...]
-    tree: Tree | None
+    tree: JoinTree | None
 
     @property
     def sources(self) -> int:
         return len(self.tree.sources) if self.tree else 0
 
     @property
-    def about(self) -> About:
-        return About(sql=self.sql, columns=self.columns, sources=self.sources)
+    def about(self) -> CachedQuery:
+        return CachedQuery(sql=self.sql, columns=self.columns, sources=self.sources)
 
     def concerns(self, changed: Changed) -> bool:
         return any(table.name.lower() in changed for table in self.tables)
 
 
-def plan_of(guarded: Guarded, statement: Statement, schema: Schema) -> Plan:
+def plan_of(guarded: ReadConnection, statement: Statement, schema: LiveSchema) -> QueryPlan:
     """Raises `BadRequest` for what cannot be live."""
     look = guarded.look(statement)
     read = {name for name in look.reads if name.lower() not in schema.views}
@@ -60,10 +60,10 @@ def plan_of(guarded: Guarded, statement: Statement, schema: Schema) -> Plan:
     tree = tree_of(look.sql, schema.tables, schema.aggregates)
     if tree is not None and not _holds(guarded, tree, tables):
         tree = None
-    return Plan(look.sql, look.columns, tuple(tables), tree)
+    return QueryPlan(look.sql, look.columns, tuple(tables), tree)
 
 
-def _holds(guarded: Guarded, tree: Tree, tables: list[TableInfo]) -> bool:
+def _holds(guarded: ReadConnection, tree: JoinTree, tables: list[TableInfo]) -> bool:
     """Whether the database agrees with what was read out of the text: the same tables, and all texts that follow."""
     if {source.table.name for source in tree.sources} != {table.name for table in tables}:
         return False
@@ -77,10 +77,10 @@ def _holds(guarded: Guarded, tree: Tree, tables: list[TableInfo]) -> bool:
     return True
 
 
-class Asked:
+class Evaluation:
     """Keeps the answer of a plan as it was last seen."""
 
-    def __init__(self, plan: Plan, kept: Kept, pool: Pool, clock: Clock) -> None:
+    def __init__(self, plan: QueryPlan, kept: ResultCache, pool: ReadPool, clock: Clock) -> None:
         self.plan, self.kept = plan, kept
         self._pool, self._clock = pool, clock
 
@@ -88,7 +88,7 @@ class Asked:
         with self._reading(FIRST_S) as guarded:
             self.kept.fill(self._all(guarded))
 
-    def again(self, changed: Changed | None) -> list[Change]:
+    def again(self, changed: Changed | None) -> list[RowChange]:
         """What became of the answer since; `changed` None means that anything may have changed. Raises
         `DeadlineExceeded`, `BadRequest` or `Fault` when it cannot be asked any more."""
         tree = self.plan.tree
@@ -101,21 +101,21 @@ class Asked:
             return self.kept.replace(self._of_roots(guarded, tree, roots), roots) if roots else []
 
     @contextmanager
-    def _reading(self, seconds: float) -> Iterator[Guarded]:
+    def _reading(self, seconds: float) -> Iterator[ReadConnection]:
         with self._pool.one() as guarded:
             guarded.deadline(self._clock.monotonic() + seconds)
             with guarded.snapshot():
                 yield guarded
 
-    def _all(self, guarded: Guarded) -> Iterator[FreshRow]:
+    def _all(self, guarded: ReadConnection) -> Iterator[FreshRow]:
         tree = self.plan.tree
         yield from self._rows(guarded, Statement(query=tree.whole() if tree else self.plan.sql))
 
-    def _of_roots(self, guarded: Guarded, tree: Tree, roots: Collection[Key]) -> Iterator[FreshRow]:
+    def _of_roots(self, guarded: ReadConnection, tree: JoinTree, roots: Collection[Key]) -> Iterator[FreshRow]:
         for keys in _portions(roots):
             yield from self._rows(guarded, Statement(query=tree.of_roots(len(keys)), params=_flat(keys)))
 
-    def _roots(self, guarded: Guarded, tree: Tree, changed: Changed) -> set[Key]:
+    def _roots(self, guarded: ReadConnection, tree: JoinTree, changed: Changed) -> set[Key]:
         """Those whose rows may differ: that changed, that held a row that changed, or that meet one now."""
         roots: set[Key] = set()
         for index, source in enumerate(tree.sources):
@@ -129,7 +129,7 @@ class Asked:
                 roots.update(row for row in _each(guarded, found))
         return roots
 
-    def _rows(self, guarded: Guarded, statement: Statement) -> Iterator[FreshRow]:
+    def _rows(self, guarded: ReadConnection, statement: Statement) -> Iterator[FreshRow]:
         width = len(self.plan.columns)
         sources = self.plan.tree.sources if self.plan.tree else ()
         for row in _each(guarded, statement):
@@ -143,7 +143,7 @@ class Asked:
             yield FreshRow(keys=tuple(keys), cells=row[:width])
 
 
-def _each(guarded: Guarded, statement: Statement) -> Iterator[Key]:
+def _each(guarded: ReadConnection, statement: Statement) -> Iterator[Key]:
     answer = guarded.start(statement)
     try:
         while rows := guarded.take(answer, rows=_TAKE, size_bytes=_TAKE_BYTES):

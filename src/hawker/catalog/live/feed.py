@@ -20,7 +20,7 @@ class Lagged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FeedEvent:
     """`line` is the event as it is sent, `said` what it tells."""
 
     said: object
@@ -31,7 +31,7 @@ class Ring:
     """Numbers count events without gaps, the first one is `first`."""
 
     def __init__(self, first: int, *, events: int = RING_EVENTS, size_bytes: int = RING_BYTES) -> None:
-        self._events: deque[Told] = deque()
+        self._events: deque[FeedEvent] = deque()
         self._next, self._size = first, 0
         self._most, self._most_bytes = events, size_bytes
 
@@ -40,19 +40,19 @@ class Ring:
         """The number that the next event will have."""
         return self._next
 
-    def put(self, told: Told) -> None:
+    def put(self, told: FeedEvent) -> None:
         self._events.append(told)
         self._next += 1
         self._size += len(told.line)
         while len(self._events) > self._most or (self._size > self._most_bytes and len(self._events) > 1):
             self._size -= len(self._events.popleft().line)
 
-    def beyond(self, number: int, most: int) -> list[Told]:
+    def beyond(self, number: int, most: int) -> list[FeedEvent]:
         """The events from `number` on, at most so many, few if they are long. Raises `Lagged` when some are gone."""
         oldest = self._next - len(self._events)
         if number < oldest:
             raise Lagged
-        portion: list[Told] = []
+        portion: list[FeedEvent] = []
         size = 0
         for told in islice(self._events, number - oldest, number - oldest + most):
             portion.append(told)
@@ -77,7 +77,7 @@ class Feed:
         self._ring = Ring(first, events=events, size_bytes=size_bytes)
         self._news = anyio.Event()
         self._listeners = 0
-        self._ended: Told | None = None
+        self._ended: FeedEvent | None = None
         self._closed = False
         self.idle_since: float | None = clock.monotonic()
 
@@ -89,13 +89,13 @@ class Feed:
     def closed(self) -> bool:
         return self._closed
 
-    def tell(self, events: Sequence[Told]) -> None:
+    def tell(self, events: Sequence[FeedEvent]) -> None:
         for event in events:
             self._ring.put(event)
         if events:
             self._wake()
 
-    def end(self, last: Told | None) -> None:
+    def end(self, last: FeedEvent | None) -> None:
         """Nothing comes after `last`; without one, listeners are just let go."""
         self._ended, self._closed = last, True
         self._wake()
@@ -120,7 +120,7 @@ class Feed:
             if not self._listeners:
                 self.idle_since = self._clock.monotonic()
 
-    async def events(self, number: int) -> AsyncGenerator[list[Told], None]:
+    async def events(self, number: int) -> AsyncGenerator[list[FeedEvent], None]:
         """All events from `number` on, in portions. Raises `Lagged` when the caller was too slow."""
         while True:
             news = self._news

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hawker.catalog.live.sql_tokens import Kind, Token, quoted, tokens_of
+from hawker.catalog.live.sql_tokens import SqlToken, SqlTokenKind, quoted, tokens_of
 
 _BEYOND = frozenset(
     """DISTINCT GROUP HAVING LIMIT OFFSET UNION EXCEPT INTERSECT WITH VALUES WINDOW OVER FILTER RIGHT FULL NATURAL
@@ -32,7 +32,7 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class JoinSource:
     """One table of the FROM clause. `start` to `end` is its name and alias in the text, `join` where the words that
     join it begin, `until` where its condition ends."""
 
@@ -56,13 +56,13 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class JoinTree:
     """`sql` without its end mark. `list_end` is where the result columns end, `body_end` where ORDER BY begins."""
 
     sql: str
     list_end: int
     body_end: int
-    sources: tuple[Source, ...]
+    sources: tuple[JoinSource, ...]
 
     def whole(self) -> str:
         """The query, and after its columns the keys of every source."""
@@ -84,7 +84,7 @@ class Tree:
         return ", ".join(source.keys() for source in self.sources)
 
 
-def tree_of(sql: str, schema: Mapping[str, TableInfo], aggregates: frozenset[str]) -> Tree | None:
+def tree_of(sql: str, schema: Mapping[str, TableInfo], aggregates: frozenset[str]) -> JoinTree | None:
     """`schema` by names in small letters; `aggregates` are the names of functions that take many rows."""
     tokens = tokens_of(sql)
     while tokens and tokens[-1].text == ";":
@@ -100,10 +100,10 @@ def tree_of(sql: str, schema: Mapping[str, TableInfo], aggregates: frozenset[str
         return None
     if len({source.alias.lower() for source in sources}) < len(sources):
         return None
-    return Tree(sql[: tokens[-1].end], tokens[at - 1].end, tokens[ordered - 1].end, tuple(sources))
+    return JoinTree(sql[: tokens[-1].end], tokens[at - 1].end, tokens[ordered - 1].end, tuple(sources))
 
 
-def _is_beyond(tokens: Sequence[Token], aggregates: frozenset[str]) -> bool:
+def _is_beyond(tokens: Sequence[SqlToken], aggregates: frozenset[str]) -> bool:
     if any(token.upper in _BEYOND for token in tokens) or sum(token.upper == "SELECT" for token in tokens) > 1:
         return True
     pairs = pairwise(tokens)
@@ -113,13 +113,13 @@ def _is_beyond(tokens: Sequence[Token], aggregates: frozenset[str]) -> bool:
 class _Sources:
     """Reads a FROM clause; an empty list stands for one that is not plain."""
 
-    def __init__(self, tokens: Sequence[Token], schema: Mapping[str, TableInfo]) -> None:
+    def __init__(self, tokens: Sequence[SqlToken], schema: Mapping[str, TableInfo]) -> None:
         self._tokens, self._schema = tokens, schema
         self._at = 0
 
-    def read(self, at: int) -> tuple[list[Source], int]:
+    def read(self, at: int) -> tuple[list[JoinSource], int]:
         self._at = at
-        found: list[Source] = []
+        found: list[JoinSource] = []
         join, left = _start(self._tokens, at), False
         while True:
             source = self._source(join, left)
@@ -136,21 +136,21 @@ class _Sources:
             left = joined
 
     @property
-    def _now(self) -> Token | None:
+    def _now(self) -> SqlToken | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
     def _word(self) -> str:
         token = self._now
         return token.upper or token.text if token else ""
 
-    def _name(self) -> Token | None:
+    def _name(self) -> SqlToken | None:
         token = self._now
         if token is None or not token.names or token.depth:
             return None
         self._at += 1
         return token
 
-    def _source(self, join: int, left: bool) -> Source | None:
+    def _source(self, join: int, left: bool) -> JoinSource | None:
         name = first = self._name()
         if self._word() == "." and name and name.text.lower() == "main":
             self._at += 1
@@ -163,9 +163,9 @@ class _Sources:
             return None
         end = self._tokens[self._at - 1].end
         until = self._condition(end)
-        return Source(table, alias.text, first.start, end, join, until, left)
+        return JoinSource(table, alias.text, first.start, end, join, until, left)
 
-    def _alias(self, name: Token) -> Token | None:
+    def _alias(self, name: SqlToken) -> SqlToken | None:
         if self._word() == "AS":
             self._at += 1
             return self._name()
@@ -197,11 +197,13 @@ class _Sources:
         return word == "LEFT"
 
 
-def _start(tokens: Sequence[Token], at: int) -> int:
+def _start(tokens: Sequence[SqlToken], at: int) -> int:
     return tokens[at].start if at < len(tokens) else 0
 
 
-def _hides_null_sides(conditions: Sequence[Token], tokens: Sequence[Token], sources: Sequence[Source]) -> bool:
+def _hides_null_sides(
+    conditions: Sequence[SqlToken], tokens: Sequence[SqlToken], sources: Sequence[JoinSource]
+) -> bool:
     """Whether WHERE, or the condition of an inner join, speaks of a left joined table."""
     nullable = [source for source in sources if source.left]
     owners = {source.alias.lower() for source in nullable}
@@ -213,18 +215,18 @@ def _hides_null_sides(conditions: Sequence[Token], tokens: Sequence[Token], sour
     return any(_speaks_of(around, owners, columns) for around in _triples(asked))
 
 
-def _triples(tokens: Sequence[Token]) -> Iterator[tuple[str, str, Token, str]]:
+def _triples(tokens: Sequence[SqlToken]) -> Iterator[tuple[str, str, SqlToken, str]]:
     """Each token with the texts of the two before it and the one after."""
     texts = ["", "", *(token.text for token in tokens), ""]
     return ((texts[i], texts[i + 1], token, texts[i + 3]) for i, token in enumerate(tokens))
 
 
-def _speaks_of(around: tuple[str, str, Token, str], owners: set[str], columns: set[str]) -> bool:
+def _speaks_of(around: tuple[str, str, SqlToken, str], owners: set[str], columns: set[str]) -> bool:
     """`inner.column` does not, whatever the column is called. A string beside a dot is a name to SQLite."""
     owner, dot, token, after = around
     if after == ".":
         return token.text.strip("'").lower() in owners
-    if not token.names and not (token.kind is Kind.STRING and dot == "."):
+    if not token.names and not (token.kind is SqlTokenKind.STRING and dot == "."):
         return False
     if dot == ".":
         return owner.strip("'").lower() in owners

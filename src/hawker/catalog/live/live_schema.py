@@ -12,7 +12,7 @@ from hawker.catalog.live.join_tree import TableInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class LiveSchema:
     """`tables` and `views` by names in small letters."""
 
     tables: Mapping[str, TableInfo]
@@ -23,7 +23,7 @@ class Schema:
         return self.tables.get(name.lower())
 
 
-def read_schema(file: Path) -> Schema:
+def read_schema(file: Path) -> LiveSchema:
     """Blocks. Tables of the catalog's own, which begin with two underscores or end with `__m`, are not replicated."""
     db = apsw.Connection(f"file:{quote(str(file))}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
@@ -35,7 +35,7 @@ def read_schema(file: Path) -> Schema:
         gathering = frozenset(name.lower() for name, _, kind, *_ in functions if kind in ("a", "w"))
     finally:
         db.close(True)
-    return Schema({table.name.lower(): table for table in tables if table.key}, views, gathering)
+    return LiveSchema({table.name.lower(): table for table in tables if table.key}, views, gathering)
 
 
 def _is_open(name: str) -> bool:

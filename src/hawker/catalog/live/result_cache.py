@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Change
+from hawker.catalog.contract import RowChange
 from hawker.errors import BadRequest
 
 HISTORY = 500
@@ -46,7 +46,7 @@ def pack(values: Sequence[object]) -> bytes:
     return msgspec.msgpack.encode(values)
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class CachedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the file is of: the statement with its parameters written out, the names of its columns, and of how many
     tables its rows have keys."""
 
@@ -62,7 +62,7 @@ class FreshRow(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Value, ...]
 
 
-class Kept:
+class ResultCache:
     """Used by one thread at a time. `sources` is of how many tables a row has a key: 0 when rows are only what they
     hold. All methods block."""
 
@@ -86,7 +86,7 @@ class Kept:
         """The oldest change that is still known."""
         return self._floor
 
-    def note(self, about: About, *, completed: bool) -> None:
+    def note(self, about: CachedQuery, *, completed: bool) -> None:
         """Who this is; `completed` says that nothing is missing from now on."""
         put = "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2"
         with self._db:
@@ -101,7 +101,7 @@ class Kept:
             found.update(_decode(row[0]) for row in rows)
         return found
 
-    def replace(self, fresh: Iterable[FreshRow], roots: Iterable[Key] | None) -> list[Change]:
+    def replace(self, fresh: Iterable[FreshRow], roots: Iterable[Key] | None) -> list[RowChange]:
         """The rows of these roots, or all, are `fresh` now: what changed thereby. Raises `BadRequest` when the
         answer grows too big."""
         with self._db:
@@ -152,7 +152,7 @@ class Kept:
                 raise BadRequest(_BOUND)
             self._db.execute("INSERT OR REPLACE INTO fresh VALUES (?, ?, ?)", (key, cells, place))
 
-    def _changes(self, gone: list[Any], other: list[Any]) -> Iterator[Change]:
+    def _changes(self, gone: list[Any], other: list[Any]) -> Iterator[RowChange]:
         """What a row was when it goes, what it is when it stays or comes. Without keys, one that goes while one comes
         has only changed."""
         if not self._sources and len(gone) == len(other) == 1:
@@ -180,7 +180,7 @@ class Kept:
     def _update(self, row_id: int, key: bytes, cells: bytes) -> None:
         self._db.execute("UPDATE kept SET key = ?, cells = ? WHERE id = ?", (key, cells, row_id))
 
-    def _write(self, changes: Sequence[Change]) -> None:
+    def _write(self, changes: Sequence[RowChange]) -> None:
         kept = changes[-self._history :]
         rows = [(change.number, change.kind, change.row_id, pack(change.row)) for change in kept]
         self._db.executemany("INSERT INTO changes VALUES (?, ?, ?, ?)", rows)
@@ -193,7 +193,7 @@ class Kept:
         return row[0] if row else None
 
 
-class Snapshot:
+class ResultSnapshot:
     """The kept answer as it is at one moment, read while it changes. All methods block."""
 
     def __init__(self, file: Path) -> None:
@@ -216,9 +216,9 @@ class Snapshot:
                 break
         return taken
 
-    def changes_after(self, number: int) -> list[Change]:
+    def changes_after(self, number: int) -> list[RowChange]:
         rows = self._db.execute("SELECT kind, row_id, cells, number FROM changes WHERE number > ?", (number,))
-        return [Change(kind=kind, row_id=row_id, row=_decode(cells), number=at) for kind, row_id, cells, at in rows]
+        return [RowChange(kind=kind, row_id=row_id, row=_decode(cells), number=at) for kind, row_id, cells, at in rows]
 
     def close(self) -> None:
         self._db.close(True)
@@ -227,7 +227,7 @@ class Snapshot:
 _READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
-def about_completed(file: Path) -> About | None:
+def completed_query(file: Path) -> CachedQuery | None:
     """What a file of an earlier process is of; None when it was not closed well, or is none of ours."""
     try:
         db = apsw.Connection(f"file:{quote(str(file))}?mode=ro", flags=_READ)
@@ -238,7 +238,7 @@ def about_completed(file: Path) -> About | None:
         meta = dict(pairs)
         if meta.get("state") != "completed":
             return None
-        return msgspec.json.decode(meta["about"], type=About)
+        return msgspec.json.decode(meta["about"], type=CachedQuery)
     except (apsw.Error, KeyError, msgspec.MsgspecError):
         return None
 
@@ -250,5 +250,5 @@ def _nth(cells: bytes, seen: dict[bytes, int]) -> bytes:
     return pack((cells, count))
 
 
-def _change(kind: str, row_id: int, cells: bytes) -> Change:
-    return Change(kind=kind, row_id=row_id, row=_decode(cells), number=0)
+def _change(kind: str, row_id: int, cells: bytes) -> RowChange:
+    return RowChange(kind=kind, row_id=row_id, row=_decode(cells), number=0)

@@ -19,7 +19,7 @@ _PATTERN = re.compile(
 )
 
 
-class Kind(Enum):
+class SqlTokenKind(Enum):
     WORD = "word"
     QUOTED = "quoted"  # an identifier in quotes
     STRING = "string"
@@ -29,11 +29,11 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SqlToken:
     """`text` is as written, except that a quoted identifier has lost its quotes. `depth` counts open parentheses;
     both parentheses of a pair stand outside it."""
 
-    kind: Kind
+    kind: SqlTokenKind
     text: str
     start: int
     end: int
@@ -42,18 +42,18 @@ class Token:
     @property
     def upper(self) -> str:
         """A word in capitals; empty for all that cannot be a keyword."""
-        return self.text.upper() if self.kind is Kind.WORD else ""
+        return self.text.upper() if self.kind is SqlTokenKind.WORD else ""
 
     @property
     def names(self) -> bool:
-        return self.kind in (Kind.WORD, Kind.QUOTED)
+        return self.kind in (SqlTokenKind.WORD, SqlTokenKind.QUOTED)
 
 
-def tokens_of(sql: str) -> list[Token]:
+def tokens_of(sql: str) -> list[SqlToken]:
     return list(_split(sql))
 
 
-def _split(sql: str) -> Iterator[Token]:
+def _split(sql: str) -> Iterator[SqlToken]:
     depth = 0
     for match in _PATTERN.finditer(sql):
         kind, text = match.lastgroup, match[0]
@@ -61,7 +61,7 @@ def _split(sql: str) -> Iterator[Token]:
             continue
         depth -= text == ")"
         unquoted = _unquoted(text) if kind == "quoted" else text
-        yield Token(Kind(kind), unquoted, match.start(), match.end(), depth)
+        yield SqlToken(SqlTokenKind(kind), unquoted, match.start(), match.end(), depth)
         depth += text == "("
 
 

@@ -6,18 +6,18 @@ from itertools import islice
 
 from hawker.catalog.contract import Statement, Touched
 from hawker.catalog.json_lines import error_line, notify_line
-from hawker.catalog.live.feed import Feed, Told
+from hawker.catalog.live.feed import Feed, FeedEvent
 from hawker.catalog.live.join_tree import TableInfo
 from hawker.catalog.live.result_cache import Key
 from hawker.catalog.live.sql_tokens import quoted
-from hawker.catalog.read_connection import Pool
+from hawker.catalog.read_connection import ReadPool
 from hawker.clock import Clock
 
 MOST_KEYS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ChangedKeys:
     """`everything`: no list of keys is whole."""
 
     tables: Mapping[str, frozenset[Key]]
@@ -28,7 +28,7 @@ class Batch:
         return not self.tables and not self.everything
 
 
-class Pending:
+class ChangeBuffer:
     def __init__(self) -> None:
         self._tables: dict[str, set[Key]] = {}
         self._everything = False
@@ -46,8 +46,8 @@ class Pending:
         if self._everything:
             self._tables.clear()
 
-    def take(self) -> Batch:
-        batch = Batch({name: frozenset(keys) for name, keys in self._tables.items()}, self._everything)
+    def take(self) -> ChangedKeys:
+        batch = ChangedKeys({name: frozenset(keys) for name, keys in self._tables.items()}, self._everything)
         self._tables, self._everything = {}, False
         return batch
 
@@ -58,8 +58,8 @@ _PORTION = 256
 TOO_MUCH = "more changed than can be told row by row: read the table anew, then ask for its updates again"
 
 
-class Updates:
-    def __init__(self, table: TableInfo, pool: Pool, clock: Clock) -> None:
+class TableUpdates:
+    def __init__(self, table: TableInfo, pool: ReadPool, clock: Clock) -> None:
         self.table = table
         self.feed = Feed(clock)
         self._pool = pool
@@ -67,7 +67,7 @@ class Updates:
         self._query = f"SELECT {names} FROM {quoted(table.name)} WHERE ({names}) IN (VALUES {{rows}})"
         self._one = f"({', '.join('?' * len(table.key))})"
 
-    def look(self, keys: Collection[Key]) -> list[Told]:
+    def look(self, keys: Collection[Key]) -> list[FeedEvent]:
         """Blocks."""
         there: set[Key] = set()
         left = iter(keys)
@@ -82,9 +82,9 @@ class Updates:
 
     def overflow(self) -> None:
         """Tell those who listen that they have to begin again."""
-        self.feed.end(Told(TOO_MUCH, error_line(TOO_MUCH)))
+        self.feed.end(FeedEvent(TOO_MUCH, error_line(TOO_MUCH)))
 
-    def _told(self, keys: Collection[Key], there: set[Key]) -> Iterator[Told]:
+    def _told(self, keys: Collection[Key], there: set[Key]) -> Iterator[FeedEvent]:
         for key in keys:
             kind = "update" if key in there else "delete"
-            yield Told((kind, key), notify_line(kind, key))
+            yield FeedEvent((kind, key), notify_line(kind, key))

@@ -11,8 +11,8 @@ from hawker.api.caller import Caller
 from hawker.api.routes.market import CANCEL
 from hawker.broker.directory import Peers
 from hawker.catalog.change import Delta
-from hawker.catalog.change import Tx as CatalogTx
-from hawker.catalog.contract import Outcome
+from hawker.catalog.change import ReplicatedTx as CatalogTx
+from hawker.catalog.contract import ApplyOutcome
 from hawker.catalog.storage import SqliteStorage
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
@@ -138,7 +138,7 @@ class _Skips(SqliteStorage):
 
     _heard = 0
 
-    def apply(self, batch: Sequence[CatalogTx | Delta]) -> Outcome:
+    def apply(self, batch: Sequence[CatalogTx | Delta]) -> ApplyOutcome:
         return super().apply([self._less(item) for item in batch])
 
     def _less(self, item: CatalogTx | Delta) -> CatalogTx | Delta:
