@@ -1,5 +1,3 @@
-""""""
-
 import pytest
 
 from hawker.catalog.fan_out import (

@@ -1,5 +1,3 @@
-""""""
-
 from collections import deque
 
 from hawker.catalog.change import Delta, Op, Position, ReplicatedTx, Scope

@@ -1,5 +1,3 @@
-""""""
-
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack

@@ -53,12 +53,12 @@ class Drill:
         loss: float = 0.0,
         delay_s: tuple[float, float] = (0.0005, 0.01),
         timing: Timing | None = None,
-        belief: type[Membership] = Membership,
+        membership: type[Membership] = Membership,
         cluster: str = "c",
     ) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
-        self.loss, self.delay_s, self.timing, self.belief, self.cluster = loss, delay_s, timing, belief, cluster
+        self.loss, self.delay_s, self.timing, self.membership, self.cluster = loss, delay_s, timing, membership, cluster
         self.nodes: dict[str, Node] = {}
         self.cut: set[tuple[str, str]] = set()
         self.seen: list[Seen] = []
@@ -97,7 +97,7 @@ class Drill:
             chance=self.random.random,
             wall=lambda: 1.7e9 + ahead_s + self.now,
             timing=self.timing,
-            belief=self.belief,
+            membership=self.membership,
         )
         node = self.nodes[address] = Node(swim, address)
         self._done(node, swim.join(list(seeds), self.now))
@@ -119,9 +119,9 @@ class Drill:
         for node in nodes:
             for other in nodes:
                 if other is not node:
-                    node.swim.belief.hear(other.swim.me.claim(self.now), self.now)
-                    node.swim.belief.learn(other.name, other.swim.me.content)
-                    node.swim.belief.rumors.drop(other.name)
+                    node.swim.membership.hear(other.swim.me.claim(self.now), self.now)
+                    node.swim.membership.learn(other.name, other.swim.me.content)
+                    node.swim.membership.broadcasts.drop(other.name)
             node.swim.tick(self.now)
         self.seen.clear()
         return nodes
@@ -166,14 +166,14 @@ class Drill:
     # What is believed.
 
     def fate(self, by: Node, of: Node) -> Fate | None:
-        peer = by.swim.belief.roster.get(of.name)
+        peer = by.swim.membership.members.get(of.name)
         return peer.fate if peer else None
 
     def agreed(self, nodes: Iterable[Node]) -> bool:
         """Whether all believe the same of all, and that all live."""
         nodes = list(nodes)
-        digests = {node.swim.belief.roster.digest for node in nodes}
-        return len(digests) == 1 and all(node.swim.belief.roster.living == len(nodes) for node in nodes)
+        digests = {node.swim.membership.members.digest for node in nodes}
+        return len(digests) == 1 and all(node.swim.membership.members.living == len(nodes) for node in nodes)
 
     def everywhere(self, of: Node, fate: Fate | None) -> bool:
         return all(self.fate(node, of) is fate for node in self.nodes.values() if node.name != of.name)
@@ -196,7 +196,7 @@ class Drill:
         for event in outcome.events:
             self.seen.append(Seen(self.now, node.name, event))
             if isinstance(event, FallbackPing):
-                self._knock(node, event)
+                self._fallback_ping(node, event)
         due = max(node.swim.next_at, self.now)
         if due < node.scheduled:
             node.scheduled = due
@@ -230,20 +230,20 @@ class Drill:
             self.at(node.until + 1e-6, lambda: self._arrive(sender, address, payload))
             return
         me = sender.swim.me
-        foreign = sender.swim.answers.cluster != node.swim.answers.cluster
+        foreign = sender.swim.dispatcher.cluster != node.swim.dispatcher.cluster
         self._done(node, node.swim.receive(me.node, me.boot, sender.address, payload, self.now, foreign))
 
-    def _knock(self, node: Node, knock: FallbackPing) -> None:
+    def _fallback_ping(self, node: Node, ping: FallbackPing) -> None:
         """A stream is opened by six packets; when one is lost, its repetition comes too late. It passes no cut."""
-        there = self.nodes.get(knock.address)
-        ways = {(node.address, knock.address), (knock.address, node.address)}
+        there = self.nodes.get(ping.address)
+        ways = {(node.address, ping.address), (ping.address, node.address)}
         passes = self.random.random() < (1 - self.loss) ** 6 and not ways & self.cut
         if there is not None and not there.dead and there.until <= self.now and passes:
-            self.at(self.now + 0.05, lambda: None if node.dead else self._knocked(node, knock.seq))
+            self.at(self.now + 0.05, lambda: None if node.dead else self._knocked(node, ping.seq))
 
     def _knocked(self, node: Node, seq: int) -> None:
         if node.until <= self.now:
-            self._done(node, node.swim.knocked(seq, self.now))
+            self._done(node, node.swim.fallback_acked(seq, self.now))
 
 
 def name_of(number: int) -> NodeId:

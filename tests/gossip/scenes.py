@@ -19,10 +19,10 @@ class Kind:
     """Which protocol is played."""
 
     timing: Timing = field(default_factory=Timing)
-    belief: type[Membership] = Membership
+    membership: type[Membership] = Membership
 
     def drill(self, seed: int, loss: float = 0.0) -> Drill:
-        return Drill(seed=seed, loss=loss, timing=self.timing, belief=self.belief)
+        return Drill(seed=seed, loss=loss, timing=self.timing, membership=self.membership)
 
 
 Scene: TypeAlias = Callable[[Kind, int], list[str]]
@@ -133,7 +133,7 @@ def restart(kind: Kind, seed: int) -> list[str]:
     drill.run(0.2)
     fresh = drill.start(2, seeds=[nodes[0].address], epoch=3)
     drill.run(20)
-    peers = [node.swim.belief.roster.get(fresh.name) for node in nodes if node.name != fresh.name]
+    peers = [node.swim.membership.members.get(fresh.name) for node in nodes if node.name != fresh.name]
     known = [peer for peer in peers if peer and peer.boot == fresh.swim.me.boot and peer.epoch == 3]
     complaints = [] if len(known) == 5 else ["not all know the new process"]
     return [*complaints, *(f"{_of(down.event)} is well" for down in drill.fates(Fate.DOWN))]
@@ -185,7 +185,7 @@ def goodbye(kind: Kind, seed: int) -> list[str]:
 
 
 def _unlike(drill: Drill, nodes: list[Node]) -> list[str]:
-    digests = {node.swim.belief.roster.digest for node in nodes}
+    digests = {node.swim.membership.members.digest for node in nodes}
     return [] if len(digests) == 1 else [f"{len(digests)} different beliefs"]
 
 

@@ -33,7 +33,7 @@ class Solo:
     """Node 1 at `a:1`. Others are told of by `knows`: node n is at `n:1` with boot n."""
 
     def __init__(
-        self, timing: Timing | None = None, belief: type[Membership] = Membership, *, boot: int = BOOT
+        self, timing: Timing | None = None, membership: type[Membership] = Membership, *, boot: int = BOOT
     ) -> None:
         identity = Identity(node=ME, cluster="c", address="a:1", boot=boot, meta=META, epoch=1)
         self.now = 100.0
@@ -44,7 +44,7 @@ class Solo:
             chance=ManualClock().random,
             wall=lambda: WALL,
             timing=timing,
-            belief=belief,
+            membership=membership,
         )
 
     def said(self, outcome: Effects) -> Said:
@@ -68,10 +68,10 @@ class Solo:
         """These are members, and their news is no news any more."""
         for number in numbers:
             self.hears(says(number), sender=node(number))
-            peer = self.swim.belief.roster.get(node(number))
+            peer = self.swim.membership.members.get(node(number))
             assert peer is not None
-            self.swim.belief.learn(peer.node, content_of(META))
-            self.swim.belief.rumors.drop(peer.node)
+            self.swim.membership.learn(peer.node, content_of(META))
+            self.swim.membership.broadcasts.drop(peer.node)
             self.swim.note(peer, b"")  # what was to be told of it is told
             self.swim.note(peer, b"")  # what was to be told of it is told
 
@@ -89,7 +89,7 @@ class Solo:
         return Said(tuple(sends), tuple(events))
 
     def fate(self, number: int) -> Fate | None:
-        peer = self.swim.belief.roster.get(node(number))
+        peer = self.swim.membership.members.get(node(number))
         return peer.fate if peer else None
 
 

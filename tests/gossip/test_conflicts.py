@@ -84,4 +84,4 @@ def test_trouble_is_told_once_a_minute_and_the_memory_for_it_is_bounded() -> Non
     assert told == 2
     for number in range(2, 2000):
         solo.hears(Join(cluster="d"), says(number), sender=node(number), foreign=True)
-    assert len(solo.swim.answers._intruders._told) <= 256
+    assert len(solo.swim.dispatcher._conflicts._told) <= 256

@@ -41,7 +41,7 @@ def test_a_ping_is_answered_to_where_it_came_from() -> None:
     solo = Solo()
     solo.knows(2)
     (ack,) = of(Ack, solo.hears(Ping(seq=7, to=ME), address="elsewhere:1").to("elsewhere:1"))
-    assert isinstance(ack, Ack) and (ack.seq, ack.of, ack.view) == (7, ME, solo.swim.belief.roster.digest)
+    assert isinstance(ack, Ack) and (ack.seq, ack.of, ack.view) == (7, ME, solo.swim.membership.members.digest)
 
 
 def test_a_ping_for_somebody_else_is_not_answered() -> None:
@@ -129,7 +129,7 @@ def test_a_second_node_with_one_id_is_refused_while_the_first_lives() -> None:
     (refused,) = of(JoinRefused, said.to("x:1"))
     assert isinstance(refused, JoinRefused) and refused.code == "twin" and "2:1" in refused.text
     assert [event.trouble.code for event in said.events if isinstance(event, Troubled)] == ["twin"]
-    peer = solo.swim.belief.roster.get(node(2))
+    peer = solo.swim.membership.members.get(node(2))
     assert peer is not None and peer.boot == 2
     solo.hears(claim(2, Fate.DOWN), sender=node(3))
     assert of(JoinOk, solo.hears(Join(cluster="c"), says(2, boot=5, address="x:1"), boot=5, address="x:1").to("x:1"))
@@ -139,7 +139,7 @@ def test_the_same_address_with_another_boot_is_a_restart() -> None:
     solo = Solo()
     solo.knows(2)
     assert of(JoinOk, solo.hears(Join(cluster="c"), says(2, boot=5, incarnation=2), boot=5).to("2:1"))
-    peer = solo.swim.belief.roster.get(node(2))
+    peer = solo.swim.membership.members.get(node(2))
     assert peer is not None and peer.boot == 5
 
 
@@ -191,7 +191,7 @@ def test_a_new_meta_is_asked_for_and_believed() -> None:
     assert of(MetaReq, solo.hears(says(2)).to("2:1")) == [MetaReq(node=node(2))]
     said = solo.hears(MetaIs(node=node(2), content=content_of(META)), sender=node(3))
     assert [event.member.meta for event in said.events if isinstance(event, MemberChanged)] == [META]
-    assert not solo.hears(says(2)).sends and not solo.swim.belief.lacking
+    assert not solo.hears(says(2)).sends and not solo.swim.membership.without_meta
 
 
 def test_a_meta_that_was_not_claimed_is_not_believed() -> None:
@@ -199,7 +199,7 @@ def test_a_meta_that_was_not_claimed_is_not_believed() -> None:
     solo.hears(says(2))
     solo.hears(MetaIs(node=node(2), content=content_of(NodeMeta(region="forged", api="x"))))
     solo.hears(MetaIs(node=node(9), content=content_of(META)))
-    assert list(solo.swim.belief.lacking) == [node(2)]
+    assert list(solo.swim.membership.without_meta) == [node(2)]
 
 
 def test_it_is_asked_for_again_also_of_others() -> None:
@@ -249,9 +249,9 @@ def test_who_is_behind_is_given_the_keyring() -> None:
     solo = Solo()
     solo.knows(2)
     solo.hears(renewed())
-    solo.swim.belief.rumors.drop("keys")
+    solo.swim.membership.broadcasts.drop("keys")
     assert of(KeyringIs, solo.hears(Ping(seq=1, to=ME, keys=1)).to("2:1")) == [renewed()]
-    assert not of(KeyringIs, solo.hears(Ping(seq=2, to=ME, keys=solo.swim.answers.rank)).to("2:1"))
+    assert not of(KeyringIs, solo.hears(Ping(seq=2, to=ME, keys=solo.swim.dispatcher.rank)).to("2:1"))
 
 
 # All that is believed.
@@ -266,7 +266,7 @@ def test_who_believes_something_else_is_told_all_now_and_then() -> None:
     solo.now += 10
     assert of(Sync, solo.hears(Ping(seq=3, to=ME, view=1)).to("2:1"))
     solo.now += 10
-    assert not of(Sync, solo.hears(Ping(seq=4, to=ME, view=solo.swim.belief.roster.digest)).to("2:1"))
+    assert not of(Sync, solo.hears(Ping(seq=4, to=ME, view=solo.swim.membership.members.digest)).to("2:1"))
 
 
 def test_who_wants_all_gets_all_fences_too() -> None:
@@ -335,7 +335,7 @@ def test_no_sequence_of_frames_breaks_a_node(script: list[tuple[list[Frame], int
     for heard, sender, boot, foreign in script:
         solo.hears(*heard, sender=node(sender), boot=boot, foreign=foreign)
         solo.passes(0.3)
-    assert solo.fate(1) is Fate.ALIVE and len(solo.swim.belief.roster) < 100
+    assert solo.fate(1) is Fate.ALIVE and len(solo.swim.membership.members) < 100
 
 
 @given(st.binary(max_size=1200), st.integers(1, 4))
@@ -345,7 +345,7 @@ def test_no_bytes_break_a_node(payload: bytes, sender: int) -> None:
     try:
         solo.swim.receive(node(sender), sender, "2:1", payload, solo.now, False)
     except MalformedFrame:
-        assert solo.swim.belief.roster.living == 2
+        assert solo.swim.membership.members.living == 2
 
 
 @given(st.lists(frames, min_size=1, max_size=4), st.integers(0, 5000), st.integers(1, 255))
@@ -357,12 +357,12 @@ def test_no_damaged_frame_breaks_a_node(heard: list[Frame], at: int, flip: int) 
     try:
         solo.swim.receive(node(2), 2, "2:1", bytes(payload), solo.now, False)
     except MalformedFrame:
-        assert solo.swim.belief.roster.living == 2
+        assert solo.swim.membership.members.living == 2
 
 
 def test_a_flood_of_names_ends_at_the_tables_bounds() -> None:
     solo = Solo(Timing(members_most=500))
     for number in range(2, 2_000):
         solo.hears(says(number), ForgetNode(node=node(number + 20_000), fence=1), sender=node(2))
-    assert len(solo.swim.belief.roster) <= 500 and len(solo.swim.belief.roster.fences) <= 500
-    assert len(solo.swim.belief.rumors) <= 1_001
+    assert len(solo.swim.membership.members) <= 500 and len(solo.swim.membership.members.fences) <= 500
+    assert len(solo.swim.membership.broadcasts) <= 1_001

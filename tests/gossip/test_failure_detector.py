@@ -1,5 +1,3 @@
-""""""
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +11,11 @@ from tests.gossip.solo import claim, node, says
 
 def test_patience_grows_with_trouble_and_has_bounds() -> None:
     health = LocalHealth(8)
-    assert health.patience == 1
+    assert health.multiplier == 1
     health.better()
     assert health.score == 0
     health.worse(3)
-    assert health.patience == 4
+    assert health.multiplier == 4
     health.worse(100)
     assert health.score == 8
     health.better()
@@ -27,7 +25,7 @@ def test_patience_grows_with_trouble_and_has_bounds() -> None:
 def test_without_lifeguard_nothing_matters() -> None:
     health = LocalHealth(0)
     health.worse(5)
-    assert health.patience == 1
+    assert health.multiplier == 1
 
 
 A, B, C, D = (NodeId(letter * 8) for letter in "abcd")
@@ -57,7 +55,7 @@ def test_where_nobody_can_confirm_it_waits_shortest() -> None:
 def test_a_late_confirmation_leaves_time_to_ask() -> None:
     suspicion = Suspicion(100, 4, 24, 1, A)
     suspicion.confirm(B)
-    suspicion.hold(115)
+    suspicion.delay_until(115)
     assert suspicion.due == 115
     suspicion.postpone(5)
     assert suspicion.due == 120
@@ -72,9 +70,9 @@ def test_it_waits_for_one_who_stood_still() -> None:
 def test_before_the_end_it_asks_the_suspect_itself() -> None:
     suspicion = Suspicion(100, 4, 24, 0, A)
     asked = []
-    while (at := suspicion.calls_at(1.0)) < suspicion.due:
+    while (at := suspicion.reprobe_at(1.0)) < suspicion.due:
         asked.append(at)
-        suspicion.called += 1
+        suspicion.reprobes += 1
     assert asked == [101, 102, 103]
 
 
@@ -88,7 +86,7 @@ def test_it_only_ever_gets_shorter_and_keeps_its_bounds(needed: int, accusers: l
         before = suspicion.due
 
 
-def roster(*numbers: int) -> MemberList:
+def member_list(*numbers: int) -> MemberList:
     members = MemberList(MemberState(says(1), 0), 100, {})
     for number in numbers:
         members.add(says(number), 0)
@@ -96,14 +94,14 @@ def roster(*numbers: int) -> MemberList:
 
 
 def test_everyone_has_a_turn_before_anyone_has_two() -> None:
-    members, order = roster(2, 3, 4, 5), ProbeOrder(ManualClock().random)
+    members, order = member_list(2, 3, 4, 5), ProbeOrder(ManualClock().random)
     for _ in range(5):
         turn = [order.next(members) for _ in range(4)]
         assert {peer.node for peer in turn if peer} == {node(2), node(3), node(4), node(5)}
 
 
 def test_who_is_gone_is_passed_over() -> None:
-    members, order = roster(2, 3), ProbeOrder(ManualClock().random)
+    members, order = member_list(2, 3), ProbeOrder(ManualClock().random)
     gone = members.get(node(2))
     assert gone is not None
     members.change(gone, claim(2, Fate.DOWN), 0)
@@ -112,11 +110,11 @@ def test_who_is_gone_is_passed_over() -> None:
 
 
 def test_alone_there_is_nobody_to_ask() -> None:
-    assert ProbeOrder(ManualClock().random).next(roster()) is None
+    assert ProbeOrder(ManualClock().random).next(member_list()) is None
 
 
 def test_a_newcomer_has_its_turn_in_this_round() -> None:
-    members, order = roster(2, 3, 4), ProbeOrder(lambda: 0.999)
+    members, order = member_list(2, 3, 4), ProbeOrder(lambda: 0.999)
     order.next(members)
     members.add(says(5), 0)
     order.joins(node(5))

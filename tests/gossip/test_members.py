@@ -1,5 +1,3 @@
-""""""
-
 import itertools
 
 import msgspec
@@ -14,12 +12,12 @@ from hawker.gossip.members import MemberList, MemberState, content_of, fingerpri
 from tests.gossip.solo import META, claim, node, says
 
 
-def roster(most: int = 100) -> MemberList:
+def member_list(most: int = 100) -> MemberList:
     return MemberList(MemberState(says(1), 0), most, {})
 
 
 def test_others_are_those_that_live() -> None:
-    members = roster()
+    members = member_list()
     for number in (2, 3, 4):
         members.add(says(number), 0)
     peer = members.get(node(3))
@@ -32,7 +30,7 @@ def test_others_are_those_that_live() -> None:
 
 
 def test_there_is_no_room_for_any_number() -> None:
-    members = roster(most=3)
+    members = member_list(most=3)
     assert members.add(says(2), 0) and members.add(says(3), 0)
     assert members.add(says(4), 0) is None and members.get(node(4)) is None
     for number in range(5):
@@ -42,7 +40,7 @@ def test_there_is_no_room_for_any_number() -> None:
 
 @given(st.permutations([2, 3, 4, 5]), st.permutations([2, 3, 4, 5]))
 def test_the_digest_knows_no_order(one: list[int], other: list[int]) -> None:
-    left, right = roster(), roster()
+    left, right = member_list(), member_list()
     for members, numbers in ((left, one), (right, other)):
         for number in numbers:
             members.add(says(number), 0)
@@ -57,14 +55,14 @@ def test_the_digest_knows_no_order(one: list[int], other: list[int]) -> None:
 
 
 def test_a_fence_only_rises() -> None:
-    members = roster()
+    members = member_list()
     assert members.fence(node(2), 3) and not members.fence(node(2), 3) and not members.fence(node(2), 1)
     assert members.fence(node(2), 4)
     assert members.fenced(says(2, epoch=4)) and not members.fenced(says(2, epoch=5)) and not members.fenced(says(3))
 
 
 def test_the_digest_of_fences_is_of_their_last() -> None:
-    left, right = roster(), roster()
+    left, right = member_list(), member_list()
     left.fence(node(2), 1)
     left.fence(node(2), 7)
     right.fence(node(2), 7)
@@ -72,7 +70,7 @@ def test_the_digest_of_fences_is_of_their_last() -> None:
 
 
 def test_some_are_different_ones_and_never_those_left_out() -> None:
-    members, clock = roster(), ManualClock()
+    members, clock = member_list(), ManualClock()
     for number in range(2, 12):
         members.add(says(number), 0)
     for _ in range(100):
@@ -83,7 +81,7 @@ def test_some_are_different_ones_and_never_those_left_out() -> None:
 
 
 def test_shuffled_has_the_same_ones() -> None:
-    members = roster()
+    members = member_list()
     for number in range(2, 12):
         members.add(says(number), 0)
     mixed = shuffled(members.others, ManualClock().random)
@@ -110,7 +108,7 @@ def test_shuffled_has_the_same_ones() -> None:
 )
 def test_which_claim_is_newer(known: tuple[Fate, int], said: tuple[Fate, int], believed: bool) -> None:
     peer = MemberState(claim(2, known[0], incarnation=known[1]), 0)
-    assert peer.outdone_by(claim(2, said[0], incarnation=said[1])) == believed
+    assert peer.superseded_by(claim(2, said[0], incarnation=said[1])) == believed
 
 
 def test_whatever_is_heard_first_all_believe_the_same() -> None:
@@ -122,7 +120,7 @@ def test_whatever_is_heard_first_all_believe_the_same() -> None:
 def _after(claims: list[MemberClaim]) -> tuple[Fate, int]:
     peer = MemberState(claims[0], 0)
     for each in claims[1:]:
-        if peer.outdone_by(each):
+        if peer.superseded_by(each):
             peer.take(each, 0)
     return peer.fate, peer.incarnation
 

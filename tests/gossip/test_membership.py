@@ -12,9 +12,9 @@ def test_a_suspect_that_does_not_refute_is_down() -> None:
     solo.knows(2, 3)
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     assert solo.fate(3) is Fate.SUSPECT
-    solo.swim.belief.expire(solo.now + 3.9)
+    solo.swim.membership.expire(solo.now + 3.9)
     assert solo.fate(3) is Fate.SUSPECT
-    solo.swim.belief.expire(solo.now + 4)
+    solo.swim.membership.expire(solo.now + 4)
     assert solo.fate(3) is Fate.DOWN
 
 
@@ -23,9 +23,9 @@ def test_a_suspect_that_refutes_lives() -> None:
     solo.knows(2, 3)
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     said = solo.hears(says(3, incarnation=2), sender=node(3))
-    assert solo.fate(3) is Fate.ALIVE and not solo.swim.belief.suspects
+    assert solo.fate(3) is Fate.ALIVE and not solo.swim.membership.suspects
     assert [event.member.fate for event in said.events if isinstance(event, MemberChanged)] == [Fate.ALIVE]
-    solo.swim.belief.expire(solo.now + 1000)
+    solo.swim.membership.expire(solo.now + 1000)
     assert solo.fate(3) is Fate.ALIVE
 
 
@@ -33,7 +33,7 @@ def test_more_accusers_shorten_it_and_are_passed_on() -> None:
     solo = Solo()
     solo.knows(2, 3, 4, 5, 6)
     solo.hears(claim(6, Fate.SUSPECT, by=2))
-    peer = solo.swim.belief.suspects[node(6)]
+    peer = solo.swim.membership.suspects[node(6)]
     assert peer.suspicion is not None and peer.suspicion.due == solo.now + 24
     solo.hears(claim(6, Fate.SUSPECT, by=2))
     assert peer.suspicion.confirmed == 0
@@ -50,7 +50,7 @@ def test_what_is_said_of_this_node_is_outdone() -> None:
     for number, fate in ((1, Fate.SUSPECT), (5, Fate.DOWN), (9, Fate.LEFT)):
         solo.hears(claim(1, fate, incarnation=number, boot=BOOT))
         assert (solo.swim.me.incarnation, solo.swim.me.fate) == (number + 1, Fate.ALIVE)
-    assert solo.swim.belief.health.score == 3
+    assert solo.swim.membership.health.score == 3
 
 
 def test_what_is_older_than_a_refutation_needs_none() -> None:
@@ -65,7 +65,7 @@ def test_what_was_believed_of_a_former_life_is_outdone() -> None:
     solo = Solo()
     said = solo.hears(claim(1, Fate.ALIVE, incarnation=7, boot=3))
     assert solo.swim.me.incarnation == 8 and not said.sends
-    assert solo.swim.belief.health.score == 0
+    assert solo.swim.membership.health.score == 0
 
 
 def test_what_this_node_says_itself_comes_back_in_peace() -> None:
@@ -85,7 +85,7 @@ def test_a_lower_incarnation_changes_nothing() -> None:
     solo.knows(2)
     solo.hears(says(3, incarnation=5), sender=node(2))
     solo.hears(says(3, incarnation=2, boot=33, address="x:1"), sender=node(2))
-    peer = solo.swim.belief.roster.get(node(3))
+    peer = solo.swim.membership.members.get(node(3))
     assert peer is not None and (peer.incarnation, peer.boot, peer.address) == (5, 3, "3:1")
 
 
@@ -93,9 +93,9 @@ def test_who_is_down_for_two_days_is_no_longer_known() -> None:
     solo = Solo()
     solo.hears(claim(3, Fate.DOWN))
     day_s = 24 * 3600
-    solo.swim.belief.clean(solo.now + 2 * day_s - 1)
+    solo.swim.membership.clean(solo.now + 2 * day_s - 1)
     assert solo.fate(3) is Fate.DOWN
-    solo.swim.belief.clean(solo.now + 2 * day_s + 1)
+    solo.swim.membership.clean(solo.now + 2 * day_s + 1)
     assert solo.fate(3) is None
     solo.hears(msgspec.structs.replace(claim(3, Fate.DOWN), age_s=2 * day_s + 1))
     assert solo.fate(3) is None
@@ -143,7 +143,7 @@ def test_a_declaration_is_a_new_incarnation() -> None:
     assert (me.incarnation, me.epoch, me.meta) == (2, 7, meta)
     assert [event.member.epoch for event in said.events if isinstance(event, MemberChanged)] == [7]
     told = [frame for frame in solo.passes(1).to("2:1") if isinstance(frame, MemberClaim) and frame.node == ME]
-    assert told[0].epoch == 7 and told[0].meta == me.print
+    assert told[0].epoch == 7 and told[0].meta == me.meta_fingerprint
 
 
 def test_members_of_other_regions_have_longer() -> None:
@@ -151,7 +151,7 @@ def test_members_of_other_regions_have_longer() -> None:
     solo.knows(2, 3, 4, 5)
     solo.swim.declare(solo.now, meta=NodeMeta(region="par", api="x"))
     solo.hears(claim(5, Fate.SUSPECT, by=2))
-    peer = solo.swim.belief.suspects[node(5)]
+    peer = solo.swim.membership.suspects[node(5)]
     assert peer.suspicion is not None and peer.suspicion.due == solo.now + 36
 
 
@@ -159,4 +159,4 @@ def test_the_table_has_an_end() -> None:
     solo = Solo(Timing(members_most=5))
     for number in range(2, 50):
         solo.hears(says(number), sender=node(2))
-    assert len(solo.swim.belief.roster) == 5
+    assert len(solo.swim.membership.members) == 5

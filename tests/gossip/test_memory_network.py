@@ -178,7 +178,7 @@ async def test_an_address_has_one_place_until_it_is_left() -> None:
             with pytest.raises(CannotStart):
                 await second.transport.serve(lambda *_: None, second.echo, task_status=anyio.TASK_STATUS_IGNORED)
             scope.cancel()
-        made.vacate(first.transport)
+        made.unbind(first.transport)
         await tasks.start(second.serve)
-        await eventually(clock, lambda: made.place("a:1") is second.transport, 5)
+        await eventually(clock, lambda: made.endpoint("a:1") is second.transport, 5)
         tasks.cancel_scope.cancel()

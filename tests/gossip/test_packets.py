@@ -7,7 +7,7 @@ from tests.gossip.solo import ME, Solo, claim, node, says
 
 
 def peer_of(solo: Solo, number: int) -> MemberState:
-    peer = solo.swim.belief.roster.get(node(number))
+    peer = solo.swim.membership.members.get(node(number))
     assert peer is not None
     return peer
 
@@ -16,10 +16,14 @@ def test_a_ping_says_who_asks_and_what_is_thought_of_the_asked() -> None:
     solo = Solo()
     solo.knows(2)
     solo.hears(claim(2, Fate.SUSPECT, by=3))
-    solo.swim.belief.rumors.drop(node(2))
-    solo.swim.mail.ping(peer_of(solo, 2), 9, 0)
+    solo.swim.membership.broadcasts.drop(node(2))
+    solo.swim.packets.ping(peer_of(solo, 2), 9, 0)
     ping, own, reproach = solo.said(solo.swim._out.taken()).to("2:1")
-    assert isinstance(ping, Ping) and (ping.seq, ping.to, ping.view) == (9, node(2), solo.swim.belief.roster.digest)
+    assert isinstance(ping, Ping) and (ping.seq, ping.to, ping.view) == (
+        9,
+        node(2),
+        solo.swim.membership.members.digest,
+    )
     assert isinstance(own, MemberClaim) and own.node == ME
     assert isinstance(reproach, MemberClaim) and (reproach.node, reproach.fate) == (node(2), Fate.SUSPECT)
 
@@ -37,14 +41,14 @@ def test_news_fills_what_is_left_and_no_more() -> None:
 def test_no_news_is_no_datagram() -> None:
     solo = Solo()
     solo.knows(2)
-    solo.swim.mail.news(peer_of(solo, 2))
+    solo.swim.packets.news(peer_of(solo, 2))
     assert not solo.swim._out.taken().sends
 
 
 def test_everything_goes_in_as_many_datagrams_as_it_takes() -> None:
     solo = Solo()
     solo.knows(*range(2, 60))
-    solo.swim.mail.everything("2:1", Sync(want=True), now=solo.now)
+    solo.swim.packets.full_state("2:1", Sync(want=True), now=solo.now)
     outcome = solo.swim._out.taken()
     assert len(outcome.sends) > 1 and all(len(send.payload) <= PAYLOAD_BYTES for send in outcome.sends)
     frames = solo.said(outcome).to("2:1")
@@ -56,12 +60,12 @@ def test_everything_goes_in_as_many_datagrams_as_it_takes() -> None:
 
 def test_an_ack_tells_a_stranger_who_answers() -> None:
     solo = Solo()
-    solo.swim.mail.ack("9:1", 4, 0, None, current=False)
+    solo.swim.packets.ack("9:1", 4, 0, None, current=False)
     ack, own = solo.said(solo.swim._out.taken()).to("9:1")
     assert isinstance(ack, Ack) and ack.of == ME and isinstance(own, MemberClaim)
 
 
 def test_a_nack_goes_to_who_asked() -> None:
     solo = Solo()
-    solo.swim.mail.nack(Relay(5, "3:1", 0, 0))
+    solo.swim.packets.nack(Relay(5, "3:1", 0, 0))
     assert solo.said(solo.swim._out.taken()).to("3:1") == (Nack(seq=5),)

@@ -45,7 +45,7 @@ class Fickle(Membership):
     """Believes what it heard last, however old it is."""
 
     def hear(self, claim: MemberClaim, now: float) -> None:
-        peer = self.roster.get(claim.node)
+        peer = self.members.get(claim.node)
         if peer is not None and peer is not self.me:
             peer.incarnation = -1
         super().hear(claim, now)
@@ -59,7 +59,7 @@ class Planted:
 
 
 PLANTED = (
-    Planted("no refutation", Kind(belief=Meek), scenes.heavy_loss),
+    Planted("no refutation", Kind(membership=Meek), scenes.heavy_loss),
     Planted("no suspicion", Kind(timing=Timing(suspicion_factor=0)), scenes.heavy_loss),
     Planted(
         "no Lifeguard",
@@ -70,9 +70,9 @@ PLANTED = (
     Planted("the dead are never tried again", Kind(timing=Timing(reach_s=1e9)), scenes.parted),
     Planted("news is not passed on", Kind(timing=Timing(transmit_factor=0)), scenes.heavy_loss),
     Planted("blind to its own stalls", Kind(timing=Timing(stall_s=1e9)), scenes.frozen),
-    Planted("twins go unseen", Kind(belief=Credulous), scenes.twins),
-    Planted("nobody is forgotten", Kind(belief=Loyal), scenes.forgotten),
-    Planted("the last word counts", Kind(belief=Fickle), scenes.parted),
+    Planted("twins go unseen", Kind(membership=Credulous), scenes.twins),
+    Planted("nobody is forgotten", Kind(membership=Loyal), scenes.forgotten),
+    Planted("the last word counts", Kind(membership=Fickle), scenes.parted),
 )
 
 

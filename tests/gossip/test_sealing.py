@@ -1,5 +1,3 @@
-""""""
-
 import itertools
 
 from hypothesis import given

@@ -89,9 +89,9 @@ async def test_a_note_and_a_knock() -> None:
     async with pair() as made:
         await made.caller.note(node(2), "b:1", b"hello", 5)
         assert made.heard == [(node(1), b"hello")]
-        assert await made.caller.knock(node(2), "b:1", 5)
-        assert not await made.caller.knock(node(2), "nobody:1", 5)
-        assert not await made.caller.knock(node(3), "b:1", 5)
+        assert await made.caller.ping(node(2), "b:1", 5)
+        assert not await made.caller.ping(node(2), "nobody:1", 5)
+        assert not await made.caller.ping(node(3), "b:1", 5)
 
 
 async def test_somebody_else_at_an_address_is_no_answer() -> None:
@@ -145,7 +145,7 @@ async def test_garbage_ends_its_connection_only(garbage: bytes) -> None:
         with anyio.fail_after(30), pytest.raises(anyio.EndOfStream):
             while True:
                 await stream.receive()
-        assert await made.caller.knock(node(2), "b:1", 5)
+        assert await made.caller.ping(node(2), "b:1", 5)
 
 
 @pytest.mark.parametrize(

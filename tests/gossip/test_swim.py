@@ -28,8 +28,8 @@ def test_a_member_that_answers_is_well() -> None:
         probe = begun(solo)
         solo.now += 0.01
         solo.hears(Ack(seq=probe.seq, of=node(2)))
-    assert solo.fate(2) is Fate.ALIVE and solo.swim.belief.health.score == 0
-    peer = solo.swim.belief.roster.get(node(2))
+    assert solo.fate(2) is Fate.ALIVE and solo.swim.membership.health.score == 0
+    peer = solo.swim.membership.members.get(node(2))
     assert peer is not None and peer.round_trip.seconds == pytest.approx(0.01)
 
 
@@ -41,7 +41,7 @@ def test_others_are_asked_before_anyone_is_suspected() -> None:
     asked = [at for at, sent in said.sends for frame in sent if isinstance(frame, PingReq)]
     assert len(set(asked)) == 3 and f"{int(probe.node, 16)}:1" not in asked
     assert FallbackPing(probe.node, f"{int(probe.node, 16)}:1", probe.seq) in said.events
-    assert not solo.swim.belief.suspects
+    assert not solo.swim.membership.suspects
 
 
 def test_an_answer_by_way_of_another_counts_but_not_for_the_round_trip() -> None:
@@ -53,7 +53,7 @@ def test_an_answer_by_way_of_another_counts_but_not_for_the_round_trip() -> None
     assert not probe.acked
     solo.passes(0.31)
     solo.hears(Ack(seq=probe.seq, of=probe.node), sender=other)
-    peer = solo.swim.belief.roster.get(probe.node)
+    peer = solo.swim.membership.members.get(probe.node)
     assert probe.acked and peer is not None and peer.round_trip.seconds == 0
 
 
@@ -62,9 +62,9 @@ def test_an_answer_over_a_stream_counts() -> None:
     solo.knows(2)
     probe = begun(solo)
     solo.passes(0.31)
-    solo.swim.knocked(probe.seq - 1, solo.now)
+    solo.swim.fallback_acked(probe.seq - 1, solo.now)
     assert not probe.acked
-    solo.swim.knocked(probe.seq, solo.now)
+    solo.swim.fallback_acked(probe.seq, solo.now)
     solo.passes(1)
     assert solo.fate(2) is Fate.ALIVE
 
@@ -101,7 +101,7 @@ def test_silence_that_healthy_relays_confirm_is_not_our_fault() -> None:
     for relay in probe.relays:
         solo.hears(Nack(seq=probe.seq), sender=relay)
     begun(solo)
-    assert solo.swim.belief.health.score == 0 and solo.fate(int(probe.node, 16)) is Fate.SUSPECT
+    assert solo.swim.membership.health.score == 0 and solo.fate(int(probe.node, 16)) is Fate.SUSPECT
 
 
 def test_silence_of_everybody_is_our_fault_first() -> None:
@@ -123,7 +123,7 @@ def test_one_that_stood_still_blames_nobody() -> None:
     begun(solo)
     solo.now += 60
     said = solo.said(solo.swim.tick(solo.now))
-    assert not fates(said, 3) and not fates(said, 2) and solo.swim.belief.health.score == 8
+    assert not fates(said, 3) and not fates(said, 2) and solo.swim.membership.health.score == 8
     solo.hears(says(3, incarnation=2), sender=node(3))
     assert solo.fate(3) is Fate.ALIVE
 
@@ -134,7 +134,7 @@ def test_one_that_stood_still_and_first_reads_its_mail_blames_nobody_either() ->
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     solo.now += 60
     solo.hears(says(2))
-    assert solo.swim.belief.health.score == 8
+    assert solo.swim.membership.health.score == 8
     assert not fates(solo.said(solo.swim.tick(solo.now)), 3)
 
 
@@ -147,19 +147,19 @@ def test_a_suspicion_that_is_suddenly_over_is_no_stall() -> None:
         solo.passes(0.9)
         for number in (2, 3, 4, 5):
             solo.hears(says(number, incarnation=solo.swim.me.incarnation), sender=node(number))
-    score = solo.swim.belief.health.score
+    score = solo.swim.membership.health.score
     solo.hears(claim(6, Fate.SUSPECT, by=3), sender=node(3))
     solo.hears(claim(6, Fate.SUSPECT, by=4), sender=node(4))
     said = solo.passes(1.0)
     assert fates(said, 6) == [Fate.DOWN] and any(isinstance(frame, Ping) for frame in said.to("6:1"))
-    assert solo.swim.belief.health.score <= score + 3  # of one question that nobody answered, not of a stall
+    assert solo.swim.membership.health.score <= score + 3  # of one question that nobody answered, not of a stall
 
 
 def test_a_tick_that_is_little_late_is_no_stall() -> None:
     solo = Solo()
     solo.now = solo.swim.next_at + 0.9
     solo.swim.tick(solo.now)
-    assert solo.swim.belief.health.score == 0
+    assert solo.swim.membership.health.score == 0
 
 
 def test_seeds_are_asked_until_one_answers() -> None:
@@ -176,7 +176,7 @@ def test_the_answer_of_another_cluster_lets_nobody_in() -> None:
     solo = Solo()
     solo.swim.join(["2:1"], solo.now)
     assert not solo.hears(JoinOk(cluster="other"), says(2)).events[1:]
-    assert solo.swim.answers.joining
+    assert solo.swim.dispatcher.joining
 
 
 def test_when_nobody_is_left_the_seeds_are_asked_again() -> None:
@@ -214,7 +214,7 @@ def test_what_cannot_be_read_changes_nothing() -> None:
     solo.knows(2)
     with pytest.raises(MalformedFrame):
         solo.swim.receive(node(2), 2, "2:1", b"\x05\xff", solo.now, False)
-    assert solo.swim.belief.roster.living == 2
+    assert solo.swim.membership.members.living == 2
 
 
 def test_news_that_comes_together_goes_together_and_then_stops() -> None:

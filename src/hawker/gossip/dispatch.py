@@ -60,15 +60,21 @@ class FrameDispatcher:
     """Shares its parts with `Swim`, which has the timers."""
 
     def __init__(
-        self, identity: Identity, keyring: Keyring, belief: Membership, mail: Packets, timing: Timing, out: EffectBuffer
+        self,
+        identity: Identity,
+        keyring: Keyring,
+        membership: Membership,
+        packets: Packets,
+        timing: Timing,
+        out: EffectBuffer,
     ) -> None:
         self.cluster = identity.cluster
         self.joining = False
         self.rank = rank_of(keyring)
         self._keyring = keyring
         self.relays = Relays()
-        self._belief, self._mail, self._timing, self._out = belief, mail, timing, out
-        self._intruders = ConflictDetector(belief.me, identity.cluster, out, timing, self.next_seq)
+        self._membership, self._packets, self._timing, self._out = membership, packets, timing, out
+        self._conflicts = ConflictDetector(membership.me, identity.cluster, out, timing, self.next_seq)
         self._seq = identity.boot & _32_BITS
         self._sync_at = self._sync_answer_at = -1e9
 
@@ -82,54 +88,54 @@ class FrameDispatcher:
         """A node of another cluster that has our key: it is told, if it wants to join; or it tells us."""
         for frame in frames:
             if isinstance(frame, Join):
-                self._intruders.foreign(sender, address, now)
+                self._conflicts.foreign(sender, address, now)
             if isinstance(frame, JoinRefused) and self.joining:
                 self._out.tell(Rejected(frame.code, frame.text))
 
     def twin(self, boot: int, address: str, frames: list[Frame], now: float) -> None:
-        self._intruders.heard(boot, address, frames, now)
+        self._conflicts.heard(boot, address, frames, now)
 
     def challenge(self, address: str, now: float) -> None:
-        self._intruders.challenge(address, now)
+        self._conflicts.challenge(address, now)
 
     def joiner(self, sender: NodeId, address: str, frames: list[Frame], now: float) -> None:
         """Somebody who wants to be let in. Unlike a claim that is passed on, this one is looked at closely."""
         claim = next((frame for frame in frames if isinstance(frame, MemberClaim) and frame.node == sender), None)
-        if claim is None or self._belief.me.fate is Fate.LEFT:
+        if claim is None or self._membership.me.fate is Fate.LEFT:
             return
-        known = self._belief.roster.get(sender)
+        known = self._membership.members.get(sender)
         before = known.claim(now) if known else None
-        if self._belief.roster.fenced(claim):
+        if self._membership.members.fenced(claim):
             self._tell_fence(sender, address)
         elif known and known.living and known.boot != claim.boot and known.address != claim.address:
-            self._intruders.refuse(sender, known.address, address, now)
+            self._conflicts.refuse(sender, known.address, address, now)
         else:
-            self._belief.hear(claim, now)
-            self._mail.everything(address, JoinOk(cluster=self.cluster, known=before), now=now)
+            self._membership.hear(claim, now)
+            self._packets.full_state(address, JoinOk(cluster=self.cluster, known=before), now=now)
 
     def claim(self, claim: MemberClaim, sender: NodeId, address: str, now: float) -> None:
-        if claim.node == sender and self._belief.roster.fenced(claim):
+        if claim.node == sender and self._membership.members.fenced(claim):
             self._tell_fence(sender, address)
             return
-        self._belief.hear(claim, now)
-        peer = self._belief.roster.get(claim.node)
+        self._membership.hear(claim, now)
+        peer = self._membership.members.get(claim.node)
         if peer is not None and peer.living and peer.lacks_meta and peer.asks == 0:
             self.ask_meta(peer, peer.address)
             peer.asked_at, peer.asks = now + self._timing.upkeep_s, 1
 
     def _tell_fence(self, node: NodeId, address: str) -> None:
-        fence = self._belief.roster.fences[node]
-        self._out.send(address, encode(ForgetNode(node=node, fence=fence, at=self._mail.wall_ms())))
+        fence = self._membership.members.fences[node]
+        self._out.send(address, encode(ForgetNode(node=node, fence=fence, at=self._packets.wall_ms())))
 
     def ask_meta(self, peer: MemberState, address: str) -> None:
-        self._mail.post(address, MetaReq(node=peer.node))
+        self._packets.post(address, MetaReq(node=peer.node))
 
     def adopt(self, keyring: Keyring) -> None:
         """A newer keyring is used at once and passed on."""
         if rank_of(keyring) <= self.rank:
             return
         self.rank, self._keyring = rank_of(keyring), keyring
-        self._belief.rumors.put("keys", encode(_keys(keyring)))
+        self._membership.broadcasts.put("keys", encode(_keys(keyring)))
         self._out.tell(Rekeyed(keyring))
 
     # Members.
@@ -148,14 +154,14 @@ class FrameDispatcher:
             case MetaReq():
                 self._meta_req(frame, heard)
             case MetaIs():
-                self._belief.learn(frame.node, frame.content)
+                self._membership.learn(frame.node, frame.content)
             case JoinOk():
                 self._let_in(frame, heard)
             case JoinRefused():
                 if self.joining:
                     self._out.tell(Rejected(frame.code, frame.text))
             case ForgetNode():
-                self._belief.forget(frame, heard.now)
+                self._membership.forget(frame, heard.now)
             case KeyringIs():
                 self._keys_heard(frame)
             case Sync():
@@ -169,21 +175,21 @@ class FrameDispatcher:
                 assert_never(frame)
 
     def _ping(self, ping: Ping, heard: FrameSource) -> None:
-        if ping.to != self._belief.me.node or self._belief.me.fate is Fate.LEFT:
+        if ping.to != self._membership.me.node or self._membership.me.fate is Fate.LEFT:
             return
         current = heard.current is not None
-        self._mail.ack(heard.address, ping.seq, self.rank, heard.peer, current=current)
+        self._packets.ack(heard.address, ping.seq, self.rank, heard.peer, current=current)
         self._compare(ping, heard)
 
     def _ack(self, ack: Ack, heard: FrameSource, probe: ProbeRound | None) -> None:
         relay = self.relays.answered(ack.seq)
         if relay is not None:
-            self._mail.post(relay.address, Ack(seq=relay.seq, of=ack.of, at=ack.at, view=ack.view, keys=ack.keys))
+            self._packets.post(relay.address, Ack(seq=relay.seq, of=ack.of, at=ack.at, view=ack.view, keys=ack.keys))
         elif probe and probe.seq == ack.seq and probe.answered(ack.of, heard.sender):
             probe.acked, probe.direct_at = True, float("inf")
             if heard.sender == ack.of and heard.current is not None:
                 heard.current.round_trip.measured(max(1e-6, heard.now - probe.sent_at))
-                self._intruders.clock(heard.current, ack.at / 1000, self._mail.wall_ms() / 1000, heard.now)
+                self._conflicts.clock(heard.current, ack.at / 1000, self._packets.wall_ms() / 1000, heard.now)
         if heard.sender == ack.of:
             self._compare(ack, heard)
 
@@ -194,18 +200,22 @@ class FrameDispatcher:
             return
         peer.keys = said.keys
         if said.keys < self.rank:
-            self._mail.post(heard.address, _keys(self._keyring))
-        if said.view != self._belief.roster.digest and not self._belief.rumors and self._sync_at <= heard.now:
+            self._packets.post(heard.address, _keys(self._keyring))
+        if (
+            said.view != self._membership.members.digest
+            and not self._membership.broadcasts
+            and self._sync_at <= heard.now
+        ):
             self._sync_at = heard.now + self._timing.sync_s
-            self._mail.everything(heard.address, Sync(want=True), *self._fences(), now=heard.now)
+            self._packets.full_state(heard.address, Sync(want=True), *self._fences(), now=heard.now)
 
     def _fences(self) -> list[ForgetNode]:
-        return [ForgetNode(node=node, fence=fence) for node, fence in self._belief.roster.fences.items()]
+        return [ForgetNode(node=node, fence=fence) for node, fence in self._membership.members.fences.items()]
 
     def _sync(self, sync: Sync, heard: FrameSource) -> None:
         if sync.want and self._sync_answer_at <= heard.now:
             self._sync_answer_at = heard.now + _SYNC_ANSWER_S
-            self._mail.everything(heard.address, Sync(want=False), *self._fences(), now=heard.now)
+            self._packets.full_state(heard.address, Sync(want=False), *self._fences(), now=heard.now)
 
     def _ping_req(self, request: PingReq, heard: FrameSource) -> None:
         if heard.current is None:
@@ -213,21 +223,21 @@ class FrameDispatcher:
         seq = self.next_seq()
         nack_at = heard.now + self._timing.nack_after * self._timing.direct_s
         self.relays.add(seq, Relay(request.seq, heard.address, nack_at, heard.now + 2 * self._timing.probe_s))
-        digest = self._belief.roster.digest
-        ping = Ping(seq=seq, to=request.to, at=self._mail.wall_ms(), view=digest, keys=self.rank)
-        self._mail.post(request.address, ping)
+        digest = self._membership.members.digest
+        ping = Ping(seq=seq, to=request.to, at=self._packets.wall_ms(), view=digest, keys=self.rank)
+        self._packets.post(request.address, ping)
 
     def _meta_req(self, request: MetaReq, heard: FrameSource) -> None:
-        peer = self._belief.roster.get(request.node)
+        peer = self._membership.members.get(request.node)
         if peer is not None and peer.content and heard.current is not None:
-            self._mail.post(heard.address, MetaIs(node=peer.node, content=peer.content))
+            self._packets.post(heard.address, MetaIs(node=peer.node, content=peer.content))
 
     def _let_in(self, ok: JoinOk, heard: FrameSource) -> None:
         if not self.joining or ok.cluster != self.cluster:
             return
         self.joining = False
-        if ok.known is not None and ok.known.node == self._belief.me.node:
-            self._belief.hear(ok.known, heard.now)
+        if ok.known is not None and ok.known.node == self._membership.me.node:
+            self._membership.hear(ok.known, heard.now)
         known = MemberState(ok.known, heard.now).member() if ok.known is not None else None
         self._out.tell(JoinAccepted(known))
 

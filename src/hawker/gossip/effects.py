@@ -53,7 +53,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class FallbackPing:
-    """Ask this member over a stream whether it lives, and say so with `knocked`."""
+    """Ask this member over a stream whether it lives, and say so with `fallback_acked`."""
 
     node: NodeId
     address: str

@@ -7,14 +7,14 @@ from hawker.ids import NodeId
 
 
 class LocalHealth:
-    """0 is well. It scales waiting times by `patience`."""
+    """0 is well. It scales waiting times by `multiplier`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.score = 0
 
     @property
-    def patience(self) -> int:
+    def multiplier(self) -> int:
         return self.score + 1
 
     def worse(self, by: int = 1) -> None:
@@ -26,19 +26,19 @@ class LocalHealth:
 
 # How long a suspect has to refute: less and less, the more others accuse it as well (Lifeguard, LHA-Suspicion).
 
-_CALLS = 3
+_REPROBES = 3
 
 
 class Suspicion:
     """Begins with one accuser. `needed` others shorten it from `most_s` to `least_s`."""
 
-    __slots__ = ("_accusers", "_began", "_least_s", "_most_s", "_needed", "_not_before", "accuser", "called")
+    __slots__ = ("_accusers", "_began", "_least_s", "_most_s", "_needed", "_not_before", "accuser", "reprobes")
 
     def __init__(self, now: float, least_s: float, most_s: float, needed: int, accuser: NodeId) -> None:
         self._began, self._least_s, self._most_s, self._needed = now, least_s, most_s, needed
         self.accuser = accuser  # the first
         self._accusers = {accuser}
-        self.called = 0
+        self.reprobes = 0
         self._not_before = now
 
     @property
@@ -53,10 +53,10 @@ class Suspicion:
         due = self._began + max(self._least_s, self._most_s - share * (self._most_s - self._least_s))
         return max(due, self._not_before)
 
-    def calls_at(self, every_s: float) -> float:
+    def reprobe_at(self, every_s: float) -> float:
         """When to ask the suspect itself once more: a few times before its time is up, since what it says against the
         suspicion may have been lost on its way here."""
-        return self.due - (_CALLS - self.called) * every_s if self.called < _CALLS else float("inf")
+        return self.due - (_REPROBES - self.reprobes) * every_s if self.reprobes < _REPROBES else float("inf")
 
     def confirm(self, accuser: NodeId) -> bool:
         """Whether this is news that others should hear. Only as many accusers are kept as count."""
@@ -65,7 +65,7 @@ class Suspicion:
         self._accusers.add(accuser)
         return True
 
-    def hold(self, until: float) -> None:
+    def delay_until(self, until: float) -> None:
         """Not over before this moment, so that the suspect can be asked, also when others confirm late."""
         self._not_before = until
 
@@ -159,7 +159,7 @@ class RoundTrip:
             self._variance += (abs(self.seconds - seconds) - self._variance) / 4
             self.seconds += (seconds - self.seconds) / 8
 
-    def patience_s(self, first_s: float, least_s: float, most_s: float) -> float:
+    def timeout_s(self, first_s: float, least_s: float, most_s: float) -> float:
         """How long to wait for a direct answer: three times what nearly all answers take, once that is known."""
         if self.seconds == 0.0:
             return min(first_s, most_s)

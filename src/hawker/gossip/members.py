@@ -33,8 +33,8 @@ class MemberState:
         "keys",
         "learned",
         "meta",
+        "meta_fingerprint",
         "node",
-        "print",
         "round_trip",
         "skew_s",
         "suspicion",
@@ -57,7 +57,7 @@ class MemberState:
         if claim.fate is not self.fate:
             self.fate, self.changed_at = claim.fate, now - claim.age_s
         self.address, self.incarnation = claim.address, claim.incarnation
-        self.epoch, self.boot, self.print = claim.epoch, claim.boot, claim.meta
+        self.epoch, self.boot, self.meta_fingerprint = claim.epoch, claim.boot, claim.meta
 
     @property
     def living(self) -> bool:
@@ -65,21 +65,21 @@ class MemberState:
 
     @property
     def lacks_meta(self) -> bool:
-        return self.print != 0 and self.print != self.learned
+        return self.meta_fingerprint != 0 and self.meta_fingerprint != self.learned
 
-    def outdone_by(self, claim: MemberClaim) -> bool:
+    def superseded_by(self, claim: MemberClaim) -> bool:
         """A total order, so that all end up with the same whatever they hear first."""
         return (claim.incarnation, _RANK[claim.fate]) > (self.incarnation, _RANK[self.fate])
 
     def learn(self, content: bytes) -> bool:
         """Its meta, if it is the one that was claimed; whether it was news."""
-        if fingerprint_of(content) != self.print or content == self.content:
+        if fingerprint_of(content) != self.meta_fingerprint or content == self.content:
             return False
         try:
             self.meta = _META.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        self.content, self.learned = content, self.print
+        self.content, self.learned = content, self.meta_fingerprint
         return True
 
     def claim(self, now: float, by: str = "") -> MemberClaim:
@@ -91,7 +91,7 @@ class MemberState:
             fate=self.fate,
             epoch=self.epoch,
             boot=self.boot,
-            meta=self.print,
+            meta=self.meta_fingerprint,
             by=accuser,
             age_s=0 if self.living else max(0, int(now - self.changed_at)),
         )
@@ -114,7 +114,7 @@ class MemberState:
         """Of what all should agree on. Suspicion comes and goes, and who is gone is forgotten at different times."""
         if not self.living:
             return 0
-        return digest_of(self.node, self.incarnation, self.boot, self.epoch, self.print, self.address)
+        return digest_of(self.node, self.incarnation, self.boot, self.epoch, self.meta_fingerprint, self.address)
 
 
 def digest_of(*parts: object) -> int:
@@ -251,13 +251,13 @@ class ProbeOrder:
         self._ahead: list[NodeId] = []
         self._waiting: set[NodeId] = set()  # the same ones
 
-    def next(self, roster: MemberList) -> MemberState | None:
+    def next(self, members: MemberList) -> MemberState | None:
         for _ in range(2):
             while self._ahead:
-                peer = roster.get(self._popped())
-                if peer is not None and peer.living and peer is not roster.me:
+                peer = members.get(self._popped())
+                if peer is not None and peer.living and peer is not members.me:
                     return peer
-            self._ahead = [peer.node for peer in shuffled(roster.others, self._chance)]
+            self._ahead = [peer.node for peer in shuffled(members.others, self._chance)]
             self._waiting = set(self._ahead)
         return None
 

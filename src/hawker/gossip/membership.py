@@ -29,12 +29,12 @@ class Membership:
         out: EffectBuffer,
     ) -> None:
         self.me = me
-        self.roster = MemberList(me, timing.members_most, fences)
-        self.rumors = BroadcastQueue()
+        self.members = MemberList(me, timing.members_most, fences)
+        self.broadcasts = BroadcastQueue()
         self.order = ProbeOrder(chance)
         self.health = LocalHealth(timing.health_most)
         self.suspects: dict[NodeId, MemberState] = {}
-        self.lacking: dict[NodeId, MemberState] = {}  # those whose meta was not heard yet
+        self.without_meta: dict[NodeId, MemberState] = {}  # those whose meta was not heard yet
         self.twin_at: str | None = None
         self._timing = timing
         self._out = out
@@ -43,22 +43,22 @@ class Membership:
         if claim.node == self.me.node:
             self._hear_of_me(claim, now)
             return
-        if self.roster.fenced(claim):
+        if self.members.fenced(claim):
             return
-        peer = self.roster.get(claim.node)
+        peer = self.members.get(claim.node)
         if peer is None:
             self._hear_of_new(claim, now)
-        elif peer.outdone_by(claim):
-            before = (peer.fate, peer.address, peer.epoch, peer.print)
-            self.roster.change(peer, claim, now)
-            after = (peer.fate, peer.address, peer.epoch, peer.print)
+        elif peer.superseded_by(claim):
+            before = (peer.fate, peer.address, peer.epoch, peer.meta_fingerprint)
+            self.members.change(peer, claim, now)
+            after = (peer.fate, peer.address, peer.epoch, peer.meta_fingerprint)
             self._believed(peer, claim, now, news=before != after)
         elif peer.suspicion is not None and claim.fate is Fate.SUSPECT and claim.incarnation == peer.incarnation:
             self._confirmed(peer, peer.suspicion, claim, now)
 
     def _hear_of_new(self, claim: MemberClaim, now: float) -> None:
         if claim.age_s <= self._timing.remembered_s:
-            peer = self.roster.add(claim, now)
+            peer = self.members.add(claim, now)
             if peer is not None:
                 self._believed(peer, claim, now, news=True)
 
@@ -71,13 +71,13 @@ class Membership:
         if peer.living:
             self.order.joins(peer.node)
         if peer.lacks_meta:
-            self.lacking[peer.node] = peer
-        self.rumors.put(peer.node, encode(peer.claim(now)))
+            self.without_meta[peer.node] = peer
+        self.broadcasts.put(peer.node, encode(peer.claim(now)))
         if news:
             self._out.tell(MemberChanged(peer.member()))
 
     def _suspicion(self, peer: MemberState, claim: MemberClaim, now: float) -> Suspicion:
-        members = self.roster.living
+        members = self.members.living
         least_s, most_s = self._timing.suspicion_s(members, far=self.is_far(peer))
         return Suspicion(
             now, least_s, most_s, self._timing.confirmations_of(members), NodeId(claim.by) if claim.by else self.me.node
@@ -85,8 +85,8 @@ class Membership:
 
     def _confirmed(self, peer: MemberState, suspicion: Suspicion, claim: MemberClaim, now: float) -> None:
         if claim.by and suspicion.confirm(NodeId(claim.by)):
-            suspicion.hold(now + self._timing.probe_s)
-            self.rumors.put(peer.node, encode(peer.claim(now, by=claim.by)))
+            suspicion.delay_until(now + self._timing.probe_s)
+            self.broadcasts.put(peer.node, encode(peer.claim(now, by=claim.by)))
 
     def is_far(self, peer: MemberState) -> bool:
         """In another region, as far as both are known."""
@@ -104,22 +104,22 @@ class Membership:
                 self.hear(_with_fate(peer.claim(now), Fate.DOWN), now)
 
     def clean(self, now: float) -> None:
-        for peer in list(self.roster):
+        for peer in list(self.members):
             if not peer.living and peer is not self.me and now - peer.changed_at > self._timing.remembered_s:
                 self._remove(peer)
 
     def learn(self, node: NodeId, content: bytes) -> None:
         """Somebody's meta, whoever tells it."""
-        peer = self.roster.get(node)
+        peer = self.members.get(node)
         if peer is not None and peer.learn(content):
             peer.asks = 0
-            self.lacking.pop(node, None)
+            self.without_meta.pop(node, None)
             self._out.tell(MemberChanged(peer.member()))
 
     def _remove(self, peer: MemberState) -> None:
-        self.roster.remove(peer)
-        self.rumors.drop(peer.node)
-        for table in (self.suspects, self.lacking):
+        self.members.remove(peer)
+        self.broadcasts.drop(peer.node)
+        for table in (self.suspects, self.without_meta):
             table.pop(peer.node, None)
 
     # This node itself.
@@ -159,19 +159,19 @@ class Membership:
             boot=self.me.boot,
             meta=fingerprint_of(self.me.content),
         )
-        self.roster.change(self.me, claim, now)
-        self.rumors.put(self.me.node, encode(claim))
+        self.members.change(self.me, claim, now)
+        self.broadcasts.put(self.me.node, encode(claim))
 
     # Operators.
 
     def forget(self, forget: ForgetNode, now: float) -> bool:
         """Whether it was news. This node is never removed from its own list: it is told, and may come back."""
-        if not self.roster.fence(forget.node, forget.fence):
+        if not self.members.fence(forget.node, forget.fence):
             return False
-        peer = self.roster.get(forget.node)
+        peer = self.members.get(forget.node)
         if peer is not None and peer is not self.me and peer.epoch <= forget.fence:
             self._remove(peer)
-        self.rumors.put(f"forget {forget.node}", encode(forget))
+        self.broadcasts.put(f"forget {forget.node}", encode(forget))
         self._out.tell(Forgot(forget.node, forget.fence))
         return True
 

@@ -28,7 +28,7 @@ class MemoryNetwork:
     def __init__(self, clock: Clock, *, loss: float = 0.0, delay_s: tuple[float, float] = (0.0005, 0.002)) -> None:
         self.clock = clock
         self.loss, self.delay_s = loss, delay_s
-        self._places: dict[str, MemoryTransport] = {}
+        self._endpoints: dict[str, MemoryTransport] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._slow: dict[str, float] = {}
         self._waiting: list[tuple[float, int, Callable[[], None]]] = []
@@ -74,9 +74,9 @@ class MemoryNetwork:
     def is_lost(self) -> bool:
         return self.loss > 0 and self.clock.random() < self.loss
 
-    def later(self, seconds: float, deed: Callable[[], None]) -> None:
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
         due = self.clock.monotonic() + seconds
-        heapq.heappush(self._waiting, (due, next(self._order), deed))
+        heapq.heappush(self._waiting, (due, next(self._order), action))
         if due < self._wakes_at:
             self._wake.set()
 
@@ -90,16 +90,16 @@ class MemoryNetwork:
         slow_s = self._slow.get(sender, 0.0) + self._slow.get(receiver, 0.0)
         return slow_s + least + (most - least) * self.clock.random()
 
-    def place(self, address: str) -> "MemoryTransport | None":
-        return self._places.get(address)
+    def endpoint(self, address: str) -> "MemoryTransport | None":
+        return self._endpoints.get(address)
 
-    def settle(self, transport: "MemoryTransport") -> None:
-        if transport.address in self._places:
+    def bind(self, transport: "MemoryTransport") -> None:
+        if transport.address in self._endpoints:
             raise CannotStart(f"somebody is at {transport.address} already")
-        self._places[transport.address] = transport
+        self._endpoints[transport.address] = transport
 
-    def vacate(self, transport: "MemoryTransport") -> None:
-        self._places.pop(transport.address, None)
+    def unbind(self, transport: "MemoryTransport") -> None:
+        self._endpoints.pop(transport.address, None)
 
 
 class MemoryTransport:
@@ -121,9 +121,9 @@ class MemoryTransport:
         network.later(network.way_s(self._address, address), lambda: self._deliver(address, datagram))
 
     def _deliver(self, address: str, datagram: bytes) -> None:
-        place = self._network.place(address)
-        if place is not None and place._on_datagram is not None:
-            place._on_datagram(self._address, datagram)
+        endpoint = self._network.endpoint(address)
+        if endpoint is not None and endpoint._on_datagram is not None:
+            endpoint._on_datagram(self._address, datagram)
 
     async def dial(self, address: str) -> ByteStream:
         """As TCP does: tries for a while, and knows at once when the host is there and nobody listens."""
@@ -133,12 +133,12 @@ class MemoryTransport:
                 await network.clock.sleep(_AGAIN_S)
             there, back = network.way_s(self._address, address), network.way_s(address, self._address)
             await network.clock.sleep(there + back)
-            place = network.place(address)
-            if place is None or place._accept is None:
+            endpoint = network.endpoint(address)
+            if endpoint is None or endpoint._accept is None:
                 raise Unavailable(f"cannot connect to {address}: nobody listens there")
             mine, theirs = MemoryStream(network, self._address), MemoryStream(network, address)
             mine.other, theirs.other = theirs, mine
-            place._accept(theirs)
+            endpoint._accept(theirs)
             return mine
         raise Unavailable(f"cannot connect to {address}: no answer within {_DIAL_S:g} s")
 
@@ -149,7 +149,7 @@ class MemoryTransport:
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        self._network.settle(self)
+        self._network.bind(self)
         try:
             async with anyio.create_task_group() as tasks:
                 self._on_datagram = on_datagram
@@ -157,7 +157,7 @@ class MemoryTransport:
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
-            self._network.vacate(self)
+            self._network.unbind(self)
             self._on_datagram = self._accept = None
 
 
@@ -215,11 +215,11 @@ class MemoryStream(ByteStream):
             self._notify()
             self.other._notify()
 
-    def _push(self, deed: Callable[[], None]) -> None:
+    def _push(self, action: Callable[[], None]) -> None:
         network = self._network
         late_s = _AGAIN_S if network.is_lost() else 0.0
         due = network.clock.monotonic() + network.way_s(self._address, self.other._address) + late_s
-        self._under_way.append((due, deed))
+        self._under_way.append((due, action))
         if len(self._under_way) == 1:
             network.later(due - network.clock.monotonic(), self._pass)
 
@@ -229,8 +229,8 @@ class MemoryStream(ByteStream):
         if network.is_cut(self._address, self.other._address):
             network.later(_AGAIN_S, self._pass)
             return
-        _, deed = self._under_way.popleft()
-        deed()
+        _, action = self._under_way.popleft()
+        action()
         if self._under_way:
             network.later(max(0.0, self._under_way[0][0] - network.clock.monotonic()), self._pass)
 

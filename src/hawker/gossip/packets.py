@@ -17,8 +17,8 @@ _SYNC_DATAGRAMS = 256
 class Packets:
     """`wall` is Unix seconds."""
 
-    def __init__(self, belief: Membership, timing: Timing, out: EffectBuffer, wall: Callable[[], float]) -> None:
-        self._belief = belief
+    def __init__(self, membership: Membership, timing: Timing, out: EffectBuffer, wall: Callable[[], float]) -> None:
+        self._membership = membership
         self._timing = timing
         self._out = out
         self._wall = wall
@@ -32,19 +32,19 @@ class Packets:
 
     def news(self, to: MemberState) -> None:
         """Nothing but news; nothing at all when there is none."""
-        rumors = self._belief.rumors.take(PAYLOAD_BYTES, self._transmits())
-        if rumors:
-            self._out.send(to.address, b"".join(rumors))
+        broadcasts = self._membership.broadcasts.take(PAYLOAD_BYTES, self._transmits())
+        if broadcasts:
+            self._out.send(to.address, b"".join(broadcasts))
 
     def ping(self, peer: MemberState, seq: int, keys: int) -> None:
         """With what we are, and what we think of it when that is not the best, so that it can refute at once."""
-        digest = self._belief.roster.digest
+        digest = self._membership.members.digest
         frames: list[Frame] = [Ping(seq=seq, to=peer.node, at=self.wall_ms(), view=digest, keys=keys), self._own()]
         self.post(peer.address, *frames, *self._reproach(peer))
 
     def ack(self, address: str, seq: int, keys: int, peer: MemberState | None, *, current: bool) -> None:
         """`peer` is what is known of who asked, `current` whether it is the process that is known."""
-        me, digest = self._belief.me.node, self._belief.roster.digest
+        me, digest = self._membership.me.node, self._membership.members.digest
         ack = Ack(seq=seq, of=me, at=self.wall_ms(), view=digest, keys=keys)
         own = [] if current else [self._own()]
         self.post(address, ack, *own, *(self._reproach(peer, current) if peer is not None else ()))
@@ -55,22 +55,22 @@ class Packets:
     def note(self, to: MemberState, message: bytes) -> None:
         self._fill(to.address, encode(Note(body=message)))
 
-    def everything(self, address: str, *first: Frame, now: float) -> None:
+    def full_state(self, address: str, *first: Frame, now: float) -> None:
         """All that is believed, in as many datagrams as it takes, this node itself at the front."""
-        peers = [self._belief.me, *(peer for peer in self._belief.roster if peer is not self._belief.me)]
+        peers = [self._membership.me, *(peer for peer in self._membership.members if peer is not self._membership.me)]
         frames: Iterable[bytes] = [*map(encode, first), *(encode(peer.claim(now)) for peer in peers)]
         for payload in batches(frames, PAYLOAD_BYTES)[:_SYNC_DATAGRAMS]:
             self._out.send(address, payload)
 
     def _fill(self, address: str, payload: bytes) -> None:
-        rumors = self._belief.rumors.take(PAYLOAD_BYTES - len(payload), self._transmits())
-        self._out.send(address, b"".join((payload, *rumors)))
+        broadcasts = self._membership.broadcasts.take(PAYLOAD_BYTES - len(payload), self._transmits())
+        self._out.send(address, b"".join((payload, *broadcasts)))
 
     def _transmits(self) -> int:
-        return self._timing.transmits(self._belief.roster.living)
+        return self._timing.transmits(self._membership.members.living)
 
     def _own(self) -> MemberClaim:
-        return self._belief.me.claim(0.0)
+        return self._membership.me.claim(0.0)
 
     def _reproach(self, peer: MemberState, current: bool = True) -> tuple[MemberClaim, ...]:
         return () if peer.fate is Fate.ALIVE and current else (peer.claim(peer.changed_at),)

@@ -39,7 +39,7 @@ class MessageKind(IntEnum):
     ASK = 2
     ANSWER = 3
     FAILURE = 4  # instead of an answer; the text says why
-    KNOCK = 5  # are you there
+    PING = 5  # are you there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,10 +97,10 @@ class Streams:
     async def note(self, node: NodeId, address: str, message: bytes, timeout_s: float) -> None:
         await self._call(MessageKind.NOTE, node, address, message, timeout_s)
 
-    async def knock(self, node: NodeId, address: str, timeout_s: float) -> bool:
+    async def ping(self, node: NodeId, address: str, timeout_s: float) -> bool:
         """Whether it is there and has the key."""
         try:
-            await self._call(MessageKind.KNOCK, node, address, b"", timeout_s)
+            await self._call(MessageKind.PING, node, address, b"", timeout_s)
         except HawkerError:
             return False
         return True
@@ -182,7 +182,7 @@ class Streams:
         elif opening.kind is MessageKind.NOTE:
             self._listener.message(caller, message)
             await _say(line, MessageKind.ANSWER, b"")
-        elif opening.kind is MessageKind.KNOCK:
+        elif opening.kind is MessageKind.PING:
             await _say(line, MessageKind.ANSWER, b"")
 
     async def _answer_request(self, line: _Line, caller: NodeId, message: bytes, within_s: float) -> None:
