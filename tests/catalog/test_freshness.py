@@ -11,10 +11,10 @@ def at(epoch: int, applied: int) -> dict[Scope, Position]:
 
 
 def begun(file: Path, applied: int = 10) -> FreshnessFile:
-    lease = FreshnessFile(file, "boot")
-    lease.begin("run", "", at(1, applied))
-    lease.settle()
-    return lease
+    freshness = FreshnessFile(file, "boot")
+    freshness.begin("run", "", at(1, applied))
+    freshness.settle()
+    return freshness
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_after_a_close_in_good_order(tmp_path: Path, boot: str, applied: int, pr
 
 def test_the_promise_is_written_ahead_in_steps(tmp_path: Path) -> None:
     file = tmp_path / "lease"
-    lease = begun(file, 0)
+    freshness = begun(file, 0)
     before = file.stat().st_ino
     for version in range(1, STEP + 1):
-        lease.cover(Scope.REGION, Position(1, version))
+        freshness.cover(Scope.REGION, Position(1, version))
     assert file.stat().st_ino == before
-    lease.cover(Scope.REGION, Position(1, STEP + 1))
+    freshness.cover(Scope.REGION, Position(1, STEP + 1))
     assert file.stat().st_ino != before
     assert FreshnessFile(file, "boot").proves("run", at(1, STEP)), "the version may have been rolled back"
     assert FreshnessFile(file, "boot").proves("run", at(1, 2 * STEP))
@@ -58,18 +58,18 @@ def test_the_promise_is_written_ahead_in_steps(tmp_path: Path) -> None:
 
 
 def test_a_new_epoch_is_promised_at_once(tmp_path: Path) -> None:
-    lease = begun(tmp_path / "lease")
-    lease.cover(Scope.REGION, Position(2, 1))
+    freshness = begun(tmp_path / "lease")
+    freshness.cover(Scope.REGION, Position(2, 1))
     read = FreshnessFile(tmp_path / "lease", "boot")
     assert (read.epoch(Scope.REGION), read.epoch(Scope.GLOBAL)) == (2, 1)
 
 
 def test_a_crash_while_it_begins_is_no_copy(tmp_path: Path) -> None:
-    lease = begun(tmp_path / "lease")
-    lease.begin("next", "run", at(1, 10))
+    freshness = begun(tmp_path / "lease")
+    freshness.begin("next", "run", at(1, 10))
     for run in ("run", "next"):
         assert FreshnessFile(tmp_path / "lease", "boot").proves(run, at(1, 10))
-    lease.settle()
+    freshness.settle()
     assert not FreshnessFile(tmp_path / "lease", "boot").proves("run", at(1, 10))
 
 
@@ -78,9 +78,9 @@ def test_without_a_readable_file_nothing_is_proven(tmp_path: Path, content: byte
     file = tmp_path / "lease"
     if content is not None:
         file.write_bytes(content)
-    lease = FreshnessFile(file, "boot")
-    assert not lease.proves("run", at(0, 0))
-    assert lease.epoch(Scope.REGION) == -1
+    freshness = FreshnessFile(file, "boot")
+    assert not freshness.proves("run", at(0, 0))
+    assert freshness.epoch(Scope.REGION) == -1
 
 
 def test_this_boot_has_a_name() -> None:

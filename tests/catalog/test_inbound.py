@@ -5,7 +5,7 @@ from hawker.ids import NodeId
 from tests.catalog.kit import ME, A, B, delta, tx
 
 
-def intake(position: Position | None = None) -> Inbound:
+def inbound(position: Position | None = None) -> Inbound:
     return Inbound(ME, {A: position} if position is not None else {})
 
 
@@ -18,14 +18,14 @@ def take(made: Inbound, *versions: int, epoch: int = 5) -> list[bool]:
 
 
 def test_changes_are_handed_over_in_their_order() -> None:
-    made = intake(Position(5, 2))
+    made = inbound(Position(5, 2))
     assert take(made, 5, 4, 4, 2, 3, 3, 5) == [True, True, False, False, True, False, False]
     assert ready(made) == [3, 4, 5]
     assert made.where(A) == (5, 5) and made.vector.get(A) == Position(5, 2)
 
 
 def test_a_hole_is_wanted_until_it_is_filled() -> None:
-    made = intake(Position(5, 2))
+    made = inbound(Position(5, 2))
     take(made, 6)
     assert made.gaps() == 3 and made.pulls.next_due() == 1.0
     take(made, 3, 4)
@@ -35,13 +35,13 @@ def test_a_hole_is_wanted_until_it_is_filled() -> None:
 
 
 def test_a_stream_never_heard_of_begins_with_version_1_of_any_epoch() -> None:
-    made = intake()
+    made = inbound()
     assert take(made, 2, 1) == [True, True]
     assert ready(made) == [1, 2]
 
 
 def test_a_newer_epoch_waits_for_its_reset() -> None:
-    made = intake(Position(5, 2))
+    made = inbound(Position(5, 2))
     take(made, 1, epoch=6)
     assert ready(made) == []
     (missing,) = made.pulls.all()
@@ -52,7 +52,7 @@ def test_a_newer_epoch_waits_for_its_reset() -> None:
 
 
 def test_a_reset_in_parts_goes_on_where_it_came_to() -> None:
-    made = intake(Position(5, 2))
+    made = inbound(Position(5, 2))
     made.take_tx(tx(9, epoch=6), B, 0.0)
     made.take_delta(delta(-1, 3, epoch=6, reset=True, last=False, head=8), 0.0)
     assert made.where(A) == (6, -1)
@@ -64,7 +64,7 @@ def test_a_reset_in_parts_goes_on_where_it_came_to() -> None:
 
 
 def test_an_answer_that_is_too_late_or_too_early_is_passed_over() -> None:
-    made = intake(Position(5, 5))
+    made = inbound(Position(5, 5))
     made.take_delta(delta(3, 5), 0.0)
     made.take_delta(delta(6, 9), 0.0)
     made.take_delta(delta(-1, 4, reset=True), 0.0)
@@ -75,7 +75,7 @@ def test_an_answer_that_is_too_late_or_too_early_is_passed_over() -> None:
 
 
 def test_what_the_storage_passed_over_is_found_missing_again() -> None:
-    made = intake(Position(5, 2))
+    made = inbound(Position(5, 2))
     take(made, 3, 4)
     made.ready.clear()
     made.applied([A, A])
@@ -85,14 +85,14 @@ def test_what_the_storage_passed_over_is_found_missing_again() -> None:
 
 
 def test_what_was_forgotten_is_not_taken_in() -> None:
-    made = intake(Position(0, 0, 0, 5))
+    made = inbound(Position(0, 0, 0, 5))
     assert take(made, 1) == [False]
     assert not made.lacks(A, 5, 9)
     assert take(made, 1, epoch=6) == [True]
 
 
 def test_a_fence_that_is_not_up_yet_counts_already() -> None:
-    made = intake(Position(5, 2))
+    made = inbound(Position(5, 2))
     made.fences[A] = 5
     assert take(made, 3) == [False]
     made.fenced(A, 4)

@@ -17,8 +17,8 @@ def mailbag(*near: NodeId, far: tuple[NodeId, ...] = ()) -> PushBatcher:
     return PushBatcher(peers, ManualClock().random)
 
 
-def versions(letters: list[AddressedPush]) -> list[list[int]]:
-    return [[each.version for each in rumors] for _, rumors in letters]
+def versions(pushes: list[AddressedPush]) -> list[list[int]]:
+    return [[each.version for each in rumors] for _, rumors in pushes]
 
 
 def test_what_comes_after_a_pause_goes_at_once_and_the_next_waits() -> None:
@@ -72,7 +72,7 @@ def test_letters_fit_a_datagram_and_what_is_long_goes_alone() -> None:
     sizes = [300, 300, 300, 300, 5000, 300]
     for version, size in enumerate(sizes, 1):
         made.put(rumor(tx(version, op(state="x" * size, origin=ME), origin=ME)), 1.0, without=(ME,))
-    letters = made.take(1.0)
-    assert versions(letters) == [[1, 2], [3, 4], [5], [6]]
-    short = [Push(scope=tx(1).scope, rumors=rumors) for _, rumors in letters if len(rumors[0].body) < 1000]
+    pushes = made.take(1.0)
+    assert versions(pushes) == [[1, 2], [3, 4], [5], [6]]
+    short = [Push(scope=tx(1).scope, rumors=rumors) for _, rumors in pushes if len(rumors[0].body) < 1000]
     assert all(len(encode(push)) <= 1100 for push in short)

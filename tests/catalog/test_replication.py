@@ -95,15 +95,15 @@ def test_a_rumor_that_is_no_transaction_or_another_one_is_dropped() -> None:
     table = Table()
     for body in (b"", b"\xc1", rumor_of(tx(2)).body):
         table.core.receive(B, Push(scope=Scope.REGION, rumors=(replace(rumor_of(tx(1)), body=body),)))
-    assert table.core.refused == 3 and not table.core.intake.ready
+    assert table.core.refused == 3 and not table.core.inbound.ready
     table.core.receive(B, push(tx(1)))
-    assert len(table.core.intake.ready) == 1
+    assert len(table.core.inbound.ready) == 1
 
 
 def test_a_rumor_ends() -> None:
     table = Table()
     table.core.receive(B, push(tx(1), hop=16))
-    assert table.sent() == [] and len(table.core.intake.ready) == 1
+    assert table.sent() == [] and len(table.core.inbound.ready) == 1
 
 
 def test_what_is_long_is_announced_and_pulled() -> None:
@@ -196,7 +196,7 @@ def test_what_is_too_long_for_a_message_is_asked_over_a_stream() -> None:
     ((whom, pull),) = table.core.questions
     assert whom == B and pull.wants[0].origin == A
     table.core.answered(B, PullAnswer(txs=(), deltas=(delta(-1, 9, reset=True),), more=False))
-    assert len(table.core.intake.ready) == 1 and A not in table.core.pulls
+    assert len(table.core.inbound.ready) == 1 and A not in table.core.pulls
 
 
 def test_a_question_that_nobody_answered_goes_to_another() -> None:
@@ -221,7 +221,7 @@ def test_a_fresh_node_asks_for_all_in_one_question() -> None:
 def test_what_is_fresh_is_announced_four_times() -> None:
     table = Table()
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
-    table.core.intake.applied([A])
+    table.core.inbound.applied([A])
     table.core.moved(A, Position(5, 3))
     told = [to for _ in range(10) for to, _ in of(Ihave, table.after(0.2))]
     assert len(told) == 4
@@ -233,7 +233,7 @@ def test_another_scopes_changes_are_not_taken() -> None:
     table.core.scope = Scope.GLOBAL
     table.core.receive(B, push(other))
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
-    assert not table.core.intake.ready
+    assert not table.core.inbound.ready
 
 
 def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
@@ -241,4 +241,4 @@ def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
     table.core.receive(B, push(tx(3)))
     for _ in range(40):
         table.after(1.0)
-    assert len(table.core.intake.pending) == 0 and len(table.core.pulls) == 0
+    assert len(table.core.inbound.reorder_buffer) == 0 and len(table.core.pulls) == 0

@@ -24,11 +24,11 @@ async def unasked(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
     raise AssertionError("nobody is asked here")
 
 
-def of(album: SnapshotExchange) -> Callable[[NodeId, bytes, float], Awaitable[bytes]]:
+def of(snapshots: SnapshotExchange) -> Callable[[NodeId, bytes, float], Awaitable[bytes]]:
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         message = decode(raw)
         assert isinstance(message, SnapshotAsk | SnapshotRead)
-        return await album.answer(message)
+        return await snapshots.answer(message)
 
     return ask
 
@@ -37,25 +37,25 @@ async def test_a_node_takes_all_that_another_has(tmp_path: Path) -> None:
     there, here = opened(tmp_path / "."), opened(tmp_path, B)
     for number in range(50):
         said(there, put(number, number))
-    album = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
-    touched = await SnapshotExchange(here, tmp_path / "here", ManualClock(), of(album)).take(A, Scope)
+    snapshots = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
+    touched = await SnapshotExchange(here, tmp_path / "here", ManualClock(), of(snapshots)).take(A, Scope)
     assert touched.everything
     assert rows(here) == rows(there) and len(rows(here)) == 50
     assert here.positions(Scope.REGION)[A] == there.positions(Scope.REGION)[A]
     assert list((tmp_path / "here").iterdir()) == []
-    album.close()
+    snapshots.close()
     assert list((tmp_path / "there").iterdir()) == []
 
 
 async def test_one_file_serves_many_and_goes_after_a_while(tmp_path: Path) -> None:
     clock = ManualClock()
-    album = SnapshotExchange(opened(tmp_path), tmp_path / "there", clock, unasked)
-    one = decode(await album.answer(SnapshotAsk(scopes=tuple(Scope))))
-    assert decode(await album.answer(SnapshotAsk(scopes=tuple(Scope)))) == one
+    snapshots = SnapshotExchange(opened(tmp_path), tmp_path / "there", clock, unasked)
+    one = decode(await snapshots.answer(SnapshotAsk(scopes=tuple(Scope))))
+    assert decode(await snapshots.answer(SnapshotAsk(scopes=tuple(Scope)))) == one
     assert isinstance(one, SnapshotMeta)
     clock.advance(KEPT_S + 1)
     with pytest.raises(NotFound):
-        await album.answer(SnapshotRead(number=one.number, offset=0))
+        await snapshots.answer(SnapshotRead(number=one.number, offset=0))
     assert list((tmp_path / "there").iterdir()) == []
 
 
@@ -67,18 +67,18 @@ async def test_nonsense_is_not_taken(answer: bytes, tmp_path: Path) -> None:
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         return answer
 
-    album = SnapshotExchange(opened(tmp_path), tmp_path / "here", ManualClock(), ask)
+    snapshots = SnapshotExchange(opened(tmp_path), tmp_path / "here", ManualClock(), ask)
     with pytest.raises((Unavailable, BadRequest)):
-        await album.take(A, Scope)
+        await snapshots.take(A, Scope)
 
 
 async def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
     there, here = opened(tmp_path), opened(tmp_path, B)
     said(there, put(1, 1))
-    album = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
+    snapshots = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
 
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
-        found = decode(await of(album)(to, raw, timeout_s))
+        found = decode(await of(snapshots)(to, raw, timeout_s))
         return encode(
             SnapshotMeta(number=found.number, size=found.size, digest="0" * 64)
             if isinstance(found, SnapshotMeta)
@@ -88,7 +88,7 @@ async def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(BadRequest):
         await SnapshotExchange(here, tmp_path / "here", ManualClock(), ask).take(A, Scope)
     assert rows(here) == []
-    album.close()
+    snapshots.close()
 
 
 async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
             return await replicas[to].on_request(node, raw)
 
         storage = opened(tmp_path, node, clock=clock)
-        album = SnapshotExchange(storage, tmp_path / f"snapshots-{node}", clock, ask, fresh=1, far=1)
-        return Replica(node, "mad", storage, clock, send=send, ask=ask, album=album)
+        snapshots = SnapshotExchange(storage, tmp_path / f"snapshots-{node}", clock, ask, fresh=1, far=1)
+        return Replica(node, "mad", storage, clock, send=send, ask=ask, snapshots=snapshots)
 
     async with AsyncExitStack() as stack:
         for node in (A, B):

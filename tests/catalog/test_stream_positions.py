@@ -13,7 +13,7 @@ def test_what_a_transaction_changed_is_kept_once_it_is_committed(tmp_path: Path)
     origins.put(msgspec.structs.replace(origins.get(A, Scope.REGION), epoch=2, applied=7))
     assert origins.positions(Scope.REGION) == {}
     origins.write()
-    origins.keep()
+    origins.after_commit()
     assert origins.positions(Scope.REGION) == {A: Position(2, 7)}
     assert origins.positions(Scope.GLOBAL) == {}
 
@@ -21,7 +21,7 @@ def test_what_a_transaction_changed_is_kept_once_it_is_committed(tmp_path: Path)
 def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
     origins = StreamPositions(Database(tmp_path / "c.db").connection)
     origins.put(msgspec.structs.replace(origins.get(A, Scope.REGION), epoch=2, applied=7))
-    origins.forget()
+    origins.after_rollback()
     assert origins.find(A, Scope.REGION) is None
 
 

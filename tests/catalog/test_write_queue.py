@@ -1,4 +1,3 @@
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from hawker.catalog.change import Scope
 from hawker.catalog.contract import Committed, LocalTransaction, Statement
 from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, upsert
 from hawker.catalog.replica import Replica
-from hawker.catalog.write_queue import GROUP_CALLS, QueuedCall, QueuedTransaction, next_turn, run_all
+from hawker.catalog.write_queue import GROUP_CALLS, MAX_WAITING, QueuedCall, QueuedTransaction, WriteQueue, run_all
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId
@@ -81,9 +80,23 @@ async def test_a_call_whose_turn_was_called_off_is_told_so() -> None:
         await call.wait()
 
 
-def test_a_turn_has_an_end() -> None:
-    waiting = deque[QueuedCall[Any]](QueuedCall(lambda: None) for _ in range(GROUP_CALLS + 1))
-    assert [len(next_turn(waiting)), len(next_turn(waiting)), len(next_turn(waiting))] == [GROUP_CALLS, 1, 0]
+def test_a_turn_of_the_queue_has_an_end() -> None:
+    queue = WriteQueue()
+    for _ in range(GROUP_CALLS + 1):
+        queue.put(QueuedCall(lambda: None))
+    assert [len(queue.take()), len(queue.take()), len(queue.take())] == [GROUP_CALLS, 1, 0]
+
+
+async def test_a_full_queue_refuses_calls_and_a_stopped_one_ends_them() -> None:
+    queue = WriteQueue()
+    calls = [QueuedCall(lambda: None) for _ in range(MAX_WAITING)]
+    for call in calls:
+        queue.put(call)
+    with pytest.raises(Unavailable, match="wait already"):
+        queue.put(QueuedCall(lambda: None))
+    queue.stop()
+    with pytest.raises(Unavailable, match="stopping"):
+        await calls[-1].wait()
 
 
 async def test_what_comes_while_the_disk_is_busy_is_committed_together() -> None:

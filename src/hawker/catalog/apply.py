@@ -115,8 +115,8 @@ class BatchApplier:
             if rows.table.scope is stream.scope:
                 for key in rows.sweep(stream.origin, stream.run):
                     self._touch.add(name, key)
-        for aside in (self._parts.unknown, self._parts.quarantine):
-            aside.drop(stream.number, but_run=stream.run)
+        for quarantine in (self._parts.unknown, self._parts.quarantine):
+            quarantine.drop(stream.number, but_run=stream.run)
         return msgspec.structs.replace(stream, applied=stream.came, came=RESETTING)
 
     # One row.

@@ -26,9 +26,14 @@ class Commits:
     """Of one group, which may have to be run more than once. Inside the caller's transaction."""
 
     def __init__(
-        self, connection: apsw.Connection, parts: StorageParts, lease: FreshnessFile, statements: Statements, now: float
+        self,
+        connection: apsw.Connection,
+        parts: StorageParts,
+        freshness: FreshnessFile,
+        statements: Statements,
+        now: float,
     ) -> None:
-        self._connection, self._parts, self._lease = connection, parts, lease
+        self._connection, self._parts, self._freshness = connection, parts, freshness
         self._statements, self._now = statements, now
         self._failed: dict[int, HawkerError] = {}
 
@@ -71,7 +76,7 @@ class Commits:
             parts.rows[table].note_all(of_table, tx.version, stream.run, died)
         parts.log.add(stream.number, tx, self._now)
         stream = parts.origins.put(msgspec.structs.replace(stream, applied=tx.version))
-        self._lease.cover(scope, stream.position)
+        self._freshness.cover(scope, stream.position)
         return tx
 
 

@@ -13,7 +13,7 @@ from hawker.catalog.stream_positions import RESETTING, StreamState
 def delta(
     stream: StreamState,
     rows: Mapping[str, TableRows],
-    asides: Iterable[QuarantineTable],
+    quarantines: Iterable[QuarantineTable],
     after: int,
     max_bytes: int,
     since: int,
@@ -24,7 +24,7 @@ def delta(
     reset = after < max(stream.floor, 0) or since >= 0
     if reset and (since < 0 or stream.floor > since):
         after = RESETTING
-    ops, upto = _part(changes(stream, rows, asides, after), max_bytes)
+    ops, upto = _part(changes(stream, rows, quarantines, after), max_bytes)
     return Delta(
         origin=stream.origin,
         scope=stream.scope,
@@ -59,10 +59,14 @@ def _part(changes: Iterator[VersionedOp], max_bytes: int) -> tuple[tuple[Version
 
 
 def changes(
-    stream: StreamState, rows: Mapping[str, TableRows], asides: Iterable[QuarantineTable], after: int
+    stream: StreamState, rows: Mapping[str, TableRows], quarantines: Iterable[QuarantineTable], after: int
 ) -> Iterator[VersionedOp]:
     """What was set aside takes the place of what the tables have of that row."""
-    kept = {(kept.op.table, key_of(kept.op.key)): kept for aside in asides for kept in aside.of(stream.number, after)}
+    kept = {
+        (kept.op.table, key_of(kept.op.key)): kept
+        for quarantine in quarantines
+        for kept in quarantine.of(stream.number, after)
+    }
     apart = [VersionedOp(each.version, each.op) for each in sorted(kept.values(), key=lambda each: each.version)]
     tables = [each.changed(stream.origin, after) for each in rows.values() if each.table.scope is stream.scope]
     placed = heapq.merge(*tables, key=lambda change: change.version)

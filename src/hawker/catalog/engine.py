@@ -108,12 +108,12 @@ class ReplicationEngine:
     @property
     def queued(self) -> int:
         """Changes that wait to be applied."""
-        return sum(len(scope.intake.ready) + len(scope.intake.pending) for scope in self.scopes.values())
+        return sum(len(scope.inbound.ready) + len(scope.inbound.reorder_buffer) for scope in self.scopes.values())
 
     @property
     def gaps(self) -> int:
         """Versions that are known to be missing."""
-        return sum(scope.intake.gaps() for scope in self.scopes.values())
+        return sum(scope.inbound.gaps() for scope in self.scopes.values())
 
     @property
     def peers(self) -> int:
@@ -183,8 +183,8 @@ class ReplicationEngine:
             case PullAnswer() | SnapshotAsk() | SnapshotMeta() | SnapshotRead() | SnapshotPart():
                 self.refused += 1
             case ForgetOrigin():
-                intake = self.scopes[Scope.GLOBAL].intake
-                if message.epoch > intake.fence(message.origin) and intake.room(message.origin):
+                inbound = self.scopes[Scope.GLOBAL].inbound
+                if message.epoch > inbound.fence(message.origin) and inbound.room(message.origin):
                     self._fence(message.origin, message.epoch, message.hop + 1, without={self.me, sender})
             case _:
                 if self._exchanges(sender, message.scope):
@@ -210,7 +210,7 @@ class ReplicationEngine:
 
     def _fence(self, origin: NodeId, epoch: int, hop: int, without: set[NodeId]) -> None:
         for scope in self.scopes.values():
-            fences = scope.intake.fences
+            fences = scope.inbound.fences
             fences[origin] = max(epoch, fences.get(origin, -1))
         if hop <= fan_out.MAX_HOPS:
             chosen = fan_out.choose(self.scopes[Scope.GLOBAL].peers, self._clock.random, without=without)
@@ -222,7 +222,7 @@ class ReplicationEngine:
     def next_job(self) -> Job | None:
         """What the storage should do now. One at a time: `finish` it before the next."""
         for scope in self.scopes.values():
-            for origin, epoch in scope.intake.fences.items():
+            for origin, epoch in scope.inbound.fences.items():
                 return RaiseFence(origin, epoch)
         if renewal := self._next_renewal():
             return renewal
@@ -241,13 +241,13 @@ class ReplicationEngine:
         if isinstance(job, Apply):
             self.lag.note(job.batch, self._clock.now())
             for scope, ended in self._ended:
-                self.scopes[scope].intake.applied(ended)
+                self.scopes[scope].inbound.applied(ended)
             self._ended = []
         for (origin, scope), position in done.positions.items():
             self.scopes[scope].moved(origin, position)
         if isinstance(job, RaiseFence):
             for each in self.scopes.values():
-                each.intake.fenced(job.origin, job.epoch)
+                each.inbound.fenced(job.origin, job.epoch)
         if isinstance(job, Renew):
             self._renewed(job)
         if isinstance(job, Serve):
@@ -276,8 +276,8 @@ class ReplicationEngine:
 
     def _next_apply(self) -> Apply | None:
         for scope in self.scopes.values():
-            if scope.intake.ready:
-                batch, ended = self.slices.take(scope.intake.ready)
+            if scope.inbound.ready:
+                batch, ended = self.slices.take(scope.inbound.ready)
                 self._ended.append((scope.scope, ended))
                 return Apply(tuple(batch))
         return None

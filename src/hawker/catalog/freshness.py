@@ -36,20 +36,20 @@ class FreshnessRecord(msgspec.Struct, frozen=True, kw_only=True):
 class FreshnessFile:
     def __init__(self, file: Path, boot: str) -> None:
         self._file, self._boot = file, boot
-        self.terms = _load(file)
+        self.record = _load(file)
 
     def proves(self, run: str, positions: Mapping[Scope, Position]) -> bool:
         """Whether the database, with its run and its node's positions, is what the file tells of."""
-        terms = self.terms
-        if terms is None or not run or run not in (terms.run, terms.previous):
+        record = self.record
+        if record is None or not run or run not in (record.run, record.previous):
             return False
-        if not terms.clean and (terms.boot != self._boot or not self._boot):
+        if not record.clean and (record.boot != self._boot or not self._boot):
             return False
-        return all(_keeps(terms, scope, position) for scope, position in positions.items())
+        return all(_keeps(record, scope, position) for scope, position in positions.items())
 
     def epoch(self, scope: Scope) -> int:
         """The last that the file knows; -1 for none."""
-        promise = self.terms.promises.get(scope) if self.terms else None
+        promise = self.record.promises.get(scope) if self.record else None
         return promise.epoch if promise else -1
 
     def begin(self, run: str, previous: str, positions: Mapping[Scope, Position]) -> None:
@@ -58,28 +58,28 @@ class FreshnessFile:
 
     def settle(self) -> None:
         """The database has the run's name, on disk."""
-        if self.terms is not None:
-            self._write(msgspec.structs.replace(self.terms, previous=""))
+        if self.record is not None:
+            self._write(msgspec.structs.replace(self.record, previous=""))
 
     def cover(self, scope: Scope, position: Position) -> None:
         """Before that version can be seen by anyone."""
-        assert self.terms is not None, "nothing is published before the lease began"
-        promise = self.terms.promises.get(scope)
+        assert self.record is not None, "nothing is published before the lease began"
+        promise = self.record.promises.get(scope)
         if promise is None or promise.epoch != position.epoch or position.applied > promise.ceiling:
-            promises = {**self.terms.promises, scope: _ahead(position, behind=1)}
-            self._write(msgspec.structs.replace(self.terms, promises=promises))
+            promises = {**self.record.promises, scope: _ahead(position, behind=1)}
+            self._write(msgspec.structs.replace(self.record, promises=promises))
 
     def end(self, positions: Mapping[Scope, Position]) -> None:
         """The node closes its database in good order."""
-        if self.terms is not None:
+        if self.record is not None:
             promises = {scope: VersionCeiling(epoch=at.epoch, ceiling=at.applied) for scope, at in positions.items()}
-            self._write(msgspec.structs.replace(self.terms, clean=True, promises=promises))
+            self._write(msgspec.structs.replace(self.record, clean=True, promises=promises))
 
-    def _write(self, terms: FreshnessRecord) -> None:
+    def _write(self, record: FreshnessRecord) -> None:
         """On disk when this returns; the old one or the new one after a crash."""
         draft = self._file.with_name(f"{self._file.name}.new")
         with draft.open("wb") as file:
-            file.write(msgspec.json.encode(terms))
+            file.write(msgspec.json.encode(record))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._file)
@@ -88,7 +88,7 @@ class FreshnessFile:
             os.fsync(folder)
         finally:
             os.close(folder)
-        self.terms = terms
+        self.record = record
 
 
 def boot_id() -> str:
@@ -103,11 +103,11 @@ def _ahead(position: Position, behind: int = 0) -> VersionCeiling:
     return VersionCeiling(epoch=position.epoch, ceiling=position.applied - behind + STEP)
 
 
-def _keeps(terms: FreshnessRecord, scope: Scope, position: Position) -> bool:
-    promise = terms.promises.get(scope)
+def _keeps(record: FreshnessRecord, scope: Scope, position: Position) -> bool:
+    promise = record.promises.get(scope)
     if promise is None or promise.epoch != position.epoch:
         return False
-    lowest = promise.ceiling if terms.clean else promise.ceiling - STEP
+    lowest = promise.ceiling if record.clean else promise.ceiling - STEP
     return lowest <= position.applied <= promise.ceiling
 
 

@@ -39,7 +39,7 @@ class Inbound:
     def __init__(self, me: NodeId, positions: Mapping[NodeId, Position], planted: frozenset[Bug] = SOUND) -> None:
         self._me, self._planted = me, planted
         self.vector = VersionVector(positions, frozen=Bug.DIGEST_NOT_UPDATED in planted)
-        self.pending = ReorderBuffer()
+        self.reorder_buffer = ReorderBuffer()
         self.pulls = Pulls()
         self.ready: deque[ReplicatedTx | Delta] = deque()
         self.fences: dict[NodeId, int] = {}
@@ -92,7 +92,7 @@ class Inbound:
         where = self.where(origin)
         if not (self._is_new(epoch, version, *where) and self._counts(origin, epoch) and self.room(origin)):
             return False
-        return self._is_next(epoch, version, *where) or not self.pending.has(origin, epoch, version)
+        return self._is_next(epoch, version, *where) or not self.reorder_buffer.has(origin, epoch, version)
 
     def take_tx(self, tx: ReplicatedTx, sender: NodeId, soon: float) -> bool:
         """Whether it is news. What comes too early is held, and the hole asked for at `soon`."""
@@ -105,7 +105,7 @@ class Inbound:
             return True
         target = tx.version if version < 0 else tx.version - 1
         self.pulls.want(tx.origin, tx.epoch, target, sender, soon)
-        return self.pending.hold(tx, size_of(tx))
+        return self.reorder_buffer.hold(tx, size_of(tx))
 
     def take_delta(self, delta: Delta, now: float) -> None:
         origin = delta.origin
@@ -126,13 +126,13 @@ class Inbound:
         epoch, version = self.where(origin)
         if version < 0:
             return
-        held = self.pending.epoch(origin)
+        held = self.reorder_buffer.epoch(origin)
         if (epoch, version) == (0, 0):
             epoch = held
         if held < epoch or not self._counts(origin, held):
-            self.pending.drop(origin)
+            self.reorder_buffer.drop(origin)
         else:
-            for tx, _ in self.pending.follow(origin, epoch, version):
+            for tx, _ in self.reorder_buffer.follow(origin, epoch, version):
                 self._hand_over(tx, tx.epoch, tx.version)
         self.pulls.met(origin, *self.where(origin))
 

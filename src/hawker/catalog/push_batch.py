@@ -54,14 +54,14 @@ class PushBatcher:
 
     def take(self, now: float) -> list[AddressedPush]:
         """What goes now, and to whom."""
-        letters: list[AddressedPush] = []
+        pushes: list[AddressedPush] = []
         if self._news_due <= now:
             news, self._news, self._news_due, self._went_at = self._news, [], _NEVER, now
-            letters += _letters(news, self._whom(news))
+            pushes += _pushes(news, self._whom(news))
         if self._relay_due <= now:
             news, self._relayed, self._relay_due = self._relayed, [], _NEVER
-            letters += _letters(news, fan_out.pick(self._peers.alive, 1, self._random, without=_known_to(news)))
-        return letters
+            pushes += _pushes(news, fan_out.pick(self._peers.alive, 1, self._random, without=_known_to(news)))
+        return pushes
 
     def _whom(self, news: Sequence[_News]) -> Sequence[NodeId]:
         if fan_out.is_direct(self._peers):
@@ -75,7 +75,7 @@ def _known_to(news: Sequence[_News]) -> Collection[NodeId]:
     return set(first.without).intersection(*(each.without for each in others)) if others else first.without
 
 
-def _letters(news: Sequence[_News], whom: Sequence[NodeId]) -> Iterator[AddressedPush]:
+def _pushes(news: Sequence[_News], whom: Sequence[NodeId]) -> Iterator[AddressedPush]:
     """To each what it does not know, one letter for all who get the same."""
     readers: dict[tuple[Rumor, ...], list[NodeId]] = {}
     for node in whom:

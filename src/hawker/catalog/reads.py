@@ -27,11 +27,11 @@ class Reads:
     def query(self, statement: Statement, timeout_s: float) -> ResultTable:
         """Raises `BadRequest` for what is no reading statement, `DeadlineExceeded`, `Unprocessable` when the answer is
         too big to be one."""
-        with self._pool.one() as guarded:
-            guarded.deadline(self._clock.monotonic() + timeout_s)
-            answer = guarded.start(statement)
+        with self._pool.one() as reader:
+            reader.deadline(self._clock.monotonic() + timeout_s)
+            answer = reader.start(statement)
             try:
-                return ResultTable(columns=answer.columns, rows=tuple(_all(guarded, answer)))
+                return ResultTable(columns=answer.columns, rows=tuple(_all(reader, answer)))
             finally:
                 answer.close()
 
@@ -43,9 +43,9 @@ class Reads:
                 yield told
 
 
-def _all(guarded: ReadConnection, answer: QueryCursor) -> Iterator[tuple[Value, ...]]:
+def _all(reader: ReadConnection, answer: QueryCursor) -> Iterator[tuple[Value, ...]]:
     count = size = 0
-    while rows := guarded.take(answer, rows=_TAKE_ROWS, size_bytes=MOST_BYTES):
+    while rows := reader.take(answer, rows=_TAKE_ROWS, size_bytes=MOST_BYTES):
         count += len(rows)
         size += sum(len(cell) for row in rows for cell in row if isinstance(cell, str | bytes))
         if count > MOST_ROWS or size > MOST_BYTES:
@@ -70,8 +70,8 @@ async def _told(heard: AsyncGenerator[SubscriptionEvent, None]) -> AsyncGenerato
                         yield ResultTable(columns=columns, rows=tuple(rows))
                         rows.clear()
                     case AnswerChanges():
-                        for told in one.told:
-                            yield _change(told.said)
+                        for told in one.events:
+                            yield _change(told.content)
                     case _:
                         assert_never(one)
     except Lagged as error:

@@ -32,7 +32,7 @@ from hawker.catalog.jobs import Apply, Job, JobResult, RaiseFence, perform
 from hawker.catalog.memory_storage import touched
 from hawker.catalog.messages import Pull, PullAnswer, SnapshotAsk, SnapshotRead, decode, encode
 from hawker.catalog.snapshots import SnapshotExchange
-from hawker.catalog.write_queue import STOPPING, QueuedCall, QueuedTransaction, next_turn, run_all
+from hawker.catalog.write_queue import QueuedCall, QueuedTransaction, WriteQueue, run_all
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
@@ -80,7 +80,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Storage)
 
 TXS_PER_S, TXS_AT_ONCE = 1000, 2000
-WAITING = 1024
 SETTLE_S = 10.0
 ASK_S = 15.0
 ANSWER_S = 30.0
@@ -119,16 +118,16 @@ class Replica(Generic[S]):
         | None = None,
         run: StorageRunner = in_thread,
         grace_s: float = GRACE_S,
-        album: SnapshotExchange | None = None,
+        snapshots: SnapshotExchange | None = None,
     ) -> None:
         self._storage, self._clock, self._run = storage, clock, run
         self._send, self._ask_over = send, ask
-        self._reads, self._subscribes, self._album = reads, subscribes, album
+        self._reads, self._subscribes, self._snapshots = reads, subscribes, snapshots
         positions = {scope: storage.positions(scope) for scope in Scope}
         self.engine = ReplicationEngine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
-        self._outbox = SendQueue(clock)
+        self._send_queue = SendQueue(clock)
         self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
-        self._calls: deque[QueuedCall[Any]] = deque()
+        self._calls = WriteQueue()
         self._answers: dict[int, QueuedCall[PullAnswer | None]] = {}
         self._listeners: list[OnTouched] = []
         self._wake, self._moved = anyio.Event(), anyio.Event()
@@ -143,8 +142,8 @@ class Replica(Generic[S]):
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._work)
-                if self._album is not None:
-                    tasks.start_soon(self._catch_up, self._album)
+                if self._snapshots is not None:
+                    tasks.start_soon(self._catch_up, self._snapshots)
                 try:
                     yield
                 finally:
@@ -152,11 +151,9 @@ class Replica(Generic[S]):
         finally:
             self._tasks = None
             with anyio.CancelScope(shield=True):
-                for call in self._calls:
-                    call.error = Unavailable(STOPPING)
-                    call.done.set()
-                if self._album is not None:
-                    self._album.close()
+                self._calls.stop()
+                if self._snapshots is not None:
+                    self._snapshots.close()
                 await self._run(self._storage.close)
 
     # what the mesh brings
@@ -177,8 +174,8 @@ class Replica(Generic[S]):
         """Answers a question of another node over a stream; nothing when this node is too busy. Raises `BadRequest`."""
         try:
             message = decode(raw)
-            if self._album is not None and isinstance(message, SnapshotAsk | SnapshotRead):
-                return await self._album.answer(message)
+            if self._snapshots is not None and isinstance(message, SnapshotAsk | SnapshotRead):
+                return await self._snapshots.answer(message)
             number = self.engine.ask(sender, message)
         except ValueError as error:
             raise BadRequest(f"the catalog cannot read this: {error}") from error
@@ -247,9 +244,7 @@ class Replica(Generic[S]):
         return await self._turn(QueuedCall(lambda: work(self._storage), lambda result: self._tell(everything)))
 
     async def _turn(self, call: QueuedCall[T]) -> T:
-        if len(self._calls) >= WAITING:
-            raise Unavailable(f"{WAITING} calls of the catalog wait already; try again in a moment")
-        self._calls.append(call)
+        self._calls.put(call)
         self._wake.set()
         return await call.wait()
 
@@ -281,7 +276,7 @@ class Replica(Generic[S]):
             self._flush()
             if unsettled and self.engine.settled:
                 self._tell_waiters()
-            if calls := next_turn(self._calls):
+            if calls := self._calls.take():
                 await self._serve_calls(calls)
             if (job := self.engine.next_job()) is not None:
                 await self._do_job(job)
@@ -289,7 +284,7 @@ class Replica(Generic[S]):
                 await self._nap(due)
 
     async def _nap(self, due: float) -> None:
-        wait = min(due - self._clock.monotonic(), self._outbox.wait_s(), NAP_S)
+        wait = min(due - self._clock.monotonic(), self._send_queue.wait_s(), NAP_S)
         with anyio.move_on_after(max(0.0, wait)):
             await self._wake.wait()
         self._wake = anyio.Event()
@@ -333,9 +328,9 @@ class Replica(Generic[S]):
         for to, message in engine.out:
             raw = encode(message)
             for node in to:
-                self._outbox.put(node, raw)
+                self._send_queue.put(node, raw)
         engine.out.clear()
-        for node, raw in self._outbox.take():
+        for node, raw in self._send_queue.take():
             self._send(node, raw)
         for number, parts in engine.answers:
             if (waiting := self._answers.get(number)) is not None:
@@ -348,25 +343,25 @@ class Replica(Generic[S]):
             if self._tasks is not None:
                 self._tasks.start_soon(self._question, whom, scope, pull)
 
-    async def _catch_up(self, album: SnapshotExchange) -> None:
+    async def _catch_up(self, snapshots: SnapshotExchange) -> None:
         """Far behind, take a snapshot of somebody near; if that does not work, of somebody else after a while."""
         while True:
             await self._clock.sleep(LOOK_S)
             near = self.engine.scopes[Scope.REGION].peers.alive
             whom, scopes = (near, [*Scope]) if near else (self.engine.scopes[Scope.GLOBAL].peers.alive, [Scope.GLOBAL])
-            if self.engine.gaps < (album.fresh if self._fresh else album.far) or not whom:
+            if self.engine.gaps < (snapshots.fresh if self._fresh else snapshots.far) or not whom:
                 continue
             self.engine.hold(pulls=True)
             try:
-                await self._take_snapshot(album, whom[int(self._clock.random() * len(whom))], scopes)
+                await self._take_snapshot(snapshots, whom[int(self._clock.random() * len(whom))], scopes)
             except HawkerError as error:
                 _log.warning("no snapshot of the catalog taken", extra={"reason": str(error)})
                 await self._clock.sleep(TRY_S)
             finally:
                 self.engine.hold(pulls=False)
 
-    async def _take_snapshot(self, album: SnapshotExchange, whom: NodeId, scopes: Sequence[Scope]) -> None:
-        what = await album.take(whom, scopes)
+    async def _take_snapshot(self, snapshots: SnapshotExchange, whom: NodeId, scopes: Sequence[Scope]) -> None:
+        what = await snapshots.take(whom, scopes)
         await self._turn(QueuedCall(partial(self._positions, scopes), self._resume))
         self._fresh = False
         self._tell(what)

@@ -1,5 +1,5 @@
 """Replication of one scope, without I/O: takes messages, members, commits and what became of batches; leaves messages
-to send, questions to ask over streams, and what `intake` has ready to be applied.
+to send, questions to ask over streams, and what `inbound` has ready to be applied.
 """
 
 from collections.abc import Collection, Mapping
@@ -67,9 +67,9 @@ class Replication:
         self.me, self.scope = me, scope
         self._clock, self._planted = clock, planted
         self.peers = ReplicaPeers(region)
-        self._mailbag = PushBatcher(self.peers, clock.random)
-        self.intake = Inbound(me, positions, planted)
-        self.vector, self.pulls = self.intake.vector, self.intake.pulls
+        self._push_batcher = PushBatcher(self.peers, clock.random)
+        self.inbound = Inbound(me, positions, planted)
+        self.vector, self.pulls = self.inbound.vector, self.inbound.pulls
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Pull]] = []
         own = self.vector.get(me)
@@ -101,7 +101,7 @@ class Replication:
     def moved(self, origin: NodeId, position: Position) -> None:
         """The storage has a stream elsewhere: after a batch, a fence or a renewal."""
         before = self.vector.get(origin)
-        if self.intake.moved(origin, position):
+        if self.inbound.moved(origin, position):
             self._fresh[origin] = IHAVE_TICKS
         if origin != self.me:
             return
@@ -166,22 +166,22 @@ class Replication:
 
     def entry(self, sender: NodeId, entry: VectorEntry) -> None:
         """What another has of a stream."""
-        if entry.fence > self.intake.fence(entry.origin) and self.intake.room(entry.origin):
-            self.intake.fences[entry.origin] = entry.fence
+        if entry.fence > self.inbound.fence(entry.origin) and self.inbound.room(entry.origin):
+            self.inbound.fences[entry.origin] = entry.fence
         self._behind(sender, entry.origin, entry.epoch, entry.applied)
 
     def _behind(self, sender: NodeId, origin: NodeId, epoch: int, version: int) -> None:
         """Somebody has a stream up to there; ask for it in a while, if it is more."""
         if origin == self.me:
             self._doubt(epoch, version)
-        elif self.intake.lacks(origin, epoch, version):
+        elif self.inbound.lacks(origin, epoch, version):
             self.pulls.want(origin, epoch, version, sender, self._soon(sender))
 
     def _hear(self, sender: NodeId, heard: Rumor) -> None:
         """Most have been here before: those are not even read."""
         if heard.origin == self.me:
             self._doubt(heard.epoch, heard.version)
-        elif self.intake.is_news(heard.origin, heard.epoch, heard.version):
+        elif self.inbound.is_news(heard.origin, heard.epoch, heard.version):
             try:
                 tx = tx_of(heard)
             except ValueError:
@@ -196,11 +196,11 @@ class Replication:
         if tx.origin == self.me:
             self._doubt(tx.epoch, tx.version)
             return False
-        return self.intake.take_tx(tx, sender, self._soon(sender))
+        return self.inbound.take_tx(tx, sender, self._soon(sender))
 
     def _take_delta(self, delta: Delta) -> None:
         if delta.scope is self.scope and delta.origin != self.me:
-            self.intake.take_delta(delta, self._clock.monotonic())
+            self.inbound.take_delta(delta, self._clock.monotonic())
 
     def _soon(self, sender: NodeId) -> float:
         return self._clock.monotonic() + WAIT_S + self.peers.rtt_s(sender)
@@ -214,16 +214,16 @@ class Replication:
         if len(news.body) > PUSH_BYTES:
             self._announce(news.origin, without=without)
         else:
-            self._mailbag.put(news, self._clock.monotonic(), without=without)
+            self._push_batcher.put(news, self._clock.monotonic(), without=without)
 
     def post(self) -> None:
         """Send what news is due."""
-        if self._mailbag.due < _NEVER:
-            for to, rumors in self._mailbag.take(self._clock.monotonic()):
+        if self._push_batcher.due < _NEVER:
+            for to, rumors in self._push_batcher.take(self._clock.monotonic()):
                 self._send(to, Push(scope=self.scope, rumors=rumors))
 
     def _announce(self, origin: NodeId, *, without: Collection[NodeId]) -> None:
-        epoch, version = self.intake.where(origin)
+        epoch, version = self.inbound.where(origin)
         if version >= 0:
             head = Head(origin=origin, epoch=epoch, version=version)
             chosen = fan_out.choose(self.peers, self._clock.random, without=without)
@@ -257,13 +257,13 @@ class Replication:
         self._asked = missing
         for each in missing:
             each.due = float("inf")
-        wants = tuple(self.intake.want(each) for each in missing)
+        wants = tuple(self.inbound.want(each) for each in missing)
         self.questions.append((whom, Pull(scope=self.scope, wants=wants, max_bytes=BULK_BYTES)))
 
     # time
 
     def next_due(self) -> float:
-        due = min(self._rounds.due, self.pulls.next_due(), self._mailbag.due)
+        due = min(self._rounds.due, self.pulls.next_due(), self._push_batcher.due)
         if self._fresh:
             due = min(due, self._ihave_due)
         return due if self._inquiry is None else min(due, self._inquiry.due)
@@ -307,12 +307,12 @@ class Replication:
 
     def _pull(self, now: float) -> None:
         """One message to each peer that is asked; what is long, or much, in one question over a stream."""
-        if self.holding or len(self.intake.ready) >= MAX_READY:
+        if self.holding or len(self.inbound.ready) >= MAX_READY:
             self.pulls.later(now + (HELD_S if self.holding else WAIT_S))
             return
         due = self.pulls.take(now, self.peers, self._clock.random)
         for origin in self.pulls.given_up():
-            self.intake.pending.drop(origin)  # perhaps its owner lost what comes before, and nobody ever had it
+            self.inbound.reorder_buffer.drop(origin)  # perhaps its owner lost what comes before, and nobody ever had it
         much = len(due) >= BULK_WANTS
         bulky = [(whom, missing) for whom, missing in due if missing.bulky or much]
         if bulky:
@@ -320,6 +320,6 @@ class Replication:
         asked: dict[NodeId, list[Want]] = {}
         for whom, missing in due:
             if not (missing.bulky or much):
-                asked.setdefault(whom, []).append(self.intake.want(missing))
+                asked.setdefault(whom, []).append(self.inbound.want(missing))
         for whom, wants in asked.items():
             self._send((whom,), Pull(scope=self.scope, wants=tuple(wants), max_bytes=MESSAGE_BYTES))

@@ -58,7 +58,7 @@ class Draft:
             for name, rows in self._rows.items()
             if name not in alike and rows.table.scope is stream.scope
         )
-        return placed or any(True for aside in self._asides for _ in aside.of(stream.number))
+        return placed or any(True for quarantine in self._asides for _ in quarantine.of(stream.number))
 
     def close(self) -> None:
         self._connection.close(True)
@@ -99,8 +99,8 @@ def take(connection: apsw.Connection, draft: Draft, parts: StorageParts, theirs:
         ours, epoch=theirs.epoch, applied=theirs.applied, floor=theirs.floor, run=ours.run + 1, came=RESETTING
     )
     parts.log.drop(stream.number)
-    for aside in (parts.unknown, parts.quarantine):
-        aside.drop(stream.number)
+    for quarantine in (parts.unknown, parts.quarantine):
+        quarantine.drop(stream.number)
     tables = {name: rows for name, rows in parts.rows.items() if rows.table.scope is stream.scope}
     for rows in tables.values():
         rows.drop(stream.origin)
@@ -128,8 +128,8 @@ def _alike(
     """Tables that both have with the same columns, and of which no row was set aside."""
     each = (f"SELECT tbl FROM draft.{table} WHERE stream = ?1" for table in ("__c_unknown", "__c_quarantine"))
     text = " UNION ".join(each)
-    aside: list[Any] = connection.execute(text, (theirs.number,)).fetchall()
-    both = (name for name in tables if name in draft.tables and (name,) not in aside)
+    quarantine: list[Any] = connection.execute(text, (theirs.number,)).fetchall()
+    both = (name for name in tables if name in draft.tables and (name,) not in quarantine)
     return frozenset(name for name in both if stored(connection, "main", name) == stored(connection, "draft", name))
 
 

@@ -75,7 +75,7 @@ class SqliteStorage:
         self._reader: ReadConnection | None = None
         try:
             self.declare(schemas)
-            self._lease = FreshnessFile(path.with_name(f"{path.name}.lease"), boot())
+            self._freshness = FreshnessFile(path.with_name(f"{path.name}.lease"), boot())
             self._proven = self._prove()
             self._renewed = set(Scope) if self._proven else set()
         except BaseException:
@@ -144,7 +144,7 @@ class SqliteStorage:
     def commit_all(self, group: Sequence[LocalTransaction]) -> Sequence[Committed | HawkerError]:
         if not self._proven:
             raise Unavailable("the catalog is finding out what this node has published before; try again in a moment")
-        commits = Commits(self._connection, self._parts(), self._lease, self._statements, self._clock.now())
+        commits = Commits(self._connection, self._parts(), self._freshness, self._statements, self._clock.now())
         while True:
             with suppress(TransactionLost), self._transaction(durable=True):
                 return commits.run(group)
@@ -153,7 +153,9 @@ class SqliteStorage:
         """In that epoch or, if this node is known to have used it, in a later one."""
         with self._transaction(durable=True):
             stream = self._origins.get(self._node, scope)
-            epoch = max(epoch, stream.epoch + 1 if stream.begun else 0, stream.fence + 1, self._lease.epoch(scope) + 1)
+            epoch = max(
+                epoch, stream.epoch + 1 if stream.begun else 0, stream.fence + 1, self._freshness.epoch(scope) + 1
+            )
             run, count = stream.run + 1, 0
             self._counter = itertools.count(ROWS_PER_VERSION)
             for rows in self._rows.values():
@@ -167,10 +169,10 @@ class SqliteStorage:
             self._log.drop(stream.number)
             self._origins.put(stream)
             if self._proven:
-                self._lease.cover(scope, stream.position)
+                self._freshness.cover(scope, stream.position)
         self._renewed.add(scope)
         if not self._proven and self._renewed.issuperset(Scope):
-            self._begin_lease()
+            self._begin_proof()
         return stream.position
 
     def _next_version(self, *_: Value) -> int:
@@ -180,17 +182,17 @@ class SqliteStorage:
         run = self._connection.execute("SELECT run FROM __c_lease").get or ""
         positions = self._own_positions()
         fenced = any(position.epoch <= position.fence for position in positions.values())
-        if fenced or not self._lease.proves(run, positions):
+        if fenced or not self._freshness.proves(run, positions):
             return False
-        self._begin_lease(previous=run)
+        self._begin_proof(previous=run)
         return True
 
-    def _begin_lease(self, previous: str = "") -> None:
+    def _begin_proof(self, previous: str = "") -> None:
         run = self._clock.token_bytes(16).hex()
-        self._lease.begin(run, previous, self._own_positions())
+        self._freshness.begin(run, previous, self._own_positions())
         with self._transaction(durable=True):
             self._connection.execute("INSERT OR REPLACE INTO __c_lease VALUES (1, ?)", (run,))
-        self._lease.settle()
+        self._freshness.settle()
         self._proven = True
 
     def _own_positions(self) -> Mapping[Scope, Position]:
@@ -257,8 +259,8 @@ class SqliteStorage:
                     floors[place] = max(version, floors.get(place, 0))
                     count += gone
             numbers = {stream.number: (stream.origin, stream.scope) for stream in self._origins.all()}
-            for aside in (self._unknown, self._quarantine):
-                for number, version in aside.collect(before).items():
+            for quarantine in (self._unknown, self._quarantine):
+                for number, version in quarantine.collect(before).items():
                     floors[numbers[number]] = max(version, floors.get(numbers[number], 0))
             for place, version in floors.items():
                 stream = self._origins.get(*place)
@@ -328,7 +330,7 @@ class SqliteStorage:
             if self._reader is not None:
                 self._reader.close()
             if self._proven:
-                self._lease.end(self._own_positions())
+                self._freshness.end(self._own_positions())
             self._database.close()
 
     # The transaction.
@@ -342,13 +344,13 @@ class SqliteStorage:
                     yield
                     self._origins.write()
             except BaseException as error:
-                self._origins.forget()
+                self._origins.after_rollback()
                 for part in (self._log, self._unknown, self._quarantine):
                     part.load()
                 if isinstance(error, apsw.Error | OSError):
                     raise Unavailable(f"the catalog cannot be written now: {error}") from error
                 raise
-            self._origins.keep()
+            self._origins.after_commit()
 
     def _parts(self) -> StorageParts:
         return StorageParts(

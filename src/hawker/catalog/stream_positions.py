@@ -83,12 +83,12 @@ class StreamPositions:
         for stream in self._changed.values():
             self._connection.execute(_WRITE, msgspec.structs.astuple(stream))
 
-    def keep(self) -> None:
+    def after_commit(self) -> None:
         """Once it is."""
         self._known.update(self._changed)
         self._changed.clear()
 
-    def forget(self) -> None:
+    def after_rollback(self) -> None:
         """Once it was rolled back."""
         self._changed.clear()
 

@@ -1,4 +1,7 @@
-"""News that is passed on: each piece so many times, the least told first. One piece a key, the newest wins."""
+"""The broadcast queue: news that rides on other packets, each piece a limited number of times, the least sent first.
+
+One piece a key, the newest wins (memberlist's `TransmitLimitedQueue`; SWIM, 4.1, "infection-style dissemination").
+"""
 
 from collections.abc import Iterator
 
@@ -30,7 +33,7 @@ class BroadcastQueue:
             del self._tiers[tier][key]
 
     def take(self, room: int, transmits: int) -> list[bytes]:
-        """What fits into `room` bytes. A piece that was told `transmits` times is not told again."""
+        """Pieces that fit into `room` bytes. A piece is dropped after it was taken `transmits` times."""
         if not self._tier_of:
             return []
         taken = list(self._fitting(room))

@@ -1,4 +1,4 @@
-"""Who should not be here: a second node with one id, a node of another cluster, a wrong clock. Told, not hidden.
+"""Conflicts between nodes: two nodes with one id, a node of another cluster, clocks that differ. Told to the operator.
 
 Two nodes with one id are told apart by their boots. Only an answer to a fresh question proves that the other one lives,
 so a recording of a node's former life moves nobody. The newer of the two steps down.

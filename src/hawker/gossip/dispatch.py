@@ -1,4 +1,4 @@
-"""What each frame of another node leads to: answers, changed beliefs, things to tell. Knows no timers.
+"""Dispatch of received frames: which answer, state change or event each one leads to. Has no timers.
 
 `joining` is whether this node still waits to be let in; `rank` orders keyrings, so that two nodes see who is behind.
 """
@@ -42,7 +42,7 @@ _SYNC_ANSWER_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """Where a frame came from, and when. `peer` is what is known of the sender."""
+    """The sender of a frame and the monotonic time at which it came. `peer` is the sender's state, None if unknown."""
 
     sender: NodeId
     boot: int
@@ -57,7 +57,7 @@ class FrameSource:
 
 
 class FrameDispatcher:
-    """Shares its parts with `Swim`, which has the timers."""
+    """Shares its parts with `Swim`, which has the timers. `joining` and `rank` are as the module says."""
 
     def __init__(
         self,

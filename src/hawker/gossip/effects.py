@@ -1,4 +1,4 @@
-"""What the protocol wants done: datagrams to send, and what its owner should hear of. Values only."""
+"""Effects of a protocol step: datagrams to send, and events that the owner carries out or passes on. Values only."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -25,7 +25,7 @@ class MemberChanged:
 
 @dataclass(frozen=True, slots=True)
 class Forgot:
-    """An operator's word about `node`: whoever holds something of its epochs up to `fence` lets it go."""
+    """An operator had `node` forgotten: its data of epochs up to `fence` is to be dropped and ignored from now on."""
 
     node: NodeId
     fence: int
@@ -45,7 +45,7 @@ class JoinAccepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """This node may not take part; `code` is that of the frame `Refused`."""
+    """This node may not take part; `code` is that of the frame `JoinRefused`: `cluster` or `twin`."""
 
     code: str
     text: str
@@ -53,7 +53,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class FallbackPing:
-    """Ask this member over a stream whether it lives, and say so with `fallback_acked`."""
+    """Ping this member over a stream, as memberlist falls back to TCP; an answer is told to `Swim.fallback_acked`."""
 
     node: NodeId
     address: str
@@ -85,7 +85,7 @@ class Effects:
 
 
 class EffectBuffer:
-    """Where an outcome gathers while a message or a moment is dealt with."""
+    """Collects the effects of one step."""
 
     def __init__(self) -> None:
         self._outcome = Effects()

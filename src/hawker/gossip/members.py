@@ -1,4 +1,7 @@
-"""All members that are known, the fences of those that were forgotten, and one digest over both. No protocol here."""
+"""The member list: each member's state, the fences of forgotten members, a digest over both, and the probe order. Pure.
+
+Which of two claims about a member is newer is decided here; what a claim leads to is in `membership`.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

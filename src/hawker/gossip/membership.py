@@ -1,4 +1,4 @@
-"""What this node believes of the members, itself included, and how that changes by what it hears. Sends nothing.
+"""Membership: what this node believes of all members, itself included, and how claims change it. Sends nothing.
 
 Claims are weighed by a total order (incarnation, then fate), so all nodes come to believe the same. Only a member
 itself raises its incarnation: to refute what is said of it, or to say something new.

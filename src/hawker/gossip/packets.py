@@ -1,4 +1,4 @@
-"""How what is said becomes datagrams: whole frames, then as much news as fits behind them."""
+"""Packets: whole frames first, then as many queued broadcasts as fit into the rest of the datagram."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Streams, sealed: two hellos, then records of at most 1 MiB, and messages of up to 64 MiB made of them. Pure.
+"""Encrypted streams: two hellos, then sealed records of at most 1 MiB, which make messages of up to 64 MiB. Pure.
 
 Each connection has keys of its own, one a direction, of the cluster's key and both hellos; so nothing of another
 connection can be repeated in it, and records count from 0. `length 4, sealed`; the length is authenticated too.
@@ -31,7 +31,7 @@ _MOST_MS = (1 << 32) - 1
 
 
 class BrokenStream(ValueError):
-    """What came is no stream of ours: not authentic, too long, or out of order."""
+    """The bytes are no stream of this cluster: not authentic, too long, or out of order."""
 
 
 class MessageKind(IntEnum):

@@ -207,14 +207,19 @@ class Swim:
     # Probing.
 
     def _begin(self, now: float) -> None:
+        """Begin the probe of the next member, and set when the one after it begins."""
         peer = self.membership.order.next(self.membership.members)
         far = peer is not None and self.membership.is_far(peer)
+        # A slow node must not accuse others: the worse its own health, the longer its period and its timeouts
+        # (Lifeguard, LHA-Probe). Between regions loss comes in longer bursts, so the period is stretched as well.
         multiplier = self.membership.health.multiplier
         period_s = self._timing.probe_s * (self._timing.suspicion_far if far else 1.0)
         self._probe_at = now + period_s * multiplier
         if peer is None:
             self._probe = None
             return
+        # The wait for a direct ack follows the measured round trip. It is capped by 0.6 of the period: indirect pings
+        # and the fallback ping need the rest of it, or a lost ack would always become a suspicion.
         first_s = self._timing.direct_far_s if far else self._timing.direct_s
         direct_s = peer.round_trip.timeout_s(first_s, self._timing.direct_least_s, first_s * 2) * multiplier
         self._probe = ProbeRound(

@@ -66,7 +66,7 @@ def own_catalog(
         ask=meeting.ask,
         reads=reads.query,
         subscribes=reads.subscribe,
-        album=SnapshotExchange(storage, place.root / "catalog-snapshots", clock, meeting.ask),
+        snapshots=SnapshotExchange(storage, place.root / "catalog-snapshots", clock, meeting.ask),
     )
     meeting.replica = replica
     replica.listen(live.touched)

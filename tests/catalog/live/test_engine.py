@@ -99,9 +99,9 @@ async def _beginning(heard: AsyncGenerator[SubscriptionEvent, None]) -> tuple[li
 async def _change(heard: AsyncGenerator[SubscriptionEvent, None]) -> RowChange:
     one = await anext(heard)
     assert isinstance(one, AnswerChanges)
-    (told,) = one.told
-    assert isinstance(told.said, RowChange)
-    return told.said
+    (told,) = one.events
+    assert isinstance(told.content, RowChange)
+    return told.content
 
 
 async def test_the_same_text_shares_one_answer(bench: Bench) -> None:
@@ -127,7 +127,7 @@ async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
     async with aclosing(await subscription.hear(after=1)) as heard:
         missed = await anext(heard)
         assert isinstance(missed, AnswerChanges)
-        assert [one.said.number for one in missed.told if isinstance(one.said, RowChange)] == [2, 3]
+        assert [one.content.number for one in missed.events if isinstance(one.content, RowChange)] == [2, 3]
     async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.put("1", "later")
         assert (await _change(heard)).number == 4
@@ -196,7 +196,7 @@ async def test_when_everything_may_have_changed_all_is_looked_at(bench: Bench) -
         bench.write("1", "on")
         bench.live.touched(Touched(tables={}, everything=True))
         assert (await _change(heard)).row == ("1", "on")
-        assert [one.said for one in await anext(events)] == [TOO_MUCH]
+        assert [one.content for one in await anext(events)] == [TOO_MUCH]
 
 
 async def test_a_whole_query_is_asked_again_after_a_pause(bench: Bench) -> None:
@@ -213,9 +213,9 @@ async def test_updates_name_rows_and_whether_they_are_there(bench: Bench) -> Non
     assert await bench.live.updates("machines") is updates
     async with aclosing(updates.feed.events(1)) as events:
         bench.put("1", "on")
-        assert [one.said for one in await anext(events)] == [("update", ("n", "1"))]
+        assert [one.content for one in await anext(events)] == [("update", ("n", "1"))]
         bench.put("1", None)
-        assert [one.said for one in await anext(events)] == [("delete", ("n", "1"))]
+        assert [one.content for one in await anext(events)] == [("delete", ("n", "1"))]
     with pytest.raises(BadRequest, match="table `nowhere` not found in schema"):
         await bench.live.updates("nowhere")
 
@@ -226,7 +226,7 @@ async def test_a_query_that_cannot_be_asked_any_more_ends(bench: Bench) -> None:
         bench.alter("ALTER TABLE machines DROP COLUMN state")
         ended = await anext(heard)
         assert isinstance(ended, AnswerChanges)
-        assert isinstance(ended.told[0].said, BadRequest | Fault)
+        assert isinstance(ended.events[0].content, BadRequest | Fault)
         with pytest.raises(StopAsyncIteration):
             await anext(heard)
     with pytest.raises(NotFound):

@@ -60,7 +60,7 @@ async def test_the_answer_its_end_and_what_follows(tmp_path: Path) -> None:
         assert await anext(heard) == AnswerEnd(1), "what came meanwhile is not in it"
         news = await anext(heard)
         assert isinstance(news, AnswerChanges)
-        assert [one.line for one in news.told] == [b'{"change":["update",1,["b"],2]}\n']
+        assert [one.line for one in news.events] == [b'{"change":["update",1,["b"],2]}\n']
     await bench.close(keep=False)
     assert not (tmp_path / "kept.db").exists()
 

@@ -48,8 +48,8 @@ def test_whether_rows_are_there(tmp_path: Path) -> None:
     pool = ReadPool(lambda: ReadConnection(file, clock))
     updates = TableUpdates(TableInfo("t", ("a", "b"), ("a", "b")), pool, clock)
     told = updates.look([("n", number) for number in range(590, 1200)])
-    assert [one.said for one in told[:2]] == [("update", ("n", 590)), ("update", ("n", 591))]
-    assert [one.said for one in told[10:12]] == [("delete", ("n", 600)), ("delete", ("n", 601))]
+    assert [one.content for one in told[:2]] == [("update", ("n", 590)), ("update", ("n", 591))]
+    assert [one.content for one in told[10:12]] == [("delete", ("n", 600)), ("delete", ("n", 601))]
     assert len(told) == 610
     assert told[0].line == b'{"notify":["update",["n",590]]}\n'
     pool.close()

@@ -84,7 +84,7 @@ class Subscriptions:
             case AnswerEnd():
                 return end_line(self._clock.monotonic() - began, heard.change)
             case AnswerChanges():
-                return _lines_of(heard.told)
+                return _lines_of(heard.events)
             case _:
                 assert_never(heard)
 

@@ -47,7 +47,7 @@ class Live:
         self._by_sql: dict[str, Subscription] = {}
         self._by_id: dict[uuid.UUID, Subscription] = {}
         self._updates: dict[str, TableUpdates] = {}
-        self._pending = ChangeBuffer()
+        self._changed_keys = ChangeBuffer()
         self._woken = anyio.Event()
         self._opening = anyio.Lock()
         self._tasks: TaskGroup | None = None
@@ -82,7 +82,7 @@ class Live:
     def touched(self, touched: Touched) -> None:
         """Something was committed and can be read now. Does not block."""
         if self._by_id or self._updates:
-            self._pending.add(touched)
+            self._changed_keys.add(touched)
             self._woken.set()
 
     async def open(self, statement: Statement, *, existing: bool = False) -> Subscription:
@@ -143,24 +143,24 @@ class Live:
                 await subscription.close(keep=False)
 
     def _plan(self, statement: Statement) -> QueryPlan:
-        with self._pool.one() as guarded:
-            return plan_of(guarded, statement, read_schema(self._file))
+        with self._pool.one() as reader:
+            return plan_of(reader, statement, read_schema(self._file))
 
     async def _made(self, number: uuid.UUID, plan: QueryPlan) -> Subscription:
         return await anyio.to_thread.run_sync(self._make, number, plan, limiter=self._limiter)
 
     def _make(self, number: uuid.UUID, plan: QueryPlan) -> Subscription:
         file = self._place / f"{number}.db"
-        kept = ResultCache(file, plan.sources)
+        cache = ResultCache(file, plan.sources)
         try:
-            kept.note(plan.about, completed=False)
-            asked = Evaluation(plan, kept, self._pool, self._clock)
-            asked.first()
+            cache.note(plan.about, completed=False)
+            evaluation = Evaluation(plan, cache, self._pool, self._clock)
+            evaluation.first()
         except BaseException:
-            kept.close()
+            cache.close()
             remove(file)
             raise
-        return Subscription(number, asked, self._limiter, self._clock, self._ring_events)
+        return Subscription(number, evaluation, self._limiter, self._clock, self._ring_events)
 
     def _add(self, subscription: Subscription) -> None:
         self._by_id[subscription.id] = subscription
@@ -191,23 +191,23 @@ class Live:
             return None
         if about is None or plan is None or plan.about != about:
             return None
-        kept = ResultCache(file, plan.sources)
-        kept.note(about, completed=False)
-        asked = Evaluation(plan, kept, self._pool, self._clock)
-        return Subscription(number, asked, self._limiter, self._clock, self._ring_events)
+        cache = ResultCache(file, plan.sources)
+        cache.note(about, completed=False)
+        evaluation = Evaluation(plan, cache, self._pool, self._clock)
+        return Subscription(number, evaluation, self._limiter, self._clock, self._ring_events)
 
     async def _follow(self) -> None:
         """A moment after the first change, so that one look serves many."""
         while True:
             await self._woken.wait()
-            if self._pending.count < FLUSH_KEYS:
+            if self._changed_keys.count < FLUSH_KEYS:
                 await self._clock.sleep(FLUSH_S)
             self._woken = anyio.Event()
             await self.flush()
 
     async def flush(self) -> None:
         """Look at all that is pending now."""
-        batch = self._pending.take()
+        batch = self._changed_keys.take()
         if batch.empty:
             return
         async with anyio.create_task_group() as group:

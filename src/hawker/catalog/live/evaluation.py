@@ -45,9 +45,9 @@ class QueryPlan:
         return any(table.name.lower() in changed for table in self.tables)
 
 
-def plan_of(guarded: ReadConnection, statement: Statement, schema: LiveSchema) -> QueryPlan:
+def plan_of(reader: ReadConnection, statement: Statement, schema: LiveSchema) -> QueryPlan:
     """Raises `BadRequest` for what cannot be live."""
-    look = guarded.look(statement)
+    look = reader.look(statement)
     read = {name for name in look.reads if name.lower() not in schema.views}
     tables = []
     for name in sorted(read):
@@ -58,12 +58,12 @@ def plan_of(guarded: ReadConnection, statement: Statement, schema: LiveSchema) -
     if not tables:
         raise BadRequest("a subscription needs a query of at least one table")
     tree = tree_of(look.sql, schema.tables, schema.aggregates)
-    if tree is not None and not _holds(guarded, tree, tables):
+    if tree is not None and not _holds(reader, tree, tables):
         tree = None
     return QueryPlan(look.sql, look.columns, tuple(tables), tree)
 
 
-def _holds(guarded: ReadConnection, tree: JoinTree, tables: list[TableInfo]) -> bool:
+def _holds(reader: ReadConnection, tree: JoinTree, tables: list[TableInfo]) -> bool:
     """Whether the database agrees with what was read out of the text: the same tables, and all texts that follow."""
     if {source.table.name for source in tree.sources} != {table.name for table in tables}:
         return False
@@ -71,7 +71,7 @@ def _holds(guarded: ReadConnection, tree: JoinTree, tables: list[TableInfo]) -> 
     texts += [(tree.roots_of(i, 1), len(source.table.key)) for i, source in enumerate(tree.sources) if i]
     try:
         for text, marks in texts:
-            guarded.look(Statement(query=text, params=(None,) * marks))
+            reader.look(Statement(query=text, params=(None,) * marks))
     except BadRequest:
         return False
     return True
@@ -80,42 +80,42 @@ def _holds(guarded: ReadConnection, tree: JoinTree, tables: list[TableInfo]) -> 
 class Evaluation:
     """Keeps the answer of a plan as it was last seen."""
 
-    def __init__(self, plan: QueryPlan, kept: ResultCache, pool: ReadPool, clock: Clock) -> None:
-        self.plan, self.kept = plan, kept
+    def __init__(self, plan: QueryPlan, cache: ResultCache, pool: ReadPool, clock: Clock) -> None:
+        self.plan, self.cache = plan, cache
         self._pool, self._clock = pool, clock
 
     def first(self) -> None:
-        with self._reading(FIRST_S) as guarded:
-            self.kept.fill(self._all(guarded))
+        with self._reading(FIRST_S) as reader:
+            self.cache.fill(self._all(reader))
 
     def again(self, changed: Changed | None) -> list[RowChange]:
         """What became of the answer since; `changed` None means that anything may have changed. Raises
         `DeadlineExceeded`, `BadRequest` or `Fault` when it cannot be asked any more."""
         tree = self.plan.tree
-        with self._reading(AGAIN_S) as guarded:
+        with self._reading(AGAIN_S) as reader:
             if tree is None or changed is None:
-                return self.kept.replace(self._all(guarded), None)
-            roots = self._roots(guarded, tree, changed)
+                return self.cache.replace(self._all(reader), None)
+            roots = self._roots(reader, tree, changed)
             if len(roots) > _MANY_ROOTS:
-                return self.kept.replace(self._all(guarded), None)
-            return self.kept.replace(self._of_roots(guarded, tree, roots), roots) if roots else []
+                return self.cache.replace(self._all(reader), None)
+            return self.cache.replace(self._of_roots(reader, tree, roots), roots) if roots else []
 
     @contextmanager
     def _reading(self, seconds: float) -> Iterator[ReadConnection]:
-        with self._pool.one() as guarded:
-            guarded.deadline(self._clock.monotonic() + seconds)
-            with guarded.snapshot():
-                yield guarded
+        with self._pool.one() as reader:
+            reader.deadline(self._clock.monotonic() + seconds)
+            with reader.snapshot():
+                yield reader
 
-    def _all(self, guarded: ReadConnection) -> Iterator[FreshRow]:
+    def _all(self, reader: ReadConnection) -> Iterator[FreshRow]:
         tree = self.plan.tree
-        yield from self._rows(guarded, Statement(query=tree.whole() if tree else self.plan.sql))
+        yield from self._rows(reader, Statement(query=tree.whole() if tree else self.plan.sql))
 
-    def _of_roots(self, guarded: ReadConnection, tree: JoinTree, roots: Collection[Key]) -> Iterator[FreshRow]:
+    def _of_roots(self, reader: ReadConnection, tree: JoinTree, roots: Collection[Key]) -> Iterator[FreshRow]:
         for keys in _portions(roots):
-            yield from self._rows(guarded, Statement(query=tree.of_roots(len(keys)), params=_flat(keys)))
+            yield from self._rows(reader, Statement(query=tree.of_roots(len(keys)), params=_flat(keys)))
 
-    def _roots(self, guarded: ReadConnection, tree: JoinTree, changed: Changed) -> set[Key]:
+    def _roots(self, reader: ReadConnection, tree: JoinTree, changed: Changed) -> set[Key]:
         """Those whose rows may differ: that changed, that held a row that changed, or that meet one now."""
         roots: set[Key] = set()
         for index, source in enumerate(tree.sources):
@@ -123,16 +123,16 @@ class Evaluation:
             if index == 0:
                 roots.update(map(tuple, keys))
                 continue
-            roots |= self.kept.roots_holding(index, keys)
+            roots |= self.cache.roots_holding(index, keys)
             for portion in _portions(keys):
                 found = Statement(query=tree.roots_of(index, len(portion)), params=_flat(portion))
-                roots.update(row for row in _each(guarded, found))
+                roots.update(row for row in _each(reader, found))
         return roots
 
-    def _rows(self, guarded: ReadConnection, statement: Statement) -> Iterator[FreshRow]:
+    def _rows(self, reader: ReadConnection, statement: Statement) -> Iterator[FreshRow]:
         width = len(self.plan.columns)
         sources = self.plan.tree.sources if self.plan.tree else ()
-        for row in _each(guarded, statement):
+        for row in _each(reader, statement):
             at, keys = width, []
             for source in sources:
                 key = row[at : at + len(source.table.key)]
@@ -143,10 +143,10 @@ class Evaluation:
             yield FreshRow(keys=tuple(keys), cells=row[:width])
 
 
-def _each(guarded: ReadConnection, statement: Statement) -> Iterator[Key]:
-    answer = guarded.start(statement)
+def _each(reader: ReadConnection, statement: Statement) -> Iterator[Key]:
+    answer = reader.start(statement)
     try:
-        while rows := guarded.take(answer, rows=_TAKE, size_bytes=_TAKE_BYTES):
+        while rows := reader.take(answer, rows=_TAKE, size_bytes=_TAKE_BYTES):
             yield from rows
     finally:
         answer.close()

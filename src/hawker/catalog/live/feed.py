@@ -21,9 +21,9 @@ class Lagged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FeedEvent:
-    """`line` is the event as it is sent, `said` what it tells."""
+    """`line` is the event as it is sent, `content` what it tells."""
 
-    said: object
+    content: object
     line: bytes
 
 
@@ -40,10 +40,10 @@ class Ring:
         """The number that the next event will have."""
         return self._next
 
-    def put(self, told: FeedEvent) -> None:
-        self._events.append(told)
+    def put(self, events: FeedEvent) -> None:
+        self._events.append(events)
         self._next += 1
-        self._size += len(told.line)
+        self._size += len(events.line)
         while len(self._events) > self._most or (self._size > self._most_bytes and len(self._events) > 1):
             self._size -= len(self._events.popleft().line)
 
@@ -54,9 +54,9 @@ class Ring:
             raise Lagged
         portion: list[FeedEvent] = []
         size = 0
-        for told in islice(self._events, number - oldest, number - oldest + most):
-            portion.append(told)
-            size += len(told.line)
+        for events in islice(self._events, number - oldest, number - oldest + most):
+            portion.append(events)
+            size += len(events.line)
             if size >= PORTION_BYTES:
                 break
         return portion

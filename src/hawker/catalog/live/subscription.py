@@ -47,7 +47,7 @@ class AnswerEnd:
 class AnswerChanges:
     """Changes, or what ends the subscription."""
 
-    told: list[FeedEvent]
+    events: list[FeedEvent]
 
 
 SubscriptionEvent: TypeAlias = AnswerColumns | AnswerRows | AnswerEnd | AnswerChanges
@@ -64,23 +64,23 @@ class Subscription:
     """`turn` is held by who asks the database."""
 
     def __init__(
-        self, number: uuid.UUID, asked: Evaluation, limiter: anyio.CapacityLimiter, clock: Clock, ring_events: int
+        self, number: uuid.UUID, evaluation: Evaluation, limiter: anyio.CapacityLimiter, clock: Clock, ring_events: int
     ) -> None:
         self.id = number
-        self.hash = hash_of(asked.plan.sql)
-        self.feed = Feed(clock, asked.kept.last + 1, events=ring_events)
+        self.hash = hash_of(evaluation.plan.sql)
+        self.feed = Feed(clock, evaluation.cache.last + 1, events=ring_events)
         self.turn = anyio.Lock()
         self.cost_s = 0.0  # what the last look took
         self.awaited = False  # a look at the whole answer is to come
-        self._asked, self._limiter, self._clock = asked, limiter, clock
+        self._evaluation, self._limiter, self._clock = evaluation, limiter, clock
 
     @property
     def plan(self) -> QueryPlan:
-        return self._asked.plan
+        return self._evaluation.plan
 
     @property
     def file(self) -> Path:
-        return self._asked.kept.file
+        return self._evaluation.cache.file
 
     def listener(self) -> AbstractContextManager[None]:
         return self.feed.listener()
@@ -92,7 +92,7 @@ class Subscription:
                 return
             began = self._clock.monotonic()
             try:
-                changes = await anyio.to_thread.run_sync(self._asked.again, changed, limiter=self._limiter)
+                changes = await anyio.to_thread.run_sync(self._evaluation.again, changed, limiter=self._limiter)
             except Unavailable:
                 raise
             except (BadRequest, DeadlineExceeded, Fault) as error:
@@ -132,8 +132,10 @@ class Subscription:
         finally:
             snapshot.close()
         async with aclosing(self.feed.events(min(joined + 1, self.feed.next))) as events:
-            async for told in events:
-                later = [one for one in told if not isinstance(one.said, RowChange) or one.said.number > joined]
+            async for portion in events:
+                later = [
+                    one for one in portion if not isinstance(one.content, RowChange) or one.content.number > joined
+                ]
                 if later:
                     yield AnswerChanges(later)
 
@@ -152,10 +154,14 @@ class Subscription:
 
     def _close(self, keep: bool) -> None:
         if keep:
-            self._asked.kept.note(self.plan.about, completed=True)
-        self._asked.kept.close()
+            self._evaluation.cache.note(self.plan.about, completed=True)
+        self._evaluation.cache.close()
         if not keep:
             remove(self.file)
+
+
+def _is_after(event: FeedEvent, number: int) -> bool:
+    return not isinstance(event.content, RowChange) or event.content.number > number
 
 
 def remove(file: Path) -> None:

@@ -71,12 +71,12 @@ class TableUpdates:
         """Blocks."""
         there: set[Key] = set()
         left = iter(keys)
-        with self._pool.one() as guarded:
+        with self._pool.one() as reader:
             while portion := list(islice(left, _PORTION)):
                 params = tuple(value for key in portion for value in key)
                 query = self._query.format(rows=", ".join([self._one] * len(portion)))
-                answer = guarded.start(Statement(query=query, params=params))
-                there.update(guarded.take(answer, rows=_PORTION + 1, size_bytes=1 << 30))
+                answer = reader.start(Statement(query=query, params=params))
+                there.update(reader.take(answer, rows=_PORTION + 1, size_bytes=1 << 30))
                 answer.close()
         return list(self._told(keys, there))
 
