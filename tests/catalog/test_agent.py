@@ -48,7 +48,7 @@ def _put(number: str, state: str) -> Statement:
     return Statement(query=_PUT, params=(NODE, number, state))
 
 
-async def test_what_is_written_can_be_read(one: Served) -> None:
+async def test_row_written_through_the_agent_can_be_read(one: Served) -> None:
     async with _agent(one.url) as agent:
         assert await agent.transact([_put("1", "on")]) == Token(origin=NODE, epoch=0, version=1)
         assert await agent.transact([Statement(query="UPDATE machines SET state = 'on'")]) is None
@@ -104,7 +104,7 @@ async def test_a_subscription_that_the_agent_forgot_is_lost(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("query", "error"), [("SELEC", BadRequest), ("DELETE FROM machines", BadRequest), ("SELECT abs(-1 << 63)", Fault)]
 )
-async def test_what_is_refused(one: Served, query: str, error: type[HawkerError]) -> None:
+async def test_statement_that_is_refused(one: Served, query: str, error: type[HawkerError]) -> None:
     async with _agent(one.url) as agent:
         with pytest.raises(error):
             await agent.query(Statement(query=query))
@@ -112,7 +112,7 @@ async def test_what_is_refused(one: Served, query: str, error: type[HawkerError]
             await agent.transact([Statement(query="SELEC")])
 
 
-async def test_what_cannot_be_live(one: Served) -> None:
+async def test_statement_that_cannot_be_live_is_refused(one: Served) -> None:
     async with _agent(one.url) as agent:
         with pytest.raises(BadRequest, match="no such table"):
             async with agent.subscribe(Statement(query="SELECT * FROM nowhere")) as told:

@@ -22,7 +22,7 @@ def test_the_digest_kept_is_the_digest_made_anew(steps: list[tuple[NodeId, Posit
     assert kept.differing(VersionVector(dict(steps)).digest()) == ()
 
 
-def test_what_differs_is_in_its_bucket() -> None:
+def test_digest_differs_in_the_bucket_of_the_stream_that_differs() -> None:
     one, other = VersionVector({A: Position(1, 4), B: Position(1, 1)}), VersionVector({A: Position(1, 5)})
     assert set(one.differing(other.digest())) == {bucket_of(A), bucket_of(B)}
     assert (A, Position(1, 4)) in list(one.within([bucket_of(A)]))
@@ -39,7 +39,7 @@ def test_the_floor_is_each_replicas_own_affair() -> None:
     assert VersionVector({A: Position(1, 5, 3)}).digest() == VersionVector({A: Position(1, 5, 0)}).digest()
 
 
-def test_what_was_never_heard_of_counts_for_nothing() -> None:
+def test_stream_never_heard_of_does_not_change_the_digest() -> None:
     assert VersionVector({A: Position()}).digest() == VersionVector({}).digest()
     assert VersionVector({}).get(A) == Position()
 
@@ -57,7 +57,7 @@ def test_every_fourth_round_goes_to_another_region() -> None:
     assert [rounds.next(0.0, peers) for _ in range(8)] == [A, A, A, B, A, A, A, B]
 
 
-def test_who_is_alone_in_its_region_compares_with_others() -> None:
+def test_node_alone_in_its_region_compares_with_other_regions() -> None:
     peers = ReplicaPeers("mad")
     rounds = Rounds(0.0, ManualClock().random)
     assert rounds.next(0.0, peers) is None

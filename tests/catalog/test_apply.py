@@ -215,7 +215,7 @@ def test_numbers_beyond_reason_are_passed_over(replica: SqliteStorage, number: i
     assert replica.positions(Scope.REGION).get(A, Position()) == Position()
 
 
-def test_what_is_too_much_to_name_is_everything() -> None:
+def test_too_many_touched_keys_become_everything() -> None:
     touch = TouchedKeys()
     for number in range(TOUCHED_LIMIT + 1):
         touch.add("t", (number,))

@@ -24,7 +24,7 @@ def test_the_net_effect_is_published(tmp_path: Path) -> None:
     assert {*change.ops} == {thing(1, 12), Op("things", (A, 2))}
 
 
-def test_what_comes_to_nothing_has_no_version(tmp_path: Path) -> None:
+def test_transaction_without_net_change_has_no_version(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     for statements in ([put(1, 10)], [put(2, 1), gone(2)], [put(1, 11), put(1, 10)], [gone(9)]):

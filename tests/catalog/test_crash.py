@@ -67,7 +67,7 @@ def doomed(storage: SqliteStorage, point: int) -> SqliteStorage:
 
 
 @pytest.mark.parametrize("first", [POINTS[start::4] for start in range(4)])
-def test_what_was_acknowledged_is_there_and_no_version_is_used_twice(tmp_path: Path, first: list[int]) -> None:
+def test_acknowledged_commit_survives_and_no_version_is_used_twice(tmp_path: Path, first: list[int]) -> None:
     opened(tmp_path).close()
     heard: dict[int, str] = {}
     for point in first:

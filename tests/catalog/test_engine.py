@@ -54,7 +54,7 @@ def test_regional_streams_stay_in_the_region() -> None:
     assert made.scopes[Scope.REGION].peers.alive == [] and made.peers == 1
 
 
-def test_what_is_applied_counts_once_the_storage_says_so() -> None:
+def test_applied_changes_count_once_the_storage_says_so() -> None:
     made = engine()
     made.take(A, push(tx(1)))
     job = made.next_job()
@@ -120,7 +120,7 @@ def test_a_question_is_served_from_where_this_replica_is() -> None:
     assert all(job.max_bytes == MESSAGE_BYTES for job in jobs if isinstance(job, Serve))
 
 
-def test_who_is_in_a_reset_has_nothing_to_offer() -> None:
+def test_replica_in_a_reset_has_nothing_to_offer() -> None:
     made = engine({A: Position(5, -1)})
     made.take(B, pull(-1, epoch=4))
     assert made.next_job() is None
@@ -162,7 +162,7 @@ def test_only_a_pull_is_a_question() -> None:
         engine().ask(B, Txs(txs=()))
 
 
-def test_what_cannot_be_read_is_counted() -> None:
+def test_unreadable_message_is_counted() -> None:
     made = engine()
     made.receive(B, b"\xff\xff")
     made.take(B, PullAnswer(txs=(), deltas=(), more=False))

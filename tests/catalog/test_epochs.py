@@ -21,7 +21,7 @@ def test_the_epochs_of_a_node_go_together_and_tell_their_scope() -> None:
     assert in_scope(epoch, Scope.REGION) + 1 == in_scope(epoch, Scope.GLOBAL) == in_scope(epoch + 1, Scope.GLOBAL)
 
 
-def test_who_is_known_further_than_it_is_or_was_forgotten_is_outdated() -> None:
+def test_node_known_further_than_it_is_or_forgotten_is_outdated() -> None:
     own = Position(5, 10)
     assert outdated(own, 5, 11) and outdated(own, 6, 0)
     assert not outdated(own, 5, 10) and not outdated(own, 4, 99)

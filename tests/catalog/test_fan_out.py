@@ -23,7 +23,7 @@ def test_near_are_those_of_the_own_region() -> None:
     assert A in peers and C not in peers
 
 
-def test_who_is_lost_is_asked_no_more_and_who_moves_is_told_once() -> None:
+def test_lost_peer_is_not_chosen_and_moved_peer_is_listed_once() -> None:
     peers = ReplicaPeers("mad")
     peers.tell(ReplicaPeer(A, "ams", 0.0))
     peers.tell(ReplicaPeer(A, "mad", 0.0))

@@ -74,7 +74,7 @@ def test_an_answer_that_is_too_late_or_too_early_is_passed_over() -> None:
     assert ready(made) == [7]
 
 
-def test_what_the_storage_passed_over_is_found_missing_again() -> None:
+def test_change_that_the_storage_skipped_is_found_missing_again() -> None:
     made = inbound(Position(5, 2))
     take(made, 3, 4)
     made.ready.clear()
@@ -84,7 +84,7 @@ def test_what_the_storage_passed_over_is_found_missing_again() -> None:
     assert made.lacks(A, 5, 4)
 
 
-def test_what_was_forgotten_is_not_taken_in() -> None:
+def test_change_of_a_forgotten_origin_is_not_taken_in() -> None:
     made = inbound(Position(0, 0, 0, 5))
     assert take(made, 1) == [False]
     assert not made.lacks(A, 5, 9)

@@ -45,7 +45,7 @@ def test_the_ring_keeps_its_size(tmp_path: Path) -> None:
     assert versions(log, 990) == [*range(991, 1001)]
 
 
-def test_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_log_entries_that_are_too_old_go(tmp_path: Path) -> None:
     log = log_of(tmp_path, 1000)
     log.trim(601.0)
     assert versions(log, 599) == []

@@ -68,7 +68,7 @@ def test_statements_are_made_for_it() -> None:
     assert made.query(Statement(query="SELECT * FROM machines")).rows == ()
 
 
-def test_what_was_touched_is_told_by_table() -> None:
+def test_touched_keys_are_told_by_table() -> None:
     found = touched({("machines", (A, "1")), ("machines", (A, "2")), ("nodes", (A,))})
     assert found.tables == {"machines": frozenset({(A, "1"), (A, "2")}), "nodes": frozenset({(A,)})}
     assert Op("machines", (A, "1")).row is None

@@ -62,7 +62,7 @@ def test_values_keep_their_types() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_what_is_no_message_raises_one_error(raw: bytes) -> None:
+def test_bytes_that_are_no_message_raise_one_error(raw: bytes) -> None:
     with suppress(ValueError):
         decode(raw)
 
@@ -73,7 +73,7 @@ def test_the_unreadable_is_refused(raw: bytes) -> None:
         decode(raw)
 
 
-def test_what_would_unpack_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_that_would_unpack_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = encode(push(tx(1, op(state="x" * 10_000))))
     monkeypatch.setattr(messages, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="unpack"):

@@ -63,7 +63,7 @@ def test_indexes_follow_the_files(tmp_path: Path) -> None:
         ("CREATE INDEX machines_by_id ON machines (app);", "already exists"),
     ],
 )
-def test_what_would_lose_something_is_refused_and_changes_nothing(tmp_path: Path, text: str, why: str) -> None:
+def test_migration_that_would_lose_data_is_refused_and_changes_nothing(tmp_path: Path, text: str, why: str) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     before = storage.schema_fingerprint

@@ -61,7 +61,7 @@ def change(kind: str, node: str, digest: str) -> RowChange:
     return RowChange(kind=kind, row_id=1, row=(node, digest), number=1)
 
 
-async def test_it_follows_each_table_and_begins_again_when_a_query_is_lost() -> None:
+async def test_mirror_follows_each_table_and_begins_again_when_a_query_is_lost() -> None:
     first = ResultTable(columns=("node", "digest"), rows=(("a", "d1"), ("a", "d2")))
     agent = Agent(first, change("insert", "b", "d3"), change("delete", "a", "d1"), change("update", "a", "d2"))
     mirror = Mirror(agent, ManualClock())

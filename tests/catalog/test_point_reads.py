@@ -10,7 +10,7 @@ from hawker.errors import CannotStart, Unavailable
 from tests.broker.catalogs import A, Files
 
 
-def test_what_is_committed_is_seen_at_once(tmp_path: Path) -> None:
+def test_point_reader_sees_a_commit_at_once(tmp_path: Path) -> None:
     files = Files(tmp_path, ManualClock())
     files.of(A)
     glance = PointReader(files.path(A))

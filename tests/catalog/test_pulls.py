@@ -47,7 +47,7 @@ def test_a_newer_epoch_counts_for_more_than_any_version() -> None:
     assert len(pulls) == 0
 
 
-def test_what_nobody_answers_is_given_up() -> None:
+def test_pull_that_nobody_answers_is_given_up() -> None:
     pulls, peers = Pulls(), among(B)
     pulls.want(A, 1, 5, B, 0.0)
     asked = sum(len(whom(pulls, peers, 100.0 * turn)) for turn in range(2 * ATTEMPTS))
@@ -61,7 +61,7 @@ def test_with_nobody_there_nothing_is_wanted() -> None:
     assert whom(pulls, among(), 1.0) == [] and len(pulls) == 0
 
 
-def test_what_comes_in_parts_is_asked_on_of_the_same_peer() -> None:
+def test_pull_answered_in_parts_goes_on_at_the_same_peer() -> None:
     pulls, peers = Pulls(), among(A, B, C)
     pulls.want(A, 1, 5, C, 0.0)
     assert whom(pulls, peers, 0.0) == [C]

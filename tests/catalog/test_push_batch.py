@@ -21,7 +21,7 @@ def versions(pushes: list[AddressedPush]) -> list[list[int]]:
     return [[each.version for each in rumors] for _, rumors in pushes]
 
 
-def test_what_comes_after_a_pause_goes_at_once_and_the_next_waits() -> None:
+def test_rumor_after_a_pause_goes_at_once_and_the_next_waits() -> None:
     made = mailbag(A, B)
     for version, at in ((1, 7.0), (2, 7.001), (3, 7.002)):
         made.put(rumor(tx(version)), at, without=(ME,))

@@ -25,7 +25,7 @@ def test_the_last_version_of_a_row_is_kept(tmp_path: Path) -> None:
     assert versions(quarantine) == [4]
 
 
-def test_what_a_reset_did_not_confirm_goes(tmp_path: Path) -> None:
+def test_quarantined_rows_that_a_reset_does_not_confirm_go(tmp_path: Path) -> None:
     quarantine = aside_in(tmp_path)
     quarantine.put(1, 5, 0, thing(1, 10), 100.0)
     quarantine.put(1, 6, 1, thing(2, 10), 100.0)

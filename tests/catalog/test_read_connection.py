@@ -48,7 +48,7 @@ def _ask(guarded: ReadConnection, query: str, *params: int | str) -> list[tuple[
         answer.close()
 
 
-def test_what_reads_is_answered(guarded: ReadConnection) -> None:
+def test_reading_statement_is_answered(guarded: ReadConnection) -> None:
     assert _ask(guarded, "SELECT * FROM t ORDER BY a") == [(1, "one"), (2, b"\0\xff")]
     assert _ask(guarded, "SELECT a FROM v WHERE a > ?", 1) == [(2,)]
     assert guarded.start(Statement(query="SELECT a AS x FROM t WHERE 0")).columns == ("x",)
@@ -67,7 +67,7 @@ def test_what_reads_is_answered(guarded: ReadConnection) -> None:
         "WITH x AS (SELECT 1) DELETE FROM t",
     ],
 )
-def test_what_writes_is_refused(guarded: ReadConnection, query: str) -> None:
+def test_statement_that_writes_is_refused(guarded: ReadConnection, query: str) -> None:
     with pytest.raises(BadRequest, match=f"{NOT_READING}|not allowed here"):
         _ask(guarded, query)
 
@@ -97,7 +97,7 @@ def test_what_writes_is_refused(guarded: ReadConnection, query: str) -> None:
         "SELECT ?",
     ],
 )
-def test_what_is_more_than_a_reading_statement_is_refused(guarded: ReadConnection, query: str) -> None:
+def test_more_than_one_reading_statement_is_refused(guarded: ReadConnection, query: str) -> None:
     with pytest.raises(BadRequest):
         _ask(guarded, query)
     assert _ask(guarded, "SELECT count(*) FROM t") == [(2,)]
@@ -185,7 +185,7 @@ def test_a_pool_keeps_a_few(file: Path) -> None:
     pool.close()
 
 
-def test_what_runs_can_be_interrupted(file: Path) -> None:
+def test_running_query_can_be_interrupted(file: Path) -> None:
     pool = ReadPool(lambda: ReadConnection(file, ManualClock()))
     failed: list[Exception] = []
     guarded = pool.take()

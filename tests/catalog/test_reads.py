@@ -36,7 +36,7 @@ async def test_an_answer_has_a_bound(reads: Reads) -> None:
         reads.query(Statement(query=_NUMBERS.format(MOST_ROWS + 1)), 60)
 
 
-async def test_what_writes_is_refused(reads: Reads) -> None:
+async def test_statement_that_writes_is_refused(reads: Reads) -> None:
     with pytest.raises(BadRequest, match="not readonly"):
         reads.query(Statement(query="DELETE FROM machines"), 60)
 

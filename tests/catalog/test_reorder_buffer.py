@@ -6,7 +6,7 @@ def versions(pending: ReorderBuffer, version: int, epoch: int = 5) -> list[int]:
     return [found.version for found, _ in pending.follow(A, epoch, version)]
 
 
-def test_what_is_whole_comes_out_in_order() -> None:
+def test_reorder_buffer_releases_a_contiguous_run_in_order() -> None:
     pending = ReorderBuffer()
     for version in (5, 3, 4, 7):
         assert pending.hold(tx(version), 10)
@@ -15,7 +15,7 @@ def test_what_is_whole_comes_out_in_order() -> None:
     assert len(pending) == 1 and pending.bytes == 10
 
 
-def test_what_is_behind_is_dropped() -> None:
+def test_reorder_buffer_drops_transactions_that_are_behind() -> None:
     pending = ReorderBuffer()
     pending.hold(tx(3), 10)
     assert versions(pending, 3) == []

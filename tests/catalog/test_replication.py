@@ -106,7 +106,7 @@ def test_a_rumor_ends() -> None:
     assert table.sent() == [] and len(table.core.inbound.ready) == 1
 
 
-def test_what_is_long_is_announced_and_pulled() -> None:
+def test_long_transaction_is_announced_and_pulled() -> None:
     table = Table()
     table.core.committed(tx(4, op(state="x" * PUSH_BYTES, origin=ME), origin=ME))
     ((_, message),) = table.sent()
@@ -189,7 +189,7 @@ def test_an_echo_from_the_future_makes_it_begin_again() -> None:
     assert table.core.renew_above == 5 and not table.core.settled
 
 
-def test_what_is_too_long_for_a_message_is_asked_over_a_stream() -> None:
+def test_stream_too_long_for_a_message_is_pulled_over_a_connection() -> None:
     table = Table()
     table.core.receive(B, Bulk(scope=Scope.REGION, heads=(Head(origin=A, epoch=5, version=9),)))
     table.after(0.0)
@@ -218,7 +218,7 @@ def test_a_fresh_node_asks_for_all_in_one_question() -> None:
     assert len(pull.wants) == 39
 
 
-def test_what_is_fresh_is_announced_four_times() -> None:
+def test_new_position_is_announced_four_times() -> None:
     table = Table()
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
     table.core.inbound.applied([A])
@@ -236,7 +236,7 @@ def test_another_scopes_changes_are_not_taken() -> None:
     assert not table.core.inbound.ready
 
 
-def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
+def test_transaction_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
     table = Table({ME: Position(5, 3), A: Position(5, 1)})
     table.core.receive(B, push(tx(3)))
     for _ in range(40):

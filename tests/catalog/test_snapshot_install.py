@@ -33,7 +33,7 @@ def test_a_fresh_node_has_all_streams(tmp_path: Path) -> None:
     assert rows(fresh) == [*rows(owner), (C, 6, 60)]
 
 
-def test_what_is_here_and_further_stays(tmp_path: Path) -> None:
+def test_snapshot_install_leaves_streams_that_are_further(tmp_path: Path) -> None:
     owner, target = opened(tmp_path), opened(tmp_path, B)
     first = said(owner, put(1, 10))
     snapshot = owner.snapshot(tmp_path / "snapshot")
@@ -44,7 +44,7 @@ def test_what_is_here_and_further_stays(tmp_path: Path) -> None:
     assert target.positions(Scope.REGION)[A] == Position(EPOCH, 2)
 
 
-def test_what_is_here_and_behind_is_replaced(tmp_path: Path) -> None:
+def test_snapshot_install_replaces_streams_that_are_behind(tmp_path: Path) -> None:
     owner, target = opened(tmp_path), opened(tmp_path, B)
     target.apply([said(owner, put(1, 10), put(2, 20))])
     target.apply([tx(1, Op("later", (C,)), node=C)])

@@ -130,7 +130,7 @@ def unpacked(snapshot: CatalogSnapshot, folder: Path) -> sqlite3.Connection:
     return sqlite3.connect(folder / "unpacked")
 
 
-def test_it_has_the_streams_and_nothing_of_this_node_alone(tmp_path: Path) -> None:
+def test_snapshot_has_the_streams_and_nothing_of_this_node_alone(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     said(storage, Statement(query="INSERT INTO nodes (node) VALUES (?)", params=(A,)))
@@ -154,7 +154,7 @@ def test_another_region_gets_the_global_scope_only(tmp_path: Path) -> None:
     assert copy.execute("SELECT node FROM nodes").fetchall() == [(A,)]
 
 
-def test_it_is_of_one_moment_and_the_node_goes_on(tmp_path: Path) -> None:
+def test_snapshot_shows_one_moment_while_the_node_goes_on(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     snapshot = storage.snapshot(tmp_path / "snapshot")

@@ -88,7 +88,7 @@ def test_a_transaction_has_the_next_version_and_its_rows(open_storage: Open) -> 
     assert states(storage) == {"1": "stopped", "2": "started"}
 
 
-def test_what_changes_nothing_is_not_said(open_storage: Open) -> None:
+def test_transaction_that_changes_nothing_is_not_published(open_storage: Open) -> None:
     storage = open_storage(A)
     said(storage, put("1", "started"))
     nothing: Committed = storage.commit([put("1", "started"), gone("9")], 1.0)
@@ -211,7 +211,7 @@ def test_a_reset_begins_again_when_deletions_are_lost_meanwhile(open_storage: Op
     assert owner.delta(A, Scope.REGION, part.upto, MOST, since=part.head).after == -1
 
 
-def test_who_is_below_the_floor_gets_a_reset(open_storage: Open) -> None:
+def test_reader_below_the_floor_gets_a_reset(open_storage: Open) -> None:
     owner = open_storage(A)
     said(owner, put("1", "started"))
     said(owner, gone("1"))
@@ -266,7 +266,7 @@ def test_a_renewed_stream_says_all_that_is_there_again(open_storage: Open) -> No
     assert len(states(owner)) == 299
 
 
-def test_what_a_reader_has_no_place_for_is_kept_for_others(open_storage: Open) -> None:
+def test_row_of_an_unknown_table_is_kept_for_other_readers(open_storage: Open) -> None:
     reader, further = open_storage(B), open_storage(NodeId("cccccccc"))
     stranger, wider = Op("strangers", (A, "1"), ("x",), (1,)), Op("machines", (A, "2"), ("hue",), ("red",))
     outcome = reader.apply([made_up(1, stranger, wider, started())])

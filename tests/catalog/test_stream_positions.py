@@ -8,7 +8,7 @@ from hawker.catalog.stream_positions import StreamPositions, StreamState
 from tests.catalog.disk import A, B
 
 
-def test_what_a_transaction_changed_is_kept_once_it_is_committed(tmp_path: Path) -> None:
+def test_positions_of_a_transaction_are_adopted_after_its_commit(tmp_path: Path) -> None:
     origins = StreamPositions(Database(tmp_path / "c.db").connection)
     origins.put(msgspec.structs.replace(origins.get(A, Scope.REGION), epoch=2, applied=7))
     assert origins.positions(Scope.REGION) == {}
@@ -18,7 +18,7 @@ def test_what_a_transaction_changed_is_kept_once_it_is_committed(tmp_path: Path)
     assert origins.positions(Scope.GLOBAL) == {}
 
 
-def test_what_was_rolled_back_is_forgotten(tmp_path: Path) -> None:
+def test_positions_of_a_rolled_back_transaction_are_dropped(tmp_path: Path) -> None:
     origins = StreamPositions(Database(tmp_path / "c.db").connection)
     origins.put(msgspec.structs.replace(origins.get(A, Scope.REGION), epoch=2, applied=7))
     origins.after_rollback()

@@ -99,7 +99,7 @@ async def test_a_full_queue_refuses_calls_and_a_stopped_one_ends_them() -> None:
         await calls[-1].wait()
 
 
-async def test_what_comes_while_the_disk_is_busy_is_committed_together() -> None:
+async def test_transactions_that_come_while_the_disk_is_busy_share_a_commit() -> None:
     async def send(name: str) -> None:
         await replica.transact([upsert("machines", {"node": ME, "id": name, "state": "started"})])
 

@@ -11,7 +11,7 @@ def test_each_piece_is_told_so_often() -> None:
     assert not broadcasts
 
 
-def test_what_is_newer_replaces_and_begins_anew() -> None:
+def test_newer_broadcast_replaces_the_older_and_begins_anew() -> None:
     broadcasts = BroadcastQueue()
     broadcasts.put("a", b"old")
     broadcasts.take(100, 2)
@@ -30,7 +30,7 @@ def test_the_least_told_goes_first_and_the_newest_of_those() -> None:
     assert broadcasts.take(100, 9) == [b"ccc", b"aaa", b"bbb"]
 
 
-def test_what_does_not_fit_waits_and_holds_up_nobody() -> None:
+def test_broadcast_that_does_not_fit_waits_and_holds_up_no_other() -> None:
     broadcasts = BroadcastQueue()
     broadcasts.put("small", b"s")
     broadcasts.put("big", b"b" * 50)

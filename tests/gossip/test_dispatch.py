@@ -112,7 +112,7 @@ def test_one_that_comes_back_is_told_what_was_believed_of_it() -> None:
     assert isinstance(ok, JoinOk) and ok.known is not None and (ok.known.incarnation, ok.known.epoch) == (9, 4)
 
 
-def test_who_was_let_in_goes_on_from_what_it_had_said_before() -> None:
+def test_joined_node_goes_on_from_the_incarnation_it_had_before() -> None:
     solo = Solo()
     solo.swim.join(["2:1"], solo.now)
     known = claim(1, Fate.DOWN, incarnation=9, boot=3)
@@ -202,7 +202,7 @@ def test_a_meta_that_was_not_claimed_is_not_believed() -> None:
     assert list(solo.swim.membership.without_meta) == [node(2)]
 
 
-def test_it_is_asked_for_again_also_of_others() -> None:
+def test_meta_is_asked_for_again_also_of_other_members() -> None:
     solo = Solo()
     solo.knows(3)
     solo.hears(says(2))
@@ -211,7 +211,7 @@ def test_it_is_asked_for_again_also_of_others() -> None:
     assert set(asked) == {"2:1", "3:1"} and len(asked) < 12
 
 
-def test_whoever_knows_a_meta_tells_it() -> None:
+def test_member_that_knows_a_meta_tells_it() -> None:
     solo = Solo()
     solo.knows(2, 3)
     for number in (1, 3):
@@ -245,7 +245,7 @@ def test_an_older_or_a_broken_keyring_changes_nothing() -> None:
         assert not solo.hears(keys).events
 
 
-def test_who_is_behind_is_given_the_keyring() -> None:
+def test_member_with_an_older_keyring_is_given_the_newer_one() -> None:
     solo = Solo()
     solo.knows(2)
     solo.hears(renewed())
@@ -257,7 +257,7 @@ def test_who_is_behind_is_given_the_keyring() -> None:
 # All that is believed.
 
 
-def test_who_believes_something_else_is_told_all_now_and_then() -> None:
+def test_member_with_another_digest_gets_a_full_sync_now_and_then() -> None:
     solo = Solo()
     solo.knows(2, 3)
     said = solo.hears(Ping(seq=1, to=ME, view=1, keys=2**63 - 1)).to("2:1")
@@ -269,7 +269,7 @@ def test_who_believes_something_else_is_told_all_now_and_then() -> None:
     assert not of(Sync, solo.hears(Ping(seq=4, to=ME, view=solo.swim.membership.members.digest)).to("2:1"))
 
 
-def test_who_wants_all_gets_all_fences_too() -> None:
+def test_full_sync_has_all_fences() -> None:
     solo = Solo()
     solo.knows(2)
     solo.hears(ForgetNode(node=node(7), fence=3))

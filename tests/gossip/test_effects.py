@@ -2,7 +2,7 @@ from hawker.gossip.effects import EffectBuffer, Forgot
 from tests.gossip.solo import node
 
 
-def test_what_gathered_is_taken_once() -> None:
+def test_effects_are_taken_once() -> None:
     outbox = EffectBuffer()
     outbox.send("2:1", b"x")
     outbox.tell(Forgot(node(2), 1))

@@ -61,7 +61,7 @@ def test_a_late_confirmation_leaves_time_to_ask() -> None:
     assert suspicion.due == 120
 
 
-def test_it_waits_for_one_who_stood_still() -> None:
+def test_suspicion_is_extended_when_this_node_stood_still() -> None:
     suspicion = Suspicion(100, 4, 24, 0, A)
     suspicion.postpone(7)
     assert suspicion.due == 111
@@ -77,7 +77,7 @@ def test_before_the_end_it_asks_the_suspect_itself() -> None:
 
 
 @given(st.integers(1, 10), st.lists(st.integers(0, 20), max_size=30))
-def test_it_only_ever_gets_shorter_and_keeps_its_bounds(needed: int, accusers: list[int]) -> None:
+def test_suspicion_time_only_shrinks_and_keeps_its_bounds(needed: int, accusers: list[int]) -> None:
     suspicion = Suspicion(0, 4, 24, needed, A)
     before = suspicion.due
     for accuser in accusers:
@@ -100,7 +100,7 @@ def test_everyone_has_a_turn_before_anyone_has_two() -> None:
         assert {peer.node for peer in turn if peer} == {node(2), node(3), node(4), node(5)}
 
 
-def test_who_is_gone_is_passed_over() -> None:
+def test_probe_order_skips_members_that_are_gone() -> None:
     members, order = member_list(2, 3), ProbeOrder(ManualClock().random)
     gone = members.get(node(2))
     assert gone is not None
@@ -123,7 +123,7 @@ def test_a_newcomer_has_its_turn_in_this_round() -> None:
     assert [peer.node for peer in asked if peer].count(node(5)) == 1
 
 
-def test_who_may_answer() -> None:
+def test_probe_is_acked_by_the_member_or_a_relay_only() -> None:
     probe = ProbeRound(1, node(2), 0, 1)
     assert probe.answered(node(2), node(2)) and not probe.answered(node(3), node(3))
     assert not probe.answered(node(2), node(3))

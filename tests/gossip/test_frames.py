@@ -110,7 +110,7 @@ def test_a_field_of_the_future_is_passed_over() -> None:
         encode(MetaReq(node=NodeId("00000001"))).replace(b"00000001", b"0000001\n"),
     ],
 )
-def test_what_does_not_fit_is_malformed(payload: bytes) -> None:
+def test_frame_that_does_not_fit_is_malformed(payload: bytes) -> None:
     with pytest.raises(MalformedFrame):
         decode(payload)
 

@@ -111,7 +111,7 @@ def test_which_claim_is_newer(known: tuple[Fate, int], said: tuple[Fate, int], b
     assert peer.superseded_by(claim(2, said[0], incarnation=said[1])) == believed
 
 
-def test_whatever_is_heard_first_all_believe_the_same() -> None:
+def test_members_agree_in_whatever_order_claims_are_heard() -> None:
     claims = [claim(2, fate, incarnation=incarnation) for fate in Fate for incarnation in (1, 2)]
     for order in itertools.islice(itertools.permutations(claims), 0, 40320, 37):
         assert _after(list(order)) == (Fate.LEFT, 2)

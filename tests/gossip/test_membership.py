@@ -44,7 +44,7 @@ def test_more_accusers_shorten_it_and_are_passed_on() -> None:
     assert {frame.by for frame in news if isinstance(frame, MemberClaim) and frame.node == node(6)} == {node(4)}
 
 
-def test_what_is_said_of_this_node_is_outdone() -> None:
+def test_claim_about_this_node_is_refuted() -> None:
     solo = Solo()
     solo.knows(2)
     for number, fate in ((1, Fate.SUSPECT), (5, Fate.DOWN), (9, Fate.LEFT)):
@@ -53,14 +53,14 @@ def test_what_is_said_of_this_node_is_outdone() -> None:
     assert solo.swim.membership.health.score == 3
 
 
-def test_what_is_older_than_a_refutation_needs_none() -> None:
+def test_claim_older_than_a_refutation_needs_none() -> None:
     solo = Solo()
     solo.hears(claim(1, Fate.SUSPECT, incarnation=5, boot=BOOT))
     solo.hears(claim(1, Fate.DOWN, incarnation=5, boot=BOOT))
     assert solo.swim.me.incarnation == 6
 
 
-def test_what_was_believed_of_a_former_life_is_outdone() -> None:
+def test_claim_about_a_former_life_of_this_node_is_outdone() -> None:
     """The same node and address, another boot: this process began with a lower incarnation than it once had."""
     solo = Solo()
     said = solo.hears(claim(1, Fate.ALIVE, incarnation=7, boot=3))
@@ -68,7 +68,7 @@ def test_what_was_believed_of_a_former_life_is_outdone() -> None:
     assert solo.swim.membership.health.score == 0
 
 
-def test_what_this_node_says_itself_comes_back_in_peace() -> None:
+def test_own_claim_that_comes_back_changes_nothing() -> None:
     solo = Solo()
     solo.hears(solo.swim.me.claim(0))
     assert solo.swim.me.incarnation == 1
@@ -89,7 +89,7 @@ def test_a_lower_incarnation_changes_nothing() -> None:
     assert peer is not None and (peer.incarnation, peer.boot, peer.address) == (5, 3, "3:1")
 
 
-def test_who_is_down_for_two_days_is_no_longer_known() -> None:
+def test_member_that_is_down_for_two_days_is_removed() -> None:
     solo = Solo()
     solo.hears(claim(3, Fate.DOWN))
     day_s = 24 * 3600

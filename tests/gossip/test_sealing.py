@@ -25,7 +25,7 @@ def sealer(ring: Keyring = RING, node: NodeId = NODE, boot: int = 7, cluster: st
     return Sealer(ring, node, boot, cluster)
 
 
-def test_what_was_sealed_is_opened() -> None:
+def test_sealed_datagram_is_opened() -> None:
     opened = Opener(RING, "c").open(sealer().seal(b"hello"))
     assert opened is not None
     assert (opened.sender, opened.boot, opened.payload, opened.foreign) == (NODE, 7, b"hello", False)
@@ -147,7 +147,7 @@ def test_a_counter_is_admitted_once() -> None:
     assert window.admits(4) and window.admits(6)
 
 
-def test_what_is_older_than_the_window_is_refused() -> None:
+def test_counter_older_than_the_window_is_refused() -> None:
     window = ReplayWindow()
     window.add(WINDOW_COUNTERS + 10)
     assert not window.admits(10)

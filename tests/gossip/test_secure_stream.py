@@ -77,7 +77,7 @@ def test_a_record_of_another_connection_is_nothing_here() -> None:
         opened(other, calling.seal(b"1"))
 
 
-def test_what_one_says_is_not_taken_for_the_answer() -> None:
+def test_record_of_one_direction_does_not_open_in_the_other() -> None:
     calling, _ = ends()
     with pytest.raises(BrokenStream):
         opened(calling, calling.seal(b"1"))

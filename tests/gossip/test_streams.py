@@ -106,7 +106,7 @@ async def test_a_failure_is_told_in_its_words() -> None:
             await made.caller.ask(node(2), "b:1", b"unknown", 5)
 
 
-async def test_who_asked_no_longer_waits_so_nobody_works_on() -> None:
+async def test_request_ends_when_its_caller_no_longer_waits() -> None:
     async with pair() as made:
         with pytest.raises(DeadlineExceeded):
             await made.caller.ask(node(2), "b:1", b"never", 2)
@@ -168,7 +168,7 @@ async def test_a_member_that_breaks_the_rules_is_hung_up_on(records: list[bytes]
         assert made.answerer._held_bytes == 0 and not made.heard
 
 
-async def test_who_says_nothing_has_no_place_for_long() -> None:
+async def test_silent_connection_is_closed_after_a_while() -> None:
     async with pair() as made:
         silent = [await made.here.dial("b:1") for _ in range(CALLERS)]
         await eventually(made.clock, lambda: made.answerer._callers == CALLERS, 2)
@@ -179,7 +179,7 @@ async def test_who_says_nothing_has_no_place_for_long() -> None:
         assert len(silent) == CALLERS and made.answerer._callers == 0
 
 
-async def test_who_announces_much_and_sends_nothing_holds_it_for_a_minute_at_most() -> None:
+async def test_announced_message_holds_its_memory_for_a_minute_at_most() -> None:
     async with pair() as made:
         for _ in range(4):
             stream, sealed = await greeted(made)

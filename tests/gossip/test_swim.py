@@ -209,7 +209,7 @@ def test_a_goodbye_is_told_and_kept() -> None:
     assert not [frame for frame in solo.passes(30).to("2:1") if isinstance(frame, Ping)]
 
 
-def test_what_cannot_be_read_changes_nothing() -> None:
+def test_unreadable_datagram_changes_nothing() -> None:
     solo = Solo()
     solo.knows(2)
     with pytest.raises(MalformedFrame):

@@ -101,7 +101,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
     assert caught.group_contains(CannotStart, match="cannot listen")
 
 
-def test_what_is_not_served_sends_nothing() -> None:
+def test_transport_that_does_not_serve_sends_nothing() -> None:
     SocketTransport("127.0.0.1:0").send("127.0.0.1:9", b"x")
 
 
@@ -111,7 +111,7 @@ def test_addresses_come_apart_and_together(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["", ":1", "x", "x:", "x:y", "x:-1", "x:65536", "x:１"])
-def test_what_is_no_address(address: str) -> None:
+def test_text_that_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="no HOST:PORT"):
         split(address)
 

@@ -118,7 +118,7 @@ async def test_the_same_text_shares_one_answer(bench: Bench) -> None:
         )
 
 
-async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
+async def test_later_listener_hears_the_changes_it_missed(bench: Bench) -> None:
     subscription = await bench.live.open(_ALL)
     for turn in range(3):
         bench.put("1", f"turn {turn}")
@@ -162,7 +162,7 @@ async def test_a_clean_stop_keeps_ids_and_what_came_meanwhile_is_told(tmp_path: 
             assert await _change(heard) == RowChange(kind="insert", row_id=3, row=("3", "on"), number=2)
 
 
-async def test_what_did_not_stop_cleanly_is_not_kept(tmp_path: Path) -> None:
+async def test_live_query_that_was_not_closed_is_not_restored(tmp_path: Path) -> None:
     async with _bench(tmp_path) as bench:
         subscription = await bench.live.open(_ALL)
         crashed = subscription.file.read_bytes()
@@ -173,7 +173,7 @@ async def test_what_did_not_stop_cleanly_is_not_kept(tmp_path: Path) -> None:
         assert list((tmp_path / "live").iterdir()) == []
 
 
-async def test_who_has_no_listener_goes_after_a_while(bench: Bench) -> None:
+async def test_live_query_without_listener_is_closed_after_a_while(bench: Bench) -> None:
     alone = await bench.live.open(_ALL)
     heard_of = await bench.live.open(Statement(query="SELECT id FROM machines"))
     with heard_of.listener():

@@ -164,7 +164,7 @@ def test_the_kept_answer_and_its_replayed_changes_equal_the_query(maker: Maker, 
     snapshot.close()
 
 
-def test_what_is_written_between_two_looks_shows_as_one_change(maker: Maker) -> None:
+def test_writes_between_two_evaluations_show_as_one_change(maker: Maker) -> None:
     bench = maker.bench("SELECT id, state FROM machines")
     maker.writer.execute("INSERT INTO machines (node, id, state) VALUES ('a', '1', 'on')")
     maker.writer.execute("UPDATE machines SET state = 'off'")
@@ -190,7 +190,7 @@ def test_a_count_changes_rather_than_going_and_coming(maker: Maker) -> None:
         ("SELECT * FROM machines; SELECT 1", "one statement at a time"),
     ],
 )
-def test_what_cannot_be_live_is_refused(maker: Maker, sql: str, text: str) -> None:
+def test_statement_that_cannot_be_live_is_refused(maker: Maker, sql: str, text: str) -> None:
     with pytest.raises(BadRequest, match=text):
         maker.plan(sql)
 

@@ -30,7 +30,7 @@ async def test_all_hear_the_same_from_where_they_joined() -> None:
     assert heard == {1: [b"1", b"2", b"3", b"over"], 2: [b"2", b"3", b"over"], 3: [b"3", b"over"]}
 
 
-async def test_who_is_too_slow_is_cut_off() -> None:
+async def test_slow_listener_is_cut_off() -> None:
     feed = Feed(ManualClock(), events=3)
     events = feed.events(1)
     feed.tell(_told(b"1"))
@@ -81,7 +81,7 @@ def test_events_from_where_one_joined() -> None:
     assert ring.beyond(100, 10) == []
 
 
-def test_who_falls_out_is_told() -> None:
+def test_listener_that_falls_out_of_the_ring_is_told() -> None:
     ring = Ring(1, events=2)
     _put(ring, b"a", b"b", b"c")
     assert _lines(ring.beyond(2, 10)) == [b"b", b"c"]

@@ -74,7 +74,7 @@ def test_numbers_go_on_when_it_is_opened_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all, by no means" * 40])
-def test_what_is_no_kept_answer(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_no_cached_answer_is_not_taken(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "other.db"
     file.write_bytes(content)
     assert completed_query(file) is None

@@ -65,7 +65,7 @@ async def test_the_answer_its_end_and_what_follows(tmp_path: Path) -> None:
     assert not (tmp_path / "kept.db").exists()
 
 
-async def test_who_is_too_slow_is_cut_off(tmp_path: Path) -> None:
+async def test_slow_listener_is_cut_off(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ring_events=2)
     async with aclosing(await bench.subscription.hear()) as heard:
         await anext(heard)
@@ -77,7 +77,7 @@ async def test_who_is_too_slow_is_cut_off(tmp_path: Path) -> None:
     await bench.close(keep=False)
 
 
-async def test_what_is_kept_can_be_taken_up(tmp_path: Path) -> None:
+async def test_closed_subscription_can_be_resumed_from_its_cache(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.close(keep=True)
     assert completed_query(tmp_path / "kept.db") == bench.subscription.plan.about
