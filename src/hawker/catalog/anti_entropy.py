@@ -1,7 +1,9 @@
-"""Where a replica is in every stream of a scope, and a digest of it that two replicas can compare in one datagram.
+"""Anti-entropy (Demers et al., "Epidemic Algorithms for Replicated Database Maintenance", PODC 1987): a bounded version
+vector per scope, its digest for one datagram, and when it is compared with whom. Pure.
 
-The digest has 64 buckets, each the xor of the hashes of its streams, so that a step costs two hashes, whatever the
-number of streams. The hash is a real one: with a linear one, as a CRC, two streams' differences could cancel out.
+The vector has one entry an origin (a row has one owner, so there is nothing to merge), where Corrosion's sync keeps
+ranges of an actor's versions. The digest has 64 buckets, each the xor of the hashes of its entries, so that a change
+costs two hashes. A linear hash such as a CRC will not do: differences of two entries could cancel out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +25,8 @@ def bucket_of(origin: NodeId) -> int:
 
 
 class VersionVector:
-    """The positions by origin. What is at `Position()` counts as never heard of."""
+    """Positions by origin; an origin at `Position()` counts as never heard of. Bounded by its caller, see
+    `Inbound.room`. Buckets keep their origins in the order of arrival, so that a simulated run can be repeated."""
 
     def __init__(self, positions: Mapping[NodeId, Position], *, frozen: bool = False) -> None:
         self._frozen = False  # only ever by a planted bug
@@ -63,7 +66,7 @@ class VersionVector:
         return _DIGEST.pack(*self._buckets)
 
     def differing(self, digest: bytes) -> tuple[int, ...]:
-        """The buckets that are not as in another replica's digest. Raises `ValueError` for what is none."""
+        """Numbers of the buckets that differ from another replica's digest. Raises `ValueError` for a malformed one."""
         if len(digest) != _DIGEST.size:
             raise ValueError(f"a digest has {_DIGEST.size} bytes, not {len(digest)}")
         theirs = _DIGEST.unpack(digest)
@@ -77,23 +80,23 @@ class VersionVector:
 
 
 def _hash(origin: NodeId, position: Position) -> int:
-    """0 for what was never heard of; the floor is each replica's own affair."""
+    """The hash of one entry, 0 for an origin never heard of. The floor is left out: replicas collect on their own."""
     if position.epoch == 0 and position.applied == 0 and position.fence == -1:
         return 0
     entry = origin.encode() + _ENTRY.pack(position.epoch, position.applied, position.fence)
     return int.from_bytes(blake2b(entry, digest_size=4).digest(), "big")
 
 
-# Anti-entropy: when a replica compares its vector, and with whose. A digest goes out every two seconds; who differs
-# answers with the entries of the buckets that do.
-
 EVERY_S = 2.0
+"""Seconds between two digests that a replica sends, per scope."""
 JITTER = 0.2
+"""Share by which that time varies at random, so that replicas do not compare in step."""
 FAR_EVERY = 4
+"""Every so many rounds the digest goes to another region, so that regions converge too."""
 
 
 class Rounds:
-    """When the next digest goes, and to whom: any peer of the scope, every fourth time one of another region."""
+    """Schedule of anti-entropy: `due` is when the next digest goes (monotonic seconds)."""
 
     def __init__(self, now: float, random: Callable[[], float]) -> None:
         self._random = random
@@ -101,6 +104,8 @@ class Rounds:
         self.due = now + EVERY_S * random()
 
     def next(self, now: float, peers: ReplicaPeers) -> NodeId | None:
+        """Begin a round: the peer to compare with, at random in the own region, each fourth time in another one; None
+        without peers."""
         self._number += 1
         self.due = now + EVERY_S * (1 + JITTER * (2 * self._random() - 1))
         near = set(peers.near)

@@ -37,7 +37,8 @@ LAG_SAMPLES = 1024
 
 
 class ReplicationLag:
-    """Seconds between an owner's commit, by its clock, and when it can be read here."""
+    """Replication lag of the last `LAG_SAMPLES` transactions: seconds from an owner's commit, by the owner's clock,
+    until it can be read here."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=LAG_SAMPLES)
@@ -46,17 +47,17 @@ class ReplicationLag:
         self._seconds.extend(max(0.0, now - item.at) for item in batch if isinstance(item, ReplicatedTx))
 
     def percentile(self, share: float) -> float | None:
-        """None before anything came."""
+        """Seconds; `share` is 0 to 1. None before anything came."""
         if not self._seconds:
             return None
         ordered = sorted(self._seconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-# How far behind their owners the changes come that are applied here: the last thousand of them.
-
 SERVED = 3
+"""Pulls over streams that are answered at a time; one more is refused."""
 WAITING = 64
+"""Pulls that wait for the storage's thread."""
 GRACE_S = 24 * 3600.0
 COLLECT_EVERY_S = 60.0
 

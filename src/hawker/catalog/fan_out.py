@@ -1,4 +1,9 @@
-"""The other nodes that a scope's streams are exchanged with, as gossip tells of them; plain values only."""
+"""Fan-out: the peers of a scope, as gossip tells of them, and which of them hear of a change. Plain values only.
+
+A change is pushed on first receipt to a few peers, half of them near. With f = ceil(ln N) + 1 nearly all hear of it by
+push alone (Kermarrec, Massoulie and Ganesh, "Probabilistic reliable dissemination in large-scale systems", 2003);
+announcements and anti-entropy find the rest.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -11,6 +16,8 @@ DEFAULT_RTT_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPeer:
+    """A living node. `rtt_s` is its smoothed round trip in seconds, 0 when it was never measured."""
+
     node: NodeId
     region: str
     rtt_s: float
@@ -51,10 +58,6 @@ class ReplicaPeers:
         return peer.rtt_s if peer is not None and peer.rtt_s > 0 else DEFAULT_RTT_S
 
 
-# Whom to tell of a change: push on first receipt, to a few, half of them near. With f = ceil(ln N) + 1 nearly all
-# hear of it by push alone (Kermarrec, Massoulie and Ganesh, "Probabilistic reliable dissemination in large-scale
-# systems", 2003); announcements and anti-entropy find the rest.
-
 MAX_HOPS = 16
 """A change goes no further than this: some three times the way that it needs among a thousand nodes."""
 
@@ -63,7 +66,7 @@ DIRECT_PEERS = 50
 
 
 def fan_out_size(nodes: int) -> int:
-    """How many are told, in a fleet of so many, the teller included."""
+    """How many peers one node pushes a change to, in a fleet of `nodes`, itself included."""
     return 0 if nodes < 2 else min(nodes - 1, ceil(log(nodes)) + 1)
 
 

@@ -1,5 +1,6 @@
-"""Whether this node still knows all that it ever published. A small file beside the database promises up to which
-version the node may have spoken; it is written ahead, so that a database that is older than it is found out.
+"""Proof of freshness: whether the database still has all that this node ever published. A small file beside it says up
+to which version the node may have published; it is written ahead, so that a database that is older than it is found
+out.
 
 The database is a copy, or was rolled back, when its run is not the file's or its versions are too low; it may have lost
 its end when the host went down (another boot) before the node had closed it.
@@ -18,12 +19,15 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class VersionCeiling(msgspec.Struct, frozen=True, kw_only=True):
+    """How many versions of `epoch` this node may have published: at most `ceiling`, and at least `ceiling - STEP`; in a
+    clean file exactly `ceiling`."""
+
     epoch: int
     ceiling: int
 
 
 class FreshnessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says. `run` is named anew each time the node begins, in the database too; `previous` is good until
+    """The file's content. `run` is named anew each time the node begins, in the database too; `previous` is good until
     the database has the new name. Once it is `clean`, the ceilings are the very last versions."""
 
     run: str

@@ -1,5 +1,5 @@
-"""What a replica takes in of one scope: where each stream is, what waits to be applied, what is held back until a hole
-is filled, and what is missing. Each origin's changes are handed to the storage in their order, without a hole.
+"""Inbound ordering of one scope: where each stream is, what waits to be applied, what the reorder buffer holds until a
+hole is filled, and what must be pulled. The storage gets each origin's changes in order and without a hole.
 
 A stream is where the storage has it (`vector`), or where it will be once all that was handed over is applied (`where`).
 """
@@ -80,7 +80,7 @@ class Inbound:
         return count
 
     def want(self, missing: Missing) -> Want:
-        """How to ask for it: behind what is here, or on with a reset."""
+        """The question for a missing stream: from where it is here, or on with the reset that is under way."""
         epoch, version = self.where(missing.origin)
         ahead = self._ahead.get(missing.origin)
         if ahead is not None and ahead.version < 0 and ahead.since >= 0:
@@ -95,7 +95,8 @@ class Inbound:
         return self._is_next(epoch, version, *where) or not self.reorder_buffer.has(origin, epoch, version)
 
     def take_tx(self, tx: ReplicatedTx, sender: NodeId, soon: float) -> bool:
-        """Whether it is news. What comes too early is held, and the hole asked for at `soon`."""
+        """Take a transaction; True when it is news. One that comes too early is held in the reorder buffer, and what is
+        before it is pulled from `soon` on (monotonic seconds): mostly it is under way already."""
         if not self.is_news(tx.origin, tx.epoch, tx.version):
             return False
         epoch, version = self.where(tx.origin)
@@ -108,6 +109,7 @@ class Inbound:
         return self.reorder_buffer.hold(tx, size_of(tx))
 
     def take_delta(self, delta: Delta, now: float) -> None:
+        """Take a delta if it fits where its stream is; else it is dropped, and pulled again when it is missing."""
         origin = delta.origin
         if not (self._counts(origin, delta.epoch) and self.room(origin) and self._fits(delta)):
             return
@@ -122,7 +124,7 @@ class Inbound:
         self.pulls.hurry(origin, now)
 
     def follow(self, origin: NodeId) -> None:
-        """What was held back and now comes next."""
+        """Hand over what the reorder buffer holds and now comes next, and drop what can no longer come."""
         epoch, version = self.where(origin)
         if version < 0:
             return
@@ -173,10 +175,14 @@ class Inbound:
         if Bug.SKIP_AHEAD in self._planted and new_epoch == epoch and version >= 0:
             return True
         same = new_epoch == epoch or (epoch, version) == (0, 0)
+        # A stream never heard of (0, 0) may begin in any epoch, with version 1. In any other case a new epoch begins by
+        # a reset: a transaction of it, even its first, would leave rows of the old epoch that the owner no longer has.
+        # A stream in the middle of a reset is at -1 and takes no transaction, only the rest of the reset.
         return same and version >= 0 and new_version == version + 1
 
     def _fits(self, delta: Delta) -> bool:
-        """As `Storage.apply` says it."""
+        """Whether a delta goes on from where its stream is, by the rules of `Storage.apply`. It repeats them because
+        the stream is further than the storage knows: what was handed over counts as applied."""
         epoch, version = self.where(delta.origin)
         if not delta.reset:
             further = version < delta.upto or Bug.BACKWARDS in self._planted

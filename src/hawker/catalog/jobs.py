@@ -106,16 +106,15 @@ def _serve(storage: Storage, job: Serve) -> PullAnswer:
     return PullAnswer(txs=tuple(txs), deltas=tuple(deltas), more=more)
 
 
-# How much the storage's thread is given at a time, so that a slice takes no more than 25 ms and others get their
-# turn. A transaction is never cut. A delta is cut between versions: its reader is then on the way, as with any
-# delta in parts.
-
 SLICE_S = 0.025
+"""Seconds that applying one slice should take at most, so that other jobs get their turn."""
 FEWEST, FIRST, MOST = 16, 256, 8192
+"""Operations in one slice: the lower bound, the first guess, the upper bound."""
 
 
 class ApplySlices:
-    """Learns from what slices took."""
+    """Cuts what waits to be applied into slices, and learns their size from the time that slices took. A transaction is
+    never cut; a delta is cut between versions, so its reader is on the way as with any delta in parts."""
 
     def __init__(self, ops: int = FIRST) -> None:
         self.ops = ops

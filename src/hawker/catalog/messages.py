@@ -30,8 +30,8 @@ class Rumor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     epoch: int
     version: int
     body: bytes
-    """The transaction as MessagePack, passed on byte for byte; up to `replication.PUSH_BYTES`, longer ones are announced
-    by `Ihave`."""
+    """The transaction as MessagePack, passed on byte for byte; up to `replication.PUSH_BYTES`, longer ones are
+    announced by `Ihave`."""
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -66,8 +66,8 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     epoch: int
     """The epoch that the sender has; an answer of another epoch is a reset. 0 for a stream never heard of."""
     after: int
-    """The last version that it has: it wants what comes after. -1 when only a reset helps; in the middle of a reset, the
-    version that the last part came to."""
+    """The last version that it has: it wants what comes after. -1 when only a reset helps; in the middle of a reset,
+    the version that the last part came to."""
     since: int = -1
     """The `head` of the first part of the reset under way, so that the answerer goes on with it; -1 for none."""
 

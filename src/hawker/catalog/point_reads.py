@@ -1,5 +1,5 @@
-"""Short looks into the catalog's file: one connection that cannot write, for reads by key that may be made in the event
-loop, in the daemon or in a process beside it.
+"""Point reads of the catalog's file: one connection that cannot write, for reads by key that are short enough for the
+event loop, in the daemon or in a process beside it.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""News on its way out: what comes within a few milliseconds goes together, to the same few, in as few datagrams as hold
-it. What comes after a pause goes at once.
+"""Push batching: rumors that come within a few milliseconds go out together, to the same peers, in as few datagrams as
+hold them. A rumor that comes after a pause goes at once.
 
-In a small fleet of one region its owner tells everybody; a copy to one more each, which may wait, is for what was lost
-on the way. Elsewhere all pass it on as `rumor` says.
+In a small fleet of one region the owner pushes to everybody, and each receiver passes one more copy on, later, for what
+was lost. Elsewhere all pass rumors on to the peers that `fan_out` chooses.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,9 +14,11 @@ from hawker.catalog.messages import Rumor
 from hawker.ids import NodeId
 
 NEAR_S, FAR_S = 0.005, 0.01
+"""Seconds between two batches, in a fleet of one region and of several."""
 RELAY_S = 0.01
+"""Seconds that a copy passed on in a small fleet may wait."""
 DATAGRAM_BYTES = 1000
-"""Of rumors in one message: they fit one datagram as they are."""
+"""Bytes of rumors in one message, so that it fits one datagram uncompressed."""
 _HEAD_BYTES = 40
 _NEVER = float("inf")
 

@@ -1,5 +1,5 @@
-"""Rows that this replica cannot place: of tables and columns that it does not know, kept until a schema knows them, and
-bad ones, kept so that they can be looked at. Both go on to other readers as they came.
+"""Quarantine: rows that this replica cannot place. Those of unknown tables and columns wait for a schema that knows
+them; bad ones are kept so that an operator can see them. Both are served to other replicas unchanged.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,9 @@ REASON_LENGTH = 200
 
 
 class QuarantinedOp(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that was not placed. `stream` is the number of its stream in this file, `version` the stream's version that
+    wrote it, `run` the reset that confirmed it last, `payload_bytes` the size of the stored op."""
+
     stream: int
     version: int
     run: int
@@ -22,7 +25,8 @@ class QuarantinedOp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuarantineTable:
-    """One of the two tables, `__c_unknown` or `__c_quarantine`; they differ by the reason that the second one has."""
+    """One of the two tables, `__c_unknown` or `__c_quarantine`; only the second one has a reason for each row. Methods
+    run inside the caller's transaction."""
 
     def __init__(self, connection: apsw.Connection, table: str) -> None:
         self._connection, self._table = connection, table
@@ -37,7 +41,8 @@ class QuarantineTable:
         self.count = self._connection.execute(f"SELECT count(*) FROM {self._table}").get
 
     def put(self, stream: int, version: int, run: int, op: Op, now: float) -> bytes:
-        """Returns the key as it is stored."""
+        """Store an op that cannot be placed; a deletion is kept with its time, for `collect`. Returns the stored
+        key."""
         key = key_of(op.key)
         died = max(1, int(now)) if op.row is None else 0
         self._connection.execute(self._put, (stream, op.table, key, version, run, died, self._encoder.encode(op)))
@@ -49,27 +54,27 @@ class QuarantineTable:
         self._connection.execute(text, (reason[:REASON_LENGTH], now, stream, table, key))
 
     def clear(self, stream: int, op: Op) -> None:
-        """A row that was set aside has a later version, which is in its place."""
+        """Remove the quarantined version of a row of which a later version was placed."""
         if self.count:
             text = f"DELETE FROM {self._table} WHERE stream = ? AND tbl = ? AND key = ?"
             self._connection.execute(text, (stream, op.table, key_of(op.key)))
             self.count -= self._connection.changes()
 
     def of(self, stream: int, after: int = -1) -> Iterator[QuarantinedOp]:
-        """In the order of versions."""
+        """Quarantined ops of one stream beyond version `after`, by version."""
         if self.count:
             for version, run, payload in self._connection.execute(self._get, (stream, after)):
                 op = self._decoder.decode(payload)
                 yield QuarantinedOp(stream=stream, version=version, run=run, op=op, payload_bytes=len(payload))
 
     def drop(self, stream: int, *, but_run: int = -1) -> None:
-        """All of one stream, or what its last run did not confirm."""
+        """Remove all of one stream, or only what the reset `but_run` did not confirm."""
         if self.count:
             self._connection.execute(f"DELETE FROM {self._table} WHERE stream = ? AND run != ?", (stream, but_run))
             self.load()
 
     def collect(self, before: float) -> dict[int, int]:
-        """Deletions that are older go. The last version that went, by stream."""
+        """Remove deletions from before that moment (Unix seconds). Returns the last removed version by stream."""
         where = "WHERE del > 0 AND del < ?"
         floors: list[Any] = self._connection.execute(
             f"SELECT stream, max(ver) FROM {self._table} {where} GROUP BY stream", (before,)

@@ -38,10 +38,15 @@ from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
 
 BYTES_PER_S = 10 << 20
+"""Bytes per second that this node's catalog sends as messages."""
 QUEUE_BYTES = 16 << 20
+"""Bytes that may wait to be sent."""
 
 
 class SendQueue:
+    """Messages on their way out, at most `per_s` bytes per second. When more than `queue` bytes wait, the oldest
+    message is dropped: its receiver finds by anti-entropy what it missed."""
+
     def __init__(self, clock: Clock, *, per_s: float = BYTES_PER_S, queue: int = QUEUE_BYTES) -> None:
         self._bucket = Bucket(clock, per_s=per_s, burst=per_s)
         self._most = queue

@@ -1,5 +1,9 @@
-"""Replication of one scope, without I/O: takes messages, members, commits and what became of batches; leaves messages
-to send, questions to ask over streams, and what `inbound` has ready to be applied.
+"""Replication of one scope, without I/O: eager push (rumor mongering), pull of what is missing, and anti-entropy, after
+Demers et al., "Epidemic Algorithms for Replicated Database Maintenance", 1987. Corrosion replicates in the same three
+ways; its rows merge by column (cr-sqlite), here each row has one owner and whole rows are published.
+
+Takes messages, members, commits and the results of batches; leaves messages to send, questions to ask over streams, and
+what `inbound` has ready to be applied.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,5 +1,7 @@
-"""Snapshots from one node to another, over streams: a node that begins, or is far behind, takes all there is as one
-compressed file instead of row by row. Reads and writes go on meanwhile, on both sides.
+"""Snapshots: all streams at one moment as one compressed file, made from the live database and carried over streams.
+
+A node that begins, or is far behind, takes this file instead of row after row. It has nothing that is one node's alone
+(members, freshness, log, indexes). Reads and writes go on meanwhile, on both sides.
 """
 
 import hashlib

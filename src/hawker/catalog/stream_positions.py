@@ -84,12 +84,12 @@ class StreamPositions:
             self._connection.execute(_WRITE, msgspec.structs.astuple(stream))
 
     def after_commit(self) -> None:
-        """Once it is."""
+        """Adopt the positions written by the transaction that just committed."""
         self._known.update(self._changed)
         self._changed.clear()
 
     def after_rollback(self) -> None:
-        """Once it was rolled back."""
+        """Drop the positions of the transaction that was rolled back."""
         self._changed.clear()
 
     def _next_number(self) -> int:

@@ -1,4 +1,5 @@
-"""One live query being asked: first as a whole, then for what changed. All of it blocks, in one thread at a time."""
+"""Evaluation of one live query: first the whole answer, then what changed. All of it blocks, in one thread at a
+time."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,7 @@
-"""A feed: events that many may hear, from where each joined. A subscription is one, so are the updates of a table."""
+"""A feed: events that many listeners hear, each from where it joined, kept in one ring that all of them share.
+
+A listener that falls out of the ring was too slow. A subscription is a feed, and so are the updates of a table.
+"""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -21,7 +24,7 @@ class Lagged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FeedEvent:
-    """`line` is the event as it is sent, `content` what it tells."""
+    """One event: `line` as it is sent, `content` as a value."""
 
     content: object
     line: bytes

@@ -1,4 +1,5 @@
-"""The answer of one live query on disk: its rows with their identities, and its last changes. One SQLite file each.
+"""The cached result of one live query on disk: its rows with their identities, and its last changes. One SQLite file
+each.
 
 It survives a clean stop and nothing else: a file that was not closed well is thrown away, so it needs no syncing. Row
 ids are never used twice; changes are counted from 1 without gaps.

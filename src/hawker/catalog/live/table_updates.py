@@ -1,4 +1,6 @@
-"""What changed and was not looked at yet. Bounded: when too many rows are named, only their tables count."""
+"""Updates of tables for those who listen: the buffer of keys that changed and were not looked at yet, and the feed of
+one table's updates (which rows changed, and whether they are still there; not what they hold).
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ MOST_KEYS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """`everything`: no list of keys is whole."""
+    """Keys of changed rows by table. `everything`: any row may have changed, so no list of keys is complete."""
 
     tables: Mapping[str, frozenset[Key]]
     everything: bool
@@ -29,6 +31,8 @@ class ChangedKeys:
 
 
 class ChangeBuffer:
+    """Collects changed keys until they are looked at. Bounded: beyond `MOST_KEYS` it holds `everything` instead."""
+
     def __init__(self) -> None:
         self._tables: dict[str, set[Key]] = {}
         self._everything = False
@@ -51,8 +55,6 @@ class ChangeBuffer:
         self._tables, self._everything = {}, False
         return batch
 
-
-# The updates of one table: which rows changed, whether they are still there, and nothing of what they hold.
 
 _PORTION = 256
 TOO_MUCH = "more changed than can be told row by row: read the table anew, then ask for its updates again"
