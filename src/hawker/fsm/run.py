@@ -74,6 +74,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepStatus(StrEnum):
+    """How one attempt of a step, or of its undo, ended; stored in its record."""
+
     DONE = "done"
     RETRY = "retry"
     FAILED = "failed"
