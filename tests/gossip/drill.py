@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import Effects, Event, FallbackPing, MemberChanged
-from hawker.gossip.keyring import Keyring
 from hawker.gossip.members import Identity
 from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
-
-KEYRING = Keyring(keys={1: bytes(32)}, primary=1)
+from tests.gossip.solo import KEYRING
+from tests.gossip.solo import node as name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +146,9 @@ class Drill:
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while self._heap and self._heap[0][0] <= end:
-            at, _, deed = heapq.heappop(self._heap)
+            at, _, action = heapq.heappop(self._heap)
             self.now = max(self.now, at)
-            deed()
+            action()
         self.now = end
 
     def until(self, condition: Callable[[], object], most_s: float, every_s: float = 0.1) -> float:
@@ -160,8 +159,8 @@ class Drill:
             self.run(every_s)
         return self.now - began
 
-    def at(self, moment: float, deed: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (moment, next(self._order), deed))
+    def at(self, moment: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (moment, next(self._order), action))
 
     # What is believed.
 
@@ -187,13 +186,13 @@ class Drill:
 
     # What its nodes do.
 
-    def act(self, node: Node, outcome: Effects) -> None:
-        self._done(node, outcome)
+    def act(self, node: Node, effects: Effects) -> None:
+        self._done(node, effects)
 
-    def _done(self, node: Node, outcome: Effects) -> None:
-        for send in outcome.sends:
+    def _done(self, node: Node, effects: Effects) -> None:
+        for send in effects.sends:
             self._send(node, send.address, send.payload)
-        for event in outcome.events:
+        for event in effects.events:
             self.seen.append(Seen(self.now, node.name, event))
             if isinstance(event, FallbackPing):
                 self._fallback_ping(node, event)
@@ -239,12 +238,8 @@ class Drill:
         ways = {(node.address, ping.address), (ping.address, node.address)}
         passes = self.random.random() < (1 - self.loss) ** 6 and not ways & self.cut
         if there is not None and not there.dead and there.until <= self.now and passes:
-            self.at(self.now + 0.05, lambda: None if node.dead else self._knocked(node, ping.seq))
+            self.at(self.now + 0.05, lambda: None if node.dead else self._fallback_acked(node, ping.seq))
 
-    def _knocked(self, node: Node, seq: int) -> None:
+    def _fallback_acked(self, node: Node, seq: int) -> None:
         if node.until <= self.now:
             self._done(node, node.swim.fallback_acked(seq, self.now))
-
-
-def name_of(number: int) -> NodeId:
-    return NodeId(f"{number:08x}")

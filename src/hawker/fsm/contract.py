@@ -196,8 +196,8 @@ class Ending(Enum):
 class Flow(Generic[I]):
     """An ordered table of steps. A bad table (no steps, a name twice, a name that is not lower_snake, a timeout that is
     not positive) raises `ValueError` when the module is imported. `name` is stored with each run. `input` is what a run
-    is accepted with. `deadline_s` is seconds from acceptance until the run is undone; None for no deadline. `on_end` runs
-    in the transaction that ends the run, however it ends."""
+    is accepted with. `deadline_s` is seconds from acceptance until the run is undone; None for no deadline. `on_end`
+    runs in the transaction that ends the run, however it ends."""
 
     name: str
     input: type[I]
