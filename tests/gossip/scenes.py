@@ -11,7 +11,7 @@ from hawker.gossip.contract import Fate
 from hawker.gossip.effects import Forgot, MemberChanged, Rejected
 from hawker.gossip.membership import Membership
 from hawker.gossip.timing import Timing
-from tests.gossip.drill import Drill, Node
+from tests.gossip.virtual_cluster import VirtualCluster, VirtualNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,8 @@ class Kind:
     timing: Timing = field(default_factory=Timing)
     membership: type[Membership] = Membership
 
-    def drill(self, seed: int, loss: float = 0.0) -> Drill:
-        return Drill(seed=seed, loss=loss, timing=self.timing, membership=self.membership)
+    def drill(self, seed: int, loss: float = 0.0) -> VirtualCluster:
+        return VirtualCluster(seed=seed, loss=loss, timing=self.timing, membership=self.membership)
 
 
 Scene: TypeAlias = Callable[[Kind, int], list[str]]
@@ -184,7 +184,7 @@ def goodbye(kind: Kind, seed: int) -> list[str]:
     return complaints + [f"{down.by} thinks it down" for down in drill.fates(Fate.DOWN)]
 
 
-def _unlike(drill: Drill, nodes: list[Node]) -> list[str]:
+def _unlike(drill: VirtualCluster, nodes: list[VirtualNode]) -> list[str]:
     digests = {node.swim.membership.members.digest for node in nodes}
     return [] if len(digests) == 1 else [f"{len(digests)} different beliefs"]
 

@@ -26,7 +26,7 @@ from hawker.gossip.frames import (
 )
 from hawker.gossip.members import content_of, fingerprint_of
 from hawker.gossip.timing import Timing
-from tests.gossip.solo import KEYRING, ME, META, WALL, Solo, claim, node, says
+from tests.gossip.single_core import KEYRING, ME, META, WALL, SingleCore, claim, node, says
 from tests.gossip.test_frames import frames
 
 
@@ -38,27 +38,27 @@ def of(kind: type, said: tuple[Frame, ...]) -> list[Frame]:
 
 
 def test_a_ping_is_answered_to_where_it_came_from() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     (ack,) = of(Ack, solo.hears(Ping(seq=7, to=ME), address="elsewhere:1").to("elsewhere:1"))
     assert isinstance(ack, Ack) and (ack.seq, ack.of, ack.view) == (7, ME, solo.swim.membership.members.digest)
 
 
 def test_a_ping_for_somebody_else_is_not_answered() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     assert not solo.hears(Ping(seq=7, to=node(9))).sends
 
 
 def test_a_stranger_that_pings_is_told_who_answers() -> None:
-    solo = Solo()
+    solo = SingleCore()
     said = solo.hears(Ping(seq=7, to=ME), says(2)).to("2:1")
     assert of(Ack, said) and solo.fate(2) is Fate.ALIVE
-    assert of(MemberClaim, Solo().hears(Ping(seq=7, to=ME)).to("2:1"))
+    assert of(MemberClaim, SingleCore().hears(Ping(seq=7, to=ME)).to("2:1"))
 
 
 def test_one_that_is_believed_down_hears_it_when_it_asks() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.hears(claim(2, Fate.DOWN), sender=node(3))
     said = solo.hears(Ping(seq=7, to=ME), says(2)).to("2:1")
@@ -66,7 +66,7 @@ def test_one_that_is_believed_down_hears_it_when_it_asks() -> None:
 
 
 def test_a_process_that_restarted_hears_what_its_former_life_had_said() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(says(2, incarnation=9, boot=2), sender=node(2))
     said = solo.hears(Ping(seq=7, to=ME), says(2, incarnation=1, boot=5), boot=5).to("2:1")
     told = [frame for frame in said if isinstance(frame, MemberClaim) and frame.node == node(2)]
@@ -74,7 +74,7 @@ def test_a_process_that_restarted_hears_what_its_former_life_had_said() -> None:
 
 
 def test_a_question_for_another_is_passed_on_and_so_is_its_answer() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     (ping,) = of(Ping, solo.hears(PingReq(seq=5, to=node(3), address="3:1")).to("3:1"))
     assert isinstance(ping, Ping) and ping.to == node(3)
@@ -83,21 +83,21 @@ def test_a_question_for_another_is_passed_on_and_so_is_its_answer() -> None:
 
 
 def test_silence_is_told_to_who_asked() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     solo.hears(PingReq(seq=5, to=node(3), address="3:1"))
     assert of(Nack, solo.passes(0.3).to("2:1")) == [Nack(seq=5)]
 
 
 def test_strangers_may_not_have_others_asked() -> None:
-    assert not Solo().hears(PingReq(seq=5, to=node(3), address="3:1")).sends
+    assert not SingleCore().hears(PingReq(seq=5, to=node(3), address="3:1")).sends
 
 
 # Joining.
 
 
 def test_a_newcomer_is_let_in_and_told_all() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(3)
     said = solo.hears(Join(cluster="c"), says(2))
     assert of(JoinOk, said.to("2:1")) == [JoinOk(cluster="c", known=None)]
@@ -106,14 +106,14 @@ def test_a_newcomer_is_let_in_and_told_all() -> None:
 
 
 def test_one_that_comes_back_is_told_what_was_believed_of_it() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(says(2, incarnation=9, epoch=4), sender=node(2))
     (ok,) = of(JoinOk, solo.hears(Join(cluster="c"), says(2, boot=5), boot=5).to("2:1"))
     assert isinstance(ok, JoinOk) and ok.known is not None and (ok.known.incarnation, ok.known.epoch) == (9, 4)
 
 
 def test_joined_node_goes_on_from_the_incarnation_it_had_before() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.swim.join(["2:1"], solo.now)
     known = claim(1, Fate.DOWN, incarnation=9, boot=3)
     said = solo.hears(JoinOk(cluster="c", known=known), says(2))
@@ -123,7 +123,7 @@ def test_joined_node_goes_on_from_the_incarnation_it_had_before() -> None:
 
 
 def test_a_second_node_with_one_id_is_refused_while_the_first_lives() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     said = solo.hears(Join(cluster="c"), says(2, boot=5, address="x:1"), boot=5, address="x:1")
     (refused,) = of(JoinRefused, said.to("x:1"))
@@ -136,7 +136,7 @@ def test_a_second_node_with_one_id_is_refused_while_the_first_lives() -> None:
 
 
 def test_the_same_address_with_another_boot_is_a_restart() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     assert of(JoinOk, solo.hears(Join(cluster="c"), says(2, boot=5, incarnation=2), boot=5).to("2:1"))
     peer = solo.swim.membership.members.get(node(2))
@@ -144,7 +144,7 @@ def test_the_same_address_with_another_boot_is_a_restart() -> None:
 
 
 def test_a_forgotten_node_hears_why_and_comes_back_with_a_newer_epoch() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(ForgetNode(node=node(2), fence=3), sender=node(3))
     for frames_of_it in ((Join(cluster="c"), says(2, epoch=3)), (Ping(seq=1, to=ME), says(2, epoch=3))):
         forget = of(ForgetNode, solo.hears(*frames_of_it).to("2:1"))[0]
@@ -154,7 +154,7 @@ def test_a_forgotten_node_hears_why_and_comes_back_with_a_newer_epoch() -> None:
 
 
 def test_another_cluster_is_refused_and_told() -> None:
-    solo = Solo()
+    solo = SingleCore()
     said = solo.hears(Join(cluster="other"), says(2), foreign=True)
     (refused,) = of(JoinRefused, said.to("2:1"))
     assert isinstance(refused, JoinRefused) and refused.code == "cluster"
@@ -164,14 +164,14 @@ def test_another_cluster_is_refused_and_told() -> None:
 
 @pytest.mark.parametrize("frame", [Ping(seq=1, to=ME), says(2), ForgetNode(node=node(3), fence=9), Note(body=b"x")])
 def test_nothing_else_of_another_cluster_counts(frame: Frame) -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(3)
     said = solo.hears(frame, sender=node(2), foreign=True)
     assert not said.sends and not said.events and solo.fate(2) is None and solo.fate(3) is Fate.ALIVE
 
 
 def test_a_refusal_counts_only_for_who_asked() -> None:
-    solo = Solo()
+    solo = SingleCore()
     refused = JoinRefused(code="cluster", text="no")
     assert not solo.hears(refused).events and not solo.hears(refused, foreign=True).events
     solo.swim.join(["2:1"], solo.now)
@@ -180,14 +180,14 @@ def test_a_refusal_counts_only_for_who_asked() -> None:
 
 
 def test_a_join_without_a_claim_is_nothing() -> None:
-    assert not Solo().hears(Join(cluster="c")).sends
+    assert not SingleCore().hears(Join(cluster="c")).sends
 
 
 # Meta.
 
 
 def test_a_new_meta_is_asked_for_and_believed() -> None:
-    solo = Solo()
+    solo = SingleCore()
     assert of(MetaReq, solo.hears(says(2)).to("2:1")) == [MetaReq(node=node(2))]
     said = solo.hears(MetaIs(node=node(2), content=content_of(META)), sender=node(3))
     assert [event.member.meta for event in said.events if isinstance(event, MemberChanged)] == [META]
@@ -195,7 +195,7 @@ def test_a_new_meta_is_asked_for_and_believed() -> None:
 
 
 def test_a_meta_that_was_not_claimed_is_not_believed() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(says(2))
     solo.hears(MetaIs(node=node(2), content=content_of(NodeMeta(region="forged", api="x"))))
     solo.hears(MetaIs(node=node(9), content=content_of(META)))
@@ -203,7 +203,7 @@ def test_a_meta_that_was_not_claimed_is_not_believed() -> None:
 
 
 def test_meta_is_asked_for_again_also_of_other_members() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(3)
     solo.hears(says(2))
     said = solo.passes(20)
@@ -212,7 +212,7 @@ def test_meta_is_asked_for_again_also_of_other_members() -> None:
 
 
 def test_member_that_knows_a_meta_tells_it() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     for number in (1, 3):
         (told,) = of(MetaIs, solo.hears(MetaReq(node=node(number))).to("2:1"))
@@ -229,7 +229,7 @@ def renewed() -> KeyringIs:
 
 
 def test_a_newer_keyring_is_taken_and_passed_on() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     said = solo.hears(renewed())
     assert [event.keyring.version for event in said.events if isinstance(event, Rekeyed)] == [2]
@@ -238,7 +238,7 @@ def test_a_newer_keyring_is_taken_and_passed_on() -> None:
 
 
 def test_an_older_or_a_broken_keyring_changes_nothing() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(renewed())
     broken = msgspec.structs.replace(renewed(), version=9, primary=77)
     for keys in (KeyringIs(version=1, primary=1, keys={1: bytes(32)}), broken):
@@ -246,7 +246,7 @@ def test_an_older_or_a_broken_keyring_changes_nothing() -> None:
 
 
 def test_member_with_an_older_keyring_is_given_the_newer_one() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.hears(renewed())
     solo.swim.membership.broadcasts.drop("keys")
@@ -258,7 +258,7 @@ def test_member_with_an_older_keyring_is_given_the_newer_one() -> None:
 
 
 def test_member_with_another_digest_gets_a_full_sync_now_and_then() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     said = solo.hears(Ping(seq=1, to=ME, view=1, keys=2**63 - 1)).to("2:1")
     assert of(Sync, said) == [Sync(want=True)] and len(of(MemberClaim, said)) == 3
@@ -270,7 +270,7 @@ def test_member_with_another_digest_gets_a_full_sync_now_and_then() -> None:
 
 
 def test_full_sync_has_all_fences() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.hears(ForgetNode(node=node(7), fence=3))
     said = solo.hears(Sync(want=True)).to("2:1")
@@ -284,20 +284,20 @@ def test_full_sync_has_all_fences() -> None:
 
 
 def test_a_message_of_a_member_is_heard() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     assert solo.hears(Note(body=b"hello")).events == (MessageReceived(node(2), b"hello"),)
 
 
 def test_messages_of_strangers_and_of_former_lives_are_not() -> None:
-    solo = Solo()
+    solo = SingleCore()
     assert not solo.hears(Note(body=b"hello")).events
     solo.knows(2)
     assert not solo.hears(Note(body=b"hello"), boot=99).events
 
 
 def test_one_that_left_answers_no_more() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.swim.leave(solo.now)
     assert not of(Ack, solo.hears(Ping(seq=1, to=ME)).to("2:1"))
@@ -305,7 +305,7 @@ def test_one_that_left_answers_no_more() -> None:
 
 
 def test_clocks_are_compared() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     for ahead_s, troubles in ((0, 0), (59, 0), (3600, 1), (3600, 0), (-3600, 0)):
         solo.passes(0.99)
@@ -330,7 +330,7 @@ def test_clocks_are_compared() -> None:
     )
 )
 def test_no_sequence_of_frames_breaks_a_node(script: list[tuple[list[Frame], int, int, bool]]) -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     for heard, sender, boot, foreign in script:
         solo.hears(*heard, sender=node(sender), boot=boot, foreign=foreign)
@@ -340,7 +340,7 @@ def test_no_sequence_of_frames_breaks_a_node(script: list[tuple[list[Frame], int
 
 @given(st.binary(max_size=1200), st.integers(1, 4))
 def test_no_bytes_break_a_node(payload: bytes, sender: int) -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     try:
         solo.swim.receive(node(sender), sender, "2:1", payload, solo.now, False)
@@ -352,7 +352,7 @@ def test_no_bytes_break_a_node(payload: bytes, sender: int) -> None:
 def test_no_damaged_frame_breaks_a_node(heard: list[Frame], at: int, flip: int) -> None:
     payload = bytearray(payload_of(*heard))
     payload[at % len(payload)] ^= flip
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     try:
         solo.swim.receive(node(2), 2, "2:1", bytes(payload), solo.now, False)
@@ -361,7 +361,7 @@ def test_no_damaged_frame_breaks_a_node(heard: list[Frame], at: int, flip: int) 
 
 
 def test_a_flood_of_names_ends_at_the_tables_bounds() -> None:
-    solo = Solo(Timing(members_most=500))
+    solo = SingleCore(Timing(members_most=500))
     for number in range(2, 2_000):
         solo.hears(says(number), ForgetNode(node=node(number + 20_000), fence=1), sender=node(2))
     assert len(solo.swim.membership.members) <= 500 and len(solo.swim.membership.members.fences) <= 500

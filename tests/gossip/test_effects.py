@@ -1,5 +1,5 @@
 from hawker.gossip.effects import EffectBuffer, Forgot
-from tests.gossip.solo import node
+from tests.gossip.single_core import node
 
 
 def test_effects_are_taken_once() -> None:

@@ -6,7 +6,7 @@ from hawker.gossip.contract import Fate
 from hawker.gossip.failure_detector import LocalHealth, ProbeRound, Relay, Relays, Suspicion
 from hawker.gossip.members import MemberList, MemberState, ProbeOrder
 from hawker.ids import NodeId
-from tests.gossip.solo import claim, node, says
+from tests.gossip.single_core import claim, node, says
 
 
 def test_patience_grows_with_trouble_and_has_bounds() -> None:

@@ -9,7 +9,7 @@ from hawker.clock import ManualClock
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.frames import MemberClaim
 from hawker.gossip.members import MemberList, MemberState, content_of, fingerprint_of, shuffled
-from tests.gossip.solo import META, claim, node, says
+from tests.gossip.single_core import META, claim, node, says
 
 
 def member_list(most: int = 100) -> MemberList:

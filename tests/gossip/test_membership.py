@@ -4,11 +4,11 @@ from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import Forgot, MemberChanged
 from hawker.gossip.frames import ForgetNode, MemberClaim
 from hawker.gossip.timing import Timing
-from tests.gossip.solo import BOOT, ME, Solo, claim, node, says
+from tests.gossip.single_core import BOOT, ME, SingleCore, claim, node, says
 
 
 def test_a_suspect_that_does_not_refute_is_down() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     assert solo.fate(3) is Fate.SUSPECT
@@ -19,7 +19,7 @@ def test_a_suspect_that_does_not_refute_is_down() -> None:
 
 
 def test_a_suspect_that_refutes_lives() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     said = solo.hears(says(3, incarnation=2), sender=node(3))
@@ -30,7 +30,7 @@ def test_a_suspect_that_refutes_lives() -> None:
 
 
 def test_more_accusers_shorten_it_and_are_passed_on() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3, 4, 5, 6)
     solo.hears(claim(6, Fate.SUSPECT, by=2))
     peer = solo.swim.membership.suspects[node(6)]
@@ -45,7 +45,7 @@ def test_more_accusers_shorten_it_and_are_passed_on() -> None:
 
 
 def test_claim_about_this_node_is_refuted() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     for number, fate in ((1, Fate.SUSPECT), (5, Fate.DOWN), (9, Fate.LEFT)):
         solo.hears(claim(1, fate, incarnation=number, boot=BOOT))
@@ -54,7 +54,7 @@ def test_claim_about_this_node_is_refuted() -> None:
 
 
 def test_claim_older_than_a_refutation_needs_none() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(claim(1, Fate.SUSPECT, incarnation=5, boot=BOOT))
     solo.hears(claim(1, Fate.DOWN, incarnation=5, boot=BOOT))
     assert solo.swim.me.incarnation == 6
@@ -62,26 +62,26 @@ def test_claim_older_than_a_refutation_needs_none() -> None:
 
 def test_claim_about_a_former_life_of_this_node_is_outdone() -> None:
     """The same node and address, another boot: this process began with a lower incarnation than it once had."""
-    solo = Solo()
+    solo = SingleCore()
     said = solo.hears(claim(1, Fate.ALIVE, incarnation=7, boot=3))
     assert solo.swim.me.incarnation == 8 and not said.sends
     assert solo.swim.membership.health.score == 0
 
 
 def test_own_claim_that_comes_back_changes_nothing() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(solo.swim.me.claim(0))
     assert solo.swim.me.incarnation == 1
 
 
 def test_the_greatest_incarnation_is_no_end() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(claim(1, Fate.DOWN, incarnation=2**63 - 1, boot=BOOT))
     assert solo.swim.me.incarnation == 2**63 - 1
 
 
 def test_a_lower_incarnation_changes_nothing() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.hears(says(3, incarnation=5), sender=node(2))
     solo.hears(says(3, incarnation=2, boot=33, address="x:1"), sender=node(2))
@@ -90,7 +90,7 @@ def test_a_lower_incarnation_changes_nothing() -> None:
 
 
 def test_member_that_is_down_for_two_days_is_removed() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(claim(3, Fate.DOWN))
     day_s = 24 * 3600
     solo.swim.membership.clean(solo.now + 2 * day_s - 1)
@@ -102,7 +102,7 @@ def test_member_that_is_down_for_two_days_is_removed() -> None:
 
 
 def test_a_forgotten_node_is_gone_and_what_it_said_is_void() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     said = solo.hears(ForgetNode(node=node(3), fence=4))
     assert solo.fate(3) is None and said.events == (Forgot(node(3), 4),)
@@ -114,28 +114,28 @@ def test_a_forgotten_node_is_gone_and_what_it_said_is_void() -> None:
 
 
 def test_forgetting_a_former_epoch_keeps_the_newer_one() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.hears(says(3, epoch=6), sender=node(3))
     solo.hears(ForgetNode(node=node(3), fence=5))
     assert solo.fate(3) is Fate.ALIVE
 
 
 def test_this_node_hears_that_it_was_forgotten_and_stays() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     said = solo.hears(ForgetNode(node=ME, fence=1))
     assert Forgot(ME, 1) in said.events and solo.fate(1) is Fate.ALIVE
 
 
 def test_forgetting_is_passed_on() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     solo.said(solo.swim.forget(node(3), 9, solo.now))
     assert ForgetNode(node=node(3), fence=9, at=1_700_000_000_000) in solo.passes(1).to("2:1")
 
 
 def test_a_declaration_is_a_new_incarnation() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     meta = NodeMeta(region="par", api="http://new")
     said = solo.said(solo.swim.declare(solo.now, epoch=7, meta=meta))
@@ -147,7 +147,7 @@ def test_a_declaration_is_a_new_incarnation() -> None:
 
 
 def test_members_of_other_regions_have_longer() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3, 4, 5)
     solo.swim.declare(solo.now, meta=NodeMeta(region="par", api="x"))
     solo.hears(claim(5, Fate.SUSPECT, by=2))
@@ -156,7 +156,7 @@ def test_members_of_other_regions_have_longer() -> None:
 
 
 def test_the_table_has_an_end() -> None:
-    solo = Solo(Timing(members_most=5))
+    solo = SingleCore(Timing(members_most=5))
     for number in range(2, 50):
         solo.hears(says(number), sender=node(2))
     assert len(solo.swim.membership.members) == 5

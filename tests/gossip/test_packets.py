@@ -3,17 +3,17 @@ from hawker.gossip.failure_detector import Relay
 from hawker.gossip.frames import Ack, MemberClaim, Nack, Note, Ping, Sync
 from hawker.gossip.members import MemberState
 from hawker.gossip.sealing import PAYLOAD_BYTES
-from tests.gossip.solo import ME, Solo, claim, node, says
+from tests.gossip.single_core import ME, SingleCore, claim, node, says
 
 
-def peer_of(solo: Solo, number: int) -> MemberState:
+def peer_of(solo: SingleCore, number: int) -> MemberState:
     peer = solo.swim.membership.members.get(node(number))
     assert peer is not None
     return peer
 
 
 def test_a_ping_says_who_asks_and_what_is_thought_of_the_asked() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.hears(claim(2, Fate.SUSPECT, by=3))
     solo.swim.membership.broadcasts.drop(node(2))
@@ -29,7 +29,7 @@ def test_a_ping_says_who_asks_and_what_is_thought_of_the_asked() -> None:
 
 
 def test_news_fills_what_is_left_and_no_more() -> None:
-    solo = Solo()
+    solo = SingleCore()
     for number in range(2, 60):
         solo.hears(says(number), sender=node(2))
     outcome = solo.swim.note(peer_of(solo, 2), bytes(600))
@@ -39,14 +39,14 @@ def test_news_fills_what_is_left_and_no_more() -> None:
 
 
 def test_no_news_is_no_datagram() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.swim.packets.news(peer_of(solo, 2))
     assert not solo.swim._out.taken().sends
 
 
 def test_everything_goes_in_as_many_datagrams_as_it_takes() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(*range(2, 60))
     solo.swim.packets.full_state("2:1", Sync(want=True), now=solo.now)
     outcome = solo.swim._out.taken()
@@ -59,13 +59,13 @@ def test_everything_goes_in_as_many_datagrams_as_it_takes() -> None:
 
 
 def test_an_ack_tells_a_stranger_who_answers() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.swim.packets.ack("9:1", 4, 0, None, current=False)
     ack, own = solo.said(solo.swim._out.taken()).to("9:1")
     assert isinstance(ack, Ack) and ack.of == ME and isinstance(own, MemberClaim)
 
 
 def test_a_nack_goes_to_who_asked() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.swim.packets.nack(Relay(5, "3:1", 0, 0))
     assert solo.said(solo.swim._out.taken()).to("3:1") == (Nack(seq=5),)

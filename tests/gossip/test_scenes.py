@@ -9,8 +9,8 @@ from hawker.gossip.frames import ForgetNode, MemberClaim
 from hawker.gossip.membership import Membership
 from hawker.gossip.timing import Timing
 from tests.gossip import scenes
-from tests.gossip.drill import Drill
 from tests.gossip.scenes import SCENES, Kind, Scene
+from tests.gossip.virtual_cluster import VirtualCluster
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -84,7 +84,7 @@ def test_a_planted_bug_is_found(planted: Planted) -> None:
 @pytest.mark.parametrize(("count", "known_s"), [(3, 10), (10, 12), (50, 15)])
 def test_a_crash_is_known_to_all_in_time(count: int, known_s: float) -> None:
     """PROTOCOL.md asks for 15 s at 100 members; the benchmark measures there."""
-    drill = Drill(seed=count, loss=0.01)
+    drill = VirtualCluster(seed=count, loss=0.01)
     nodes = drill.settled(count)
     drill.run(2)
     drill.crash(nodes[1])
@@ -93,7 +93,7 @@ def test_a_crash_is_known_to_all_in_time(count: int, known_s: float) -> None:
 
 
 def test_a_cluster_of_thirty_finds_itself() -> None:
-    drill = Drill(seed=7, loss=0.05)
+    drill = VirtualCluster(seed=7, loss=0.05)
     nodes = drill.cluster_of(30)
     drill.until(lambda: all(member.meta for node in nodes for member in node.swim.members()), 30)
 
@@ -101,7 +101,7 @@ def test_a_cluster_of_thirty_finds_itself() -> None:
 def test_a_seed_tells_the_same_story_twice() -> None:
     stories = []
     for _ in range(2):
-        drill = Drill(seed=11, loss=0.2)
+        drill = VirtualCluster(seed=11, loss=0.2)
         drill.settled(8)
         drill.run(30)
         stories.append((drill.sent, drill.sent_bytes, [(seen.at, seen.by) for seen in drill.seen]))
@@ -110,7 +110,7 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 
 def test_at_rest_a_member_says_little() -> None:
     """Two datagrams a second: one question, one answer."""
-    drill = Drill(seed=5)
+    drill = VirtualCluster(seed=5)
     drill.settled(20)
     drill.run(5)
     before = drill.sent

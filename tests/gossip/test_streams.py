@@ -16,7 +16,7 @@ from hawker.gossip.secure_stream import MessageKind, SecureStream, StreamHello, 
 from hawker.gossip.streams import CALLERS, Streams
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock, eventually
-from tests.gossip.solo import KEYRING, node
+from tests.gossip.single_core import KEYRING, node
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -5,10 +5,10 @@ from hawker.gossip.effects import FallbackPing, MemberChanged
 from hawker.gossip.failure_detector import ProbeRound
 from hawker.gossip.frames import Ack, Join, JoinOk, MalformedFrame, MemberClaim, Nack, Ping, PingReq
 from hawker.gossip.timing import Timing
-from tests.gossip.solo import BOOT, ME, Said, Solo, claim, node, says
+from tests.gossip.single_core import BOOT, ME, Said, SingleCore, claim, node, says
 
 
-def begun(solo: Solo) -> ProbeRound:
+def begun(solo: SingleCore) -> ProbeRound:
     """Until the next question is asked."""
     before = solo.swim._probe
     while solo.swim._probe is before or solo.swim._probe is None:
@@ -22,7 +22,7 @@ def fates(said: Said, number: int) -> list[Fate]:
 
 
 def test_a_member_that_answers_is_well() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     for _ in range(5):
         probe = begun(solo)
@@ -34,7 +34,7 @@ def test_a_member_that_answers_is_well() -> None:
 
 
 def test_others_are_asked_before_anyone_is_suspected() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3, 4, 5, 6)
     probe = begun(solo)
     said = solo.passes(0.31)
@@ -45,7 +45,7 @@ def test_others_are_asked_before_anyone_is_suspected() -> None:
 
 
 def test_an_answer_by_way_of_another_counts_but_not_for_the_round_trip() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     probe = begun(solo)
     other = node(2) if probe.node == node(3) else node(3)
@@ -58,7 +58,7 @@ def test_an_answer_by_way_of_another_counts_but_not_for_the_round_trip() -> None
 
 
 def test_an_answer_over_a_stream_counts() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     probe = begun(solo)
     solo.passes(0.31)
@@ -70,7 +70,7 @@ def test_an_answer_over_a_stream_counts() -> None:
 
 
 def test_silence_is_suspicion_then_down() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     begun(solo)
     said = solo.passes(1.01)
@@ -82,7 +82,7 @@ def test_silence_is_suspicion_then_down() -> None:
 
 def test_a_suspect_is_asked_once_more_before_it_is_down() -> None:
     """What it said against the suspicion may have been lost."""
-    solo = Solo(Timing(probe_s=1.0))
+    solo = SingleCore(Timing(probe_s=1.0))
     solo.knows(2, 3, 4)
     solo.hears(claim(4, Fate.SUSPECT, by=3))
     solo.swim._probe_at = float("inf")
@@ -94,7 +94,7 @@ def test_a_suspect_is_asked_once_more_before_it_is_down() -> None:
 
 
 def test_silence_that_healthy_relays_confirm_is_not_our_fault() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3, 4, 5)
     probe = begun(solo)
     solo.passes(0.31)
@@ -105,7 +105,7 @@ def test_silence_that_healthy_relays_confirm_is_not_our_fault() -> None:
 
 
 def test_silence_of_everybody_is_our_fault_first() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3, 4, 5)
     begun(solo)
     periods = []
@@ -117,7 +117,7 @@ def test_silence_of_everybody_is_our_fault_first() -> None:
 
 
 def test_one_that_stood_still_blames_nobody() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     begun(solo)
@@ -129,7 +129,7 @@ def test_one_that_stood_still_blames_nobody() -> None:
 
 
 def test_one_that_stood_still_and_first_reads_its_mail_blames_nobody_either() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     solo.hears(claim(3, Fate.SUSPECT, by=2))
     solo.now += 60
@@ -140,7 +140,7 @@ def test_one_that_stood_still_and_first_reads_its_mail_blames_nobody_either() ->
 
 def test_a_suspicion_that_is_suddenly_over_is_no_stall() -> None:
     """Others confirm it when it has lasted for longer than so many accusers need."""
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3, 4, 5, 6)
     solo.hears(claim(6, Fate.SUSPECT, by=2))
     for _ in range(15):
@@ -156,14 +156,14 @@ def test_a_suspicion_that_is_suddenly_over_is_no_stall() -> None:
 
 
 def test_a_tick_that_is_little_late_is_no_stall() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.now = solo.swim.next_at + 0.9
     solo.swim.tick(solo.now)
     assert solo.swim.membership.health.score == 0
 
 
 def test_seeds_are_asked_until_one_answers() -> None:
-    solo = Solo()
+    solo = SingleCore()
     said = solo.said(solo.swim.join(["2:1", "a:1", "3:1", "4:1", "5:1"], solo.now))
     asked = [at for at, sent in said.sends for frame in sent if isinstance(frame, Join)]
     assert len(asked) == 3 and "a:1" not in asked
@@ -173,14 +173,14 @@ def test_seeds_are_asked_until_one_answers() -> None:
 
 
 def test_the_answer_of_another_cluster_lets_nobody_in() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.swim.join(["2:1"], solo.now)
     assert not solo.hears(JoinOk(cluster="other"), says(2)).events[1:]
     assert solo.swim.dispatcher.joining
 
 
 def test_when_nobody_is_left_the_seeds_are_asked_again() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.swim.join(["2:1"], solo.now)
     solo.hears(JoinOk(cluster="c"), says(2))
     solo.hears(claim(2, Fate.DOWN), sender=node(3))
@@ -190,7 +190,7 @@ def test_when_nobody_is_left_the_seeds_are_asked_again() -> None:
 
 
 def test_those_that_are_down_are_tried_now_and_then() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     solo.hears(claim(3, Fate.DOWN))
     pings = [frame for frame in solo.passes(30).to("3:1") if isinstance(frame, Ping)]
@@ -198,7 +198,7 @@ def test_those_that_are_down_are_tried_now_and_then() -> None:
 
 
 def test_a_goodbye_is_told_and_kept() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2, 3)
     said = solo.said(solo.swim.leave(solo.now))
     for address in ("2:1", "3:1"):
@@ -210,7 +210,7 @@ def test_a_goodbye_is_told_and_kept() -> None:
 
 
 def test_unreadable_datagram_changes_nothing() -> None:
-    solo = Solo()
+    solo = SingleCore()
     solo.knows(2)
     with pytest.raises(MalformedFrame):
         solo.swim.receive(node(2), 2, "2:1", b"\x05\xff", solo.now, False)
@@ -218,7 +218,7 @@ def test_unreadable_datagram_changes_nothing() -> None:
 
 
 def test_news_that_comes_together_goes_together_and_then_stops() -> None:
-    solo = Solo(Timing(probe_s=1000))
+    solo = SingleCore(Timing(probe_s=1000))
     solo.knows(2)
     solo.now += 0.01
     solo.hears(claim(3, Fate.DOWN), claim(4, Fate.DOWN))

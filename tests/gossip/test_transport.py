@@ -14,8 +14,8 @@ from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, is_literal, joined, split
 from hawker.ids import NodeId
-from tests.gossip.fleet import Ears, complete, fate
-from tests.gossip.solo import node
+from tests.gossip.memory_cluster import RecordingListener, complete, fate
+from tests.gossip.single_core import node
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +121,7 @@ def test_literals() -> None:
 
 
 async def test_five_nodes_find_each_other_speak_and_lose_one() -> None:
-    ring, ears = new_keyring(CLOCK), [Ears() for _ in range(5)]
+    ring, ears = new_keyring(CLOCK), [RecordingListener() for _ in range(5)]
     nodes = [_node(number, ring, ear) for number, ear in enumerate(ears)]
     scopes = [anyio.CancelScope() for _ in nodes]
 
@@ -151,7 +151,7 @@ async def test_five_nodes_find_each_other_speak_and_lose_one() -> None:
         tasks.cancel_scope.cancel()
 
 
-def _node(number: int, ring: Keyring, ears: Ears) -> GossipNode:
+def _node(number: int, ring: Keyring, ears: RecordingListener) -> GossipNode:
     return GossipNode(
         node=NodeId(f"{number:08x}"),
         cluster="c",

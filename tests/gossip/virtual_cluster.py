@@ -16,8 +16,8 @@ from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
-from tests.gossip.solo import KEYRING
-from tests.gossip.solo import node as name_of
+from tests.gossip.single_core import KEYRING
+from tests.gossip.single_core import node as name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Seen:
     event: Event
 
 
-class Node:
+class VirtualNode:
     """One process. `until` is when it goes on after a pause."""
 
     def __init__(self, swim: Swim, address: str) -> None:
@@ -41,7 +41,7 @@ class Node:
         return self.swim.me.node
 
 
-class Drill:
+class VirtualCluster:
     """`loss` is the share of datagrams that vanish, `delay_s` the range of how long one takes, `cut` pairs of addresses
     (from, to) between which nothing passes, in that direction."""
 
@@ -58,7 +58,7 @@ class Drill:
         self.random = random.Random(seed)
         self.now = 0.0
         self.loss, self.delay_s, self.timing, self.membership, self.cluster = loss, delay_s, timing, membership, cluster
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, VirtualNode] = {}
         self.cut: set[tuple[str, str]] = set()
         self.seen: list[Seen] = []
         self.sent = 0
@@ -78,7 +78,7 @@ class Drill:
         region: str = "mad",
         cluster: str | None = None,
         ahead_s: float = 0.0,
-    ) -> Node:
+    ) -> VirtualNode:
         address = address or f"10.0.{number // 256}.{number % 256}:1"
         boot = (int(self.now * 1000) + 1) << 31 | self.random.getrandbits(31)
         identity = Identity(
@@ -98,11 +98,11 @@ class Drill:
             timing=self.timing,
             membership=self.membership,
         )
-        node = self.nodes[address] = Node(swim, address)
+        node = self.nodes[address] = VirtualNode(swim, address)
         self._done(node, swim.join(list(seeds), self.now))
         return node
 
-    def cluster_of(self, count: int) -> list[Node]:
+    def cluster_of(self, count: int) -> list[VirtualNode]:
         """All of them started within a second, and settled."""
         first = self.start(0)
         nodes = [first]
@@ -112,7 +112,7 @@ class Drill:
         self.until(lambda: self.agreed(nodes), 60)
         return nodes
 
-    def settled(self, count: int) -> list[Node]:
+    def settled(self, count: int) -> list[VirtualNode]:
         """A cluster that has known itself for long; without the cost of coming to that."""
         nodes = [self.start(number) for number in range(count)]
         for node in nodes:
@@ -125,15 +125,15 @@ class Drill:
         self.seen.clear()
         return nodes
 
-    def crash(self, node: Node) -> None:
+    def crash(self, node: VirtualNode) -> None:
         node.dead = True
         self.nodes.pop(node.address, None)
 
-    def pause(self, node: Node, seconds: float) -> None:
+    def pause(self, node: VirtualNode, seconds: float) -> None:
         """It stands still: what comes in meanwhile is read afterwards."""
         node.until = self.now + seconds
 
-    def part(self, left: Iterable[Node], right: Iterable[Node], *, both: bool = True) -> None:
+    def part(self, left: Iterable[VirtualNode], right: Iterable[VirtualNode], *, both: bool = True) -> None:
         right = list(right)
         for one in left:
             for other in right:
@@ -164,17 +164,17 @@ class Drill:
 
     # What is believed.
 
-    def fate(self, by: Node, of: Node) -> Fate | None:
+    def fate(self, by: VirtualNode, of: VirtualNode) -> Fate | None:
         peer = by.swim.membership.members.get(of.name)
         return peer.fate if peer else None
 
-    def agreed(self, nodes: Iterable[Node]) -> bool:
+    def agreed(self, nodes: Iterable[VirtualNode]) -> bool:
         """Whether all believe the same of all, and that all live."""
         nodes = list(nodes)
         digests = {node.swim.membership.members.digest for node in nodes}
         return len(digests) == 1 and all(node.swim.membership.members.living == len(nodes) for node in nodes)
 
-    def everywhere(self, of: Node, fate: Fate | None) -> bool:
+    def everywhere(self, of: VirtualNode, fate: Fate | None) -> bool:
         return all(self.fate(node, of) is fate for node in self.nodes.values() if node.name != of.name)
 
     def fates(self, fate: Fate) -> list[Seen]:
@@ -186,10 +186,10 @@ class Drill:
 
     # What its nodes do.
 
-    def act(self, node: Node, effects: Effects) -> None:
+    def act(self, node: VirtualNode, effects: Effects) -> None:
         self._done(node, effects)
 
-    def _done(self, node: Node, effects: Effects) -> None:
+    def _done(self, node: VirtualNode, effects: Effects) -> None:
         for send in effects.sends:
             self._send(node, send.address, send.payload)
         for event in effects.events:
@@ -201,7 +201,7 @@ class Drill:
             node.scheduled = due
             self.at(due, lambda: self._tick(node, due))
 
-    def _tick(self, node: Node, due: float) -> None:
+    def _tick(self, node: VirtualNode, due: float) -> None:
         if node.dead or node.scheduled != due:
             return
         node.scheduled = float("inf")
@@ -213,7 +213,7 @@ class Drill:
         else:
             self._done(node, Effects())
 
-    def _send(self, node: Node, address: str, payload: bytes) -> None:
+    def _send(self, node: VirtualNode, address: str, payload: bytes) -> None:
         self.sent += 1
         self.sent_bytes += len(payload)
         assert len(payload) <= 1152
@@ -221,7 +221,7 @@ class Drill:
             delay_s = self.random.uniform(*self.delay_s)
             self.at(self.now + delay_s, lambda: self._arrive(node, address, payload))
 
-    def _arrive(self, sender: Node, address: str, payload: bytes) -> None:
+    def _arrive(self, sender: VirtualNode, address: str, payload: bytes) -> None:
         node = self.nodes.get(address)
         if node is None or node.dead:
             return
@@ -232,7 +232,7 @@ class Drill:
         foreign = sender.swim.dispatcher.cluster != node.swim.dispatcher.cluster
         self._done(node, node.swim.receive(me.node, me.boot, sender.address, payload, self.now, foreign))
 
-    def _fallback_ping(self, node: Node, ping: FallbackPing) -> None:
+    def _fallback_ping(self, node: VirtualNode, ping: FallbackPing) -> None:
         """A stream is opened by six packets; when one is lost, its repetition comes too late. It passes no cut."""
         there = self.nodes.get(ping.address)
         ways = {(node.address, ping.address), (ping.address, node.address)}
@@ -240,6 +240,6 @@ class Drill:
         if there is not None and not there.dead and there.until <= self.now and passes:
             self.at(self.now + 0.05, lambda: None if node.dead else self._fallback_acked(node, ping.seq))
 
-    def _fallback_acked(self, node: Node, seq: int) -> None:
+    def _fallback_acked(self, node: VirtualNode, seq: int) -> None:
         if node.until <= self.now:
             self._done(node, node.swim.fallback_acked(seq, self.now))

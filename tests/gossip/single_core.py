@@ -29,7 +29,7 @@ class Said:
         return tuple(frame for at, frames in self.sends if at == address for frame in frames)
 
 
-class Solo:
+class SingleCore:
     """Node 1 at `a:1`. Others are told of by `knows`: node n is at `n:1` with boot n."""
 
     def __init__(

@@ -14,11 +14,11 @@ from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock, eventually
-from tests.gossip.solo import KEYRING, node
+from tests.gossip.single_core import KEYRING, node
 
 
 @dataclass(frozen=True, slots=True)
-class Ears:
+class RecordingListener:
     """What one node's listener heard. `answer` makes answers of requests."""
 
     members: list[Member] = field(default_factory=list)
@@ -43,10 +43,10 @@ class Ears:
         return sender.encode() + b" said " + message
 
 
-class Fleet:
+class MemoryCluster:
     def __init__(self, tasks: TaskGroup, clock: LoopClock, network: MemoryNetwork) -> None:
         self.tasks, self.clock, self.network = tasks, clock, network
-        self.ears: dict[int, Ears] = {}
+        self.ears: dict[int, RecordingListener] = {}
         self.scopes: dict[int, anyio.CancelScope] = {}
 
     async def start(
@@ -62,7 +62,7 @@ class Fleet:
         epoch: int = 1,
     ) -> GossipNode:
         """Served, and joined where seeds are given."""
-        self.ears[number] = ears = Ears()
+        self.ears[number] = ears = RecordingListener()
         made = GossipNode(
             node=node(number),
             cluster=cluster,
@@ -113,10 +113,10 @@ def fate(by: GossipNode, number: int) -> Fate | None:
 
 
 @asynccontextmanager
-async def fleet(*, loss: float = 0.0, seed: int = 1) -> AsyncIterator[Fleet]:
+async def memory_cluster(*, loss: float = 0.0, seed: int = 1) -> AsyncIterator[MemoryCluster]:
     clock = LoopClock(seed)
     network = MemoryNetwork(clock, loss=loss)
     async with anyio.create_task_group() as tasks:
         await tasks.start(network.serve)
-        yield Fleet(tasks, clock, network)
+        yield MemoryCluster(tasks, clock, network)
         tasks.cancel_scope.cancel()
