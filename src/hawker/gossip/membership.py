@@ -17,7 +17,9 @@ from hawker.ids import NodeId
 
 
 class Membership:
-    """`twin_at` is an address at which somebody else seems to have this node's id; whoever asks there resets it."""
+    """The member list and what hangs on it. `suspects` are members with an open suspicion, `without_meta` those whose
+    meta was not received yet. `twin_at` is an address where another node seems to have this node's id, None for none;
+    the caller that asks there resets it. `chance` is uniform in [0, 1)."""
 
     def __init__(
         self,
@@ -26,20 +28,22 @@ class Membership:
         timing: Timing,
         chance: Callable[[], float],
         fences: Mapping[NodeId, int],
+        broadcasts: BroadcastQueue,
         out: EffectBuffer,
     ) -> None:
         self.me = me
         self.members = MemberList(me, timing.members_most, fences)
-        self.broadcasts = BroadcastQueue()
+        self.broadcasts = broadcasts
         self.order = ProbeOrder(chance)
         self.health = LocalHealth(timing.health_most)
         self.suspects: dict[NodeId, MemberState] = {}
-        self.without_meta: dict[NodeId, MemberState] = {}  # those whose meta was not heard yet
+        self.without_meta: dict[NodeId, MemberState] = {}
         self.twin_at: str | None = None
         self._timing = timing
         self._out = out
 
     def hear(self, claim: MemberClaim, now: float) -> None:
+        """Weigh a claim; believe it and pass it on if it is newer than what is believed."""
         if claim.node == self.me.node:
             self._hear_of_me(claim, now)
             return
@@ -93,23 +97,24 @@ class Membership:
         return peer.meta is not None and self.me.meta is not None and peer.meta.region != self.me.meta.region
 
     def suspect(self, peer: MemberState, now: float) -> None:
-        """This node had no answer from it."""
+        """Suspect a member whose probe failed; this node is its first accuser."""
         claim = peer.claim(now)
         self.hear(_with_fate(claim, Fate.SUSPECT, by=self.me.node), now)
 
     def expire(self, now: float) -> None:
-        """Suspects that did not refute are down; who was down for long is forgotten."""
+        """Declare suspects down whose time to refute is over."""
         for peer in list(self.suspects.values()):
             if peer.suspicion is not None and peer.suspicion.due <= now:
                 self.hear(_with_fate(peer.claim(now), Fate.DOWN), now)
 
     def clean(self, now: float) -> None:
+        """Remove members that were down or left for `Timing.remembered_s`."""
         for peer in list(self.members):
             if not peer.living and peer is not self.me and now - peer.changed_at > self._timing.remembered_s:
                 self._remove(peer)
 
     def learn(self, node: NodeId, content: bytes) -> None:
-        """Somebody's meta, whoever tells it."""
+        """Take a member's meta from whoever sends it: it must have the fingerprint that the member claimed."""
         peer = self.members.get(node)
         if peer is not None and peer.learn(content):
             peer.asks = 0
@@ -125,7 +130,7 @@ class Membership:
     # This node itself.
 
     def _hear_of_me(self, claim: MemberClaim, now: float) -> None:
-        """Whatever is said of this node that it did not say itself is outdone; unless it said goodbye."""
+        """Refute a claim about this node that it did not make itself, unless this node has left."""
         if claim.boot != self.me.boot and claim.address != self.me.address and claim.fate is Fate.ALIVE:
             self.twin_at = claim.address
         ours = claim.boot == self.me.boot and claim.incarnation == self.me.incarnation and claim.fate is Fate.ALIVE

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from hawker.gossip.broadcasts import BroadcastQueue
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import EffectBuffer
 from hawker.gossip.failure_detector import Relay
@@ -15,10 +16,17 @@ _SYNC_DATAGRAMS = 256
 
 
 class Packets:
-    """`wall` is Unix seconds."""
+    """Fills datagrams and leaves them in `out`. `wall` is Unix seconds."""
 
-    def __init__(self, membership: Membership, timing: Timing, out: EffectBuffer, wall: Callable[[], float]) -> None:
-        self._membership = membership
+    def __init__(
+        self,
+        membership: Membership,
+        broadcasts: BroadcastQueue,
+        timing: Timing,
+        out: EffectBuffer,
+        wall: Callable[[], float],
+    ) -> None:
+        self._membership, self._broadcasts = membership, broadcasts
         self._timing = timing
         self._out = out
         self._wall = wall
@@ -32,7 +40,7 @@ class Packets:
 
     def news(self, to: MemberState) -> None:
         """Nothing but news; nothing at all when there is none."""
-        broadcasts = self._membership.broadcasts.take(PAYLOAD_BYTES, self._transmits())
+        broadcasts = self._broadcasts.take(PAYLOAD_BYTES, self._transmits())
         if broadcasts:
             self._out.send(to.address, b"".join(broadcasts))
 
@@ -63,7 +71,7 @@ class Packets:
             self._out.send(address, payload)
 
     def _fill(self, address: str, payload: bytes) -> None:
-        broadcasts = self._membership.broadcasts.take(PAYLOAD_BYTES - len(payload), self._transmits())
+        broadcasts = self._broadcasts.take(PAYLOAD_BYTES - len(payload), self._transmits())
         self._out.send(address, b"".join((payload, *broadcasts)))
 
     def _transmits(self) -> int:

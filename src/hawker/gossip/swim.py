@@ -6,6 +6,7 @@ that comes much too late means that this node stood still, so it blames itself b
 
 from collections.abc import Callable, Sequence
 
+from hawker.gossip.broadcasts import BroadcastQueue
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.dispatch import FrameDispatcher, FrameSource
 from hawker.gossip.effects import EffectBuffer, Effects, FallbackPing
@@ -49,8 +50,11 @@ class Swim:
         claim = alive_claim(identity.node, identity.address, boot=identity.boot, epoch=identity.epoch, content=content)
         me = MemberState(claim, now)
         me.learn(content)
-        self.membership = membership(me, timing=self._timing, chance=chance, fences=identity.fences, out=self._out)
-        self.packets = Packets(self.membership, self._timing, self._out, wall)
+        broadcasts = BroadcastQueue()
+        self.membership = membership(
+            me, timing=self._timing, chance=chance, fences=identity.fences, broadcasts=broadcasts, out=self._out
+        )
+        self.packets = Packets(self.membership, broadcasts, self._timing, self._out, wall)
         self.dispatcher = FrameDispatcher(identity, keyring, self.membership, self.packets, self._timing, self._out)
         self._seeds: Sequence[str] = ()
         self._join_at, self._join_s = _NEVER, self._timing.join_s
