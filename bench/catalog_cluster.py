@@ -43,7 +43,7 @@ from catalog_hosts import (
 from catalog_storage import timed
 
 from hawker.catalog.change import Scope
-from hawker.catalog.contract import Local, Statement, Table
+from hawker.catalog.contract import LocalTransaction, ResultTable, Statement
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
@@ -140,7 +140,7 @@ async def events(folder: Path) -> list[Figure]:
     async with fleet(LAN_HOSTS, folder) as hosts:
         watched = Statement(query="SELECT node, state FROM machines WHERE id = 'watched'")
         async with hosts[0].replica.subscribe(watched) as told:
-            assert isinstance(await anext(told), Table)
+            assert isinstance(await anext(told), ResultTable)
             for number in range(EVENTS):
                 owner = hosts[1 + number % (LAN_HOSTS - 1)]
                 begun = time.perf_counter()
@@ -165,7 +165,7 @@ def load(rows: int, folder: Path) -> None:
     starts = range(0, rows, FRESH_ROWS_PER_TX)
     for first in range(0, len(starts), GROUP):
         group = [many(node_id(0), begin, min(FRESH_ROWS_PER_TX, rows - begin)) for begin in starts[first:][:GROUP]]
-        storage.commit_all([Local(statements=(statement,), at=time.time()) for statement in group])
+        storage.commit_all([LocalTransaction(statements=(statement,), at=time.time()) for statement in group])
     storage.close()
 
 

@@ -24,7 +24,7 @@ from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.fleet.members import Members
-from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
@@ -131,7 +131,7 @@ async def host(number: int, folder: Path, ring: Keyring, seeds: Sequence[str]) -
         keyring=ring,
         transport=tap,
         advertise=None,
-        meta=Meta(region=REGION, api="http://127.0.0.1", catalog=kept.schema),
+        meta=NodeMeta(region=REGION, api="http://127.0.0.1", catalog=kept.schema),
         clock=clock,
         listener=Listener(
             on_member=heard,

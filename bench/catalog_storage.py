@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
-from hawker.catalog.change import Op, Scope, Tx
-from hawker.catalog.contract import Local, Statement
+from hawker.catalog.change import Op, ReplicatedTx, Scope
+from hawker.catalog.contract import LocalTransaction, Statement
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.ids import NodeId
@@ -108,7 +108,7 @@ def applying(reader: SqliteStorage, rows: int) -> Iterator[tuple[str, str]]:
             yield f"remote apply, {name} of {rows:,}, {count} a transaction", f"{done / took():,.0f} rows/s"
 
 
-def random_changes(reader: SqliteStorage, among: int, total: int, width: int) -> Sequence[Tx]:
+def random_changes(reader: SqliteStorage, among: int, total: int, width: int) -> Sequence[ReplicatedTx]:
     at = reader.positions(Scope.REGION)[OWNER]
     chance = random.Random(total + width)
     columns = ("a", "b", "c")
@@ -117,7 +117,10 @@ def random_changes(reader: SqliteStorage, among: int, total: int, width: int) ->
         return Op("small", (OWNER, chance.randrange(among)), columns, (chance.randrange(1000), "changed", 0.25))
 
     versions = range(at.applied + 1, at.applied + 1 + total // width)
-    return [Tx(OWNER, Scope.REGION, at.epoch, version, 0.0, tuple(op() for _ in range(width))) for version in versions]
+    return [
+        ReplicatedTx(OWNER, Scope.REGION, at.epoch, version, 0.0, tuple(op() for _ in range(width)))
+        for version in versions
+    ]
 
 
 def committing(owner: SqliteStorage, rows: int) -> Iterator[tuple[str, str]]:
@@ -135,7 +138,7 @@ def committing(owner: SqliteStorage, rows: int) -> Iterator[tuple[str, str]]:
     yield "local commits of one row, FULL sync", f"{COMMITS / sum(samples):,.0f}/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms"
     update = "UPDATE small SET b = ? WHERE node = ? AND id = ?"
     waiting = [
-        Local(
+        LocalTransaction(
             statements=(Statement(query=update, params=(str(number), OWNER, chance.randrange(rows))),), at=time.time()
         )
         for number in range(COMMITS)

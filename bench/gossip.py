@@ -18,14 +18,14 @@ from rich.console import Console
 from rich.table import Table
 
 from hawker.clock import SystemClock
-from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.timing import Timing
 from hawker.gossip.transport import SocketTransport
 from hawker.ids import NodeId
-from tests.gossip.drill import Drill, Node
+from tests.gossip.virtual_cluster import VirtualCluster, VirtualNode
 
 PLAIN = replace(Timing(), health_most=0, confirmations=0, suspicion_stretch=1.0)
 _IDLE_S = 10.0
@@ -44,7 +44,7 @@ def detection(count: int, loss: float, rounds: int) -> Detected:
     """As many crashes as asked for, a third of a cluster at most, one after the other; then in another cluster."""
     detected = Detected([], [], [])
     for seed in itertools.count(count):
-        drill = Drill(seed=seed, loss=loss)
+        drill = VirtualCluster(seed=seed, loss=loss)
         for victim in drill.settled(count)[1 : max(2, count // 3)]:
             if len(detected.known) == rounds:
                 return detected
@@ -52,7 +52,7 @@ def detection(count: int, loss: float, rounds: int) -> Detected:
     raise AssertionError
 
 
-def _crash(drill: Drill, victim: Node, detected: Detected) -> None:
+def _crash(drill: VirtualCluster, victim: VirtualNode, detected: Detected) -> None:
     drill.run(drill.random.uniform(3, 5))
     drill.seen.clear()
     began = drill.now
@@ -65,7 +65,7 @@ def _crash(drill: Drill, victim: Node, detected: Detected) -> None:
 def false_downs(count: int, loss: float, hours: float, timing: Timing) -> tuple[int, float, float]:
     """How often a living member was thought down, datagrams a member and second, and microseconds of the processor
     that the core took for that."""
-    drill = Drill(seed=count, loss=loss, timing=timing)
+    drill = VirtualCluster(seed=count, loss=loss, timing=timing)
     drill.settled(count)
     seconds = hours * 3600 / count
     began = time.process_time()
@@ -105,7 +105,7 @@ def _node(number: int, ring: Keyring, clock: SystemClock) -> GossipNode:
         keyring=ring,
         transport=SocketTransport("127.0.0.1:0"),
         advertise=None,
-        meta=Meta(region="mad", api="http://127.0.0.1"),
+        meta=NodeMeta(region="mad", api="http://127.0.0.1"),
         clock=clock,
         listener=Listener(),
     )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hawker.catalog.change import Delta, Op, Scope, Tx, Value
+from hawker.catalog.change import Delta, Op, ReplicatedTx, Scope, Value
 from hawker.catalog.contract import Statement
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock, ManualClock
@@ -35,7 +35,7 @@ def gone(number: int, node: NodeId = A) -> Statement:
     return Statement(query="DELETE FROM things WHERE node = ? AND id = ?", params=(node, number))
 
 
-def said(storage: SqliteStorage, *statements: Statement) -> Tx:
+def said(storage: SqliteStorage, *statements: Statement) -> ReplicatedTx:
     """What the node publishes of one transaction that changes one scope."""
     (tx,) = storage.commit(statements, 1.0).txs
     return tx
@@ -45,8 +45,8 @@ def thing(number: int, size: Value, node: NodeId = A) -> Op:
     return Op("things", (node, number), ("size",), (size,))
 
 
-def tx(version: int, *ops: Op, node: NodeId = A, epoch: int = EPOCH, scope: Scope = Scope.REGION) -> Tx:
-    return Tx(node, scope, epoch, version, 1.0, ops)
+def tx(version: int, *ops: Op, node: NodeId = A, epoch: int = EPOCH, scope: Scope = Scope.REGION) -> ReplicatedTx:
+    return ReplicatedTx(node, scope, epoch, version, 1.0, ops)
 
 
 def rows(storage: SqliteStorage, text: str = "SELECT * FROM things ORDER BY 1, 2") -> list[tuple[Value, ...]]:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from hawker.catalog.change import Delta, Op, Scope, Tx, VersionedOp
+from hawker.catalog.change import Delta, Op, ReplicatedTx, Scope, VersionedOp
 from hawker.catalog.messages import Push, Rumor, rumor_of
 from hawker.ids import NodeId
 
@@ -13,8 +13,8 @@ def op(key: str = "1", state: str = "started", origin: NodeId = A) -> Op:
     return Op("machines", (origin, key), ("state",), (state,))
 
 
-def tx(version: int, *ops: Op, epoch: int = 5, origin: NodeId = A, at: float = 0.0) -> Tx:
-    return Tx(origin, Scope.REGION, epoch, version, at, ops or (op(origin=origin),))
+def tx(version: int, *ops: Op, epoch: int = 5, origin: NodeId = A, at: float = 0.0) -> ReplicatedTx:
+    return ReplicatedTx(origin, Scope.REGION, epoch, version, at, ops or (op(origin=origin),))
 
 
 def delta(after: int, upto: int, *, epoch: int = 5, reset: bool = False, last: bool = True, head: int = 0) -> Delta:
@@ -22,9 +22,9 @@ def delta(after: int, upto: int, *, epoch: int = 5, reset: bool = False, last: b
     return Delta(A, Scope.REGION, epoch, reset, after, upto, 0, ops, last, head or upto)
 
 
-def rumor(change: Tx, hop: int = 0) -> Rumor:
+def rumor(change: ReplicatedTx, hop: int = 0) -> Rumor:
     return replace(rumor_of(change), hop=hop)
 
 
-def push(*changes: Tx, hop: int = 0) -> Push:
+def push(*changes: ReplicatedTx, hop: int = 0) -> Push:
     return Push(scope=changes[0].scope, rumors=tuple(rumor(each, hop) for each in changes))

@@ -9,14 +9,14 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from hawker.catalog.change import Scope, Tx
+from hawker.catalog.change import ReplicatedTx, Scope
 from hawker.catalog.contract import Committed, Statement, Touched
-from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.http.server import bind, serving
 from hawker.catalog.http.service import Access, Migrations, Vitals
 from hawker.catalog.live.engine import Live
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock, SystemClock
 from hawker.ids import NodeId
@@ -25,7 +25,7 @@ NODE = NodeId("0badcafe")
 WELL = Vitals(gaps=0, members=1, p99_lag=0.01, queue_size=0)
 
 
-def touched_by(txs: Sequence[Tx]) -> Touched:
+def touched_by(txs: Sequence[ReplicatedTx]) -> Touched:
     tables: dict[str, set[tuple[int | float | str | bytes | None, ...]]] = {}
     for tx in txs:
         for op in tx.ops:
@@ -81,7 +81,7 @@ async def served(
     storage = SqliteStorage(file, NODE, clock, schemas)
     live, pool = (
         Live(file, folder / "subscriptions", clock, ring_events=ring_events),
-        Pool(lambda: Guarded(file, clock)),
+        ReadPool(lambda: ReadConnection(file, clock)),
     )
     node = OneNode(storage, live, clock)
     migrations: Migrations | None = node if with_migrations else None

@@ -10,7 +10,7 @@ import pytest
 
 from hawker.catalog.agent import AgentCatalog, SubscriptionLost
 from hawker.catalog.change import Token
-from hawker.catalog.contract import Change, Statement, Table
+from hawker.catalog.contract import ResultTable, RowChange, Statement
 from hawker.catalog.http.app import CatalogApp, Endpoint
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.server import bind, serving
@@ -48,14 +48,14 @@ def _put(number: str, state: str) -> Statement:
     return Statement(query=_PUT, params=(NODE, number, state))
 
 
-async def test_what_is_written_can_be_read(one: Served) -> None:
+async def test_row_written_through_the_agent_can_be_read(one: Served) -> None:
     async with _agent(one.url) as agent:
         assert await agent.transact([_put("1", "on")]) == Token(origin=NODE, epoch=0, version=1)
         assert await agent.transact([Statement(query="UPDATE machines SET state = 'on'")]) is None
         named = Statement(query="SELECT :a, x'00ff', NULL, 1.5", named_params={"a": "x"})
         answer = await agent.query(named)
         assert answer.rows == (("x", b"\0\xff", None, 1.5),)
-        assert await agent.query(_ALL, timeout_s=5) == Table(columns=("id", "state"), rows=(("1", "on"),))
+        assert await agent.query(_ALL, timeout_s=5) == ResultTable(columns=("id", "state"), rows=(("1", "on"),))
         assert not await agent.reached(Token(origin=NODE, epoch=0, version=1), timeout_s=0)
 
 
@@ -69,9 +69,9 @@ async def test_changes_follow_the_answer(one: Served) -> None:
     async with _agent(one.url) as agent:
         await agent.transact([_put("1", "on")])
         async with agent.subscribe(_ALL) as told:
-            assert await anext(told) == Table(columns=("id", "state"), rows=(("1", "on"),))
+            assert await anext(told) == ResultTable(columns=("id", "state"), rows=(("1", "on"),))
             await agent.transact([_put("1", "off")])
-            assert await anext(told) == Change(kind="update", row_id=1, row=("1", "off"), number=1)
+            assert await anext(told) == RowChange(kind="update", row_id=1, row=("1", "off"), number=1)
 
 
 async def test_a_lost_connection_is_taken_up_where_it_was(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ async def test_a_lost_connection_is_taken_up_where_it_was(tmp_path: Path) -> Non
     async with AsyncExitStack() as first, _address() as listener:
         before = await first.enter_async_context(served(tmp_path, listener=listener.dup()))
         async with _agent(before.url) as agent, agent.subscribe(_ALL) as told:
-            assert isinstance(await anext(told), Table)
+            assert isinstance(await anext(told), ResultTable)
             await agent.transact([_put("1", "on")])
-            assert isinstance(await anext(told), Change)
+            assert isinstance(await anext(told), RowChange)
             await first.aclose()
             async with served(tmp_path, listener=listener.dup()):
                 await agent.transact([_put("1", "off")])
-                assert await anext(told) == Change(kind="update", row_id=1, row=("1", "off"), number=2)
+                assert await anext(told) == RowChange(kind="update", row_id=1, row=("1", "off"), number=2)
 
 
 async def test_a_subscription_that_the_agent_forgot_is_lost(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_subscription_that_the_agent_forgot_is_lost(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("query", "error"), [("SELEC", BadRequest), ("DELETE FROM machines", BadRequest), ("SELECT abs(-1 << 63)", Fault)]
 )
-async def test_what_is_refused(one: Served, query: str, error: type[HawkerError]) -> None:
+async def test_statement_that_is_refused(one: Served, query: str, error: type[HawkerError]) -> None:
     async with _agent(one.url) as agent:
         with pytest.raises(error):
             await agent.query(Statement(query=query))
@@ -112,7 +112,7 @@ async def test_what_is_refused(one: Served, query: str, error: type[HawkerError]
             await agent.transact([Statement(query="SELEC")])
 
 
-async def test_what_cannot_be_live(one: Served) -> None:
+async def test_statement_that_cannot_be_live_is_refused(one: Served) -> None:
     async with _agent(one.url) as agent:
         with pytest.raises(BadRequest, match="no such table"):
             async with agent.subscribe(Statement(query="SELECT * FROM nowhere")) as told:
@@ -157,7 +157,7 @@ async def test_an_answer_that_is_not_whole(answer: bytes, error: type[HawkerErro
 async def test_a_subscription_with_a_hole_is_lost() -> None:
     said = b'{"columns":["a"]}\n{"eoq":{"time":0,"change_id":4}}\n{"change":["insert",1,["x"],6]}\n'
     async with _saying(said) as url, _agent(url) as agent, agent.subscribe(_ALL) as told:
-        assert isinstance(await anext(told), Table)
+        assert isinstance(await anext(told), ResultTable)
         with pytest.raises(SubscriptionLost, match="passed over"):
             await anext(told)
 

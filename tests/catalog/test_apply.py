@@ -3,10 +3,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.catalog.apply import TOUCHED_LIMIT, Touch
+from hawker.catalog.apply import TOUCHED_LIMIT, TouchedKeys
 from hawker.catalog.capture import ROW_BYTES
-from hawker.catalog.change import Delta, Op, Position, Scope, Tx, VersionedOp
-from hawker.catalog.contract import Outcome
+from hawker.catalog.change import Delta, Op, Position, ReplicatedTx, Scope, VersionedOp
+from hawker.catalog.contract import ApplyOutcome
 from hawker.catalog.storage import SqliteStorage
 from hawker.ids import NodeId
 from tests.catalog.disk import EPOCH, THINGS, A, B, gone, opened, put, rows, said, thing, tx, whole
@@ -21,7 +21,7 @@ def replica(tmp_path: Path) -> SqliteStorage:
     return opened(tmp_path, B)
 
 
-def at(outcome: Outcome, origin: NodeId = A) -> Position:
+def at(outcome: ApplyOutcome, origin: NodeId = A) -> Position:
     return outcome.positions[origin, Scope.REGION]
 
 
@@ -203,9 +203,9 @@ def test_a_sweep_takes_what_was_set_aside(replica: SqliteStorage) -> None:
 
 @pytest.mark.parametrize("number", [-1, 1 << 62, 1 << 80])
 def test_numbers_beyond_reason_are_passed_over(replica: SqliteStorage, number: int) -> None:
-    bad: list[Tx | Delta] = [
-        Tx(A, Scope.REGION, number, 1, 1.0, ()),
-        Tx(A, Scope.REGION, 1, number, 1.0, ()),
+    bad: list[ReplicatedTx | Delta] = [
+        ReplicatedTx(A, Scope.REGION, number, 1, 1.0, ()),
+        ReplicatedTx(A, Scope.REGION, 1, number, 1.0, ()),
         part(-1, number, epoch=1),
         part(-1, 5, epoch=number),
         part(number - 5, 5, reset=False),
@@ -215,8 +215,8 @@ def test_numbers_beyond_reason_are_passed_over(replica: SqliteStorage, number: i
     assert replica.positions(Scope.REGION).get(A, Position()) == Position()
 
 
-def test_what_is_too_much_to_name_is_everything() -> None:
-    touch = Touch()
+def test_too_many_touched_keys_become_everything() -> None:
+    touch = TouchedKeys()
     for number in range(TOUCHED_LIMIT + 1):
         touch.add("t", (number,))
     result = touch.result()

@@ -11,7 +11,7 @@ def test_a_burst_goes_through_and_then_so_much_a_second() -> None:
     assert 0.09 < bucket.wait_s(1) <= 0.1
 
 
-def test_what_is_larger_than_the_burst_leaves_a_debt() -> None:
+def test_amount_larger_than_the_burst_leaves_a_debt() -> None:
     clock = ManualClock()
     bucket = Bucket(clock, per_s=10, burst=20)
     assert bucket.take(50)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hawker.catalog.capture import ROW_BYTES, TX_BYTES, op_size, size_of
 from hawker.catalog.change import Op, Scope, Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.messages import MOST_BYTES, Parts, encode
+from hawker.catalog.messages import MOST_BYTES, PullAnswer, encode
 from hawker.catalog.replication import BULK_BYTES
 from hawker.catalog.statements import StatementFailed
 from hawker.catalog.storage import ROWS_PER_VERSION
-from hawker.gossip.records import MESSAGE_BYTES
+from hawker.gossip.secure_stream import MESSAGE_BYTES
 from tests.catalog.disk import A, B, gone, opened, put, rows, said, thing, tx
 
 
@@ -24,7 +24,7 @@ def test_the_net_effect_is_published(tmp_path: Path) -> None:
     assert {*change.ops} == {thing(1, 12), Op("things", (A, 2))}
 
 
-def test_what_comes_to_nothing_has_no_version(tmp_path: Path) -> None:
+def test_transaction_without_net_change_has_no_version(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     for statements in ([put(1, 10)], [put(2, 1), gone(2)], [put(1, 11), put(1, 10)], [gone(9)]):
@@ -85,7 +85,7 @@ def test_a_transaction_may_not_be_too_large_and_nothing_is_left_of_it(tmp_path: 
         storage.commit([*most, put(1000, row), put(1001, row)], 1.0)
     assert rows(storage) == []
     change = said(storage, *most)
-    assert len(encode(Parts(txs=(change,), deltas=(), more=False))) < MESSAGE_BYTES
+    assert len(encode(PullAnswer(txs=(change,), deltas=(), more=False))) < MESSAGE_BYTES
 
 
 def test_the_longest_transaction_and_the_longest_version_of_a_stream_begun_again_fit_one_answer() -> None:

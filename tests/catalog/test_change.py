@@ -1,16 +1,16 @@
 import msgspec
 import pytest
 
-from hawker.catalog.change import Op, Scope, Token, Tx
+from hawker.catalog.change import Op, ReplicatedTx, Scope, Token
 from hawker.ids import NodeId
 
 
 def test_a_transaction_survives_the_wire_with_every_kind_of_value() -> None:
     row = (None, 1, -(2**63), 0.5, "text", b"\xff\0")
-    tx = Tx(
+    tx = ReplicatedTx(
         NodeId("aaaaaaaa"), Scope.REGION, 1, 2, 3.0, (Op("t", ("aaaaaaaa", 1), tuple("abcdef"), row), Op("t", ("x",)))
     )
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(tx), type=Tx) == tx
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(tx), type=ReplicatedTx) == tx
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, msgspec.msgpack.Ext(1, b"x")])

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from hawker.catalog.change import Scope
-from hawker.catalog.contract import Committed, Local, Statement
-from hawker.catalog.lease import STEP
+from hawker.catalog.contract import Committed, LocalTransaction, Statement
+from hawker.catalog.freshness import STEP
 from hawker.catalog.statements import StatementFailed
 from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
@@ -21,8 +21,8 @@ class Hasty(ManualClock):
         return super().monotonic()
 
 
-def local(*statements: Statement, timeout_s: float | None = None) -> Local:
-    return Local(statements=statements, at=1.0, timeout_s=timeout_s)
+def local(*statements: Statement, timeout_s: float | None = None) -> LocalTransaction:
+    return LocalTransaction(statements=statements, at=1.0, timeout_s=timeout_s)
 
 
 def came_to(results: Sequence[Committed | HawkerError]) -> list[int | str]:

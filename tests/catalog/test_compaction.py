@@ -90,7 +90,7 @@ def test_another_replica_can_go_on_with_a_reset(tmp_path: Path) -> None:
     assert rows(reader) == rows(owner)
 
 
-def test_who_knows_no_more_says_nothing_that_fits(tmp_path: Path) -> None:
+def test_replica_that_knows_no_more_answers_with_an_empty_delta(tmp_path: Path) -> None:
     owner, reader, behind = opened(tmp_path), opened(tmp_path, B), opened(tmp_path, C)
     changes = [said(owner, put(number, number)) for number in range(3)]
     reader.apply(changes)

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from hawker.catalog.change import Delta, Position, Scope, Tx, Value
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Value
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
@@ -30,7 +30,7 @@ class Exchange(RuleBasedStateMachine):
         self.storages: dict[NodeId, SqliteStorage] = {}
         for node in NODES:
             self.storages[node] = self.open(node)
-        self.messages: list[Tx | Delta] = []
+        self.messages: list[ReplicatedTx | Delta] = []
         self.seen: dict[tuple[NodeId, NodeId], Position] = {}
         self.backups: set[NodeId] = set()
 

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from hawker.catalog.change import Position, Scope, Tx
+from hawker.catalog.change import Position, ReplicatedTx, Scope
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
@@ -67,7 +67,7 @@ def doomed(storage: SqliteStorage, point: int) -> SqliteStorage:
 
 
 @pytest.mark.parametrize("first", [POINTS[start::4] for start in range(4)])
-def test_what_was_acknowledged_is_there_and_no_version_is_used_twice(tmp_path: Path, first: list[int]) -> None:
+def test_acknowledged_commit_survives_and_no_version_is_used_twice(tmp_path: Path, first: list[int]) -> None:
     opened(tmp_path).close()
     heard: dict[int, str] = {}
     for point in first:
@@ -94,7 +94,9 @@ def test_what_was_acknowledged_is_there_and_no_version_is_used_twice(tmp_path: P
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_replica_that_is_killed_has_a_prefix_of_each_stream(tmp_path: Path, seed: int) -> None:
-    changes: list[Tx] = [tx(version, thing(version, version), thing(-version, 1)) for version in range(1, 200)]
+    changes: list[ReplicatedTx] = [
+        tx(version, thing(version, version), thing(-version, 1)) for version in range(1, 200)
+    ]
     opened(tmp_path, B).close()
     for point in POINTS[seed::2]:
 

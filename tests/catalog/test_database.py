@@ -36,7 +36,7 @@ def test_a_plain_sqlite3_reads_the_file_while_it_is_written(tmp_path: Path) -> N
         assert columns == "[('node',), ('id',), ('size',)]"
 
 
-def test_what_is_raised_in_a_transaction_undoes_it(tmp_path: Path) -> None:
+def test_error_in_a_transaction_rolls_it_back(tmp_path: Path) -> None:
     database = Database(tmp_path / "c.db")
     with pytest.raises(KeyError), database.transaction(durable=True) as connection:
         connection.execute("INSERT INTO __c_lease VALUES (1, 'x')")

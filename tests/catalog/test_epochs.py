@@ -1,6 +1,6 @@
 from hawker.catalog.change import Position, Scope
 from hawker.catalog.epochs import LISTEN_S, PATIENCE_S, Inquiry, in_scope, next_epoch, outdated
-from hawker.catalog.peers import Peer, Peers
+from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
 from hawker.clock import ManualClock
 from tests.catalog.kit import A, B
 
@@ -21,7 +21,7 @@ def test_the_epochs_of_a_node_go_together_and_tell_their_scope() -> None:
     assert in_scope(epoch, Scope.REGION) + 1 == in_scope(epoch, Scope.GLOBAL) == in_scope(epoch + 1, Scope.GLOBAL)
 
 
-def test_who_is_known_further_than_it_is_or_was_forgotten_is_outdated() -> None:
+def test_node_known_further_than_it_is_or_forgotten_is_outdated() -> None:
     own = Position(5, 10)
     assert outdated(own, 5, 11) and outdated(own, 6, 0)
     assert not outdated(own, 5, 10) and not outdated(own, 4, 99)
@@ -29,15 +29,15 @@ def test_who_is_known_further_than_it_is_or_was_forgotten_is_outdated() -> None:
 
 
 def test_an_inquiry_waits_for_all_who_are_alive() -> None:
-    clock, peers = ManualClock(), Peers("mad")
-    peers.tell(Peer(A, "mad", 0.0))
+    clock, peers = ManualClock(), ReplicaPeers("mad")
+    peers.tell(ReplicaPeer(A, "mad", 0.0))
     inquiry = Inquiry(clock)
     assert inquiry.whom(clock.now(), peers) == [A]
     inquiry.heard(A)
     assert not inquiry.passed(clock.now(), peers)
     clock.advance(LISTEN_S)
     assert inquiry.passed(clock.now(), peers)
-    peers.tell(Peer(B, "mad", 0.0))
+    peers.tell(ReplicaPeer(B, "mad", 0.0))
     assert not inquiry.passed(clock.now(), peers)
     assert inquiry.whom(clock.now(), peers) == [B]
 

@@ -1,20 +1,20 @@
 from pathlib import Path
 
 from hawker.catalog.database import Database
-from hawker.catalog.log import LARGE_BYTES, Log
+from hawker.catalog.log import LARGE_BYTES, ReplayLog
 from tests.catalog.disk import thing, tx
 
 
-def log_of(folder: Path, versions: int, *, limit: int = 1 << 20) -> Log:
+def log_of(folder: Path, versions: int, *, limit: int = 1 << 20) -> ReplayLog:
     database = Database(folder / "c.db")
-    log = Log(database.connection, limit)
+    log = ReplayLog(database.connection, limit)
     with database.transaction(durable=False):
         for version in range(1, versions + 1):
             log.add(1, tx(version, thing(version, "x" * 100)), float(version))
     return log
 
 
-def versions(log: Log, after: int, max_bytes: int = 1 << 20, stream: int = 1) -> list[int]:
+def versions(log: ReplayLog, after: int, max_bytes: int = 1 << 20, stream: int = 1) -> list[int]:
     return [tx.version for tx in log.replay(stream, after, max_bytes)]
 
 
@@ -45,7 +45,7 @@ def test_the_ring_keeps_its_size(tmp_path: Path) -> None:
     assert versions(log, 990) == [*range(991, 1001)]
 
 
-def test_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_log_entries_that_are_too_old_go(tmp_path: Path) -> None:
     log = log_of(tmp_path, 1000)
     log.trim(601.0)
     assert versions(log, 599) == []

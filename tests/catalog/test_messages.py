@@ -10,17 +10,17 @@ from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
     Digest,
-    Entry,
-    Forget,
+    ForgetOrigin,
     Head,
-    Hello,
     Ihave,
-    Known,
     Message,
-    Parts,
+    PositionAnswer,
+    PositionQuery,
     Pull,
+    PullAnswer,
     Txs,
     Vector,
+    VectorEntry,
     Want,
     decode,
     encode,
@@ -28,7 +28,7 @@ from hawker.catalog.messages import (
 from tests.catalog.kit import A, delta, op, push, tx
 
 HEAD = Head(origin=A, epoch=1, version=2)
-ENTRY = Entry(origin=A, epoch=1, applied=2, fence=0)
+ENTRY = VectorEntry(origin=A, epoch=1, applied=2, fence=0)
 ALL: list[Message] = [
     push(tx(1), tx(2), hop=1),
     Ihave(scope=Scope.REGION, heads=(HEAD,)),
@@ -36,12 +36,12 @@ ALL: list[Message] = [
     Txs(txs=(tx(1), tx(2))),
     DeltaPart(delta=delta(0, 3)),
     Bulk(scope=Scope.REGION, heads=(HEAD, HEAD)),
-    Parts(txs=(tx(1),), deltas=(delta(0, 2),), more=True),
+    PullAnswer(txs=(tx(1),), deltas=(delta(0, 2),), more=True),
     Digest(scope=Scope.REGION, digest=bytes(256)),
     Vector(scope=Scope.REGION, buckets=(1, 2), entries=(ENTRY,), back=True),
-    Hello(scope=Scope.GLOBAL),
-    Known(scope=Scope.GLOBAL, entry=ENTRY),
-    Forget(origin=A, epoch=4, hop=0),
+    PositionQuery(scope=Scope.GLOBAL),
+    PositionAnswer(scope=Scope.GLOBAL, entry=ENTRY),
+    ForgetOrigin(origin=A, epoch=4, hop=0),
 ]
 
 
@@ -62,7 +62,7 @@ def test_values_keep_their_types() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_what_is_no_message_raises_one_error(raw: bytes) -> None:
+def test_bytes_that_are_no_message_raise_one_error(raw: bytes) -> None:
     with suppress(ValueError):
         decode(raw)
 
@@ -73,7 +73,7 @@ def test_the_unreadable_is_refused(raw: bytes) -> None:
         decode(raw)
 
 
-def test_what_would_unpack_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_that_would_unpack_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = encode(push(tx(1, op(state="x" * 10_000))))
     monkeypatch.setattr(messages, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="unpack"):
@@ -81,8 +81,8 @@ def test_what_would_unpack_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_fields_that_are_newer_are_passed_over() -> None:
-    raw = encode(Hello(scope=Scope.GLOBAL))
-    assert decode(raw[:1] + b"\x92\xa6global\x07") == Hello(scope=Scope.GLOBAL)
+    raw = encode(PositionQuery(scope=Scope.GLOBAL))
+    assert decode(raw[:1] + b"\x92\xa6global\x07") == PositionQuery(scope=Scope.GLOBAL)
 
 
 def test_a_size_is_that_of_the_change() -> None:

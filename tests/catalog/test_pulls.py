@@ -1,18 +1,18 @@
-from hawker.catalog.peers import Peer, Peers
+from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
 from hawker.catalog.pulls import ATTEMPTS, Pulls
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import A, B, C
 
 
-def among(*nodes: NodeId) -> Peers:
-    peers = Peers("mad")
+def among(*nodes: NodeId) -> ReplicaPeers:
+    peers = ReplicaPeers("mad")
     for node in nodes:
-        peers.tell(Peer(node, "mad", 0.01))
+        peers.tell(ReplicaPeer(node, "mad", 0.01))
     return peers
 
 
-def whom(pulls: Pulls, peers: Peers, now: float) -> list[NodeId]:
+def whom(pulls: Pulls, peers: ReplicaPeers, now: float) -> list[NodeId]:
     return [node for node, _ in pulls.take(now, peers, ManualClock().random)]
 
 
@@ -47,7 +47,7 @@ def test_a_newer_epoch_counts_for_more_than_any_version() -> None:
     assert len(pulls) == 0
 
 
-def test_what_nobody_answers_is_given_up() -> None:
+def test_pull_that_nobody_answers_is_given_up() -> None:
     pulls, peers = Pulls(), among(B)
     pulls.want(A, 1, 5, B, 0.0)
     asked = sum(len(whom(pulls, peers, 100.0 * turn)) for turn in range(2 * ATTEMPTS))
@@ -61,7 +61,7 @@ def test_with_nobody_there_nothing_is_wanted() -> None:
     assert whom(pulls, among(), 1.0) == [] and len(pulls) == 0
 
 
-def test_what_comes_in_parts_is_asked_on_of_the_same_peer() -> None:
+def test_pull_answered_in_parts_goes_on_at_the_same_peer() -> None:
     pulls, peers = Pulls(), among(A, B, C)
     pulls.want(A, 1, 5, C, 0.0)
     assert whom(pulls, peers, 0.0) == [C]

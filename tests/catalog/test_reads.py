@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.catalog.contract import Change, Statement, Table
-from hawker.catalog.guarded import Guarded, Pool
+from hawker.catalog.contract import ResultTable, RowChange, Statement
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.catalog.reads import MOST_ROWS, Reads
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Unprocessable
@@ -23,11 +23,11 @@ async def one(tmp_path: Path) -> AsyncIterator[Served]:
 @pytest.fixture
 def reads(one: Served) -> Reads:
     clock = SystemClock()
-    return Reads(Pool(lambda: Guarded(one.storage.path, clock)), one.live, clock)
+    return Reads(ReadPool(lambda: ReadConnection(one.storage.path, clock)), one.live, clock)
 
 
 async def test_whole_answers(reads: Reads) -> None:
-    assert reads.query(Statement(query="SELECT 1 AS a"), 60) == Table(columns=("a",), rows=((1,),))
+    assert reads.query(Statement(query="SELECT 1 AS a"), 60) == ResultTable(columns=("a",), rows=((1,),))
     assert len(reads.query(Statement(query=_NUMBERS.format(MOST_ROWS)), 60).rows) == MOST_ROWS
 
 
@@ -36,13 +36,13 @@ async def test_an_answer_has_a_bound(reads: Reads) -> None:
         reads.query(Statement(query=_NUMBERS.format(MOST_ROWS + 1)), 60)
 
 
-async def test_what_writes_is_refused(reads: Reads) -> None:
+async def test_statement_that_writes_is_refused(reads: Reads) -> None:
     with pytest.raises(BadRequest, match="not readonly"):
         reads.query(Statement(query="DELETE FROM machines"), 60)
 
 
 async def test_live_answers(one: Served, reads: Reads) -> None:
     async with reads.subscribe(Statement(query="SELECT id FROM machines")) as told:
-        assert await anext(told) == Table(columns=("id",), rows=())
+        assert await anext(told) == ResultTable(columns=("id",), rows=())
         await one.node.commit([Statement(query="INSERT INTO machines (node, id) VALUES (?, 'a')", params=(NODE,))])
-        assert await anext(told) == Change(kind="insert", row_id=1, row=("a",), number=1)
+        assert await anext(told) == RowChange(kind="insert", row_id=1, row=("a",), number=1)

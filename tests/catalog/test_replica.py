@@ -7,15 +7,15 @@ import pytest
 
 from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Statement, Touched
-from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, remove, upsert
 from hawker.catalog.replica import TXS_AT_ONCE, Replica
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, Unavailable
 from hawker.ids import NodeId
 
 SCHEMA = {
-    "machines": Layout(Scope.REGION, ("node", "id"), ("state",)),
-    "nodes": Layout(Scope.GLOBAL, ("node",), ("region",)),
+    "machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",)),
+    "nodes": MemoryTable(Scope.GLOBAL, ("node",), ("region",)),
 }
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
 LONG_S = 30.0
@@ -70,7 +70,7 @@ def machine(node: NodeId, name: str, state: str) -> Statement:
 MACHINES = Statement(query="SELECT * FROM machines")
 
 
-async def test_what_one_node_writes_the_others_read() -> None:
+async def test_row_that_one_node_writes_is_read_on_the_others() -> None:
     async with fleet(A, B, C) as wire:
         token = await wire.replicas[A].transact([machine(A, "1", "started")])
         assert token is not None
@@ -113,7 +113,7 @@ async def test_a_row_of_another_node_cannot_be_written() -> None:
             await wire.replicas[A].transact([machine(B, "1", "started")])
 
 
-async def test_what_was_not_heard_of_in_time_is_not_reached() -> None:
+async def test_token_not_heard_of_in_time_is_not_reached() -> None:
     async with fleet(A) as wire:
         assert not await wire.replicas[A].reached(Token(origin=B, epoch=1, version=1), timeout_s=0.0)
 

@@ -3,25 +3,25 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.mailbag import RELAY_S
+from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
     Digest,
-    Entry,
     Head,
-    Hello,
     Ihave,
-    Known,
     Message,
-    Parts,
+    PositionAnswer,
+    PositionQuery,
     Pull,
+    PullAnswer,
     Push,
     Txs,
     Vector,
+    VectorEntry,
     rumor_of,
 )
-from hawker.catalog.peers import Peer
+from hawker.catalog.push_batch import RELAY_S
 from hawker.catalog.replication import PUSH_BYTES, Replication
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
@@ -36,7 +36,7 @@ class Table:
         known = {ME: Position(5, 3)} if positions is None else positions
         self.core = Replication(ME, Scope.REGION, "mad", known, self.clock, proven=proven)
         for node in (A, B, C):
-            self.core.peers.tell(Peer(node, "mad", 0.01))
+            self.core.peers.tell(ReplicaPeer(node, "mad", 0.01))
 
     def sent(self) -> list[tuple[tuple[NodeId, ...], Message]]:
         self.core.post()
@@ -48,9 +48,11 @@ class Table:
         for _ in range(12):
             self.core.tick()
             for to, message in self.sent():
-                if isinstance(message, Hello):
+                if isinstance(message, PositionQuery):
                     for node in to:
-                        self.core.receive(node, Known(scope=Scope.REGION, entry=Entry(origin=ME, epoch=5, applied=3)))
+                        self.core.receive(
+                            node, PositionAnswer(scope=Scope.REGION, entry=VectorEntry(origin=ME, epoch=5, applied=3))
+                        )
             self.clock.advance(0.1)
         assert self.core.settled
 
@@ -82,7 +84,7 @@ def test_there_news_is_passed_on_to_one_more_after_a_moment() -> None:
 
 def test_where_others_are_far_news_is_passed_on_at_once_and_not_to_who_has_it() -> None:
     table = Table()
-    table.core.peers.tell(Peer(C, "ams", 0.01))
+    table.core.peers.tell(ReplicaPeer(C, "ams", 0.01))
     table.core.receive(B, push(tx(1)))
     assert table.sent() == [((C,), push(tx(1), hop=1))]
     table.core.receive(C, push(tx(1)))
@@ -93,18 +95,18 @@ def test_a_rumor_that_is_no_transaction_or_another_one_is_dropped() -> None:
     table = Table()
     for body in (b"", b"\xc1", rumor_of(tx(2)).body):
         table.core.receive(B, Push(scope=Scope.REGION, rumors=(replace(rumor_of(tx(1)), body=body),)))
-    assert table.core.refused == 3 and not table.core.intake.ready
+    assert table.core.refused == 3 and not table.core.inbound.ready
     table.core.receive(B, push(tx(1)))
-    assert len(table.core.intake.ready) == 1
+    assert len(table.core.inbound.ready) == 1
 
 
 def test_a_rumor_ends() -> None:
     table = Table()
     table.core.receive(B, push(tx(1), hop=16))
-    assert table.sent() == [] and len(table.core.intake.ready) == 1
+    assert table.sent() == [] and len(table.core.inbound.ready) == 1
 
 
-def test_what_is_long_is_announced_and_pulled() -> None:
+def test_long_transaction_is_announced_and_pulled() -> None:
     table = Table()
     table.core.committed(tx(4, op(state="x" * PUSH_BYTES, origin=ME), origin=ME))
     ((_, message),) = table.sent()
@@ -162,12 +164,12 @@ def test_a_node_goes_on_once_all_peers_know_no_more() -> None:
 
 def test_a_peer_that_knows_more_makes_it_begin_again() -> None:
     for entry in (
-        Entry(origin=ME, epoch=5, applied=4),
-        Entry(origin=ME, epoch=6, applied=0),
-        Entry(origin=ME, epoch=0, applied=0, fence=7),
+        VectorEntry(origin=ME, epoch=5, applied=4),
+        VectorEntry(origin=ME, epoch=6, applied=0),
+        VectorEntry(origin=ME, epoch=0, applied=0, fence=7),
     ):
         table = Table()
-        table.core.receive(B, Known(scope=Scope.REGION, entry=entry))
+        table.core.receive(B, PositionAnswer(scope=Scope.REGION, entry=entry))
         if entry.fence > 0:
             table.core.moved(ME, Position(5, 3, 0, 7))
         assert table.core.renew_above == max(entry.epoch, entry.fence, 5)
@@ -187,14 +189,14 @@ def test_an_echo_from_the_future_makes_it_begin_again() -> None:
     assert table.core.renew_above == 5 and not table.core.settled
 
 
-def test_what_is_too_long_for_a_message_is_asked_over_a_stream() -> None:
+def test_stream_too_long_for_a_message_is_pulled_over_a_connection() -> None:
     table = Table()
     table.core.receive(B, Bulk(scope=Scope.REGION, heads=(Head(origin=A, epoch=5, version=9),)))
     table.after(0.0)
     ((whom, pull),) = table.core.questions
     assert whom == B and pull.wants[0].origin == A
-    table.core.answered(B, Parts(txs=(), deltas=(delta(-1, 9, reset=True),), more=False))
-    assert len(table.core.intake.ready) == 1 and A not in table.core.pulls
+    table.core.answered(B, PullAnswer(txs=(), deltas=(delta(-1, 9, reset=True),), more=False))
+    assert len(table.core.inbound.ready) == 1 and A not in table.core.pulls
 
 
 def test_a_question_that_nobody_answered_goes_to_another() -> None:
@@ -209,17 +211,17 @@ def test_a_question_that_nobody_answered_goes_to_another() -> None:
 
 def test_a_fresh_node_asks_for_all_in_one_question() -> None:
     table = Table({})
-    entries = tuple(Entry(origin=NodeId(f"{number:08x}"), epoch=5, applied=2) for number in range(1, 40))
+    entries = tuple(VectorEntry(origin=NodeId(f"{number:08x}"), epoch=5, applied=2) for number in range(1, 40))
     table.core.receive(B, Vector(scope=Scope.REGION, buckets=(), entries=entries, back=False))
     assert of(Pull, table.after(0.1)) == []
     ((_, pull),) = table.core.questions
     assert len(pull.wants) == 39
 
 
-def test_what_is_fresh_is_announced_four_times() -> None:
+def test_new_position_is_announced_four_times() -> None:
     table = Table()
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
-    table.core.intake.applied([A])
+    table.core.inbound.applied([A])
     table.core.moved(A, Position(5, 3))
     told = [to for _ in range(10) for to, _ in of(Ihave, table.after(0.2))]
     assert len(told) == 4
@@ -231,12 +233,12 @@ def test_another_scopes_changes_are_not_taken() -> None:
     table.core.scope = Scope.GLOBAL
     table.core.receive(B, push(other))
     table.core.receive(B, DeltaPart(delta=delta(-1, 3, reset=True)))
-    assert not table.core.intake.ready
+    assert not table.core.inbound.ready
 
 
-def test_what_is_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
+def test_transaction_held_for_a_hole_that_nobody_can_fill_is_dropped() -> None:
     table = Table({ME: Position(5, 3), A: Position(5, 1)})
     table.core.receive(B, push(tx(3)))
     for _ in range(40):
         table.after(1.0)
-    assert len(table.core.intake.pending) == 0 and len(table.core.pulls) == 0
+    assert len(table.core.inbound.reorder_buffer) == 0 and len(table.core.pulls) == 0

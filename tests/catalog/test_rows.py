@@ -2,8 +2,8 @@ import apsw
 import pytest
 
 from hawker.catalog.change import Op, Scope, VersionedOp
-from hawker.catalog.evolve import side_tables
-from hawker.catalog.rows import Rows
+from hawker.catalog.migration import side_tables
+from hawker.catalog.rows import TableRows
 from hawker.catalog.schema import described
 
 TABLE = """CREATE TABLE things (size INTEGER DEFAULT 5, id INTEGER NOT NULL, node TEXT NOT NULL,
@@ -17,21 +17,21 @@ def connection() -> apsw.Connection:
 
 
 @pytest.fixture
-def rows(connection: apsw.Connection) -> Rows:
+def rows(connection: apsw.Connection) -> TableRows:
     table = described(TABLE, Scope.REGION)
     connection.execute(TABLE)
     for statement in side_tables(connection, table):
         connection.execute(statement)
-    return Rows(connection, table)
+    return TableRows(connection, table)
 
 
-def test_a_column_that_is_not_named_gets_its_default(rows: Rows) -> None:
+def test_a_column_that_is_not_named_gets_its_default(rows: TableRows) -> None:
     rows.put(("a", 1), ("size", "colour"), (7, "blue"))
     rows.put(("a", 1), ("size",), (8,))
     assert rows.read(("a", 1)) == (8, 1, "a", "red")
 
 
-def test_only_a_later_version_is_news(rows: Rows) -> None:
+def test_only_a_later_version_is_news(rows: TableRows) -> None:
     assert rows.note(("a", 1), 5, 0, 0)
     assert not rows.note(("a", 1), 5, 0, 0)
     assert not rows.note(("a", 1), 4, 0, 9)
@@ -41,7 +41,7 @@ def test_only_a_later_version_is_news(rows: Rows) -> None:
     assert rows.note(("a", 1), 1, 1, 0)
 
 
-def test_changes_come_by_version_without_defaults(rows: Rows) -> None:
+def test_changes_come_by_version_without_defaults(rows: TableRows) -> None:
     for version, number, size in ((3, 1, 5), (2, 2, 6), (9, 3, 7)):
         rows.note(("a", number), version, 0, 0)
         rows.put(("a", number), ("size", "colour"), (size, "red" if number != 2 else "blue"))
@@ -57,14 +57,14 @@ def test_changes_come_by_version_without_defaults(rows: Rows) -> None:
     assert [change.version for change in rows.changed("a", 3)] == [4, 9]
 
 
-def test_a_default_of_another_type_is_said(rows: Rows) -> None:
+def test_a_default_of_another_type_is_said(rows: TableRows) -> None:
     rows.note(("a", 1), 1, 0, 0)
     rows.put(("a", 1), ("size",), (None,))
     (change,) = rows.changed("a", 0)
     assert change.op.columns == ("size",)
 
 
-def test_a_sweep_takes_what_was_not_confirmed(rows: Rows) -> None:
+def test_a_sweep_takes_what_was_not_confirmed(rows: TableRows) -> None:
     for number, run in ((1, 0), (2, 1)):
         rows.note(("a", number), 1, run, 0)
         rows.put(("a", number), (), ())
@@ -75,7 +75,7 @@ def test_a_sweep_takes_what_was_not_confirmed(rows: Rows) -> None:
         rows.read(("a", 1))
 
 
-def test_deletions_are_collected_by_owner(rows: Rows) -> None:
+def test_deletions_are_collected_by_owner(rows: TableRows) -> None:
     for owner, number, version, died in (("a", 1, 5, 100), ("a", 2, 7, 120), ("a", 3, 9, 300), ("b", 1, 2, 100)):
         rows.note((owner, number), version, 0, died)
     assert rows.collect(200) == [("a", 7, 2), ("b", 2, 1)]
@@ -83,7 +83,7 @@ def test_deletions_are_collected_by_owner(rows: Rows) -> None:
     assert rows.count("a") == 1
 
 
-def test_columns_that_others_name_do_not_fill_the_memory(rows: Rows) -> None:
+def test_columns_that_others_name_do_not_fill_the_memory(rows: TableRows) -> None:
     for number in range(200):
         with pytest.raises(apsw.SQLError):
             rows.put(("a", 1), (f"c{number}",), (1,))
@@ -96,7 +96,7 @@ def test_a_table_of_a_key_alone(connection: apsw.Connection) -> None:
     connection.execute(text)
     for statement in side_tables(connection, table):
         connection.execute(statement)
-    images = Rows(connection, table)
+    images = TableRows(connection, table)
     for _ in range(2):
         images.put(("a", "x"), (), ())
     images.note(("a", "x"), 1, 0, 0)

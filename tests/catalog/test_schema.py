@@ -70,7 +70,7 @@ def test_a_table_whose_empty_row_cannot_be_has_no_known_defaults() -> None:
         (f"CREATE TABLE t ({KEY}, {', '.join(f'c{n}' for n in range(300))})", "columns, 200 at most"),
     ],
 )
-def test_what_is_refused(text: str, why: str) -> None:
+def test_refused_schemas(text: str, why: str) -> None:
     with pytest.raises(SchemaRefused, match=why):
         read((text,))
 
@@ -85,7 +85,7 @@ def test_what_is_refused(text: str, why: str) -> None:
         "-- nothing but a comment",
     ],
 )
-def test_what_is_allowed(text: str) -> None:
+def test_allowed_schemas(text: str) -> None:
     assert set(read((text,)).tables) <= {"t"}
 
 

@@ -1,19 +1,21 @@
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Statement
 from hawker.catalog.messages import DeltaPart, Push, SnapshotAsk, SnapshotMeta, SnapshotRead, Txs, decode, encode
 from hawker.catalog.replica import Replica
-from hawker.catalog.snapshots import KEPT_S, Album
-from hawker.catalog.storage import SqliteStorage
+from hawker.catalog.snapshots import KEPT_S, CatalogSnapshot, SnapshotExchange, make, stored
+from hawker.catalog.storage import MemberRow, SqliteStorage
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.ids import NodeId
-from tests.catalog.disk import A, B, opened, put, rows, said
+from tests.catalog.disk import A, B, opened, put, rows, said, thing, tx
 
 LONG_S = 60.0
 
@@ -22,11 +24,11 @@ async def unasked(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
     raise AssertionError("nobody is asked here")
 
 
-def of(album: Album) -> Callable[[NodeId, bytes, float], Awaitable[bytes]]:
+def of(snapshots: SnapshotExchange) -> Callable[[NodeId, bytes, float], Awaitable[bytes]]:
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         message = decode(raw)
         assert isinstance(message, SnapshotAsk | SnapshotRead)
-        return await album.answer(message)
+        return await snapshots.answer(message)
 
     return ask
 
@@ -35,25 +37,25 @@ async def test_a_node_takes_all_that_another_has(tmp_path: Path) -> None:
     there, here = opened(tmp_path / "."), opened(tmp_path, B)
     for number in range(50):
         said(there, put(number, number))
-    album = Album(there, tmp_path / "there", ManualClock(), unasked)
-    touched = await Album(here, tmp_path / "here", ManualClock(), of(album)).take(A, Scope)
+    snapshots = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
+    touched = await SnapshotExchange(here, tmp_path / "here", ManualClock(), of(snapshots)).take(A, Scope)
     assert touched.everything
     assert rows(here) == rows(there) and len(rows(here)) == 50
     assert here.positions(Scope.REGION)[A] == there.positions(Scope.REGION)[A]
     assert list((tmp_path / "here").iterdir()) == []
-    album.close()
+    snapshots.close()
     assert list((tmp_path / "there").iterdir()) == []
 
 
 async def test_one_file_serves_many_and_goes_after_a_while(tmp_path: Path) -> None:
     clock = ManualClock()
-    album = Album(opened(tmp_path), tmp_path / "there", clock, unasked)
-    one = decode(await album.answer(SnapshotAsk(scopes=tuple(Scope))))
-    assert decode(await album.answer(SnapshotAsk(scopes=tuple(Scope)))) == one
+    snapshots = SnapshotExchange(opened(tmp_path), tmp_path / "there", clock, unasked)
+    one = decode(await snapshots.answer(SnapshotAsk(scopes=tuple(Scope))))
+    assert decode(await snapshots.answer(SnapshotAsk(scopes=tuple(Scope)))) == one
     assert isinstance(one, SnapshotMeta)
     clock.advance(KEPT_S + 1)
     with pytest.raises(NotFound):
-        await album.answer(SnapshotRead(number=one.number, offset=0))
+        await snapshots.answer(SnapshotRead(number=one.number, offset=0))
     assert list((tmp_path / "there").iterdir()) == []
 
 
@@ -65,18 +67,18 @@ async def test_nonsense_is_not_taken(answer: bytes, tmp_path: Path) -> None:
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
         return answer
 
-    album = Album(opened(tmp_path), tmp_path / "here", ManualClock(), ask)
+    snapshots = SnapshotExchange(opened(tmp_path), tmp_path / "here", ManualClock(), ask)
     with pytest.raises((Unavailable, BadRequest)):
-        await album.take(A, Scope)
+        await snapshots.take(A, Scope)
 
 
 async def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
     there, here = opened(tmp_path), opened(tmp_path, B)
     said(there, put(1, 1))
-    album = Album(there, tmp_path / "there", ManualClock(), unasked)
+    snapshots = SnapshotExchange(there, tmp_path / "there", ManualClock(), unasked)
 
     async def ask(to: NodeId, raw: bytes, timeout_s: float) -> bytes:
-        found = decode(await of(album)(to, raw, timeout_s))
+        found = decode(await of(snapshots)(to, raw, timeout_s))
         return encode(
             SnapshotMeta(number=found.number, size=found.size, digest="0" * 64)
             if isinstance(found, SnapshotMeta)
@@ -84,9 +86,9 @@ async def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
         )
 
     with pytest.raises(BadRequest):
-        await Album(here, tmp_path / "here", ManualClock(), ask).take(A, Scope)
+        await SnapshotExchange(here, tmp_path / "here", ManualClock(), ask).take(A, Scope)
     assert rows(here) == []
-    album.close()
+    snapshots.close()
 
 
 async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
@@ -107,8 +109,8 @@ async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
             return await replicas[to].on_request(node, raw)
 
         storage = opened(tmp_path, node, clock=clock)
-        album = Album(storage, tmp_path / f"snapshots-{node}", clock, ask, fresh=1, far=1)
-        return Replica(node, "mad", storage, clock, send=send, ask=ask, album=album)
+        snapshots = SnapshotExchange(storage, tmp_path / f"snapshots-{node}", clock, ask, fresh=1, far=1)
+        return Replica(node, "mad", storage, clock, send=send, ask=ask, snapshots=snapshots)
 
     async with AsyncExitStack() as stack:
         for node in (A, B):
@@ -120,3 +122,66 @@ async def test_a_fresh_replica_begins_with_a_snapshot(tmp_path: Path) -> None:
         assert token is not None and await replicas[B].reached(token, timeout_s=LONG_S)
         answer = await replicas[B].query(Statement(query="SELECT count(*) FROM things"))
         assert answer.rows == ((40,),) and taken
+
+
+def unpacked(snapshot: CatalogSnapshot, folder: Path) -> sqlite3.Connection:
+    raw = snapshot.read(0, snapshot.size_bytes)
+    (folder / "unpacked").write_bytes(zstandard.ZstdDecompressor().decompressobj().decompress(raw))
+    return sqlite3.connect(folder / "unpacked")
+
+
+def test_snapshot_has_the_streams_and_nothing_of_this_node_alone(tmp_path: Path) -> None:
+    storage = opened(tmp_path)
+    said(storage, put(1, 10))
+    said(storage, Statement(query="INSERT INTO nodes (node) VALUES (?)", params=(A,)))
+    storage.set_members([MemberRow(host=B, state="alive", since=1.0)])
+    copy = unpacked(storage.snapshot(tmp_path / "snapshot"), tmp_path)
+    assert copy.execute("SELECT * FROM things").fetchall() == [(A, 1, 10)]
+    assert copy.execute("SELECT node FROM nodes").fetchall() == [(A,)]
+    names = {name for (name,) in copy.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    assert not names & {"__c_log", "__c_lease", "__corro_members"}
+    assert copy.execute("SELECT count(*) FROM sqlite_schema WHERE sql LIKE 'CREATE INDEX%'").fetchone() == (0,)
+
+
+def test_another_region_gets_the_global_scope_only(tmp_path: Path) -> None:
+    storage = opened(tmp_path)
+    said(storage, put(1, 10))
+    said(storage, Statement(query="INSERT INTO nodes (node) VALUES (?)", params=(A,)))
+    copy = unpacked(make(storage.path, tmp_path / "snapshot", {Scope.GLOBAL}), tmp_path)
+    names = {name for (name,) in copy.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    assert "things" not in names
+    assert copy.execute("SELECT DISTINCT scope FROM __c_origin").fetchall() == [("global",)]
+    assert copy.execute("SELECT node FROM nodes").fetchall() == [(A,)]
+
+
+def test_snapshot_shows_one_moment_while_the_node_goes_on(tmp_path: Path) -> None:
+    storage = opened(tmp_path)
+    said(storage, put(1, 10))
+    snapshot = storage.snapshot(tmp_path / "snapshot")
+    said(storage, put(2, 20))
+    storage.apply([tx(1, thing(5, 50, B), node=B)])
+    assert unpacked(snapshot, tmp_path).execute("SELECT id FROM things").fetchall() == [(1,)]
+
+
+def test_parts_may_be_read_again_and_the_file_goes_with_it(tmp_path: Path) -> None:
+    snapshot = opened(tmp_path).snapshot(tmp_path / "snapshot")
+    size = snapshot.size_bytes
+    parts = [snapshot.read(offset, 100) for offset in range(0, size, 100)]
+    assert b"".join(parts) == snapshot.read(0, size)
+    assert snapshot.read(size, 100) == b""
+    snapshot.close()
+    assert [path.name for path in tmp_path.glob("snapshot*")] == []
+
+
+def test_no_room_for_it_is_said_so(tmp_path: Path) -> None:
+    storage = opened(tmp_path)
+    with pytest.raises(Unavailable, match="no snapshot of the catalog could be made"):
+        storage.snapshot(tmp_path / "nowhere" / "snapshot")
+
+
+def test_computed_columns_are_not_stored(tmp_path: Path) -> None:
+    storage = opened(tmp_path, A, "CREATE TABLE t (node TEXT NOT NULL PRIMARY KEY, a AS (1), b, c AS (2) STORED);")
+    assert stored(storage._connection, "main", "t") == ("node", "b")
+    said(storage, Statement(query="INSERT INTO t VALUES (?, 7)", params=(A,)))
+    copy = unpacked(storage.snapshot(tmp_path / "snapshot"), tmp_path)
+    assert copy.execute("SELECT * FROM t").fetchall() == [(A, 1, 7, 2)]

@@ -45,7 +45,7 @@ class Hasty(ManualClock):
         ("INSERT INTO things (node, id) VALUES ('aaaaaaaa', NULL)", "NOT NULL constraint failed"),
     ],
 )
-def test_what_may_not_run(tmp_path: Path, query: str, why: str) -> None:
+def test_forbidden_statement_is_refused(tmp_path: Path, query: str, why: str) -> None:
     storage = opened(tmp_path)
     with pytest.raises(StatementFailed, match=why):
         storage.commit([put(1, 10), Statement(query=query)], 1.0)
@@ -85,7 +85,7 @@ def test_parameters_that_do_not_fit(tmp_path: Path, statement: Statement) -> Non
         opened(tmp_path).commit([statement], 1.0)
 
 
-def test_what_takes_too_long_is_rolled_back(tmp_path: Path) -> None:
+def test_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path) -> None:
     storage = opened(tmp_path, clock=Hasty())
     with pytest.raises(DeadlineExceeded):
         storage.commit([put(1, 10), Statement(query=ENDLESS)], 1.0, timeout_s=5.0)

@@ -8,7 +8,7 @@ from hawker.catalog.change import Delta, Op, Position, Scope
 from hawker.catalog.contract import Statement, Storage
 from hawker.catalog.schema import SchemaRefused
 from hawker.catalog.statements import StatementFailed
-from hawker.catalog.storage import ROWS_PER_VERSION, Member, SqliteStorage
+from hawker.catalog.storage import ROWS_PER_VERSION, MemberRow, SqliteStorage
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Unavailable
 from tests.catalog.disk import EPOCH, THINGS, A, B, C, gone, opened, put, rows, said, thing, tx, whole
@@ -31,7 +31,7 @@ def killed(storage: SqliteStorage, folder: Path) -> Path:
     return folder
 
 
-def test_it_keeps_the_contract(tmp_path: Path) -> None:
+def test_sqlite_storage_keeps_the_contract(tmp_path: Path) -> None:
     storage: Storage = opened(tmp_path)
     assert storage.positions(Scope.REGION) == {A: Position(EPOCH, 0)}
     storage.close()
@@ -49,7 +49,7 @@ def test_a_fresh_file_is_renewed_before_anything_is_said(tmp_path: Path) -> None
     assert said(storage, put(1, 10)) == tx(1, thing(1, 10), epoch=7)
 
 
-def test_what_was_closed_in_good_order_goes_on(tmp_path: Path) -> None:
+def test_file_closed_in_good_order_goes_on_in_its_epoch(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     storage.close()
@@ -191,9 +191,9 @@ def test_members_are_told_to_any_query(tmp_path: Path) -> None:
     storage = opened(tmp_path)
     said(storage, put(1, 10))
     storage.set_members(
-        [Member(host=A, state="alive", since=5.0), Member(host=C, state="suspect", since=6.0, rtt=0.02)]
+        [MemberRow(host=A, state="alive", since=5.0), MemberRow(host=C, state="suspect", since=6.0, rtt=0.02)]
     )
-    storage.set_members([Member(host=A, state="suspect", since=7.0, epoch=3)])
+    storage.set_members([MemberRow(host=A, state="suspect", since=7.0, epoch=3)])
     text = "SELECT m.*, t.size FROM __corro_members m JOIN things t ON t.node = m.host"
     assert rows(storage, text) == [(A, "suspect", 7.0, None, 3, 10)]
 
@@ -224,7 +224,7 @@ def test_a_bad_schema_stops_the_start(tmp_path: Path) -> None:
     assert opened(tmp_path).tables()["things"] is Scope.REGION
 
 
-def test_what_fails_halfway_leaves_nothing_in_memory(tmp_path: Path) -> None:
+def test_transaction_that_fails_halfway_leaves_nothing_in_memory(tmp_path: Path) -> None:
     """The file is full, as far as SQLite can tell."""
     storage, reader = opened(tmp_path), opened(tmp_path, B)
     first = said(storage, put(1, 10))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.catalog.change import Delta, Op, Position, Scope, Tx, VersionedOp
+from hawker.catalog.change import Delta, Op, Position, ReplicatedTx, Scope, VersionedOp
 from hawker.catalog.contract import Committed, Statement, Storage
-from hawker.catalog.memory import Layout, MemoryStorage, remove, upsert
+from hawker.catalog.memory_storage import MemoryStorage, MemoryTable, remove, upsert
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest
@@ -15,8 +15,8 @@ from hawker.ids import NodeId
 
 A, B = NodeId("aaaaaaaa"), NodeId("bbbbbbbb")
 SCHEMA = {
-    "machines": Layout(Scope.REGION, ("node", "id"), ("state",)),
-    "revoked_tokens": Layout(Scope.GLOBAL, ("node", "token_id"), ("note",)),
+    "machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",)),
+    "revoked_tokens": MemoryTable(Scope.GLOBAL, ("node", "token_id"), ("note",)),
 }
 MOST = 1 << 20
 EPOCH = 5
@@ -52,7 +52,7 @@ def gone(key: str, node: NodeId = A) -> Statement:
     return remove("machines", {"node": node, "id": key})
 
 
-def said(storage: Storage, *statements: Statement) -> Tx:
+def said(storage: Storage, *statements: Statement) -> ReplicatedTx:
     (tx,) = storage.commit(statements, 1.0).txs
     return tx
 
@@ -67,15 +67,15 @@ def states(storage: Storage) -> dict[object, object]:
     return {row[key]: row[state] for row in table.rows}
 
 
-def made_up(version: int, *ops: Op, epoch: int = EPOCH) -> Tx:
-    return Tx(A, Scope.REGION, epoch, version, 1.0, ops)
+def made_up(version: int, *ops: Op, epoch: int = EPOCH) -> ReplicatedTx:
+    return ReplicatedTx(A, Scope.REGION, epoch, version, 1.0, ops)
 
 
 def started(key: str = "1", state: str = "started") -> Op:
     return Op("machines", (A, key), ("state",), (state,))
 
 
-def feed(storage: Storage, batch: Sequence[Tx | Delta]) -> Position:
+def feed(storage: Storage, batch: Sequence[ReplicatedTx | Delta]) -> Position:
     return storage.apply(batch).positions.get((A, Scope.REGION), Position())
 
 
@@ -88,7 +88,7 @@ def test_a_transaction_has_the_next_version_and_its_rows(open_storage: Open) -> 
     assert states(storage) == {"1": "stopped", "2": "started"}
 
 
-def test_what_changes_nothing_is_not_said(open_storage: Open) -> None:
+def test_transaction_that_changes_nothing_is_not_published(open_storage: Open) -> None:
     storage = open_storage(A)
     said(storage, put("1", "started"))
     nothing: Committed = storage.commit([put("1", "started"), gone("9")], 1.0)
@@ -211,7 +211,7 @@ def test_a_reset_begins_again_when_deletions_are_lost_meanwhile(open_storage: Op
     assert owner.delta(A, Scope.REGION, part.upto, MOST, since=part.head).after == -1
 
 
-def test_who_is_below_the_floor_gets_a_reset(open_storage: Open) -> None:
+def test_reader_below_the_floor_gets_a_reset(open_storage: Open) -> None:
     owner = open_storage(A)
     said(owner, put("1", "started"))
     said(owner, gone("1"))
@@ -266,7 +266,7 @@ def test_a_renewed_stream_says_all_that_is_there_again(open_storage: Open) -> No
     assert len(states(owner)) == 299
 
 
-def test_what_a_reader_has_no_place_for_is_kept_for_others(open_storage: Open) -> None:
+def test_row_of_an_unknown_table_is_kept_for_other_readers(open_storage: Open) -> None:
     reader, further = open_storage(B), open_storage(NodeId("cccccccc"))
     stranger, wider = Op("strangers", (A, "1"), ("x",), (1,)), Op("machines", (A, "2"), ("hue",), ("red",))
     outcome = reader.apply([made_up(1, stranger, wider, started())])

@@ -9,9 +9,9 @@ import apsw
 import msgspec
 
 from hawker.catalog.change import Token, Value
-from hawker.catalog.contract import Change, OnTouched, Statement, Table
+from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
 from hawker.errors import Unavailable
-from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import Keyring
 from hawker.ids import NodeId
 
@@ -35,16 +35,16 @@ class Desk:
         self.told.append([statement.query.partition("(")[0].strip() for statement in statements])
         return Token(origin=ME, epoch=1, version=len(self.told))
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         self._open()
         cursor = self._connection.execute(statement.query, statement.params)
         rows = [tuple(row) for row in cursor]
-        return Table(columns=self._columns(statement), rows=tuple(rows))
+        return ResultTable(columns=self._columns(statement), rows=tuple(rows))
 
     def listen(self, callback: OnTouched) -> Callable[[], None]:
         return lambda: None
 
-    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[Table | Change]]:
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
         raise AssertionError("no test asks for this")
 
     async def reached(self, token: Token, *, timeout_s: float) -> bool:
@@ -101,14 +101,14 @@ class Crowd:
     async def ask(self, to: NodeId, message: bytes, *, timeout_s: float) -> bytes:
         raise AssertionError("no test asks for this")
 
-    def declare(self, *, epoch: int | None = None, meta: Meta | None = None) -> None:
+    def declare(self, *, epoch: int | None = None, meta: NodeMeta | None = None) -> None:
         raise AssertionError("no test asks for this")
 
     async def leave(self) -> None:
         raise AssertionError("no test asks for this")
 
     def _member(self, node: NodeId) -> Member:
-        meta = Meta(region="local", api=f"http://{node}")
+        meta = NodeMeta(region="local", api=f"http://{node}")
         member = Member(node=node, address=f"{node}:4281", incarnation=1, fate=self._fates[node], since=1.0, meta=meta)
         return msgspec.structs.replace(member, rtt_s=0.001, skew_s=self.skew_s) if node == OTHER else member
 

@@ -20,7 +20,7 @@ from hawker.api.contract.owner import (
     ReleaseQuery,
 )
 from hawker.api.local import LocalCaller
-from hawker.catalog.contract import Statement, Table
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
@@ -60,8 +60,8 @@ async def test_what_it_does_not_have_it_says_so(worker: Worker, kind: str) -> No
 class Told:
     """A catalog in which everything is at a neighbour."""
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
-        return Table(columns=("node", "app"), rows=(("0000000b", APP),) if statement.params == ("here",) else ())
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
+        return ResultTable(columns=("node", "app"), rows=(("0000000b", APP),) if statement.params == ("here",) else ())
 
 
 async def test_its_catalog_speaks_for_its_neighbours(worker: Worker) -> None:

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 import hawker.catalog
-from hawker.catalog.contract import Statement, Table
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import Unavailable
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.fleet.failover_view import CatalogSight
@@ -31,9 +31,9 @@ class Rows:
         for _ in self.connection.execute(query, params):
             pass
 
-    async def query(self, statement: Statement, *, timeout_s: float) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable:
         rows = tuple(self.connection.execute(statement.query, tuple(statement.params)))
-        return Table(columns=(), rows=rows)
+        return ResultTable(columns=(), rows=rows)
 
 
 def machine(rows: Rows, node: NodeId, machine_id: str, state: str, *, generation: int = 1, standby: str = "[]") -> None:

@@ -11,16 +11,16 @@ import pytest
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Statement, Touched
 from hawker.catalog.replica import Replica
-from hawker.catalog.storage import Member as Row
+from hawker.catalog.storage import MemberRow as Row
 from hawker.catalog.storage import SqliteStorage
 from hawker.errors import Unavailable
 from hawker.fleet.gossip_bridge import GossipBridge, Told, Untold
 from hawker.fleet.members import Members
 from hawker.fleet.rows import image_row, upsert
-from hawker.gossip.contract import Meta
+from hawker.gossip.contract import NodeMeta
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock
@@ -64,7 +64,7 @@ class Stand:
             keyring=Keyring(keys={1: bytes(32)}, primary=1),
             transport=network.transport(f"{node}:1"),
             advertise=None,
-            meta=Meta(region="mad", api=f"http://{node}"),
+            meta=NodeMeta(region="mad", api=f"http://{node}"),
             clock=clock,
             listener=listener,
         )

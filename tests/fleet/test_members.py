@@ -5,10 +5,10 @@ import anyio
 import pytest
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.storage import Member as Row
+from hawker.catalog.storage import MemberRow as Row
 from hawker.errors import Unavailable
 from hawker.fleet.members import LOOK_EVERY_S, Members, lower_epoch
-from hawker.gossip.contract import Fate, Member, Meta
+from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock
 from tests.fleet.desk import ME, OTHER
@@ -19,7 +19,7 @@ anyio_backend = in_virtual_time
 
 
 def member(node: NodeId, fate: Fate = Fate.ALIVE, rtt_s: float = 0.0, region: str | None = "mad") -> Member:
-    meta = None if region is None else Meta(region=region, api="http://x")
+    meta = None if region is None else NodeMeta(region=region, api="http://x")
     return Member(node=node, address="h:1", incarnation=1, fate=fate, since=3.0, rtt_s=rtt_s, epoch=2, meta=meta)
 
 

@@ -12,8 +12,8 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, Flow, HandOff, Outcome, Resource, Retry, Step, StepContext
-from hawker.fsm.run import Outcome as Recorded
 from hawker.fsm.run import State
+from hawker.fsm.run import StepStatus as Recorded
 from hawker.fsm.runner import Runner
 from hawker.fsm.transition import VAIN_RESUMES
 from hawker.ids import RunId

@@ -52,7 +52,7 @@ def undo_failing(times: int, word: str) -> Undo:
     return undo
 
 
-async def test_what_a_step_commits_is_written_with_its_record() -> None:
+async def test_commit_of_a_step_is_written_with_its_record() -> None:
     async def write(context: Ctx) -> Outcome:
         return Done(commit=lambda tx: tx.put(WORDS, context.resource.id, "written"))
 

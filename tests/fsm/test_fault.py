@@ -43,7 +43,7 @@ def test_a_more_special_error_comes_back_as_its_nearest_kin() -> None:
     assert type(error_of(fault_of(Misplaced("gone")))) is errors.NotFound
 
 
-def test_what_is_outside_the_family_is_an_internal_error() -> None:
+def test_error_outside_the_family_is_an_internal_error() -> None:
     fault = stored(fault_of(KeyError("thread")))
     assert (fault.text, fault.kind, fault.status, fault.retry) == ("KeyError: 'thread'", "", 500, False)
     assert type(error_of(fault)) is HawkerError

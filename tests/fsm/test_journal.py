@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hawker.errors import Conflict
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
-from hawker.fsm.run import Outcome, Run, State, StepRecord
+from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
@@ -28,7 +28,7 @@ def ended(run_id: str, at: float) -> Run:
 
 
 def line(number: int = 1) -> StepRecord:
-    return StepRecord(step="a", attempt=number, outcome=Outcome.DONE, started_at=1.0, ended_at=2.0)
+    return StepRecord(step="a", attempt=number, outcome=StepStatus.DONE, started_at=1.0, ended_at=2.0)
 
 
 def keep_ended(tx: Tx, each: Run) -> None:

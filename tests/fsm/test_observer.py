@@ -89,7 +89,7 @@ async def test_an_attempt_that_the_store_could_not_take_at_first_is_told_once() 
     assert ears.heard == ["accepted make", "make.copy 1 done", "ended make done"]
 
 
-async def test_what_is_rolled_back_is_not_told() -> None:
+async def test_rolled_back_change_is_not_told_to_observers() -> None:
     ears, store = Ears(), MemoryStore()
     async with serving(store, flow("make", step("copy")), observer=ears) as runner:
 

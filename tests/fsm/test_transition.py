@@ -273,7 +273,7 @@ def test_every_order_of_events_keeps_the_run_whole(of: Flow[Any], events: list[E
 
 
 @given(FLOWS, st.lists(EVENTS, max_size=20))
-def test_whatever_happened_a_run_whose_calls_succeed_ends(of: Flow[Any], events: list[Event]) -> None:
+def test_run_whose_calls_succeed_ends_after_any_history(of: Flow[Any], events: list[Event]) -> None:
     run = run_at(of.steps[0].name, State.QUEUED, of)
     for event in events:
         run = transition(run, of, event, NOW)

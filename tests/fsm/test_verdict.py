@@ -7,7 +7,7 @@ from hawker.errors import NoRoom, NotFound, Unavailable
 from hawker.fsm import verdict
 from hawker.fsm.contract import Abort, Done, HandOff, Retry
 from hawker.fsm.fault import Fault
-from hawker.fsm.run import Outcome
+from hawker.fsm.run import StepStatus
 from hawker.fsm.transition import Finished, GaveUp, Tried, UndoFailed, Undone
 from tests.fsm.serving import Job
 
@@ -15,23 +15,23 @@ from tests.fsm.serving import Job
 def test_done_is_finished_with_its_result() -> None:
     found = verdict.of_outcome(Done({"a": 1}), 0.5)
     data = msgspec.msgpack.encode({"a": 1})
-    assert (found.outcome, found.event, found.result) == (Outcome.DONE, Finished(data), data)
+    assert (found.outcome, found.event, found.result) == (StepStatus.DONE, Finished(data), data)
 
 
 def test_retry_is_a_try_with_its_own_wait() -> None:
     found = verdict.of_outcome(Retry("later", after_s=3), 0.5)
-    assert (found.outcome, found.event) == (Outcome.RETRY, Tried(Fault(text="later"), 0.5, 3))
+    assert (found.outcome, found.event) == (StepStatus.RETRY, Tried(Fault(text="later"), 0.5, 3))
 
 
 def test_abort_gives_up() -> None:
     found = verdict.of_outcome(Abort(NotFound("gone")), 0.5)
-    assert (found.outcome, found.event) == (Outcome.FAILED, GaveUp(Fault(text="gone", kind="NotFound")))
+    assert (found.outcome, found.event) == (StepStatus.FAILED, GaveUp(Fault(text="gone", kind="NotFound")))
 
 
 def test_a_hand_off_is_made_by_the_transaction() -> None:
     hand_off = HandOff("start", Job())
     found = verdict.of_outcome(hand_off, 0.5)
-    assert (found.outcome, found.event, found.hand_off) == (Outcome.HANDED_OFF, None, hand_off)
+    assert (found.outcome, found.event, found.hand_off) == (StepStatus.HANDED_OFF, None, hand_off)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_an_undo_holds_or_is_tried_again() -> None:
     assert verdict.of_undo(None, 0.5).event == Undone()
     failed = verdict.of_undo(NotFound("gone"), 0.5)
     assert (failed.outcome, failed.event) == (
-        Outcome.UNDO_FAILED,
+        StepStatus.UNDO_FAILED,
         UndoFailed(Fault(text="gone", kind="NotFound"), 0.5),
     )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hawker.errors import NotFound
 from hawker.fsm.fault import Fault
-from hawker.fsm.run import Outcome, State, StepRecord
+from hawker.fsm.run import State, StepRecord, StepStatus
 from hawker.fsm.view import QueueView, queue_view_of, step_view_of, view_of
 from tests.fsm.test_transition import run_at
 
@@ -61,7 +61,7 @@ def test_a_stuck_run_says_why_it_is_stuck() -> None:
 
 def test_a_line_of_history_is_decoded() -> None:
     fields: dict[str, Any] = {"step": "a", "attempt": 2, "started_at": 1.0, "ended_at": 2.0}
-    done = step_view_of(StepRecord(outcome=Outcome.DONE, result=msgspec.msgpack.encode(7), **fields))
-    failed = step_view_of(StepRecord(outcome=Outcome.FAILED, fault=GONE, **fields))
+    done = step_view_of(StepRecord(outcome=StepStatus.DONE, result=msgspec.msgpack.encode(7), **fields))
+    failed = step_view_of(StepRecord(outcome=StepStatus.FAILED, fault=GONE, **fields))
     assert (done.result, done.error) == (7, None)
     assert (failed.result, failed.error) == (None, "gone")

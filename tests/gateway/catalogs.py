@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hawker.catalog.change import Scope, Tx, Value
+from hawker.catalog.change import ReplicatedTx, Scope, Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.storage import Member, SqliteStorage
+from hawker.catalog.storage import MemberRow, SqliteStorage
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
@@ -19,7 +19,7 @@ class Files:
         self._directory = directory
         self._clock = clock
         self._storages: dict[NodeId, SqliteStorage] = {}
-        self._waiting: list[Tx] = []
+        self._waiting: list[ReplicatedTx] = []
 
     def path(self, node: NodeId) -> Path:
         return self._directory / f"{node}.db"
@@ -52,7 +52,7 @@ class Files:
                 self.of(reader).apply([tx])
 
     def members(self, reader: NodeId, states: Sequence[tuple[NodeId, str]]) -> None:
-        self.of(reader).set_members([Member(host=node, state=state, since=0.0) for node, state in states])
+        self.of(reader).set_members([MemberRow(host=node, state=state, since=0.0) for node, state in states])
 
     def close(self) -> None:
         for storage in self._storages.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.clock import ManualClock
 from hawker.gateway.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, CatalogDirectory
 from hawker.ids import AppName, NodeId
@@ -25,7 +25,7 @@ class Town:
         self.clock = ManualClock()
         self.files = Files(directory, self.clock)
         self.files.of(A)
-        self.glance = Glance(self.files.path(A))
+        self.glance = PointReader(self.files.path(A))
         self.directory = CatalogDirectory(self.glance, self.clock, A, "mad")
 
     def told(self) -> CatalogDirectory:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate
-from hawker.gossip.outcome import Changed, Forgot, Rejected
+from hawker.gossip.effects import Forgot, MemberChanged, Rejected
+from hawker.gossip.membership import Membership
 from hawker.gossip.timing import Timing
-from tests.gossip.drill import Drill, Node
+from tests.gossip.virtual_cluster import VirtualCluster, VirtualNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,10 @@ class Kind:
     """Which protocol is played."""
 
     timing: Timing = field(default_factory=Timing)
-    belief: type[Belief] = Belief
+    membership: type[Membership] = Membership
 
-    def drill(self, seed: int, loss: float = 0.0) -> Drill:
-        return Drill(seed=seed, loss=loss, timing=self.timing, belief=self.belief)
+    def drill(self, seed: int, loss: float = 0.0) -> VirtualCluster:
+        return VirtualCluster(seed=seed, loss=loss, timing=self.timing, membership=self.membership)
 
 
 Scene: TypeAlias = Callable[[Kind, int], list[str]]
@@ -133,7 +133,7 @@ def restart(kind: Kind, seed: int) -> list[str]:
     drill.run(0.2)
     fresh = drill.start(2, seeds=[nodes[0].address], epoch=3)
     drill.run(20)
-    peers = [node.swim.belief.roster.get(fresh.name) for node in nodes if node.name != fresh.name]
+    peers = [node.swim.membership.members.get(fresh.name) for node in nodes if node.name != fresh.name]
     known = [peer for peer in peers if peer and peer.boot == fresh.swim.me.boot and peer.epoch == 3]
     complaints = [] if len(known) == 5 else ["not all know the new process"]
     return [*complaints, *(f"{_of(down.event)} is well" for down in drill.fates(Fate.DOWN))]
@@ -184,13 +184,13 @@ def goodbye(kind: Kind, seed: int) -> list[str]:
     return complaints + [f"{down.by} thinks it down" for down in drill.fates(Fate.DOWN)]
 
 
-def _unlike(drill: Drill, nodes: list[Node]) -> list[str]:
-    digests = {node.swim.belief.roster.digest for node in nodes}
+def _unlike(drill: VirtualCluster, nodes: list[VirtualNode]) -> list[str]:
+    digests = {node.swim.membership.members.digest for node in nodes}
     return [] if len(digests) == 1 else [f"{len(digests)} different beliefs"]
 
 
 def _of(event: object) -> str:
-    return event.member.node if isinstance(event, Changed) else ""
+    return event.member.node if isinstance(event, MemberChanged) else ""
 
 
 SCENES: tuple[Scene, ...] = (

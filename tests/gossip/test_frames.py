@@ -10,20 +10,20 @@ from hawker.gossip.frames import (
     FRAME_BYTES,
     META_BYTES,
     Ack,
-    Claim,
-    Forget,
+    ForgetNode,
     Frame,
     Join,
     JoinOk,
-    Keys,
-    Malformed,
+    JoinRefused,
+    KeyringIs,
+    MalformedFrame,
+    MemberClaim,
     MetaIs,
     MetaReq,
     Nack,
     Note,
     Ping,
     PingReq,
-    Refused,
     Sync,
     batches,
     decode,
@@ -37,7 +37,7 @@ nodes = st.text("0123456789abcdef", min_size=8, max_size=8).map(NodeId)
 addresses = st.text(min_size=3, max_size=60)
 texts = st.text(max_size=100)
 claims = st.builds(
-    Claim,
+    MemberClaim,
     node=nodes,
     address=addresses,
     incarnation=u63,
@@ -58,10 +58,10 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     st.builds(MetaIs, node=nodes, content=st.binary(max_size=META_BYTES)),
     st.builds(Join, cluster=texts),
     st.builds(JoinOk, cluster=texts, known=st.none() | claims),
-    st.builds(Refused, code=texts, text=texts),
-    st.builds(Forget, node=nodes, fence=u63, at=u63),
+    st.builds(JoinRefused, code=texts, text=texts),
+    st.builds(ForgetNode, node=nodes, fence=u63, at=u63),
     st.builds(
-        Keys,
+        KeyringIs,
         version=u63,
         primary=st.integers(0, 255),
         keys=st.dictionaries(st.integers(0, 255), st.binary(min_size=32, max_size=32), min_size=1, max_size=4),
@@ -78,7 +78,7 @@ def test_frames_come_back_as_they_went(sent: list[Frame]) -> None:
 
 @given(st.binary(max_size=1200))
 def test_any_bytes_are_frames_or_malformed(payload: bytes) -> None:
-    with suppress(Malformed):
+    with suppress(MalformedFrame):
         decode(payload)
 
 
@@ -86,7 +86,7 @@ def test_any_bytes_are_frames_or_malformed(payload: bytes) -> None:
 def test_a_damaged_frame_is_read_or_malformed(frame: Frame, at: int, byte: int) -> None:
     payload = bytearray(encode(frame))
     payload[at % len(payload)] = byte
-    with suppress(Malformed):
+    with suppress(MalformedFrame):
         decode(bytes(payload))
 
 
@@ -110,14 +110,14 @@ def test_a_field_of_the_future_is_passed_over() -> None:
         encode(MetaReq(node=NodeId("00000001"))).replace(b"00000001", b"0000001\n"),
     ],
 )
-def test_what_does_not_fit_is_malformed(payload: bytes) -> None:
-    with pytest.raises(Malformed):
+def test_frame_that_does_not_fit_is_malformed(payload: bytes) -> None:
+    with pytest.raises(MalformedFrame):
         decode(payload)
 
 
 def test_a_key_of_another_length_is_malformed() -> None:
     body = msgspec.msgpack.encode([1, 1, {1: b"short"}])
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         decode(bytes([12, 0, len(body)]) + body)
 
 

@@ -79,11 +79,11 @@ def test_a_file_keeps_it(keys: dict[int, bytes], version: int) -> None:
         StoredKeyring(version=1, primary=300, keys={"300": "A" * 43 + "="}),
     ],
 )
-def test_what_is_no_keyring_is_refused(file: StoredKeyring) -> None:
+def test_invalid_keyring_is_refused(file: StoredKeyring) -> None:
     with pytest.raises(BadRequest):
         loaded(file)
 
 
-def test_it_does_not_print_its_keys() -> None:
+def test_keyring_does_not_print_its_keys() -> None:
     ring = checked(Keyring(keys={1: b"k" * 32}, primary=1))
     assert "kkk" not in repr(ring) and "keys=[1]" in repr(ring)

@@ -4,7 +4,7 @@ from hawker.errors import Fault, NotFound
 from hawker.gossip.contract import Fate, Member, Trouble
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
-from tests.gossip.solo import KEYRING, node
+from tests.gossip.single_core import KEYRING, node
 
 MEMBER = Member(node=node(2), address="2:1", incarnation=1, fate=Fate.ALIVE)
 TROUBLE = Trouble(code="skew", node=node(2), text="late")

@@ -4,11 +4,11 @@ import pytest
 
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, CannotStart, Conflict, DeadlineExceeded, TooLarge, Unavailable
-from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, Meta
+from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.sim.loop import LoopClock
-from tests.gossip.fleet import at, complete, fate, fleet
-from tests.gossip.solo import KEYRING, node
+from tests.gossip.memory_cluster import at, complete, fate, memory_cluster
+from tests.gossip.single_core import KEYRING, node
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ anyio_backend = in_virtual_time
 
 
 async def test_nodes_find_each_other_through_one() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(5)
         mesh: Mesh = nodes[2]
         assert mesh.me.node == node(3) and mesh.me.fate is Fate.ALIVE
@@ -26,7 +26,7 @@ async def test_nodes_find_each_other_through_one() -> None:
 
 
 async def test_since_is_told_in_unix_seconds() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(2)
         await there.clock.sleep(100)
         member = nodes[0].member(node(2))
@@ -34,7 +34,7 @@ async def test_since_is_told_in_unix_seconds() -> None:
 
 
 async def test_messages_short_and_long_arrive() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(3)
         for message in (b"short", bytes(DATAGRAM_BYTES), bytes(DATAGRAM_BYTES + 1), bytes(1 << 20)):
             nodes[0].send(node(2), message)
@@ -48,7 +48,7 @@ async def test_messages_short_and_long_arrive() -> None:
 
 
 async def test_long_messages_wait_in_a_queue_with_an_end() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(2)
         there.network.cut(at(1), at(2))
         for number in range(1000):
@@ -60,7 +60,7 @@ async def test_long_messages_wait_in_a_queue_with_an_end() -> None:
 
 
 async def test_a_request_is_answered() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(2)
         assert await nodes[0].ask(node(2), b"hello", timeout_s=5) == b"00000001 said hello"
         long = bytes(3 << 20)
@@ -68,7 +68,7 @@ async def test_a_request_is_answered() -> None:
 
 
 async def test_a_request_has_a_deadline_and_needs_somebody() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(2)
         with pytest.raises(DeadlineExceeded):
             await nodes[0].ask(node(2), b"never", timeout_s=2)
@@ -80,7 +80,7 @@ async def test_a_request_has_a_deadline_and_needs_somebody() -> None:
 
 
 async def test_a_host_that_dies_is_suspected_then_down_and_one_that_leaves_has_left() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(5)
         there.kill(5)
         await there.until(lambda: all(fate(each, 5) is Fate.DOWN for each in nodes[:4]))
@@ -96,7 +96,7 @@ async def test_a_host_that_dies_is_suspected_then_down_and_one_that_leaves_has_l
 
 
 async def test_one_that_comes_back_is_told_what_it_was() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(3)
         nodes[2].declare(epoch=9)
         await there.until(lambda: (nodes[0].member(node(3)) or nodes[0].me).epoch == 9)
@@ -109,9 +109,9 @@ async def test_one_that_comes_back_is_told_what_it_was() -> None:
 
 
 async def test_a_declaration_reaches_all() -> None:
-    async with fleet(loss=0.1) as there:
+    async with memory_cluster(loss=0.1) as there:
         nodes = await there.of(4)
-        meta = Meta(region="mad", api="http://new", catalog="fp2")
+        meta = NodeMeta(region="mad", api="http://new", catalog="fp2")
         nodes[1].declare(meta=meta, epoch=3)
 
         def told(number: int) -> bool:
@@ -123,7 +123,7 @@ async def test_a_declaration_reaches_all() -> None:
 
 
 async def test_forgetting_reaches_all_and_the_forgotten() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(4)
         nodes[0].forget(node(4), 1)
         await there.until(lambda: all((node(4), 1) in there.ears[number].forgotten for number in range(1, 5)))
@@ -134,7 +134,7 @@ async def test_forgetting_reaches_all_and_the_forgotten() -> None:
 
 
 async def test_fences_that_were_kept_count_from_the_beginning() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         first = await there.start(1, fences={node(2): 5})
         second = await there.start(2, epoch=5)
         with pytest.raises(Unavailable):
@@ -145,7 +145,7 @@ async def test_fences_that_were_kept_count_from_the_beginning() -> None:
 
 
 async def test_keys_are_replaced_while_all_talk() -> None:
-    async with fleet(loss=0.05) as there:
+    async with memory_cluster(loss=0.05) as there:
         nodes = await there.of(4)
         added = KEYRING.added(b"n" * 32)
         for step in (added, added.using(2), added.using(2).removed(1)):
@@ -162,7 +162,7 @@ async def test_keys_are_replaced_while_all_talk() -> None:
 
 
 async def test_one_that_slept_through_a_step_catches_up() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(3)
         there.network.part([at(3)], [at(1), at(2)])
         nodes[0].rekey(KEYRING.added(b"n" * 32))
@@ -173,7 +173,7 @@ async def test_one_that_slept_through_a_step_catches_up() -> None:
 
 
 async def test_another_key_and_another_cluster_stay_outside() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         first = await there.start(1)
         stranger = await there.start(2, keyring=new_keyring(ManualClock(seed=9)))
         with pytest.raises(Unavailable, match="nobody"):
@@ -190,7 +190,7 @@ async def test_another_key_and_another_cluster_stay_outside() -> None:
 
 
 async def test_a_second_node_with_one_id_is_refused() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(3)
         twin = await there.start(2, address="10.9.9.9:1")
         with pytest.raises(Conflict, match="in use at"):
@@ -201,7 +201,7 @@ async def test_a_second_node_with_one_id_is_refused() -> None:
 
 async def test_a_twin_from_another_part_ends_when_the_parts_meet() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with fleet() as there:
+        async with memory_cluster() as there:
             nodes = await there.of(4)
             there.network.part([at(1), at(2)], [at(3), at(4), "10.9.9.9:1"])
             await there.until(lambda: fate(nodes[3], 1) is Fate.DOWN)
@@ -213,7 +213,7 @@ async def test_a_twin_from_another_part_ends_when_the_parts_meet() -> None:
 
 
 async def test_clocks_that_differ_are_told() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         await there.start(1)
         ahead = LoopClock(7)
         ahead.ahead_s = 3600
@@ -230,7 +230,7 @@ async def test_a_loop_that_stalls_lowers_this_nodes_own_health() -> None:
         def monotonic(self) -> float:
             return super().monotonic() + self.stalled_s
 
-    async with fleet() as there:
+    async with memory_cluster() as there:
         clock = Stalling(1)
         await there.start(1)
         stalling = await there.start(2, seeds=[1], clock=clock)
@@ -242,7 +242,7 @@ async def test_a_loop_that_stalls_lowers_this_nodes_own_health() -> None:
 
 
 async def test_unreadable_and_unauthentic_datagrams_end_nobody() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(2)
         stranger = there.network.transport("10.6.6.6:6")
         for datagram in (b"", b"\xc1" * 100, bytes(1200), bytes(5000), nodes[1]._sealer.seal(b"\x05\xff")):
@@ -253,7 +253,7 @@ async def test_unreadable_and_unauthentic_datagrams_end_nobody() -> None:
 
 async def test_an_address_that_is_taken_is_told() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with fleet() as there:
+        async with memory_cluster() as there:
             await there.start(1)
             await there.start(2, address=at(1))
     assert caught.group_contains(CannotStart)
@@ -261,7 +261,7 @@ async def test_an_address_that_is_taken_is_told() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_a_lossy_network_with_a_part_cut_off_becomes_one_again(seed: int) -> None:
-    async with fleet(loss=0.2, seed=seed) as there:
+    async with memory_cluster(loss=0.2, seed=seed) as there:
         nodes = await there.of(6)
         there.network.part([at(1), at(2)], [at(number) for number in range(3, 7)])
         await there.until(lambda: fate(nodes[0], 6) is Fate.DOWN and fate(nodes[5], 1) is Fate.DOWN)
@@ -270,7 +270,7 @@ async def test_a_lossy_network_with_a_part_cut_off_becomes_one_again(seed: int) 
 
 
 async def test_a_cut_in_one_direction_harms_nobody() -> None:
-    async with fleet() as there:
+    async with memory_cluster() as there:
         nodes = await there.of(5)
         there.network.cut(at(1), at(2))
         before = len(there.ears[3].members)

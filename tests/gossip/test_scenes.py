@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from hawker.gossip.belief import Belief
 from hawker.gossip.contract import Fate
-from hawker.gossip.frames import Claim, Forget
+from hawker.gossip.frames import ForgetNode, MemberClaim
+from hawker.gossip.membership import Membership
 from hawker.gossip.timing import Timing
 from tests.gossip import scenes
-from tests.gossip.drill import Drill
 from tests.gossip.scenes import SCENES, Kind, Scene
+from tests.gossip.virtual_cluster import VirtualCluster
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -19,33 +19,33 @@ def test_all_is_well_after(scene: Scene, seed: int) -> None:
     assert scene(Kind(), seed) == []
 
 
-class Meek(Belief):
+class Meek(Membership):
     """Says nothing against what is said of it."""
 
-    def refute(self, claim: Claim, now: float) -> None:
+    def refute(self, claim: MemberClaim, now: float) -> None:
         pass
 
 
-class Credulous(Belief):
+class Credulous(Membership):
     """Never asks whether somebody else has its id."""
 
-    def hear(self, claim: Claim, now: float) -> None:
+    def hear(self, claim: MemberClaim, now: float) -> None:
         super().hear(claim, now)
         self.twin_at = None
 
 
-class Loyal(Belief):
+class Loyal(Membership):
     """Forgets nobody."""
 
-    def forget(self, forget: Forget, now: float) -> bool:
+    def forget(self, forget: ForgetNode, now: float) -> bool:
         return False
 
 
-class Fickle(Belief):
+class Fickle(Membership):
     """Believes what it heard last, however old it is."""
 
-    def hear(self, claim: Claim, now: float) -> None:
-        peer = self.roster.get(claim.node)
+    def hear(self, claim: MemberClaim, now: float) -> None:
+        peer = self.members.get(claim.node)
         if peer is not None and peer is not self.me:
             peer.incarnation = -1
         super().hear(claim, now)
@@ -59,7 +59,7 @@ class Planted:
 
 
 PLANTED = (
-    Planted("no refutation", Kind(belief=Meek), scenes.heavy_loss),
+    Planted("no refutation", Kind(membership=Meek), scenes.heavy_loss),
     Planted("no suspicion", Kind(timing=Timing(suspicion_factor=0)), scenes.heavy_loss),
     Planted(
         "no Lifeguard",
@@ -70,9 +70,9 @@ PLANTED = (
     Planted("the dead are never tried again", Kind(timing=Timing(reach_s=1e9)), scenes.parted),
     Planted("news is not passed on", Kind(timing=Timing(transmit_factor=0)), scenes.heavy_loss),
     Planted("blind to its own stalls", Kind(timing=Timing(stall_s=1e9)), scenes.frozen),
-    Planted("twins go unseen", Kind(belief=Credulous), scenes.twins),
-    Planted("nobody is forgotten", Kind(belief=Loyal), scenes.forgotten),
-    Planted("the last word counts", Kind(belief=Fickle), scenes.parted),
+    Planted("twins go unseen", Kind(membership=Credulous), scenes.twins),
+    Planted("nobody is forgotten", Kind(membership=Loyal), scenes.forgotten),
+    Planted("the last word counts", Kind(membership=Fickle), scenes.parted),
 )
 
 
@@ -84,7 +84,7 @@ def test_a_planted_bug_is_found(planted: Planted) -> None:
 @pytest.mark.parametrize(("count", "known_s"), [(3, 10), (10, 12), (50, 15)])
 def test_a_crash_is_known_to_all_in_time(count: int, known_s: float) -> None:
     """PROTOCOL.md asks for 15 s at 100 members; the benchmark measures there."""
-    drill = Drill(seed=count, loss=0.01)
+    drill = VirtualCluster(seed=count, loss=0.01)
     nodes = drill.settled(count)
     drill.run(2)
     drill.crash(nodes[1])
@@ -93,7 +93,7 @@ def test_a_crash_is_known_to_all_in_time(count: int, known_s: float) -> None:
 
 
 def test_a_cluster_of_thirty_finds_itself() -> None:
-    drill = Drill(seed=7, loss=0.05)
+    drill = VirtualCluster(seed=7, loss=0.05)
     nodes = drill.cluster_of(30)
     drill.until(lambda: all(member.meta for node in nodes for member in node.swim.members()), 30)
 
@@ -101,7 +101,7 @@ def test_a_cluster_of_thirty_finds_itself() -> None:
 def test_a_seed_tells_the_same_story_twice() -> None:
     stories = []
     for _ in range(2):
-        drill = Drill(seed=11, loss=0.2)
+        drill = VirtualCluster(seed=11, loss=0.2)
         drill.settled(8)
         drill.run(30)
         stories.append((drill.sent, drill.sent_bytes, [(seen.at, seen.by) for seen in drill.seen]))
@@ -110,7 +110,7 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 
 def test_at_rest_a_member_says_little() -> None:
     """Two datagrams a second: one question, one answer."""
-    drill = Drill(seed=5)
+    drill = VirtualCluster(seed=5)
     drill.settled(20)
     drill.run(5)
     before = drill.sent

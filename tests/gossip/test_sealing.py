@@ -5,8 +5,16 @@ from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
 from hawker.gossip.keyring import Keyring, new_keyring
-from hawker.gossip.replay import Window
-from hawker.gossip.sealing import OVERHEAD, PACKET_BYTES, PAYLOAD_BYTES, Opener, Sealer, new_boot
+from hawker.gossip.sealing import (
+    OVERHEAD,
+    PACKET_BYTES,
+    PAYLOAD_BYTES,
+    WINDOW_COUNTERS,
+    Opener,
+    ReplayWindow,
+    Sealer,
+    new_boot,
+)
 from hawker.ids import NodeId
 
 NODE = NodeId("0000000a")
@@ -17,7 +25,7 @@ def sealer(ring: Keyring = RING, node: NodeId = NODE, boot: int = 7, cluster: st
     return Sealer(ring, node, boot, cluster)
 
 
-def test_what_was_sealed_is_opened() -> None:
+def test_sealed_datagram_is_opened() -> None:
     opened = Opener(RING, "c").open(sealer().seal(b"hello"))
     assert opened is not None
     assert (opened.sender, opened.boot, opened.payload, opened.foreign) == (NODE, 7, b"hello", False)
@@ -35,7 +43,7 @@ def test_nothing_is_opened_twice() -> None:
 
 
 def test_without_the_window_a_recording_would_be_believed() -> None:
-    class Careless(Window):
+    class Careless(ReplayWindow):
         def admits(self, counter: int) -> bool:
             return True
 
@@ -129,3 +137,38 @@ def test_boots_differ_and_grow_with_time() -> None:
 
 def test_a_name_that_is_no_node_is_refused() -> None:
     assert Opener(RING, "c").open(sealer(node=NodeId("zzzzzzzz")).seal(b"hello")) is None
+
+
+def test_a_counter_is_admitted_once() -> None:
+    window = ReplayWindow()
+    assert window.admits(5)
+    window.add(5)
+    assert not window.admits(5)
+    assert window.admits(4) and window.admits(6)
+
+
+def test_counter_older_than_the_window_is_refused() -> None:
+    window = ReplayWindow()
+    window.add(WINDOW_COUNTERS + 10)
+    assert not window.admits(10)
+    assert window.admits(11)
+
+
+def test_a_leap_forgets_what_is_behind() -> None:
+    window = ReplayWindow()
+    for counter in (0, 1, 2**64 - 1):
+        window.add(counter)
+    assert not window.admits(1) and not window.admits(2**64 - 1)
+    assert window.admits(2**64 - 2)
+
+
+@given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 40))
+def test_as_a_set_would_within_the_window(counters: list[int], size: int) -> None:
+    window, seen, greatest = ReplayWindow(size), set[int](), -1
+    for counter in counters:
+        expected = counter > greatest - size and counter not in seen
+        assert window.admits(counter) == expected
+        if expected:
+            window.add(counter)
+            seen.add(counter)
+            greatest = max(greatest, counter)

@@ -11,12 +11,12 @@ from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
-from hawker.gossip.records import Hello, Kind, Sealed, hello_of, records_of
+from hawker.gossip.memory_network import MemoryNetwork
+from hawker.gossip.secure_stream import MessageKind, SecureStream, StreamHello, hello_of, records_of
 from hawker.gossip.streams import CALLERS, Streams
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock, eventually
-from tests.gossip.solo import KEYRING, node
+from tests.gossip.single_core import KEYRING, node
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -69,13 +69,13 @@ async def pair() -> AsyncIterator[Pair]:
         tasks.cancel_scope.cancel()
 
 
-async def greeted(made: Pair) -> tuple[ByteStream, Sealed]:
+async def greeted(made: Pair) -> tuple[ByteStream, SecureStream]:
     """A connection of node 1, after the hellos."""
     stream = await made.here.dial("b:1")
-    mine = Hello(node=node(1), boot=1, key=1, nonce=bytes(16))
+    mine = StreamHello(node=node(1), boot=1, key=1, nonce=bytes(16))
     await stream.send(mine.encoded())
     theirs = hello_of(await stream.receive(100))
-    return stream, Sealed(KEYRING, "c", caller=mine, answerer=theirs, calling=True)
+    return stream, SecureStream(KEYRING, "c", caller=mine, answerer=theirs, calling=True)
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 9, 1 << 20, (3 << 20) + 7])
@@ -89,9 +89,9 @@ async def test_a_note_and_a_knock() -> None:
     async with pair() as made:
         await made.caller.note(node(2), "b:1", b"hello", 5)
         assert made.heard == [(node(1), b"hello")]
-        assert await made.caller.knock(node(2), "b:1", 5)
-        assert not await made.caller.knock(node(2), "nobody:1", 5)
-        assert not await made.caller.knock(node(3), "b:1", 5)
+        assert await made.caller.ping(node(2), "b:1", 5)
+        assert not await made.caller.ping(node(2), "nobody:1", 5)
+        assert not await made.caller.ping(node(3), "b:1", 5)
 
 
 async def test_somebody_else_at_an_address_is_no_answer() -> None:
@@ -106,7 +106,7 @@ async def test_a_failure_is_told_in_its_words() -> None:
             await made.caller.ask(node(2), "b:1", b"unknown", 5)
 
 
-async def test_who_asked_no_longer_waits_so_nobody_works_on() -> None:
+async def test_request_ends_when_its_caller_no_longer_waits() -> None:
     async with pair() as made:
         with pytest.raises(DeadlineExceeded):
             await made.caller.ask(node(2), "b:1", b"never", 2)
@@ -145,7 +145,7 @@ async def test_garbage_ends_its_connection_only(garbage: bytes) -> None:
         with anyio.fail_after(30), pytest.raises(anyio.EndOfStream):
             while True:
                 await stream.receive()
-        assert await made.caller.knock(node(2), "b:1", 5)
+        assert await made.caller.ping(node(2), "b:1", 5)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ async def test_garbage_ends_its_connection_only(garbage: bytes) -> None:
     [
         [b""],
         [b"\x09" + bytes(8)],
-        [next(records_of(Kind.ASK, bytes(10)))[:9] + bytes(11)],
+        [next(records_of(MessageKind.ASK, bytes(10)))[:9] + bytes(11)],
         [bytes([2]) + (65 << 20).to_bytes(4, "big") + bytes(4)],
         [bytes([2]) + (5).to_bytes(4, "big") + bytes(4), bytes(6)],
     ],
@@ -168,7 +168,7 @@ async def test_a_member_that_breaks_the_rules_is_hung_up_on(records: list[bytes]
         assert made.answerer._held_bytes == 0 and not made.heard
 
 
-async def test_who_says_nothing_has_no_place_for_long() -> None:
+async def test_silent_connection_is_closed_after_a_while() -> None:
     async with pair() as made:
         silent = [await made.here.dial("b:1") for _ in range(CALLERS)]
         await eventually(made.clock, lambda: made.answerer._callers == CALLERS, 2)
@@ -179,7 +179,7 @@ async def test_who_says_nothing_has_no_place_for_long() -> None:
         assert len(silent) == CALLERS and made.answerer._callers == 0
 
 
-async def test_who_announces_much_and_sends_nothing_holds_it_for_a_minute_at_most() -> None:
+async def test_announced_message_holds_its_memory_for_a_minute_at_most() -> None:
     async with pair() as made:
         for _ in range(4):
             stream, sealed = await greeted(made)
@@ -196,7 +196,7 @@ async def test_a_repeated_conversation_means_nothing() -> None:
     """What was recorded of one connection is sent over another: the answerer's nonce is another one."""
     async with pair() as made:
         stream, sealed = await greeted(made)
-        recorded = sealed.seal(next(records_of(Kind.NOTE, b"pay", 5)))
+        recorded = sealed.seal(next(records_of(MessageKind.NOTE, b"pay", 5)))
         await stream.send(recorded)
         await eventually(made.clock, lambda: made.heard, 2)
         again, _ = await greeted(made)

@@ -1,6 +1,7 @@
 import pytest
 
-from hawker.gossip.timing import RoundTrip, Timing
+from hawker.gossip.failure_detector import RoundTrip
+from hawker.gossip.timing import Timing
 
 TIMING = Timing()
 
@@ -23,14 +24,14 @@ def test_confirmations_need_somebody_who_confirms(members: int, needed: int) -> 
 
 def test_patience_follows_what_was_measured() -> None:
     trip = RoundTrip()
-    assert trip.patience_s(0.3, 0.1, 0.6) == 0.3
+    assert trip.timeout_s(0.3, 0.1, 0.6) == 0.3
     for _ in range(50):
         trip.measured(0.001)
-    assert trip.patience_s(0.3, 0.1, 0.6) == 0.1
+    assert trip.timeout_s(0.3, 0.1, 0.6) == 0.1
     for _ in range(50):
         trip.measured(0.05)
-    assert 0.15 <= trip.patience_s(0.3, 0.1, 0.6) < 0.2
+    assert 0.15 <= trip.timeout_s(0.3, 0.1, 0.6) < 0.2
     for _ in range(50):
         trip.measured(5.0)
-    assert trip.patience_s(0.3, 0.1, 0.6) == 0.6
+    assert trip.timeout_s(0.3, 0.1, 0.6) == 0.6
     assert trip.seconds == pytest.approx(5.0, rel=0.01)

@@ -9,13 +9,13 @@ from anyio.abc import ByteStream, TaskStatus
 
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, Unavailable
-from hawker.gossip.contract import Fate, Meta
+from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, is_literal, joined, split
 from hawker.ids import NodeId
-from tests.gossip.fleet import Ears, complete, fate
-from tests.gossip.solo import node
+from tests.gossip.memory_cluster import RecordingListener, complete, fate
+from tests.gossip.single_core import node
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +101,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
     assert caught.group_contains(CannotStart, match="cannot listen")
 
 
-def test_what_is_not_served_sends_nothing() -> None:
+def test_transport_that_does_not_serve_sends_nothing() -> None:
     SocketTransport("127.0.0.1:0").send("127.0.0.1:9", b"x")
 
 
@@ -111,7 +111,7 @@ def test_addresses_come_apart_and_together(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["", ":1", "x", "x:", "x:y", "x:-1", "x:65536", "x:１"])
-def test_what_is_no_address(address: str) -> None:
+def test_text_that_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="no HOST:PORT"):
         split(address)
 
@@ -121,7 +121,7 @@ def test_literals() -> None:
 
 
 async def test_five_nodes_find_each_other_speak_and_lose_one() -> None:
-    ring, ears = new_keyring(CLOCK), [Ears() for _ in range(5)]
+    ring, ears = new_keyring(CLOCK), [RecordingListener() for _ in range(5)]
     nodes = [_node(number, ring, ear) for number, ear in enumerate(ears)]
     scopes = [anyio.CancelScope() for _ in nodes]
 
@@ -151,14 +151,14 @@ async def test_five_nodes_find_each_other_speak_and_lose_one() -> None:
         tasks.cancel_scope.cancel()
 
 
-def _node(number: int, ring: Keyring, ears: Ears) -> GossipNode:
+def _node(number: int, ring: Keyring, ears: RecordingListener) -> GossipNode:
     return GossipNode(
         node=NodeId(f"{number:08x}"),
         cluster="c",
         keyring=ring,
         transport=SocketTransport("127.0.0.1:0"),
         advertise=None,
-        meta=Meta(region="mad", api="http://127.0.0.1"),
+        meta=NodeMeta(region="mad", api="http://127.0.0.1"),
         clock=CLOCK,
         listener=ears.listener(),
     )

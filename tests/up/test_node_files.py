@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.clock import ManualClock
 from hawker.cluster import KEY_BYTES, Keyring, found_cluster, write_cluster
 from hawker.errors import CannotStart
@@ -51,7 +51,7 @@ def test_who_the_node_is_and_where(place: Place) -> None:
     place.remember(A)
     files = Files(place.root, ManualClock())
     files.of(A)
-    glance = Glance(files.path(A))
+    glance = PointReader(files.path(A))
     assert own_node(place) == A
     with pytest.raises(CannotStart, match="has not told its catalog"):
         own_region(glance, A)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hawker.fsm.contract import Ending, Resource, Retry, Step
 from hawker.fsm.fault import fault_of
-from hawker.fsm.run import Outcome, Run, State, StepRecord
+from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.observe.metrics import build_metrics
 from hawker.observe.span import Span, span_of, trace_of
@@ -35,7 +35,7 @@ def run(number: int, flow: str = "create", **fields: object) -> Run:
     return replace(whole, **fields)
 
 
-def record(outcome: Outcome = Outcome.DONE, **fields: object) -> StepRecord:
+def record(outcome: StepStatus = StepStatus.DONE, **fields: object) -> StepRecord:
     return replace(StepRecord(step="image", attempt=2, outcome=outcome, started_at=101.0, ended_at=103.0), **fields)
 
 
@@ -137,8 +137,8 @@ def test_a_new_daemon_goes_on_with_the_same_trace(told: Told) -> None:
     assert told.spans() == later.spans()
 
 
-@pytest.mark.parametrize("outcome", [Outcome.RETRY, Outcome.FAILED, Outcome.UNDO_FAILED])
-def test_an_attempt_that_failed_says_why(told: Told, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [StepStatus.RETRY, StepStatus.FAILED, StepStatus.UNDO_FAILED])
+def test_an_attempt_that_failed_says_why(told: Told, outcome: StepStatus) -> None:
     told.traces.attempt(run(1), record(outcome, fault=fault_of("no such image")))
     [span] = told.spans()
     assert (span.error, span.attributes["hawker.outcome"]) == ("no such image", outcome.value)

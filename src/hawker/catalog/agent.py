@@ -12,8 +12,8 @@ import aiohttp
 import msgspec
 
 from hawker.catalog.change import Token, Value
-from hawker.catalog.contract import Change, OnTouched, Statement, Table
-from hawker.catalog.lines import cell
+from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
+from hawker.catalog.json_lines import cell
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unavailable, Unprocessable
 from hawker.ids import NodeId
@@ -64,7 +64,7 @@ class AgentCatalog:
                     raise await _refused(response, answer)
         return _token(response.status, answer)
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         path = f"/v1/queries?timeout={max(1, round(timeout_s))}"
         with _translated():
             timeout = aiohttp.ClientTimeout(total=timeout_s + 1)
@@ -75,7 +75,7 @@ class AgentCatalog:
                     return await _table(events)
 
     @asynccontextmanager
-    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[Table | Change]]:
+    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[ResultTable | RowChange]]:
         """A lost connection is taken up again where it was; raises `SubscriptionLost` where that cannot be."""
         async with aclosing(self._follow(statement)) as told:
             yield told
@@ -89,7 +89,7 @@ class AgentCatalog:
         asks the owner."""
         return False
 
-    async def _follow(self, statement: Statement) -> AsyncGenerator[Table | Change, None]:
+    async def _follow(self, statement: Statement) -> AsyncGenerator[ResultTable | RowChange, None]:
         last: int | None = None
         path, failures = "/v1/subscriptions", 0
         while True:
@@ -183,7 +183,7 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[_Event, No
         raise Fault(f"the catalog's agent sent a line of more than {LINE_BYTES >> 20} MiB, or no JSON") from error
 
 
-async def _table(events: AsyncGenerator[_Event, None]) -> Table:
+async def _table(events: AsyncGenerator[_Event, None]) -> ResultTable:
     columns: tuple[str, ...] = ()
     rows: list[tuple[Value, ...]] = []
     async for event in events:
@@ -196,13 +196,13 @@ async def _table(events: AsyncGenerator[_Event, None]) -> Table:
         elif event.error is not None:
             raise Fault(f"the catalog's agent: {event.error}")
         elif event.eoq is not None:
-            return Table(columns=columns, rows=tuple(rows))
+            return ResultTable(columns=columns, rows=tuple(rows))
     raise Unavailable("the catalog's agent ended its answer early, try again")
 
 
 async def _told(
     events: AsyncGenerator[_Event, None], last: int | None
-) -> AsyncGenerator[tuple[Table | Change, int], None]:
+) -> AsyncGenerator[tuple[ResultTable | RowChange, int], None]:
     """What a subscription says, and the number of the last change that it has in it."""
     columns: tuple[str, ...] = ()
     rows: list[tuple[Value, ...]] = []
@@ -219,14 +219,14 @@ async def _told(
                 if last is not None and number != last:
                     raise SubscriptionLost("changes were missed while the agent was away: subscribe anew")
                 if last is None:
-                    yield Table(columns=columns, rows=tuple(rows)), number
+                    yield ResultTable(columns=columns, rows=tuple(rows)), number
                 last = number
             elif event.change is not None:
                 kind, row_id, cells, number = event.change
                 if last is not None and number != last + 1:
                     raise SubscriptionLost(f"the catalog's agent passed over changes {last + 1} to {number - 1}")
                 last = number
-                yield Change(kind=kind, row_id=row_id, row=_row(cells), number=number), last
+                yield RowChange(kind=kind, row_id=row_id, row=_row(cells), number=number), last
     raise Unavailable("the catalog's agent ended the subscription, try again")
 
 

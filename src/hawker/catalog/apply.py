@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import apsw
 import msgspec
 
-from hawker.catalog.aside import Aside
 from hawker.catalog.capture import is_too_large
-from hawker.catalog.change import Delta, Op, Tx
-from hawker.catalog.contract import Outcome, Touched
-from hawker.catalog.log import Log
-from hawker.catalog.origins import RESETTING, Origins, Stream
-from hawker.catalog.rows import Key, Rows
+from hawker.catalog.change import Delta, Op, ReplicatedTx
+from hawker.catalog.contract import ApplyOutcome, Touched
+from hawker.catalog.log import ReplayLog
+from hawker.catalog.quarantine import QuarantineTable
+from hawker.catalog.rows import Key, TableRows
+from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
 from hawker.ids import NodeId
 
 TOUCHED_LIMIT = 20_000
@@ -24,18 +24,18 @@ _BAD = (
 )
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
+class StorageParts(msgspec.Struct, frozen=True, kw_only=True):
     """What of the storage a batch works on."""
 
     node: NodeId
-    rows: Mapping[str, Rows]
-    origins: Origins
-    log: Log
-    unknown: Aside
-    quarantine: Aside
+    rows: Mapping[str, TableRows]
+    origins: StreamPositions
+    log: ReplayLog
+    unknown: QuarantineTable
+    quarantine: QuarantineTable
 
 
-class Touch:
+class TouchedKeys:
     """Collects the keys of rows that a reader now sees differently."""
 
     def __init__(self) -> None:
@@ -55,29 +55,29 @@ class Touch:
         return Touched(tables=tables, everything=self.everything)
 
 
-class Batch:
+class BatchApplier:
     """Inside the caller's transaction."""
 
-    def __init__(self, parts: Parts, now: float) -> None:
+    def __init__(self, parts: StorageParts, now: float) -> None:
         self._parts, self._now = parts, now
         self._died = max(1, int(now))
-        self._touch = Touch()
+        self._touch = TouchedKeys()
         self._unknown = self._quarantined = 0
 
-    def run(self, batch: Sequence[Tx | Delta]) -> Outcome:
+    def run(self, batch: Sequence[ReplicatedTx | Delta]) -> ApplyOutcome:
         for item in batch:
             if item.origin != self._parts.node:
                 self._delta(item) if isinstance(item, Delta) else self._tx(item)
         places = {(item.origin, item.scope) for item in batch}
         streams = {place: self._parts.origins.find(*place) for place in places}
-        return Outcome(
+        return ApplyOutcome(
             positions={place: stream.position for place, stream in streams.items() if stream is not None},
             unknown=self._unknown,
             quarantined=self._quarantined,
             touched=self._touch.result(),
         )
 
-    def _tx(self, tx: Tx) -> None:
+    def _tx(self, tx: ReplicatedTx) -> None:
         stream = self._parts.origins.find(tx.origin, tx.scope)
         if not is_next(stream, tx):
             return
@@ -104,24 +104,24 @@ class Batch:
             stream = self._end(stream) if delta.last else stream
         self._parts.origins.put(stream)
 
-    def _begin(self, stream: Stream, delta: Delta) -> Stream:
+    def _begin(self, stream: StreamState, delta: Delta) -> StreamState:
         self._parts.log.drop(stream.number)
         return msgspec.structs.replace(
             stream, epoch=delta.epoch, applied=RESETTING, floor=delta.floor, run=stream.run + 1, came=RESETTING
         )
 
-    def _end(self, stream: Stream) -> Stream:
+    def _end(self, stream: StreamState) -> StreamState:
         for name, rows in self._parts.rows.items():
             if rows.table.scope is stream.scope:
                 for key in rows.sweep(stream.origin, stream.run):
                     self._touch.add(name, key)
-        for aside in (self._parts.unknown, self._parts.quarantine):
-            aside.drop(stream.number, but_run=stream.run)
+        for quarantine in (self._parts.unknown, self._parts.quarantine):
+            quarantine.drop(stream.number, but_run=stream.run)
         return msgspec.structs.replace(stream, applied=stream.came, came=RESETTING)
 
     # One row.
 
-    def place(self, stream: Stream, version: int, op: Op) -> None:
+    def place(self, stream: StreamState, version: int, op: Op) -> None:
         rows = self._parts.rows.get(op.table)
         if fault := self._fault(stream, rows, op):
             self._set_bad(stream, version, op, fault)
@@ -133,7 +133,7 @@ class Batch:
             except _BAD as error:
                 self._set_bad(stream, version, op, str(error))
 
-    def _fault(self, stream: Stream, rows: Rows | None, op: Op) -> str:
+    def _fault(self, stream: StreamState, rows: TableRows | None, op: Op) -> str:
         if not op.key or op.key[0] != stream.origin:
             return "the key does not begin with the owner"
         if rows is not None and rows.table.scope is not stream.scope:
@@ -146,7 +146,7 @@ class Batch:
             return "the row is too large"
         return ""
 
-    def _put(self, stream: Stream, rows: Rows, version: int, op: Op) -> None:
+    def _put(self, stream: StreamState, rows: TableRows, version: int, op: Op) -> None:
         if not rows.note(op.key, version, stream.run, 0 if op.row is not None else self._died):
             return
         self._clear(stream, op)
@@ -160,21 +160,21 @@ class Batch:
             rows.put(op.key, tuple(name for name, _ in known), [value for _, value in known])
             self._set_unknown(stream, version, op)
 
-    def _clear(self, stream: Stream, op: Op) -> None:
+    def _clear(self, stream: StreamState, op: Op) -> None:
         self._parts.unknown.clear(stream.number, op)
         self._parts.quarantine.clear(stream.number, op)
 
-    def _set_unknown(self, stream: Stream, version: int, op: Op) -> None:
+    def _set_unknown(self, stream: StreamState, version: int, op: Op) -> None:
         self._unknown += 1
         self._parts.unknown.put(stream.number, version, stream.run, op, self._now)
 
-    def _set_bad(self, stream: Stream, version: int, op: Op, reason: str) -> None:
+    def _set_bad(self, stream: StreamState, version: int, op: Op, reason: str) -> None:
         self._quarantined += 1
         key = self._parts.quarantine.put(stream.number, version, stream.run, op, self._now)
         self._parts.quarantine.explain(stream.number, op.table, key, reason, self._now)
 
 
-def is_next(stream: Stream | None, tx: Tx) -> bool:
+def is_next(stream: StreamState | None, tx: ReplicatedTx) -> bool:
     """Whether the transaction is the one that its stream waits for."""
     if not 0 <= tx.epoch < _GREATEST or not 0 < tx.version < _GREATEST:
         return False
@@ -184,7 +184,7 @@ def is_next(stream: Stream | None, tx: Tx) -> bool:
     return follows and stream.applied != RESETTING and tx.epoch > stream.fence
 
 
-def fits(stream: Stream | None, delta: Delta) -> bool:
+def fits(stream: StreamState | None, delta: Delta) -> bool:
     """Whether a part of a delta goes on from where its stream is, or begins it anew."""
     if not 0 <= delta.epoch < _GREATEST or not delta.after <= delta.upto < _GREATEST or delta.after < RESETTING:
         return False

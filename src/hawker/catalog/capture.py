@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from hawker.catalog.change import Op, Scope, Value
-from hawker.catalog.rows import Rows
+from hawker.catalog.rows import TableRows
 from hawker.catalog.statements import StatementFailed
 from hawker.ids import NodeId
 
@@ -23,7 +23,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class Capture:
     """Of one transaction. `ops` is there once the block has ended."""
 
-    def __init__(self, connection: apsw.Connection, node: NodeId, rows: Mapping[str, Rows]) -> None:
+    def __init__(self, connection: apsw.Connection, node: NodeId, rows: Mapping[str, TableRows]) -> None:
         self._connection, self._node, self._rows = connection, node, rows
         self.ops: dict[Scope, list[Op]] = {}
 
@@ -51,7 +51,7 @@ class Capture:
                 raise StatementFailed(f"the rows of a transaction may have {TX_BYTES} bytes: make it several")
             self.ops.setdefault(rows.table.scope, []).append(op)
 
-    def _op(self, rows: Rows, change: apsw.TableChange) -> Op:
+    def _op(self, rows: TableRows, change: apsw.TableChange) -> Op:
         table = rows.table
         values: Any = change.new if change.old is None else change.old
         key = tuple(values[place] for place in table.places)

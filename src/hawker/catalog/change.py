@@ -45,7 +45,7 @@ class Op(msgspec.Struct, frozen=True, array_like=True):
             raise ValueError("a value that SQLite cannot store")
 
 
-class Tx(msgspec.Struct, frozen=True, array_like=True):
+class ReplicatedTx(msgspec.Struct, frozen=True, array_like=True):
     """One transaction of an owner, applied by readers as one transaction. `at` is the owner's clock, Unix seconds: for
     measuring lag only, nothing is ordered by it."""
 

@@ -3,15 +3,20 @@
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 
-from hawker.catalog.aside import Aside, key_of
 from hawker.catalog.capture import op_size
 from hawker.catalog.change import Delta, VersionedOp
-from hawker.catalog.origins import RESETTING, Stream
-from hawker.catalog.rows import Rows
+from hawker.catalog.quarantine import QuarantineTable, key_of
+from hawker.catalog.rows import TableRows
+from hawker.catalog.stream_positions import RESETTING, StreamState
 
 
 def delta(
-    stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int, max_bytes: int, since: int
+    stream: StreamState,
+    rows: Mapping[str, TableRows],
+    quarantines: Iterable[QuarantineTable],
+    after: int,
+    max_bytes: int,
+    since: int,
 ) -> Delta:
     """See `contract.Storage.delta`."""
     if not stream.begun or stream.applied == RESETTING or after > stream.applied:
@@ -19,7 +24,7 @@ def delta(
     reset = after < max(stream.floor, 0) or since >= 0
     if reset and (since < 0 or stream.floor > since):
         after = RESETTING
-    ops, upto = _part(changes(stream, rows, asides, after), max_bytes)
+    ops, upto = _part(changes(stream, rows, quarantines, after), max_bytes)
     return Delta(
         origin=stream.origin,
         scope=stream.scope,
@@ -34,7 +39,7 @@ def delta(
     )
 
 
-def _nothing(stream: Stream, after: int) -> Delta:
+def _nothing(stream: StreamState, after: int) -> Delta:
     """A part that fits nowhere: this replica does not know more."""
     return Delta(
         stream.origin, stream.scope, stream.epoch, False, after, after, stream.floor, (), True, max(stream.applied, 0)
@@ -53,9 +58,15 @@ def _part(changes: Iterator[VersionedOp], max_bytes: int) -> tuple[tuple[Version
     return tuple(ops), None
 
 
-def changes(stream: Stream, rows: Mapping[str, Rows], asides: Iterable[Aside], after: int) -> Iterator[VersionedOp]:
+def changes(
+    stream: StreamState, rows: Mapping[str, TableRows], quarantines: Iterable[QuarantineTable], after: int
+) -> Iterator[VersionedOp]:
     """What was set aside takes the place of what the tables have of that row."""
-    kept = {(kept.op.table, key_of(kept.op.key)): kept for aside in asides for kept in aside.of(stream.number, after)}
+    kept = {
+        (kept.op.table, key_of(kept.op.key)): kept
+        for quarantine in quarantines
+        for kept in quarantine.of(stream.number, after)
+    }
     apart = [VersionedOp(each.version, each.op) for each in sorted(kept.values(), key=lambda each: each.version)]
     tables = [each.changed(stream.origin, after) for each in rows.values() if each.table.scope is stream.scope]
     placed = heapq.merge(*tables, key=lambda change: change.version)

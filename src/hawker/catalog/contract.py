@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from hawker.catalog.change import Delta, Position, Scope, Token, Tx, Value
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Token, Value
 from hawker.errors import HawkerError
 from hawker.ids import NodeId
 
@@ -32,7 +32,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     `token` is that of the region's stream, or of the global one when only that changed."""
 
     effects: tuple[Effect, ...]
-    txs: tuple[Tx, ...]
+    txs: tuple[ReplicatedTx, ...]
     token: Token | None
 
 
@@ -44,7 +44,7 @@ class Touched(msgspec.Struct, frozen=True, kw_only=True):
     everything: bool = False
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ApplyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Where each stream is after a batch, and what of it was set aside: unknown tables and columns wait for a schema,
     a row that does not fit its table is quarantined and reported. Neither holds up what comes after. `touched` names
     what readers of this replica now see differently."""
@@ -55,14 +55,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     touched: Touched = Touched(tables={})
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class ResultTable(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of an answer. `columns` are the names of the values of each."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
 
 
-class Local(msgspec.Struct, frozen=True, kw_only=True):
+class LocalTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A local transaction that waits; see `Storage.commit`."""
 
     statements: tuple[Statement, ...]
@@ -73,9 +73,9 @@ class Local(msgspec.Struct, frozen=True, kw_only=True):
 class Storage(Protocol):
     """What replication needs of the database. All calls block and are made by one thread; each is one transaction.
 
-    A stream that was never heard, or that a fence swept, is at `Position(0, 0)`: its next `Tx` is version 1 of any
-    epoch above the fence. A stream in the middle of a reset is at version -1, also after a crash. What was set aside
-    (unknown tables and columns, bad rows) is part of `delta` like any other row, for readers that have a place for it.
+    A stream that was never heard, or that a fence swept, is at `Position(0, 0)`: its next `ReplicatedTx` is version 1
+    of any epoch above the fence. A stream in the middle of a reset is at version -1, also after a crash. Quarantined
+    rows (unknown tables and columns, bad rows) are part of `delta` like any other row, for readers that know a place.
     """
 
     def proven(self) -> bool:
@@ -85,15 +85,15 @@ class Storage(Protocol):
     def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
         """Of all origins that are known or fenced, this node included."""
 
-    def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
-        """In the order given. A `Tx` that is not the next of its stream is passed over; so is what a fence or a newer
-        epoch forbids. A `Delta` that is no reset fits when its epoch is the stream's and `after` <= where the stream is
-        < `upto`. The first part of a `reset` (`after` is -1) fits when its epoch is newer, when the stream is at -1, or
-        when its `head` is beyond; it begins a mark-and-sweep of that stream. A later one fits when its `after` is what
-        the part before it came to, its last one ends the sweep. A row whose key does not begin with the origin is a bad
-        row."""
+    def apply(self, batch: Sequence[ReplicatedTx | Delta]) -> ApplyOutcome:
+        """Apply a batch in the order given. A `ReplicatedTx` that is not the next of its stream is skipped; so is what
+        a fence or a newer epoch forbids. A `Delta` that is no reset fits when its epoch is the stream's and `after` <=
+        where the stream is < `upto`. The first part of a `reset` (`after` is -1) fits when its epoch is newer, when the
+        stream is at -1, or when its `head` is beyond; it begins a mark-and-sweep of that stream. A later one fits when
+        its `after` is what the part before it came to, its last one ends the sweep. A row whose key does not begin with
+        the origin is a bad row."""
 
-    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
+    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[ReplicatedTx]:
         """The transactions from `after` + 1 on, as far as the log still has them; empty when it does not. At least one
         if there is one, whatever its size."""
 
@@ -112,7 +112,7 @@ class Storage(Protocol):
         run, and for a row that another node owns; `DeadlineExceeded` when it took longer; `Unavailable` while the file
         is not `proven`."""
 
-    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+    def commit_all(self, group: Sequence[LocalTransaction]) -> Sequence[Committed | HawkerError]:
         """As `commit`, in this order and each on its own: one that fails does not touch the others. All that succeed
         are on disk when this returns, for which a disk takes as long as for one. Raises `Unavailable` for all."""
 
@@ -124,7 +124,7 @@ class Storage(Protocol):
         """Drop deletions and logged transactions that were written here before that moment, Unix seconds, and raise the
         floors accordingly. How many deletions went."""
 
-    def query(self, statement: Statement) -> Table:
+    def query(self, statement: Statement) -> ResultTable:
         """Raises `BadRequest` for what is no reading statement."""
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class SnapshotFile(Protocol):
     def close(self) -> None: ...
 
 
-class Snapshots(Protocol):
+class SnapshotSource(Protocol):
     """All streams as one file, for a node that begins or is far behind. Both calls block for seconds, may be made in
     any thread, and hold up neither commits nor batches for longer than one stream takes."""
 
@@ -158,7 +158,7 @@ class Snapshots(Protocol):
         file stays. Raises `BadRequest` for one that is no whole snapshot."""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class RowChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a subscription's answer: `kind` is insert, update or delete; `number` counts them."""
 
     kind: str
@@ -176,10 +176,10 @@ class Catalog(Protocol):
     def listen(self, callback: OnTouched) -> Callable[[], None]:
         """Be told of each change, local or not, from now on. Returns how to stop it."""
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         """Raises `BadRequest` for what is no reading statement."""
 
-    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[Table | Change]]:
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
         """First the answer as it is, then each change of it."""
 
     async def reached(self, token: Token, *, timeout_s: float) -> bool:

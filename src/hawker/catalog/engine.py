@@ -6,19 +6,19 @@ carries them out; what a job did comes back by `finish`.
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from hawker.catalog import rumor
-from hawker.catalog.change import Position, Scope, Token, Tx
+from hawker.catalog import fan_out
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Token
 from hawker.catalog.epochs import in_scope, next_epoch
-from hawker.catalog.jobs import Apply, Collect, Done, Fence, Job, Renew, Serve
-from hawker.catalog.lag import Lag
+from hawker.catalog.fan_out import ReplicaPeer
+from hawker.catalog.jobs import Apply, ApplySlices, Collect, Job, JobResult, RaiseFence, Renew, Serve
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
-    Forget,
+    ForgetOrigin,
     Head,
     Message,
-    Parts,
     Pull,
+    PullAnswer,
     SnapshotAsk,
     SnapshotMeta,
     SnapshotPart,
@@ -28,20 +28,41 @@ from hawker.catalog.messages import (
     decode,
     size_of,
 )
-from hawker.catalog.peers import Peer
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.replication import BULK_BYTES, MESSAGE_BYTES, Replication
-from hawker.catalog.slices import Slices
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
+LAG_SAMPLES = 1024
+
+
+class ReplicationLag:
+    """Replication lag of the last `LAG_SAMPLES` transactions: seconds from an owner's commit, by the owner's clock,
+    until it can be read here."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=LAG_SAMPLES)
+
+    def note(self, batch: Iterable[ReplicatedTx | Delta], now: float) -> None:
+        self._seconds.extend(max(0.0, now - item.at) for item in batch if isinstance(item, ReplicatedTx))
+
+    def percentile(self, share: float) -> float | None:
+        """Seconds; `share` is 0 to 1. None before anything came."""
+        if not self._seconds:
+            return None
+        ordered = sorted(self._seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 SERVED = 3
+"""Pulls over streams that are answered at a time; one more is refused."""
 WAITING = 64
+"""Pulls that wait for the storage's thread."""
 GRACE_S = 24 * 3600.0
 COLLECT_EVERY_S = 60.0
 
 
-class Engine:
+class ReplicationEngine:
     """`out` are messages and whom they are for, `questions` are asked over streams and answered by `answered`;
     `answers` are to questions of others, by the number that `ask` gave; None when this node is too busy to answer."""
 
@@ -65,8 +86,8 @@ class Engine:
         }
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Scope, Pull]] = []
-        self.answers: list[tuple[int, Parts | None]] = []
-        self.slices, self.lag = Slices(), Lag()
+        self.answers: list[tuple[int, PullAnswer | None]] = []
+        self.slices, self.lag = ApplySlices(), ReplicationLag()
         self.refused = 0
         self.quarantined = 0
         self.unknown = 0
@@ -88,12 +109,12 @@ class Engine:
     @property
     def queued(self) -> int:
         """Changes that wait to be applied."""
-        return sum(len(scope.intake.ready) + len(scope.intake.pending) for scope in self.scopes.values())
+        return sum(len(scope.inbound.ready) + len(scope.inbound.reorder_buffer) for scope in self.scopes.values())
 
     @property
     def gaps(self) -> int:
         """Versions that are known to be missing."""
-        return sum(scope.intake.gaps() for scope in self.scopes.values())
+        return sum(scope.inbound.gaps() for scope in self.scopes.values())
 
     @property
     def peers(self) -> int:
@@ -110,7 +131,7 @@ class Engine:
 
     # members
 
-    def tell(self, peer: Peer) -> None:
+    def tell(self, peer: ReplicaPeer) -> None:
         """A node that is alive, or suspected, or whose round trip or region is another now."""
         if peer.node == self.me:
             return
@@ -136,7 +157,7 @@ class Engine:
         for scope in self.scopes.values():
             scope.holding = pulls
 
-    def committed(self, txs: Iterable[Tx]) -> None:
+    def committed(self, txs: Iterable[ReplicatedTx]) -> None:
         for tx in txs:
             self.scopes[tx.scope].committed(tx)
         self._gather()
@@ -160,11 +181,11 @@ class Engine:
                     self.scopes[scope].receive(sender, message)
             case Pull():
                 self._serve(sender, message, None)
-            case Parts() | SnapshotAsk() | SnapshotMeta() | SnapshotRead() | SnapshotPart():
+            case PullAnswer() | SnapshotAsk() | SnapshotMeta() | SnapshotRead() | SnapshotPart():
                 self.refused += 1
-            case Forget():
-                intake = self.scopes[Scope.GLOBAL].intake
-                if message.epoch > intake.fence(message.origin) and intake.room(message.origin):
+            case ForgetOrigin():
+                inbound = self.scopes[Scope.GLOBAL].inbound
+                if message.epoch > inbound.fence(message.origin) and inbound.room(message.origin):
                     self._fence(message.origin, message.epoch, message.hop + 1, without={self.me, sender})
             case _:
                 if self._exchanges(sender, message.scope):
@@ -179,7 +200,7 @@ class Engine:
         self._serve(sender, message, self._asks)
         return self._asks
 
-    def answered(self, sender: NodeId, scope: Scope, parts: Parts | None) -> None:
+    def answered(self, sender: NodeId, scope: Scope, parts: PullAnswer | None) -> None:
         self.scopes[scope].answered(sender, parts)
         self._gather()
 
@@ -190,20 +211,20 @@ class Engine:
 
     def _fence(self, origin: NodeId, epoch: int, hop: int, without: set[NodeId]) -> None:
         for scope in self.scopes.values():
-            fences = scope.intake.fences
+            fences = scope.inbound.fences
             fences[origin] = max(epoch, fences.get(origin, -1))
-        if hop <= rumor.HOPS:
-            chosen = rumor.choose(self.scopes[Scope.GLOBAL].peers, self._clock.random, without=without)
+        if hop <= fan_out.MAX_HOPS:
+            chosen = fan_out.choose(self.scopes[Scope.GLOBAL].peers, self._clock.random, without=without)
             if chosen:
-                self.out.append((tuple(chosen), Forget(origin=origin, epoch=epoch, hop=hop)))
+                self.out.append((tuple(chosen), ForgetOrigin(origin=origin, epoch=epoch, hop=hop)))
 
     # jobs
 
     def next_job(self) -> Job | None:
         """What the storage should do now. One at a time: `finish` it before the next."""
         for scope in self.scopes.values():
-            for origin, epoch in scope.intake.fences.items():
-                return Fence(origin, epoch)
+            for origin, epoch in scope.inbound.fences.items():
+                return RaiseFence(origin, epoch)
         if renewal := self._next_renewal():
             return renewal
         self._turn = not self._turn
@@ -214,20 +235,20 @@ class Engine:
             return Collect(self._clock.now() - self._grace_s)
         return job
 
-    def finish(self, job: Job, done: Done) -> None:
+    def finish(self, job: Job, done: JobResult) -> None:
         if done.outcome is not None:
             self.quarantined += done.outcome.quarantined
             self.unknown += done.outcome.unknown
         if isinstance(job, Apply):
             self.lag.note(job.batch, self._clock.now())
             for scope, ended in self._ended:
-                self.scopes[scope].intake.applied(ended)
+                self.scopes[scope].inbound.applied(ended)
             self._ended = []
         for (origin, scope), position in done.positions.items():
             self.scopes[scope].moved(origin, position)
-        if isinstance(job, Fence):
+        if isinstance(job, RaiseFence):
             for each in self.scopes.values():
-                each.intake.fenced(job.origin, job.epoch)
+                each.inbound.fenced(job.origin, job.epoch)
         if isinstance(job, Renew):
             self._renewed(job)
         if isinstance(job, Serve):
@@ -256,8 +277,8 @@ class Engine:
 
     def _next_apply(self) -> Apply | None:
         for scope in self.scopes.values():
-            if scope.intake.ready:
-                batch, ended = self.slices.take(scope.intake.ready)
+            if scope.inbound.ready:
+                batch, ended = self.slices.take(scope.inbound.ready)
                 self._ended.append((scope.scope, ended))
                 return Apply(tuple(batch))
         return None
@@ -274,7 +295,7 @@ class Engine:
             most = min(self._part_bytes, pull.max_bytes, MESSAGE_BYTES if ask is None else BULK_BYTES)
             self._serves.append(Serve(sender, pull.scope, wants, max(1, most), ask))
         elif ask is not None:
-            self.answers.append((ask, Parts(txs=(), deltas=(), more=False)))
+            self.answers.append((ask, PullAnswer(txs=(), deltas=(), more=False)))
 
     def _asked_now(self) -> int:
         return sum(serve.ask is not None for serve in self._serves)
@@ -294,14 +315,14 @@ class Engine:
                     since=want.since if same else -1,
                 )
 
-    def _answer(self, serve: Serve, parts: Parts | None) -> None:
+    def _answer(self, serve: Serve, parts: PullAnswer | None) -> None:
         """Over a stream as it is; as messages what is whole, and of the rest that it is there."""
         assert parts is not None
         if serve.ask is not None:
             self.answers.append((serve.ask, parts))
             return
         heads: list[Head] = []
-        txs: list[Tx] = []
+        txs: list[ReplicatedTx] = []
         for tx in parts.txs:
             if size_of(tx) <= MESSAGE_BYTES:
                 txs.append(tx)

@@ -5,7 +5,7 @@ that they know no more of it than it does itself. In doubt it begins a new one: 
 """
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.peers import Peers
+from hawker.catalog.fan_out import ReplicaPeers
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
@@ -41,14 +41,14 @@ class Inquiry:
         self._answered: set[NodeId] = set()
         self.due = self._began
 
-    def whom(self, now: float, peers: Peers) -> list[NodeId]:
+    def whom(self, now: float, peers: ReplicaPeers) -> list[NodeId]:
         self.due = now + EVERY_S
         return [node for node in peers.alive if node not in self._answered]
 
     def heard(self, node: NodeId) -> None:
         self._answered.add(node)
 
-    def passed(self, now: float, peers: Peers) -> bool:
+    def passed(self, now: float, peers: ReplicaPeers) -> bool:
         return now - self._began >= LISTEN_S and self._answered.issuperset(peers.alive)
 
     def failed(self, now: float) -> bool:

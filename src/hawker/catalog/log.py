@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from hawker.catalog.change import Tx
+from hawker.catalog.change import ReplicatedTx
 
 LOG_BYTES = 64 * 1024 * 1024
 LOG_AGE_S = 600.0
@@ -20,19 +20,19 @@ _AFTER = "SELECT ver, payload FROM __c_log WHERE stream = ? AND ver > ? ORDER BY
 _OLDEST = "SELECT id, at, length(payload) FROM __c_log ORDER BY id LIMIT ?"
 
 
-class Log:
+class ReplayLog:
     def __init__(self, connection: apsw.Connection, limit_bytes: int = LOG_BYTES) -> None:
         self._connection = connection
         self._limit_bytes = limit_bytes
-        self._encoder, self._decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Tx)
+        self._encoder, self._decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(ReplicatedTx)
         self.size_bytes = 0
-        self._large: tuple[bytes, Tx] | None = None
+        self._large: tuple[bytes, ReplicatedTx] | None = None
         self.load()
 
     def load(self) -> None:
         self.size_bytes = self._connection.execute("SELECT coalesce(sum(length(payload)), 0) FROM __c_log").get
 
-    def add(self, stream: int, tx: Tx, now: float) -> None:
+    def add(self, stream: int, tx: ReplicatedTx, now: float) -> None:
         """Inside a transaction, which also trims the ring to its size. The last large one is at hand until the next
         trimming, all others ask for it now, and reading it takes as long as making it."""
         payload = self._encoder.encode(tx)
@@ -43,10 +43,10 @@ class Log:
         if self.size_bytes > self._limit_bytes:
             self._trim(float("-inf"))
 
-    def replay(self, stream: int, after: int, max_bytes: int) -> Sequence[Tx]:
+    def replay(self, stream: int, after: int, max_bytes: int) -> Sequence[ReplicatedTx]:
         return [*self._contiguous(stream, after, max_bytes)]
 
-    def _contiguous(self, stream: int, after: int, max_bytes: int) -> Iterator[Tx]:
+    def _contiguous(self, stream: int, after: int, max_bytes: int) -> Iterator[ReplicatedTx]:
         size = 0
         for version, payload in self._connection.execute(_AFTER, (stream, after)):
             size += len(payload)
@@ -55,7 +55,7 @@ class Log:
             after = version
             yield self._decoded(payload)
 
-    def _decoded(self, payload: bytes) -> Tx:
+    def _decoded(self, payload: bytes) -> ReplicatedTx:
         if self._large is not None and self._large[0] == payload:
             return self._large[1]
         return self._decoder.decode(payload)

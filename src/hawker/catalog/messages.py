@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 import zstandard
 
-from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.ids import NodeId
 
 COMPRESS_ABOVE = 1024  # what is shorter fits a datagram as it is
@@ -21,25 +21,29 @@ _LEVEL = 1
 
 
 class Rumor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A transaction on its way, and how many nodes it went through. The transaction itself is `body`: read only where
-    it is news, and passed on as it came."""
+    """One pushed transaction. `origin`, `epoch` (from 1) and `version` (from 1) name it without reading `body`, so that
+    a duplicate costs no decoding."""
 
     hop: int
+    """Nodes that it went through, 0 from its owner. Beyond `fan_out.MAX_HOPS` it is not passed on."""
     origin: NodeId
     epoch: int
     version: int
     body: bytes
+    """The transaction as MessagePack, passed on byte for byte; up to `replication.PUSH_BYTES`, longer ones are
+    announced by `Ihave`."""
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What is new, of any origins, in the order in which the sender has it."""
+    """New transactions of any origins, in the order in which the sender has them. No answer."""
 
     scope: Scope
     rumors: tuple[Rumor, ...]
+    """At most `push_batch.DATAGRAM_BYTES` together, or a single longer one."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How far somebody is in a stream."""
+    """How far the sender is in the stream of `origin`: all versions up to `version` (0 or more) of `epoch`."""
 
     origin: NodeId
     epoch: int
@@ -47,135 +51,178 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Ihave(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What the sender has had for a short time, or has and thinks too long to push."""
+    """Announces transactions instead of pushing them: those that came lately, and those too long to push. A receiver
+    that lacks one asks with `Pull`."""
 
     scope: Scope
     heads: tuple[Head, ...]
+    """Up to `replication.IHAVE_HEADS`."""
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Where the sender is in a stream of which it wants more; `after` is -1 when only a reset helps. `since` goes with
-    a reset that is under way, as in `Storage.delta`."""
+    """Where the sender is in a stream of which it wants more."""
 
     origin: NodeId
     epoch: int
+    """The epoch that the sender has; an answer of another epoch is a reset. 0 for a stream never heard of."""
     after: int
+    """The last version that it has: it wants what comes after. -1 when only a reset helps; in the middle of a reset,
+    the version that the last part came to."""
     since: int = -1
+    """The `head` of the first part of the reset under way, so that the answerer goes on with it; -1 for none."""
 
 
 class Pull(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asks for what is beyond. Answered by `Txs`, `DeltaPart` or `Bulk`; over a stream by `Parts`."""
+    """Asks for what is missing. Sent as a message it is answered by `Txs`, `DeltaPart` or `Bulk`; asked over a stream,
+    by `PullAnswer`."""
 
     scope: Scope
     wants: tuple[Want, ...]
+    """Streams that cannot be continued from `Want.after` are answered with a reset; unknown ones not at all."""
     max_bytes: int
+    """Bytes of the answer before compression. The answerer has a bound of its own and uses the lower one."""
 
 
 class Txs(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Transactions as they were, in their order."""
+    """Answers a `Pull` from the log."""
 
-    txs: tuple[Tx, ...]
+    txs: tuple[ReplicatedTx, ...]
+    """Unchanged transactions, contiguous per stream, all of one scope."""
 
 
 class DeltaPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A delta that is whole: its last part."""
+    """Answers a `Pull` whose transactions the log no longer has."""
 
     delta: Delta
+    """A delta that fits one message, so its last part; longer ones are announced by `Bulk`."""
 
 
 class Bulk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """There is more than a message holds: the receiver may ask for it over a stream."""
+    """Answers a `Pull` whose answer is too long for a message: the receiver should ask again over a stream."""
 
     scope: Scope
     heads: tuple[Head, ...]
+    """How far the sender is in each stream that it did not send."""
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """An answer over a stream. `more`: the same question, from where these lead to, has an answer again."""
+class PullAnswer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Answers a `Pull` over a stream."""
 
-    txs: tuple[Tx, ...]
+    txs: tuple[ReplicatedTx, ...]
     deltas: tuple[Delta, ...]
     more: bool
+    """The byte bound cut the answer short: the same question, asked from where these lead to, has an answer again."""
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The sender's vector in short. Answered by `Vector` where it differs, else not at all."""
+    """Opens a round of anti-entropy. Answered by `Vector` when a bucket differs, else not at all."""
 
     scope: Scope
     digest: bytes
+    """The sender's version vector as `anti_entropy.BUCKETS` hashes of four bytes."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class VectorEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One origin's entry of a version vector, as `change.Position` has it."""
+
     origin: NodeId
     epoch: int
     applied: int
+    """All versions up to this one are applied; -1 in the middle of a reset."""
     fence: int = -1
+    """Epochs up to this one are ignored because the origin was forgotten; -1 for never. Fences only rise, so entries
+    spread them."""
 
     @classmethod
-    def of(cls, origin: NodeId, position: Position) -> "Entry":
+    def of(cls, origin: NodeId, position: Position) -> "VectorEntry":
         return cls(origin=origin, epoch=position.epoch, applied=position.applied, fence=position.fence)
 
 
 class Vector(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """All that the sender has in some buckets. `back`: it wants the receiver's in return."""
+    """The entries of some buckets of the sender's version vector."""
 
     scope: Scope
     buckets: tuple[int, ...]
-    entries: tuple[Entry, ...]
+    """Numbers from 0 to `anti_entropy.BUCKETS - 1`: those in which the two digests differ."""
+    entries: tuple[VectorEntry, ...]
+    """All entries of these buckets."""
     back: bool
+    """True asks the receiver for its own entries of the same buckets; the answer has False, so a round ends."""
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """From a node that begins: what does the receiver know of it?"""
-
-    scope: Scope
-
-
-class Known(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What the sender knows of the receiver."""
+class PositionQuery(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """From a node that starts: how far does the receiver know the sender's own stream? Answered by `PositionAnswer`."""
 
     scope: Scope
-    entry: Entry
 
 
-class Forget(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """An operator's word: `origin` is forgotten, up to `epoch`."""
+class PositionAnswer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """How far the sender knows the receiver's stream. An entry beyond the receiver's own position, or a fence over its
+    epoch, makes the receiver begin a new epoch."""
+
+    scope: Scope
+    entry: VectorEntry
+
+
+class ForgetOrigin(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An operator had `origin` forgotten: raise its fence in both scopes, drop its rows, pass this on."""
 
     origin: NodeId
     epoch: int
+    """Epochs up to this one are ignored. Odd, since the global stream's epoch is the higher one of the two."""
     hop: int
+    """Nodes that it went through, 0 from the node that was asked. Beyond `fan_out.MAX_HOPS` it is not passed on."""
 
 
 class SnapshotAsk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Over a stream: all that the receiver has of these scopes, as one file. Answered by `SnapshotMeta`."""
+    """Asked over a stream: make one file of all that the receiver has. Answered by `SnapshotMeta`."""
 
     scopes: tuple[Scope, ...]
+    """The scopes that the file should hold; a node of another region asks for the global one only."""
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A file that may be read for a while. `digest` is the SHA-256 of the whole, hex."""
+    """A snapshot file, kept for two minutes after it was last read."""
 
     number: int
+    """Names the file at the sender, from 1."""
     size: int
+    """Bytes, compressed; the receiver refuses more than `snapshots.MOST_BYTES`."""
     digest: str
+    """SHA-256 of the whole file, hex. A file with another one is not installed."""
 
 
 class SnapshotRead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Over a stream. Answered by `SnapshotPart`."""
+    """Asked over a stream: the next bytes of a file. Answered by `SnapshotPart`, `not found` when it was dropped."""
 
     number: int
+    """As in `SnapshotMeta`."""
     offset: int
+    """Bytes from the beginning, 0 or more; any offset may be read again."""
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Some of the file, from that offset on; empty at its end."""
+    """Answers `SnapshotRead`."""
 
     data: bytes
+    """From that offset on, up to `snapshots.CHUNK_BYTES`; empty at the end of the file."""
 
 
 OfSnapshot: TypeAlias = SnapshotAsk | SnapshotMeta | SnapshotRead | SnapshotPart
 Message: TypeAlias = (
-    Push | Ihave | Pull | Txs | DeltaPart | Bulk | Parts | Digest | Vector | Hello | Known | Forget | OfSnapshot
+    Push
+    | Ihave
+    | Pull
+    | Txs
+    | DeltaPart
+    | Bulk
+    | PullAnswer
+    | Digest
+    | Vector
+    | PositionQuery
+    | PositionAnswer
+    | ForgetOrigin
+    | OfSnapshot
 )
 
 _KINDS: Sequence[type[Message]] = (
@@ -185,12 +232,12 @@ _KINDS: Sequence[type[Message]] = (
     Txs,
     DeltaPart,
     Bulk,
-    Parts,
+    PullAnswer,
     Digest,
     Vector,
-    Hello,
-    Known,
-    Forget,
+    PositionQuery,
+    PositionAnswer,
+    ForgetOrigin,
     SnapshotAsk,
     SnapshotMeta,
     SnapshotRead,
@@ -203,7 +250,7 @@ _DECODE: Mapping[int, Callable[[bytes], Any]] = {
 }
 
 
-_DECODE_TX = msgspec.msgpack.Decoder(Tx).decode
+_DECODE_TX = msgspec.msgpack.Decoder(ReplicatedTx).decode
 
 
 class _Zstd(threading.local):
@@ -249,8 +296,8 @@ def _unpack(packed: bytes) -> bytes:
         raise ValueError(f"a message that does not unpack: {error}") from error
 
 
-def rumor_of(tx: Tx) -> Rumor:
-    """Where it begins."""
+def rumor_of(tx: ReplicatedTx) -> Rumor:
+    """A transaction as its owner first pushes it."""
     return Rumor(hop=0, origin=tx.origin, epoch=tx.epoch, version=tx.version, body=_ENCODER.encode(tx))
 
 
@@ -258,14 +305,14 @@ def passed_on(rumor: Rumor) -> Rumor:
     return Rumor(hop=rumor.hop + 1, origin=rumor.origin, epoch=rumor.epoch, version=rumor.version, body=rumor.body)
 
 
-def tx_of(rumor: Rumor) -> Tx:
-    """Raises `ValueError` for what is no transaction, or another one than was said."""
+def tx_of(rumor: Rumor) -> ReplicatedTx:
+    """The transaction of a rumor. Raises `ValueError` when the body is none, or is another one than the rumor names."""
     tx = _DECODE_TX(rumor.body)
     if (tx.origin, tx.epoch, tx.version) != (rumor.origin, rumor.epoch, rumor.version):
         raise ValueError("a rumor of another transaction")
     return tx
 
 
-def size_of(change: Tx | Delta) -> int:
-    """What it takes in a message before compression, and about what in memory."""
+def size_of(change: ReplicatedTx | Delta) -> int:
+    """Bytes in a message before compression; in memory it takes about as many."""
     return len(_ENCODER.encode(change))

@@ -9,9 +9,9 @@ import anyio
 import apsw
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Catalog, Change, Statement, Table
+from hawker.catalog.contract import Catalog, ResultTable, RowChange, Statement
 from hawker.catalog.schema import Replicated, read, shipped
-from hawker.catalog.storage import Member
+from hawker.catalog.storage import MemberRow
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.log import bind
@@ -40,7 +40,7 @@ class Mirror:
         found: list[tuple[Value, ...]] = self._connection.execute(query, params).fetchall()
         return found
 
-    def set_members(self, members: Sequence[Member]) -> None:
+    def set_members(self, members: Sequence[MemberRow]) -> None:
         rows = [(each.host, each.state, each.since, each.rtt, each.epoch) for each in members]
         with self._connection:
             self._connection.execute("DELETE FROM __corro_members")
@@ -64,11 +64,11 @@ class Mirror:
                 _log.warning("cannot follow a table", extra={"table": name, "error": str(error)})
             await self._clock.sleep(AGAIN_S)
 
-    def _take(self, name: str, table: Replicated, said: Table | Change) -> None:
+    def _take(self, name: str, table: Replicated, said: ResultTable | RowChange) -> None:
         columns = (*table.key, *table.columns)
         put = f"INSERT OR REPLACE INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         with self._connection:
-            if isinstance(said, Table):
+            if isinstance(said, ResultTable):
                 self._connection.execute(f"DELETE FROM {name}")
                 self._connection.executemany(put, said.rows)
             elif said.kind == "delete":

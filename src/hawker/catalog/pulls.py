@@ -5,8 +5,7 @@ The first question waits for 20 ms and a round trip, since most holes are filled
 
 from collections.abc import Callable, Iterable
 
-from hawker.catalog.peers import Peers
-from hawker.catalog.rumor import pick
+from hawker.catalog.fan_out import ReplicaPeers, pick
 from hawker.ids import NodeId
 
 WAIT_S = 0.02
@@ -97,7 +96,7 @@ class Pulls:
             return float("inf")
         return min((missing.due for missing in self._missing.values()), default=float("inf"))
 
-    def take(self, now: float, peers: Peers, random: Callable[[], float]) -> list[tuple[NodeId, Missing]]:
+    def take(self, now: float, peers: ReplicaPeers, random: Callable[[], float]) -> list[tuple[NodeId, Missing]]:
         """Whom to ask for what, now. What nobody could answer is dropped: anti-entropy will find it again."""
         questions: list[tuple[NodeId, Missing]] = []
         for missing in [each for each in self._missing.values() if each.due <= now]:
@@ -113,7 +112,7 @@ class Pulls:
         return questions
 
 
-def _whom(missing: Missing, peers: Peers, random: Callable[[], float]) -> NodeId | None:
+def _whom(missing: Missing, peers: ReplicaPeers, random: Callable[[], float]) -> NodeId | None:
     """A source that was not asked yet is taken out of the list; a bulky stream stays with who announced it."""
     while missing.sources:
         source = missing.sources.pop(0)

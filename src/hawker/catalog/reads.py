@@ -5,11 +5,11 @@ from contextlib import aclosing, asynccontextmanager
 from typing import assert_never
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Change, Statement, Table
-from hawker.catalog.guarded import Answer, Guarded, Pool
+from hawker.catalog.contract import ResultTable, RowChange, Statement
 from hawker.catalog.live.engine import Live
-from hawker.catalog.live.ring import Lagged
-from hawker.catalog.live.subscription import Columns, End, Heard, News, Rows
+from hawker.catalog.live.feed import Lagged
+from hawker.catalog.live.subscription import AnswerChanges, AnswerColumns, AnswerEnd, AnswerRows, SubscriptionEvent
+from hawker.catalog.read_connection import QueryCursor, ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable, Unprocessable
 
@@ -21,31 +21,31 @@ _TAKE_ROWS = 5_000
 class Reads:
     """What a replica answers beside its writes: `query` blocks, `subscribe` waits for changes."""
 
-    def __init__(self, pool: Pool, live: Live, clock: Clock) -> None:
+    def __init__(self, pool: ReadPool, live: Live, clock: Clock) -> None:
         self._pool, self._live, self._clock = pool, live, clock
 
-    def query(self, statement: Statement, timeout_s: float) -> Table:
+    def query(self, statement: Statement, timeout_s: float) -> ResultTable:
         """Raises `BadRequest` for what is no reading statement, `DeadlineExceeded`, `Unprocessable` when the answer is
         too big to be one."""
-        with self._pool.one() as guarded:
-            guarded.deadline(self._clock.monotonic() + timeout_s)
-            answer = guarded.start(statement)
+        with self._pool.one() as reader:
+            reader.deadline(self._clock.monotonic() + timeout_s)
+            answer = reader.start(statement)
             try:
-                return Table(columns=answer.columns, rows=tuple(_all(guarded, answer)))
+                return ResultTable(columns=answer.columns, rows=tuple(_all(reader, answer)))
             finally:
                 answer.close()
 
     @asynccontextmanager
-    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[Table | Change]]:
+    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[ResultTable | RowChange]]:
         subscription = await self._live.open(statement)
         with subscription.listener():
             async with aclosing(_told(await subscription.hear())) as told:
                 yield told
 
 
-def _all(guarded: Guarded, answer: Answer) -> Iterator[tuple[Value, ...]]:
+def _all(reader: ReadConnection, answer: QueryCursor) -> Iterator[tuple[Value, ...]]:
     count = size = 0
-    while rows := guarded.take(answer, rows=_TAKE_ROWS, size_bytes=MOST_BYTES):
+    while rows := reader.take(answer, rows=_TAKE_ROWS, size_bytes=MOST_BYTES):
         count += len(rows)
         size += sum(len(cell) for row in rows for cell in row if isinstance(cell, str | bytes))
         if count > MOST_ROWS or size > MOST_BYTES:
@@ -53,7 +53,7 @@ def _all(guarded: Guarded, answer: Answer) -> Iterator[tuple[Value, ...]]:
         yield from rows
 
 
-async def _told(heard: AsyncGenerator[Heard, None]) -> AsyncGenerator[Table | Change, None]:
+async def _told(heard: AsyncGenerator[SubscriptionEvent, None]) -> AsyncGenerator[ResultTable | RowChange, None]:
     """The first answer as one table, then the changes. Raises `Unavailable` when the caller was too slow, or what ended
     the subscription."""
     columns: tuple[str, ...] = ()
@@ -62,16 +62,16 @@ async def _told(heard: AsyncGenerator[Heard, None]) -> AsyncGenerator[Table | Ch
         async with aclosing(heard):
             async for one in heard:
                 match one:
-                    case Columns():
+                    case AnswerColumns():
                         columns = one.names
-                    case Rows():
+                    case AnswerRows():
                         rows.extend(row for _, row in one.rows)
-                    case End():
-                        yield Table(columns=columns, rows=tuple(rows))
+                    case AnswerEnd():
+                        yield ResultTable(columns=columns, rows=tuple(rows))
                         rows.clear()
-                    case News():
-                        for told in one.told:
-                            yield _change(told.said)
+                    case AnswerChanges():
+                        for told in one.events:
+                            yield _change(told.content)
                     case _:
                         assert_never(one)
     except Lagged as error:
@@ -79,8 +79,8 @@ async def _told(heard: AsyncGenerator[Heard, None]) -> AsyncGenerator[Table | Ch
     raise Unavailable("the live query has ended: subscribe anew")
 
 
-def _change(said: object) -> Change:
+def _change(said: object) -> RowChange:
     if isinstance(said, HawkerError):
         raise said
-    assert isinstance(said, Change)
+    assert isinstance(said, RowChange)
     return said

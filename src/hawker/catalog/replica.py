@@ -14,26 +14,77 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hawker.catalog.bucket import Bucket
-from hawker.catalog.calls import STOPPING, Call, Transact, next_turn, run_all
 from hawker.catalog.change import Position, Scope, Token
-from hawker.catalog.contract import Change, Committed, Local, OnTouched, Statement, Storage, Table, Touched
-from hawker.catalog.engine import GRACE_S, Engine
+from hawker.catalog.contract import (
+    Committed,
+    LocalTransaction,
+    OnTouched,
+    ResultTable,
+    RowChange,
+    Statement,
+    Storage,
+    Touched,
+)
+from hawker.catalog.engine import GRACE_S, ReplicationEngine
+from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.http.service import Vitals
-from hawker.catalog.jobs import Apply, Done, Fence, Job, perform
-from hawker.catalog.memory import touched
-from hawker.catalog.messages import Parts, Pull, SnapshotAsk, SnapshotRead, decode, encode
-from hawker.catalog.outbox import Outbox
-from hawker.catalog.peers import Peer
-from hawker.catalog.snapshots import Album
+from hawker.catalog.jobs import Apply, Job, JobResult, RaiseFence, perform
+from hawker.catalog.memory_storage import touched
+from hawker.catalog.messages import Pull, PullAnswer, SnapshotAsk, SnapshotRead, decode, encode
+from hawker.catalog.snapshots import SnapshotExchange
+from hawker.catalog.write_queue import QueuedCall, QueuedTransaction, WriteQueue, run_all
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
+
+BYTES_PER_S = 10 << 20
+"""Bytes per second that this node's catalog sends as messages."""
+QUEUE_BYTES = 16 << 20
+"""Bytes that may wait to be sent."""
+
+
+class SendQueue:
+    """Messages on their way out, at most `per_s` bytes per second. When more than `queue` bytes wait, the oldest
+    message is dropped: its receiver finds by anti-entropy what it missed."""
+
+    def __init__(self, clock: Clock, *, per_s: float = BYTES_PER_S, queue: int = QUEUE_BYTES) -> None:
+        self._bucket = Bucket(clock, per_s=per_s, burst=per_s)
+        self._most = queue
+        self._queue: deque[tuple[NodeId, bytes]] = deque()
+        self.bytes = 0
+        self.dropped = 0
+
+    def put(self, to: NodeId, raw: bytes) -> None:
+        self._queue.append((to, raw))
+        self.bytes += len(raw)
+        while self.bytes > self._most:
+            self._shift()
+            self.dropped += 1
+
+    def take(self) -> list[tuple[NodeId, bytes]]:
+        """What may go now."""
+        found: list[tuple[NodeId, bytes]] = []
+        while self._queue and self._bucket.take(len(self._queue[0][1])):
+            found.append(self._shift())
+        return found
+
+    def wait_s(self) -> float:
+        """How long until more may go; endless with nothing waiting."""
+        return self._bucket.wait_s(len(self._queue[0][1])) if self._queue else float("inf")
+
+    def _shift(self) -> tuple[NodeId, bytes]:
+        first = self._queue.popleft()
+        self.bytes -= len(first[1])
+        return first
+
+
+# Messages on their way out, at most so many bytes per second. What is too much waits; what waits too long, or is
+# more than the queue holds, goes, the oldest first: whoever misses it will find it missing.
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Storage)
 
 TXS_PER_S, TXS_AT_ONCE = 1000, 2000
-WAITING = 1024
 SETTLE_S = 10.0
 ASK_S = 15.0
 ANSWER_S = 30.0
@@ -44,7 +95,7 @@ TRY_S = 5.0
 _log = logging.getLogger("hawker.catalog")
 
 
-class Runner(Protocol):
+class StorageRunner(Protocol):
     """Runs what blocks, one call at a time."""
 
     async def __call__(self, work: Callable[[], T]) -> T: ...
@@ -67,21 +118,22 @@ class Replica(Generic[S]):
         *,
         send: Callable[[NodeId, bytes], None],
         ask: Callable[[NodeId, bytes, float], Awaitable[bytes]],
-        reads: Callable[[Statement, float], Table] | None = None,
-        subscribes: Callable[[Statement], AbstractAsyncContextManager[AsyncIterator[Table | Change]]] | None = None,
-        run: Runner = in_thread,
+        reads: Callable[[Statement, float], ResultTable] | None = None,
+        subscribes: Callable[[Statement], AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]]
+        | None = None,
+        run: StorageRunner = in_thread,
         grace_s: float = GRACE_S,
-        album: Album | None = None,
+        snapshots: SnapshotExchange | None = None,
     ) -> None:
         self._storage, self._clock, self._run = storage, clock, run
         self._send, self._ask_over = send, ask
-        self._reads, self._subscribes, self._album = reads, subscribes, album
+        self._reads, self._subscribes, self._snapshots = reads, subscribes, snapshots
         positions = {scope: storage.positions(scope) for scope in Scope}
-        self.engine = Engine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
-        self._outbox = Outbox(clock)
+        self.engine = ReplicationEngine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
+        self._send_queue = SendQueue(clock)
         self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
-        self._calls: deque[Call[Any]] = deque()
-        self._answers: dict[int, Call[Parts | None]] = {}
+        self._calls = WriteQueue()
+        self._answers: dict[int, QueuedCall[PullAnswer | None]] = {}
         self._listeners: list[OnTouched] = []
         self._wake, self._moved = anyio.Event(), anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -95,8 +147,8 @@ class Replica(Generic[S]):
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._work)
-                if self._album is not None:
-                    tasks.start_soon(self._catch_up, self._album)
+                if self._snapshots is not None:
+                    tasks.start_soon(self._catch_up, self._snapshots)
                 try:
                     yield
                 finally:
@@ -104,11 +156,9 @@ class Replica(Generic[S]):
         finally:
             self._tasks = None
             with anyio.CancelScope(shield=True):
-                for call in self._calls:
-                    call.error = Unavailable(STOPPING)
-                    call.done.set()
-                if self._album is not None:
-                    self._album.close()
+                self._calls.stop()
+                if self._snapshots is not None:
+                    self._snapshots.close()
                 await self._run(self._storage.close)
 
     # what the mesh brings
@@ -116,7 +166,7 @@ class Replica(Generic[S]):
     def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None:
         """What gossip believes of a node; who is suspected is still alive."""
         if alive:
-            self.engine.tell(Peer(node, region, rtt_s))
+            self.engine.tell(ReplicaPeer(node, region, rtt_s))
         else:
             self.engine.lose(node)
         self._stir()
@@ -129,12 +179,12 @@ class Replica(Generic[S]):
         """Answers a question of another node over a stream; nothing when this node is too busy. Raises `BadRequest`."""
         try:
             message = decode(raw)
-            if self._album is not None and isinstance(message, SnapshotAsk | SnapshotRead):
-                return await self._album.answer(message)
+            if self._snapshots is not None and isinstance(message, SnapshotAsk | SnapshotRead):
+                return await self._snapshots.answer(message)
             number = self.engine.ask(sender, message)
         except ValueError as error:
             raise BadRequest(f"the catalog cannot read this: {error}") from error
-        waiting = self._answers[number] = Call(lambda: None)
+        waiting = self._answers[number] = QueuedCall(lambda: None)
         self._stir()
         try:
             with anyio.fail_after(ANSWER_S):
@@ -164,20 +214,20 @@ class Replica(Generic[S]):
         await self._settled()
         if not self._bucket.take(1):
             raise Unavailable(f"more than {TXS_PER_S} transactions a second; put more into each, or try in a moment")
-        local = Local(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
-        return await self._turn(Transact(self._storage, local, self._committed))
+        local = LocalTransaction(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
+        return await self._turn(QueuedTransaction(self._storage, local, self._committed))
 
     def _committed(self, committed: Committed) -> None:
         self.engine.committed(committed.txs)
         self._flush()
         self._tell(touched({(op.table, op.key) for tx in committed.txs for op in tx.ops}))
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         if self._reads is not None:
             return await in_thread(partial(self._reads, statement, timeout_s))
         return await self.do(lambda storage: storage.query(statement))
 
-    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[Table | Change]]:
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
         if self._subscribes is None:
             raise NotServed("this catalog has no live queries")
         return self._subscribes(statement)
@@ -196,12 +246,10 @@ class Replica(Generic[S]):
     async def do(self, work: Callable[[S], T], *, touches: bool = False) -> T:
         """Run this with the storage, in its turn; `touches` when readers may see anything differently after it."""
         everything = Touched(tables={}, everything=touches)
-        return await self._turn(Call(lambda: work(self._storage), lambda result: self._tell(everything)))
+        return await self._turn(QueuedCall(lambda: work(self._storage), lambda result: self._tell(everything)))
 
-    async def _turn(self, call: Call[T]) -> T:
-        if len(self._calls) >= WAITING:
-            raise Unavailable(f"{WAITING} calls of the catalog wait already; try again in a moment")
-        self._calls.append(call)
+    async def _turn(self, call: QueuedCall[T]) -> T:
+        self._calls.put(call)
         self._wake.set()
         return await call.wait()
 
@@ -233,7 +281,7 @@ class Replica(Generic[S]):
             self._flush()
             if unsettled and self.engine.settled:
                 self._tell_waiters()
-            if calls := next_turn(self._calls):
+            if calls := self._calls.take():
                 await self._serve_calls(calls)
             if (job := self.engine.next_job()) is not None:
                 await self._do_job(job)
@@ -241,12 +289,12 @@ class Replica(Generic[S]):
                 await self._nap(due)
 
     async def _nap(self, due: float) -> None:
-        wait = min(due - self._clock.monotonic(), self._outbox.wait_s(), NAP_S)
+        wait = min(due - self._clock.monotonic(), self._send_queue.wait_s(), NAP_S)
         with anyio.move_on_after(max(0.0, wait)):
             await self._wake.wait()
         self._wake = anyio.Event()
 
-    async def _serve_calls(self, calls: Sequence[Call[Any]]) -> None:
+    async def _serve_calls(self, calls: Sequence[QueuedCall[Any]]) -> None:
         try:
             await self._run(partial(run_all, calls))
         finally:
@@ -285,9 +333,9 @@ class Replica(Generic[S]):
         for to, message in engine.out:
             raw = encode(message)
             for node in to:
-                self._outbox.put(node, raw)
+                self._send_queue.put(node, raw)
         engine.out.clear()
-        for node, raw in self._outbox.take():
+        for node, raw in self._send_queue.take():
             self._send(node, raw)
         for number, parts in engine.answers:
             if (waiting := self._answers.get(number)) is not None:
@@ -300,26 +348,26 @@ class Replica(Generic[S]):
             if self._tasks is not None:
                 self._tasks.start_soon(self._question, whom, scope, pull)
 
-    async def _catch_up(self, album: Album) -> None:
+    async def _catch_up(self, snapshots: SnapshotExchange) -> None:
         """Far behind, take a snapshot of somebody near; if that does not work, of somebody else after a while."""
         while True:
             await self._clock.sleep(LOOK_S)
             near = self.engine.scopes[Scope.REGION].peers.alive
             whom, scopes = (near, [*Scope]) if near else (self.engine.scopes[Scope.GLOBAL].peers.alive, [Scope.GLOBAL])
-            if self.engine.gaps < (album.fresh if self._fresh else album.far) or not whom:
+            if self.engine.gaps < (snapshots.fresh if self._fresh else snapshots.far) or not whom:
                 continue
             self.engine.hold(pulls=True)
             try:
-                await self._take_snapshot(album, whom[int(self._clock.random() * len(whom))], scopes)
+                await self._take_snapshot(snapshots, whom[int(self._clock.random() * len(whom))], scopes)
             except HawkerError as error:
                 _log.warning("no snapshot of the catalog taken", extra={"reason": str(error)})
                 await self._clock.sleep(TRY_S)
             finally:
                 self.engine.hold(pulls=False)
 
-    async def _take_snapshot(self, album: Album, whom: NodeId, scopes: Sequence[Scope]) -> None:
-        what = await album.take(whom, scopes)
-        await self._turn(Call(partial(self._positions, scopes), self._resume))
+    async def _take_snapshot(self, snapshots: SnapshotExchange, whom: NodeId, scopes: Sequence[Scope]) -> None:
+        what = await snapshots.take(whom, scopes)
+        await self._turn(QueuedCall(partial(self._positions, scopes), self._resume))
         self._fresh = False
         self._tell(what)
 
@@ -335,18 +383,18 @@ class Replica(Generic[S]):
         self._stir()
 
     async def _question(self, whom: NodeId, scope: Scope, pull: Pull) -> None:
-        parts: Parts | None = None
+        parts: PullAnswer | None = None
         try:
             answer = await self._ask_over(whom, encode(pull), ASK_S)
             found = decode(answer) if answer else None
-            parts = found if isinstance(found, Parts) else None
+            parts = found if isinstance(found, PullAnswer) else None
         except (HawkerError, ValueError):
             parts = None  # somebody else is asked
         self.engine.answered(whom, scope, parts)
         self._stir()
 
 
-def _touched_by(job: Job, done: Done) -> Touched:
+def _touched_by(job: Job, done: JobResult) -> Touched:
     if done.outcome is not None:
         return done.outcome.touched
-    return Touched(tables={}, everything=isinstance(job, Fence))
+    return Touched(tables={}, everything=isinstance(job, RaiseFence))

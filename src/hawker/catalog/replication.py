@@ -1,39 +1,43 @@
-"""Replication of one scope, without I/O: takes messages, members, commits and what became of batches; leaves messages
-to send, questions to ask over streams, and what `intake` has ready to be applied.
+"""Replication of one scope, without I/O: eager push (rumor mongering), pull of what is missing, and anti-entropy, after
+Demers et al., "Epidemic Algorithms for Replicated Database Maintenance", 1987. Corrosion replicates in the same three
+ways; its rows merge by column (cr-sqlite), here each row has one owner and whole rows are published.
+
+Takes messages, members, commits and the results of batches; leaves messages to send, questions to ask over streams, and
+what `inbound` has ready to be applied.
 """
 
 from collections.abc import Collection, Mapping
 
-from hawker.catalog import rumor
-from hawker.catalog.change import Delta, Position, Scope, Tx
+from hawker.catalog import fan_out
+from hawker.catalog.anti_entropy import Rounds
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.catalog.epochs import Inquiry, outdated
-from hawker.catalog.intake import QUEUED, Intake
-from hawker.catalog.mailbag import Mailbag
+from hawker.catalog.fan_out import ReplicaPeers
+from hawker.catalog.inbound import MAX_READY, Inbound
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
     Digest,
-    Entry,
     Head,
-    Hello,
     Ihave,
-    Known,
     Message,
-    Parts,
+    PositionAnswer,
+    PositionQuery,
     Pull,
+    PullAnswer,
     Push,
     Rumor,
     Txs,
     Vector,
+    VectorEntry,
     Want,
     passed_on,
     rumor_of,
     tx_of,
 )
-from hawker.catalog.peers import Peers
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
-from hawker.catalog.sync import Rounds
+from hawker.catalog.push_batch import PushBatcher
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
@@ -66,10 +70,10 @@ class Replication:
     ) -> None:
         self.me, self.scope = me, scope
         self._clock, self._planted = clock, planted
-        self.peers = Peers(region)
-        self._mailbag = Mailbag(self.peers, clock.random)
-        self.intake = Intake(me, positions, planted)
-        self.vector, self.pulls = self.intake.vector, self.intake.pulls
+        self.peers = ReplicaPeers(region)
+        self._push_batcher = PushBatcher(self.peers, clock.random)
+        self.inbound = Inbound(me, positions, planted)
+        self.vector, self.pulls = self.inbound.vector, self.inbound.pulls
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Pull]] = []
         own = self.vector.get(me)
@@ -89,7 +93,7 @@ class Replication:
 
     # what happens here
 
-    def committed(self, tx: Tx) -> None:
+    def committed(self, tx: ReplicatedTx) -> None:
         """A local transaction, which is on disk."""
         own = self.vector.get(self.me)
         if (tx.epoch, tx.version) > (own.epoch, own.applied):
@@ -101,7 +105,7 @@ class Replication:
     def moved(self, origin: NodeId, position: Position) -> None:
         """The storage has a stream elsewhere: after a batch, a fence or a renewal."""
         before = self.vector.get(origin)
-        if self.intake.moved(origin, position):
+        if self.inbound.moved(origin, position):
             self._fresh[origin] = IHAVE_TICKS
         if origin != self.me:
             return
@@ -155,58 +159,58 @@ class Replication:
                     self.entry(sender, entry)
                 if message.back:
                     self._send((sender,), self._vector(message.buckets, back=False))
-            case Hello():
-                entry = Entry.of(sender, self.vector.get(sender))
-                self._send((sender,), Known(scope=self.scope, entry=entry))
-            case Known() if self._inquiry is not None and message.entry.origin == self.me:
+            case PositionQuery():
+                entry = VectorEntry.of(sender, self.vector.get(sender))
+                self._send((sender,), PositionAnswer(scope=self.scope, entry=entry))
+            case PositionAnswer() if self._inquiry is not None and message.entry.origin == self.me:
                 self._inquiry.heard(sender)
                 self.entry(sender, message.entry)
             case _:
                 pass
 
-    def entry(self, sender: NodeId, entry: Entry) -> None:
+    def entry(self, sender: NodeId, entry: VectorEntry) -> None:
         """What another has of a stream."""
-        if entry.fence > self.intake.fence(entry.origin) and self.intake.room(entry.origin):
-            self.intake.fences[entry.origin] = entry.fence
+        if entry.fence > self.inbound.fence(entry.origin) and self.inbound.room(entry.origin):
+            self.inbound.fences[entry.origin] = entry.fence
         self._behind(sender, entry.origin, entry.epoch, entry.applied)
 
     def _behind(self, sender: NodeId, origin: NodeId, epoch: int, version: int) -> None:
         """Somebody has a stream up to there; ask for it in a while, if it is more."""
         if origin == self.me:
             self._doubt(epoch, version)
-        elif self.intake.lacks(origin, epoch, version):
+        elif self.inbound.lacks(origin, epoch, version):
             self.pulls.want(origin, epoch, version, sender, self._soon(sender))
 
     def _hear(self, sender: NodeId, heard: Rumor) -> None:
         """Most have been here before: those are not even read."""
         if heard.origin == self.me:
             self._doubt(heard.epoch, heard.version)
-        elif self.intake.is_news(heard.origin, heard.epoch, heard.version):
+        elif self.inbound.is_news(heard.origin, heard.epoch, heard.version):
             try:
                 tx = tx_of(heard)
             except ValueError:
                 self.refused += 1
                 return
-            if self._take_tx(sender, tx) and heard.hop < rumor.HOPS:
+            if self._take_tx(sender, tx) and heard.hop < fan_out.MAX_HOPS:
                 self._spread(passed_on(heard), without=(self.me, sender, heard.origin))
 
-    def _take_tx(self, sender: NodeId, tx: Tx) -> bool:
+    def _take_tx(self, sender: NodeId, tx: ReplicatedTx) -> bool:
         if tx.scope is not self.scope:
             return False
         if tx.origin == self.me:
             self._doubt(tx.epoch, tx.version)
             return False
-        return self.intake.take_tx(tx, sender, self._soon(sender))
+        return self.inbound.take_tx(tx, sender, self._soon(sender))
 
     def _take_delta(self, delta: Delta) -> None:
         if delta.scope is self.scope and delta.origin != self.me:
-            self.intake.take_delta(delta, self._clock.monotonic())
+            self.inbound.take_delta(delta, self._clock.monotonic())
 
     def _soon(self, sender: NodeId) -> float:
         return self._clock.monotonic() + WAIT_S + self.peers.rtt_s(sender)
 
     def _vector(self, buckets: tuple[int, ...], *, back: bool) -> Vector:
-        entries = tuple(Entry.of(origin, position) for origin, position in self.vector.within(buckets))
+        entries = tuple(VectorEntry.of(origin, position) for origin, position in self.vector.within(buckets))
         return Vector(scope=self.scope, buckets=buckets, entries=entries, back=back)
 
     def _spread(self, news: Rumor, *, without: Collection[NodeId]) -> None:
@@ -214,19 +218,19 @@ class Replication:
         if len(news.body) > PUSH_BYTES:
             self._announce(news.origin, without=without)
         else:
-            self._mailbag.put(news, self._clock.monotonic(), without=without)
+            self._push_batcher.put(news, self._clock.monotonic(), without=without)
 
     def post(self) -> None:
         """Send what news is due."""
-        if self._mailbag.due < _NEVER:
-            for to, rumors in self._mailbag.take(self._clock.monotonic()):
+        if self._push_batcher.due < _NEVER:
+            for to, rumors in self._push_batcher.take(self._clock.monotonic()):
                 self._send(to, Push(scope=self.scope, rumors=rumors))
 
     def _announce(self, origin: NodeId, *, without: Collection[NodeId]) -> None:
-        epoch, version = self.intake.where(origin)
+        epoch, version = self.inbound.where(origin)
         if version >= 0:
             head = Head(origin=origin, epoch=epoch, version=version)
-            chosen = rumor.choose(self.peers, self._clock.random, without=without)
+            chosen = fan_out.choose(self.peers, self._clock.random, without=without)
             self._send(chosen, Ihave(scope=self.scope, heads=(head,)))
 
     def _send(self, to: Collection[NodeId], message: Message) -> None:
@@ -235,7 +239,7 @@ class Replication:
 
     # questions over streams
 
-    def answered(self, sender: NodeId, parts: Parts | None) -> None:
+    def answered(self, sender: NodeId, parts: PullAnswer | None) -> None:
         """What came of the last of `questions`; None when nobody answered."""
         now = self._clock.monotonic()
         for tx in parts.txs if parts is not None else ():
@@ -257,13 +261,13 @@ class Replication:
         self._asked = missing
         for each in missing:
             each.due = float("inf")
-        wants = tuple(self.intake.want(each) for each in missing)
+        wants = tuple(self.inbound.want(each) for each in missing)
         self.questions.append((whom, Pull(scope=self.scope, wants=wants, max_bytes=BULK_BYTES)))
 
     # time
 
     def next_due(self) -> float:
-        due = min(self._rounds.due, self.pulls.next_due(), self._mailbag.due)
+        due = min(self._rounds.due, self.pulls.next_due(), self._push_batcher.due)
         if self._fresh:
             due = min(due, self._ihave_due)
         return due if self._inquiry is None else min(due, self._inquiry.due)
@@ -290,7 +294,7 @@ class Replication:
             self._inquiry = None
             self.renew(0)
         elif inquiry.due <= now:
-            self._send(inquiry.whom(now, self.peers), Hello(scope=self.scope))
+            self._send(inquiry.whom(now, self.peers), PositionQuery(scope=self.scope))
 
     def _tell_fresh(self) -> None:
         heads: list[Head] = []
@@ -302,17 +306,17 @@ class Replication:
             if self._fresh[origin] <= 0:
                 del self._fresh[origin]
         if heads:
-            chosen = rumor.pick(self.peers.alive, IHAVE_PEERS, self._clock.random)
+            chosen = fan_out.pick(self.peers.alive, IHAVE_PEERS, self._clock.random)
             self._send(chosen, Ihave(scope=self.scope, heads=tuple(heads)))
 
     def _pull(self, now: float) -> None:
         """One message to each peer that is asked; what is long, or much, in one question over a stream."""
-        if self.holding or len(self.intake.ready) >= QUEUED:
+        if self.holding or len(self.inbound.ready) >= MAX_READY:
             self.pulls.later(now + (HELD_S if self.holding else WAIT_S))
             return
         due = self.pulls.take(now, self.peers, self._clock.random)
         for origin in self.pulls.given_up():
-            self.intake.pending.drop(origin)  # perhaps its owner lost what comes before, and nobody ever had it
+            self.inbound.reorder_buffer.drop(origin)  # perhaps its owner lost what comes before, and nobody ever had it
         much = len(due) >= BULK_WANTS
         bulky = [(whom, missing) for whom, missing in due if missing.bulky or much]
         if bulky:
@@ -320,6 +324,6 @@ class Replication:
         asked: dict[NodeId, list[Want]] = {}
         for whom, missing in due:
             if not (missing.bulky or much):
-                asked.setdefault(whom, []).append(self.intake.want(missing))
+                asked.setdefault(whom, []).append(self.inbound.want(missing))
         for whom, wants in asked.items():
             self._send((whom,), Pull(scope=self.scope, wants=tuple(wants), max_bytes=MESSAGE_BYTES))

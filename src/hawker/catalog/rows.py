@@ -12,7 +12,7 @@ from hawker.catalog.schema import Replicated
 Key = tuple[Value, ...]
 
 
-class Rows:
+class TableRows:
     """Each method is one statement, inside the caller's transaction. A copy that is read once has no indexes."""
 
     def __init__(self, connection: apsw.Connection, table: Replicated, *, indexed: bool = True) -> None:

@@ -15,22 +15,22 @@ import apsw
 import msgspec
 
 from hawker.catalog import compaction
-from hawker.catalog.apply import Batch, Parts
-from hawker.catalog.aside import Aside
-from hawker.catalog.change import Delta, Position, Scope, Tx, Value
+from hawker.catalog.apply import BatchApplier, StorageParts
+from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Value
 from hawker.catalog.commits import Commits, TransactionLost
-from hawker.catalog.contract import Committed, Local, Outcome, Statement, Table, Touched
+from hawker.catalog.contract import ApplyOutcome, Committed, LocalTransaction, ResultTable, Statement, Touched
 from hawker.catalog.database import Database
-from hawker.catalog.evolve import evolve, tables_of
-from hawker.catalog.guarded import Guarded
-from hawker.catalog.install import Draft, is_further, opened, take
-from hawker.catalog.lease import Lease, boot_id
-from hawker.catalog.log import LOG_AGE_S, Log
-from hawker.catalog.origins import RESETTING, Origins, Stream
-from hawker.catalog.rows import Rows
+from hawker.catalog.freshness import FreshnessFile, boot_id
+from hawker.catalog.log import LOG_AGE_S, ReplayLog
+from hawker.catalog.migration import evolve, tables_of
+from hawker.catalog.quarantine import QuarantineTable
+from hawker.catalog.read_connection import ReadConnection
+from hawker.catalog.rows import TableRows
 from hawker.catalog.schema import fingerprint, read, shipped
-from hawker.catalog.snapshot import Snapshot, make
+from hawker.catalog.snapshot_install import Draft, is_further, opened, take
+from hawker.catalog.snapshots import CatalogSnapshot, make
 from hawker.catalog.statements import Statements
+from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId
@@ -42,7 +42,7 @@ QUERY_BYTES = 64 * 1024 * 1024
 _log = logging.getLogger("hawker.catalog")
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
     """A node as gossip sees it: `since` is Unix seconds, `rtt` seconds if it was measured, `epoch` its incarnation."""
 
     host: NodeId
@@ -66,16 +66,16 @@ class SqliteStorage:
         self._connection.create_scalar_function("next_version", self._next_version, 0)
         self._counter: Iterator[int] = iter(())
         self._statements = Statements(self._connection, clock)
-        self._origins = Origins(self._connection)
-        self._log = Log(self._connection)
-        self._unknown = Aside(self._connection, "__c_unknown")
-        self._quarantine = Aside(self._connection, "__c_quarantine")
-        self._rows: Mapping[str, Rows] = {}
+        self._origins = StreamPositions(self._connection)
+        self._log = ReplayLog(self._connection)
+        self._unknown = QuarantineTable(self._connection, "__c_unknown")
+        self._quarantine = QuarantineTable(self._connection, "__c_quarantine")
+        self._rows: Mapping[str, TableRows] = {}
         self._fingerprint = ""
-        self._reader: Guarded | None = None
+        self._reader: ReadConnection | None = None
         try:
             self.declare(schemas)
-            self._lease = Lease(path.with_name(f"{path.name}.lease"), boot())
+            self._freshness = FreshnessFile(path.with_name(f"{path.name}.lease"), boot())
             self._proven = self._prove()
             self._renewed = set(Scope) if self._proven else set()
         except BaseException:
@@ -110,7 +110,7 @@ class SqliteStorage:
             with self._transaction(durable=True):
                 evolve(self._connection, schema, kept=frozenset(ours.tables))
                 tables = tables_of(self._connection)
-                self._rows = {name: Rows(self._connection, table) for name, table in tables.items()}
+                self._rows = {name: TableRows(self._connection, table) for name, table in tables.items()}
                 self._fingerprint = fingerprint(tables)
                 return self._place_unknown()
         except BaseException:
@@ -118,7 +118,7 @@ class SqliteStorage:
             raise
 
     def _place_unknown(self) -> int:
-        batch = Batch(self._parts(), self._clock.now())
+        batch = BatchApplier(self._parts(), self._clock.now())
         placed = 0
         for stream in [*self._origins.all()]:
             for kept in [*self._unknown.of(stream.number)]:
@@ -136,15 +136,15 @@ class SqliteStorage:
         return self._proven
 
     def commit(self, statements: Sequence[Statement], at: float, *, timeout_s: float | None = None) -> Committed:
-        (result,) = self.commit_all([Local(statements=tuple(statements), at=at, timeout_s=timeout_s)])
+        (result,) = self.commit_all([LocalTransaction(statements=tuple(statements), at=at, timeout_s=timeout_s)])
         if isinstance(result, HawkerError):
             raise result
         return result
 
-    def commit_all(self, group: Sequence[Local]) -> Sequence[Committed | HawkerError]:
+    def commit_all(self, group: Sequence[LocalTransaction]) -> Sequence[Committed | HawkerError]:
         if not self._proven:
             raise Unavailable("the catalog is finding out what this node has published before; try again in a moment")
-        commits = Commits(self._connection, self._parts(), self._lease, self._statements, self._clock.now())
+        commits = Commits(self._connection, self._parts(), self._freshness, self._statements, self._clock.now())
         while True:
             with suppress(TransactionLost), self._transaction(durable=True):
                 return commits.run(group)
@@ -153,7 +153,9 @@ class SqliteStorage:
         """In that epoch or, if this node is known to have used it, in a later one."""
         with self._transaction(durable=True):
             stream = self._origins.get(self._node, scope)
-            epoch = max(epoch, stream.epoch + 1 if stream.begun else 0, stream.fence + 1, self._lease.epoch(scope) + 1)
+            epoch = max(
+                epoch, stream.epoch + 1 if stream.begun else 0, stream.fence + 1, self._freshness.epoch(scope) + 1
+            )
             run, count = stream.run + 1, 0
             self._counter = itertools.count(ROWS_PER_VERSION)
             for rows in self._rows.values():
@@ -167,10 +169,10 @@ class SqliteStorage:
             self._log.drop(stream.number)
             self._origins.put(stream)
             if self._proven:
-                self._lease.cover(scope, stream.position)
+                self._freshness.cover(scope, stream.position)
         self._renewed.add(scope)
         if not self._proven and self._renewed.issuperset(Scope):
-            self._begin_lease()
+            self._begin_proof()
         return stream.position
 
     def _next_version(self, *_: Value) -> int:
@@ -180,17 +182,17 @@ class SqliteStorage:
         run = self._connection.execute("SELECT run FROM __c_lease").get or ""
         positions = self._own_positions()
         fenced = any(position.epoch <= position.fence for position in positions.values())
-        if fenced or not self._lease.proves(run, positions):
+        if fenced or not self._freshness.proves(run, positions):
             return False
-        self._begin_lease(previous=run)
+        self._begin_proof(previous=run)
         return True
 
-    def _begin_lease(self, previous: str = "") -> None:
+    def _begin_proof(self, previous: str = "") -> None:
         run = self._clock.token_bytes(16).hex()
-        self._lease.begin(run, previous, self._own_positions())
+        self._freshness.begin(run, previous, self._own_positions())
         with self._transaction(durable=True):
             self._connection.execute("INSERT OR REPLACE INTO __c_lease VALUES (1, ?)", (run,))
-        self._lease.settle()
+        self._freshness.settle()
         self._proven = True
 
     def _own_positions(self) -> Mapping[Scope, Position]:
@@ -206,21 +208,21 @@ class SqliteStorage:
         with self._lock:
             return {self._node: Position(), **self._origins.positions(scope)}
 
-    def apply(self, batch: Sequence[Tx | Delta]) -> Outcome:
+    def apply(self, batch: Sequence[ReplicatedTx | Delta]) -> ApplyOutcome:
         with self._transaction(durable=False):
-            outcome = Batch(self._parts(), self._clock.now()).run(batch)
+            outcome = BatchApplier(self._parts(), self._clock.now()).run(batch)
         if outcome.quarantined:
             _log.warning("bad rows set aside", extra={"rows": outcome.quarantined, "last": self.quarantined(1)})
         return outcome
 
-    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[Tx]:
+    def replay(self, origin: NodeId, scope: Scope, after: int, max_bytes: int) -> Sequence[ReplicatedTx]:
         with self._lock:
             stream = self._origins.find(origin, scope)
             return () if stream is None else self._log.replay(stream.number, after, max_bytes)
 
     def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int, *, since: int = -1) -> Delta:
         with self._lock:
-            stream = self._origins.find(origin, scope) or Stream(number=0, origin=origin, scope=scope)
+            stream = self._origins.find(origin, scope) or StreamState(number=0, origin=origin, scope=scope)
             return compaction.delta(stream, self._rows, (self._unknown, self._quarantine), after, max_bytes, since)
 
     def fence(self, origin: NodeId, epoch: int) -> None:
@@ -228,7 +230,7 @@ class SqliteStorage:
             for scope in Scope:
                 self._fence(self._origins.get(origin, scope), epoch)
 
-    def _fence(self, stream: Stream, epoch: int) -> None:
+    def _fence(self, stream: StreamState, epoch: int) -> None:
         fenced = msgspec.structs.replace(stream, fence=max(stream.fence, epoch))
         if stream.origin == self._node:  # its own rows stay; it has to say them again in a later epoch
             if stream.epoch <= fenced.fence:
@@ -239,7 +241,7 @@ class SqliteStorage:
             fenced = msgspec.structs.replace(fenced, epoch=0, applied=0, floor=0, run=stream.run + 1, came=RESETTING)
         self._origins.put(fenced)
 
-    def _wipe(self, stream: Stream) -> None:
+    def _wipe(self, stream: StreamState) -> None:
         for rows in self._rows.values():
             if rows.table.scope is stream.scope:
                 rows.drop(stream.origin)
@@ -257,8 +259,8 @@ class SqliteStorage:
                     floors[place] = max(version, floors.get(place, 0))
                     count += gone
             numbers = {stream.number: (stream.origin, stream.scope) for stream in self._origins.all()}
-            for aside in (self._unknown, self._quarantine):
-                for number, version in aside.collect(before).items():
+            for quarantine in (self._unknown, self._quarantine):
+                for number, version in quarantine.collect(before).items():
                     floors[numbers[number]] = max(version, floors.get(numbers[number], 0))
             for place, version in floors.items():
                 stream = self._origins.get(*place)
@@ -270,7 +272,7 @@ class SqliteStorage:
 
     # All streams at once.
 
-    def snapshot(self, target: Path, scopes: Collection[Scope] = frozenset(Scope)) -> Snapshot:
+    def snapshot(self, target: Path, scopes: Collection[Scope] = frozenset(Scope)) -> CatalogSnapshot:
         """May be called in any thread, and holds up nothing. The file is there until the snapshot is closed."""
         return make(self._path, target, scopes)
 
@@ -288,7 +290,7 @@ class SqliteStorage:
                     self._connection.execute("DETACH draft")
         return Touched(tables={}, everything=True)
 
-    def _take(self, draft: Draft, theirs: Stream) -> None:
+    def _take(self, draft: Draft, theirs: StreamState) -> None:
         with self._transaction(durable=False):
             ours = self._origins.find(theirs.origin, theirs.scope)
             if theirs.origin != self._node and is_further(theirs, ours):
@@ -296,7 +298,7 @@ class SqliteStorage:
 
     # Beside the streams.
 
-    def set_members(self, members: Sequence[Member]) -> None:
+    def set_members(self, members: Sequence[MemberRow]) -> None:
         """What gossip knows now, all of it; this table is of this node alone."""
         with self._transaction(durable=False):
             self._connection.execute("DELETE FROM __corro_members")
@@ -311,24 +313,24 @@ class SqliteStorage:
             rows: list[Any] = self._connection.execute(text, (limit,)).fetchall()
             return rows
 
-    def query(self, statement: Statement) -> Table:
+    def query(self, statement: Statement) -> ResultTable:
         with self._lock:
             if self._reader is None:
-                self._reader = Guarded(self._path, self._clock)
+                self._reader = ReadConnection(self._path, self._clock)
             answer = self._reader.start(statement)
             rows = self._reader.take(answer, rows=QUERY_ROWS, size_bytes=QUERY_BYTES)
             more = self._reader.take(answer, rows=1, size_bytes=1)
             answer.close()
             if more:
                 raise BadRequest(f"the answer has more than {len(rows)} rows, or is too large: narrow it")
-            return Table(columns=answer.columns, rows=tuple(rows))
+            return ResultTable(columns=answer.columns, rows=tuple(rows))
 
     def close(self) -> None:
         with self._lock:
             if self._reader is not None:
                 self._reader.close()
             if self._proven:
-                self._lease.end(self._own_positions())
+                self._freshness.end(self._own_positions())
             self._database.close()
 
     # The transaction.
@@ -342,16 +344,16 @@ class SqliteStorage:
                     yield
                     self._origins.write()
             except BaseException as error:
-                self._origins.forget()
+                self._origins.after_rollback()
                 for part in (self._log, self._unknown, self._quarantine):
                     part.load()
                 if isinstance(error, apsw.Error | OSError):
                     raise Unavailable(f"the catalog cannot be written now: {error}") from error
                 raise
-            self._origins.keep()
+            self._origins.after_commit()
 
-    def _parts(self) -> Parts:
-        return Parts(
+    def _parts(self) -> StorageParts:
+        return StorageParts(
             node=self._node,
             rows=self._rows,
             origins=self._origins,

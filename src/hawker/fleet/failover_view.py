@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Statement, Table
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import HawkerError
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.ids import MachineId, NodeId
@@ -31,7 +31,7 @@ _TAKEN_FROM = (
 class Asked(Protocol):
     """The part of a `Catalog` that answers queries."""
 
-    async def query(self, statement: Statement, *, timeout_s: float) -> Table: ...
+    async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable: ...
 
 
 class Sight(Protocol):

@@ -12,7 +12,7 @@ import msgspec
 from hawker.api.caller import Caller
 from hawker.api.contract.body import instant
 from hawker.api.contract.cluster import ClusterKey, ClusterKeys, ClusterPeer, FleetNode, ForgottenNode, JoinAnswer
-from hawker.catalog.contract import Catalog, Table
+from hawker.catalog.contract import Catalog, ResultTable
 from hawker.catalog.http.service import Vitals
 from hawker.clock import Clock
 from hawker.cluster import KEY_BYTES, MAX_PEERS, Cluster, Keyring, Peer, name_of_key
@@ -95,7 +95,7 @@ class Fleet:
         try:
             told = await self._catalog.query(NODES)
         except Unavailable:
-            told = Table(columns=(), rows=())
+            told = ResultTable(columns=(), rows=())
         return fleet_nodes(told, self.members, self.me)
 
     async def node(self, node_id: str) -> FleetNode:

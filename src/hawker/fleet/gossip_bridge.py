@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 
 from hawker.catalog.change import Position, Scope
 from hawker.catalog.contract import Storage
-from hawker.catalog.messages import Forget, encode
+from hawker.catalog.messages import ForgetOrigin, encode
 from hawker.catalog.replica import Replica
-from hawker.catalog.storage import Member as Row
+from hawker.catalog.storage import MemberRow as Row
 from hawker.catalog.storage import SqliteStorage
 from hawker.errors import Unavailable
 from hawker.gossip.node import GossipNode
@@ -51,7 +51,7 @@ class GossipBridge(Generic[S]):
         """The catalog has messages of its own for this; gossip's word reaches those who were away meanwhile, and the
         forgotten node itself."""
         if self.replica is not None:
-            self.replica.on_message(node, encode(Forget(origin=node, epoch=fence, hop=0)))
+            self.replica.on_message(node, encode(ForgetOrigin(origin=node, epoch=fence, hop=0)))
 
 
 class Told:

@@ -8,7 +8,7 @@ from typing import Protocol
 import anyio
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.storage import Member as Row
+from hawker.catalog.storage import MemberRow as Row
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.gossip.contract import Fate, Member

@@ -9,7 +9,7 @@ from hawker.api.contract.body import instant
 from hawker.api.contract.cluster import FleetNode
 from hawker.api.contract.node import Amounts, HostCapacity
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Statement, Table
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 
@@ -24,7 +24,7 @@ NODES = Statement(
 )
 
 
-def fleet_nodes(table: Table, members: Sequence[Member], me: NodeId) -> tuple[FleetNode, ...]:
+def fleet_nodes(table: ResultTable, members: Sequence[Member], me: NodeId) -> tuple[FleetNode, ...]:
     """By region and id. One that gossips and was not heard of by the catalog yet is there, too."""
     rows = {str(row[0]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     known = {member.node: member for member in members}

@@ -33,7 +33,8 @@ Commit: TypeAlias = Callable[[Tx], None]
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """What a run works on; at most one run per resource is active."""
+    """What a run works on; at most one run per resource is active. `kind` is a word of the room that owns the flow,
+    such as `machine`; `id` is unique within the kind."""
 
     kind: str
     id: str
@@ -41,7 +42,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The step holds. `result` (msgspec-encodable) is recorded; `commit` is applied in the same transaction."""
+    """The step succeeded. `result` (msgspec-encodable) is recorded, for later steps and for whoever waits for the run;
+    `commit` writes to the store in the same transaction, so both are there or neither."""
 
     result: Any = None
     commit: Commit | None = None
@@ -49,7 +51,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again: after `after_s`, or after the step's own backoff. Counts against the step's attempts."""
+    """Call the step again, after `after_s` seconds or, without one, after the step's backoff. Counts against the step's
+    attempts; when these are used up the run is undone and fails. `reason` is in the run's history."""
 
     reason: str
     after_s: float | None = None
@@ -64,7 +67,8 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class HandOff:
-    """End this run as done and continue as a new run of another flow on the same resource, in one transaction."""
+    """End this run as done and continue as a new run of `flow` with `input` on the same resource. The end, the new run
+    and what `commit` writes are one transaction."""
 
     flow: str
     input: msgspec.Struct
@@ -76,7 +80,9 @@ Outcome: TypeAlias = Done | Retry | Abort | HandOff
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Full jitter, capped: attempt n waits random(0.5..1) * min(cap_s, first_s * 2**n). `attempts` counts all tries."""
+    """Exponential backoff with jitter: after failed attempt n (from 1) a step waits random(0.5..1) * min(`cap_s`,
+    `first_s` * 2**(n-1)) seconds. `attempts` counts all tries, the first one included: 1 to `ATTEMPTS_LIMIT`. Raises
+    `ValueError` for figures out of range."""
 
     attempts: int = 5
     first_s: float = 0.2
@@ -94,18 +100,28 @@ class Backoff:
 
 
 class StepContext(Protocol[D_co, I_co]):
-    """What a step is given."""
+    """What a step is given: its run, what the run was accepted with, and the runner's dependencies and clock."""
 
     @property
-    def run_id(self) -> RunId: ...
+    def run_id(self) -> RunId:
+        """The same for all attempts and after a crash, so what a step makes can be named after it."""
+
     @property
-    def resource(self) -> Resource: ...
+    def resource(self) -> Resource:
+        """What the run works on."""
+
     @property
-    def input(self) -> I_co: ...
+    def input(self) -> I_co:
+        """What the run was accepted with; it never changes."""
+
     @property
-    def deps(self) -> D_co: ...
+    def deps(self) -> D_co:
+        """What the runner was built with, shared by all steps."""
+
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """The only source of time and chance in a step."""
+
     @property
     def attempt(self) -> int:
         """1 for the first try."""
@@ -131,7 +147,7 @@ UndoCall: TypeAlias = Callable[[StepContext[Any, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row of a flow's table.
+    """One row of a flow's table. Raises `ValueError` for a row that cannot be.
 
     `do` may raise: an error of Hawker's family that says `retry` is retried, another one gives up at once; anything
     else, and taking longer than `timeout_s`, is retried. `undo` runs for each finished step and for the step under
@@ -140,12 +156,12 @@ class Step:
     the places inside it where chaos may kill the daemon, those of its undo with `undo.` before them; see `failpoint`.
     """
 
-    name: str
+    name: str  # lower_snake, unique in its flow; it is stored, so renaming it parks runs that are at it
     do: StepCall
-    undo: UndoCall | None = None
-    timeout_s: float = 60.0
-    backoff: Backoff = field(default_factory=Backoff)
-    undo_backoff: Backoff | None = None  # of the undo; that of the step unless told
+    undo: UndoCall | None = None  # None: nothing to take back, the undo of the run skips this step
+    timeout_s: float = 60.0  # seconds for one attempt of the step or of its undo, above 0
+    backoff: Backoff = field(default_factory=Backoff)  # how often `do` is tried, and the waits in between
+    undo_backoff: Backoff | None = None  # the same for `undo`; that of the step when None
     queue: str | None = None  # a named queue whose concurrency limit this step waits for
     durable: bool = False
     points: tuple[str, ...] = ()
@@ -179,7 +195,9 @@ class Ending(Enum):
 @dataclass(frozen=True, slots=True)
 class Flow(Generic[I]):
     """An ordered table of steps. A bad table (no steps, a name twice, a name that is not lower_snake, a timeout that is
-    not positive) fails when the module is imported. `on_end` runs in the transaction that ends the run."""
+    not positive) raises `ValueError` when the module is imported. `name` is stored with each run. `input` is what a run
+    is accepted with. `deadline_s` is seconds from acceptance until the run is undone; None for no deadline. `on_end`
+    runs in the transaction that ends the run, however it ends."""
 
     name: str
     input: type[I]
@@ -199,6 +217,7 @@ class Flow(Generic[I]):
             raise ValueError(f"flow {self.name}: deadline_s must be positive and finite")
 
     def find(self, step: str) -> Step | None:
+        """The row of that name; None when the flow has none, as after an upgrade."""
         return next((row for row in self.steps if row.name == step), None)
 
     def following(self, step: str) -> Step | None:
@@ -216,7 +235,8 @@ class Flow(Generic[I]):
 
 @dataclass(frozen=True, slots=True)
 class EndedRun(Generic[I_co]):
-    """What `on_end` sees. `deps` are the runner's."""
+    """What `on_end` sees. `error` is the text of the fault, None for a run that is done; `now` is Unix seconds; `deps`
+    are the runner's."""
 
     run_id: RunId
     resource: Resource
@@ -230,6 +250,6 @@ class EndedRun(Generic[I_co]):
 class WhenBusy(Enum):
     """What accepting a run does when its resource has an active one."""
 
-    QUEUE = "queue"
-    REFUSE = "refuse"
+    QUEUE = "queue"  # accept it; it begins when all runs before it have ended
+    REFUSE = "refuse"  # raise a conflict that names the active run
     JOIN = "join"  # return the active run if it is of the same flow, else queue

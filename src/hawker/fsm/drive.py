@@ -25,7 +25,7 @@ from hawker.fsm.fault import error_of, fault_of
 from hawker.fsm.ledger import Ledger
 from hawker.fsm.log import RunLog
 from hawker.fsm.recorder import Recorder
-from hawker.fsm.run import ENDED, Outcome, Run, State, StepRecord
+from hawker.fsm.run import ENDED, Run, State, StepRecord, StepStatus
 from hawker.fsm.transition import StopAsked
 from hawker.fsm.verdict import Verdict
 from hawker.ids import RunId
@@ -217,9 +217,9 @@ class Drive(Generic[D]):
         )
 
     def _note(self, record: StepRecord) -> None:
-        if record.outcome is Outcome.DONE and record.result is not None:
+        if record.outcome is StepStatus.DONE and record.result is not None:
             self._results[record.step] = record.result
-        elif record.outcome is Outcome.UNDONE:
+        elif record.outcome is StepStatus.UNDONE:
             self._results.pop(record.step, None)
 
     async def _child(self, slot: str, flow: str, resource: Resource, input: msgspec.Struct) -> Any:

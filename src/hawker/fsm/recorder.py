@@ -16,7 +16,7 @@ from hawker.fsm.contract import Backoff
 from hawker.fsm.fault import fault_of
 from hawker.fsm.ledger import CommitFailed, EndFailed, Ledger
 from hawker.fsm.log import RunLog
-from hawker.fsm.run import Outcome, Run, State, StepRecord
+from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.fsm.transition import Event, Parked
 from hawker.fsm.verdict import Verdict
 from hawker.store.contract import Durability, Store, Tx
@@ -36,7 +36,7 @@ class Recorder:
     async def attempt(self, run: Run, found: Verdict, started_at: float, durable: bool) -> tuple[Run, StepRecord]:
         """The run after an attempt, and the attempt's line of history. Durable as well: what did not succeed, since
         once an undo has begun, the step must not get another chance; and a hand-off, since it accepts a run."""
-        durable = durable or found.outcome in (Outcome.RETRY, Outcome.FAILED, Outcome.HANDED_OFF)
+        durable = durable or found.outcome in (StepStatus.RETRY, StepStatus.FAILED, StepStatus.HANDED_OFF)
         durability = Durability.DURABLE if durable else Durability.ORDERED
         try:
             return await self._attempt(run, found, started_at, durability)

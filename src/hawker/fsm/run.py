@@ -73,7 +73,9 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     state: State
 
 
-class Outcome(StrEnum):
+class StepStatus(StrEnum):
+    """How one attempt of a step, or of its undo, ended; stored in its record."""
+
     DONE = "done"
     RETRY = "retry"
     FAILED = "failed"
@@ -87,7 +89,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     step: str
     attempt: int
-    outcome: Outcome
+    outcome: StepStatus
     started_at: float
     ended_at: float
     fault: Fault | None = None

@@ -15,6 +15,34 @@ from hawker.fsm.fault import Fault
 from hawker.fsm.run import ENDED, Run, State
 from hawker.ids import RunId
 
+# Why these rules
+#
+# A run is driven by a loop that calls steps, and each thing that happens to it (a step returned, a timeout, a cancel by
+# a user, a crash and a new daemon) becomes one event here. Writing and waiting are elsewhere, so every order of events
+# can be tested, and the simulator plays orders that no host would show in a year.
+#
+# Late events change nothing. A step's result may arrive after the run was cancelled, since the call cannot be taken
+# back. So `Finished`, `Tried` and `GaveUp` count only while RUNNING, `Undone` and `UndoFailed` only while UNDOING; the
+# caller need not know which of two events was first, and it never needs a lock across a step.
+#
+# Undo goes backwards from the step under way, and that step comes first: it may be half made, and nobody can tell. So
+# an undo must cope with a step that never began. Steps without an undo are skipped.
+#
+# A failed undo never ends a run. FAILED and CANCELLED promise that nothing is left on the host; when an undo has used
+# up its attempts the run gets STUCK, holds its resource, and waits for an operator. So does a run whose step is no
+# longer in the flow after an upgrade: to skip it silently could leak what the step made, or build on what it did not.
+#
+# Only an operator leaves STUCK: `RetryAsked` tries the same step again with fresh attempts, `StopAsked` undoes; a
+# second `StopAsked` with `force` gives up the one undo that is stuck, and goes on with the next. After a retry the
+# deadline is gone, or it would end the run again at once.
+#
+# A crash is no event. A new daemon finds the run at the first step without a record and calls that step again, which
+# is why steps say "make it so" (`contract`). Two guards stand around this: `rewind` starts over when the host was
+# booted in between, since what steps made in memory is gone; `resumed` parks a run at which daemon after daemon died,
+# since a step that kills its caller must not keep a node down.
+#
+# Time enters as `now` and chance as `jitter`, both in the event or beside it: the same events give the same run.
+
 
 @dataclass(frozen=True, slots=True)
 class Due:
@@ -25,21 +53,22 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The current step holds."""
+    """The current step succeeded; `result` is what it recorded, as MessagePack."""
 
     result: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOff:
-    """The current step holds, and the rest is the business of another run."""
+    """The current step succeeded, and the run `to` of another flow does the rest."""
 
     to: RunId
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The current step did not succeed; it may next time."""
+    """The current step did not succeed and may succeed next time. `jitter` is uniform in [0, 1), for the backoff;
+    `after_s` is the step's own wish in seconds, None for its backoff."""
 
     fault: Fault
     jitter: float
@@ -48,19 +77,19 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The current step never will succeed."""
+    """The current step will never succeed: the run is undone and fails with `fault`."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The current step's undo holds."""
+    """The current step was undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoFailed:
-    """The current step's undo did not succeed; it may next time."""
+    """The current step's undo did not succeed and may succeed next time. `jitter` is uniform in [0, 1)."""
 
     fault: Fault
     jitter: float
@@ -68,7 +97,8 @@ class UndoFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Someone, or the deadline, wants the run to end. `force` also gives up an undo that is stuck."""
+    """A user, an operator or the deadline wants the run to end as `ending`, with `fault` as the reason. `force` also
+    gives up the one undo at which the run is stuck."""
 
     ending: Ending
     fault: Fault
@@ -82,7 +112,7 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The engine cannot go on with this run."""
+    """The engine cannot go on with this run; `why` is told to the operator."""
 
     why: str
 
@@ -94,6 +124,7 @@ VAIN_RESUMES = 5  # so many daemons in a row may end while a run is at one attem
 
 
 def transition(run: Run, flow: Flow[Any], event: Event, now: float) -> Run:
+    """The run after the event; the same run when the event comes too late. `now` is Unix seconds."""
     match event:
         case Due():
             return _due(run, event, now)

@@ -6,10 +6,9 @@ from typing import Any, assert_never
 import msgspec
 
 from hawker.errors import HawkerError
-from hawker.fsm.contract import Abort, Commit, Done, HandOff, Retry
-from hawker.fsm.contract import Outcome as StepOutcome
+from hawker.fsm.contract import Abort, Commit, Done, HandOff, Outcome, Retry
 from hawker.fsm.fault import Fault, fault_of
-from hawker.fsm.run import Outcome
+from hawker.fsm.run import StepStatus
 from hawker.fsm.transition import Event, Finished, GaveUp, Tried, UndoFailed, Undone
 
 
@@ -17,7 +16,7 @@ from hawker.fsm.transition import Event, Finished, GaveUp, Tried, UndoFailed, Un
 class Verdict:
     """`event` is None for a hand-off: that event is made inside the transaction, with the successor's id."""
 
-    outcome: Outcome
+    outcome: StepStatus
     event: Event | None
     fault: Fault | None = None
     result: bytes | None = None
@@ -25,19 +24,19 @@ class Verdict:
     hand_off: HandOff | None = None
 
 
-def of_outcome(outcome: StepOutcome, jitter: float) -> Verdict:
+def of_outcome(outcome: Outcome, jitter: float) -> Verdict:
     match outcome:
         case Done(result, commit):
             data = _encode(result)
-            return Verdict(Outcome.DONE, Finished(data), result=data, commit=commit)
+            return Verdict(StepStatus.DONE, Finished(data), result=data, commit=commit)
         case Retry(reason, after_s):
             fault = fault_of(reason)
-            return Verdict(Outcome.RETRY, Tried(fault, jitter, after_s), fault)
+            return Verdict(StepStatus.RETRY, Tried(fault, jitter, after_s), fault)
         case Abort(error):
             fault = fault_of(error)
-            return Verdict(Outcome.FAILED, GaveUp(fault), fault)
+            return Verdict(StepStatus.FAILED, GaveUp(fault), fault)
         case HandOff(commit=commit):
-            return Verdict(Outcome.HANDED_OFF, None, commit=commit, hand_off=outcome)
+            return Verdict(StepStatus.HANDED_OFF, None, commit=commit, hand_off=outcome)
         case _:
             assert_never(outcome)
 
@@ -47,15 +46,15 @@ def of_error(error: BaseException, jitter: float) -> Verdict:
     leaf = leaf_of(error)
     fault = fault_of(leaf)
     if isinstance(leaf, HawkerError) and not leaf.retry:
-        return Verdict(Outcome.FAILED, GaveUp(fault), fault)
-    return Verdict(Outcome.RETRY, Tried(fault, jitter), fault)
+        return Verdict(StepStatus.FAILED, GaveUp(fault), fault)
+    return Verdict(StepStatus.RETRY, Tried(fault, jitter), fault)
 
 
 def of_undo(error: BaseException | None, jitter: float) -> Verdict:
     if error is None:
-        return Verdict(Outcome.UNDONE, Undone())
+        return Verdict(StepStatus.UNDONE, Undone())
     fault = fault_of(leaf_of(error))
-    return Verdict(Outcome.UNDO_FAILED, UndoFailed(fault, jitter), fault)
+    return Verdict(StepStatus.UNDO_FAILED, UndoFailed(fault, jitter), fault)
 
 
 def leaf_of(error: BaseException) -> BaseException:

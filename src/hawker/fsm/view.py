@@ -9,7 +9,7 @@ from anyio import CapacityLimiter
 from hawker.errors import HawkerError
 from hawker.fsm.contract import Resource
 from hawker.fsm.fault import Fault, error_of
-from hawker.fsm.run import ENDED, Outcome, Run, State, StepRecord
+from hawker.fsm.run import ENDED, Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 
 
@@ -62,7 +62,7 @@ class RunView:
 class StepView:
     step: str
     attempt: int
-    outcome: Outcome
+    outcome: StepStatus
     started_at: float
     ended_at: float
     error: str | None

@@ -19,7 +19,7 @@ class Fate(StrEnum):
     LEFT = "left"
 
 
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
+class NodeMeta(msgspec.Struct, frozen=True, kw_only=True):
     """What a member says of itself. `api` is the base URL of its peer API, `catalog` its schema's fingerprint,
     `version` the program's. Unknown fields are tolerated: peers may be newer."""
 
@@ -43,7 +43,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     rtt_s: float = 0.0
     skew_s: float = 0.0
-    meta: Meta | None = None
+    meta: NodeMeta | None = None
 
 
 OnMember: TypeAlias = Callable[[Member], None]
@@ -89,14 +89,14 @@ class Mesh(Protocol):
     async def ask(self, to: NodeId, message: bytes, *, timeout_s: float) -> bytes:
         """One request over a stream, and its answer (each up to 64 MiB). Raises `Unavailable`, `DeadlineExceeded`."""
 
-    def declare(self, *, epoch: int | None = None, meta: Meta | None = None) -> None:
+    def declare(self, *, epoch: int | None = None, meta: NodeMeta | None = None) -> None:
         """Tell everybody something new about this node."""
 
     async def leave(self) -> None:
         """Say goodbye, so that nobody suspects this node. Bounded."""
 
 
-class Transport(Protocol):
+class MeshTransport(Protocol):
     """What carries datagrams and streams: sockets, or the memory of one process. An address is HOST:PORT."""
 
     @property

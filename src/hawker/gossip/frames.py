@@ -1,7 +1,7 @@
 """What is inside a datagram: frames of one type each, `type u8, length u16, MessagePack array`.
 
 Newer peers may add frame types (passed over) and fields at the end (ignored). Everything else that does not fit is
-`Malformed`: what cannot be read is never guessed. Sizes are bounded here, once.
+`MalformedFrame`: what cannot be read is never guessed. Sizes are bounded here, once.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _HEAD = 3
 _NOTE = 14
 
 
-class Malformed(ValueError):
+class MalformedFrame(ValueError):
     """Bytes that are no sequence of frames."""
 
 
@@ -64,7 +64,7 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     seq: U32
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class MemberClaim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """MEMBER: what is said of one. `boot` tells its processes apart, `meta` is the fingerprint of its meta, `by` is who
     accuses a suspect, `age_s` how long ago a member that is down or left came to be so."""
 
@@ -100,17 +100,17 @@ class JoinOk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """`known` is what was believed of the joining node before it asked."""
 
     cluster: Text
-    known: Claim | None = None
+    known: MemberClaim | None = None
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class JoinRefused(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """`code` is `cluster` or `twin`; the text is for a person."""
 
     code: Text
     text: Text
 
 
-class Forget(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class ForgetNode(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An operator's word: what this node says in epochs up to `fence` counts no more."""
 
     node: Node
@@ -118,7 +118,7 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     at: U63 = 0
 
 
-class Keys(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class KeyringIs(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The whole keyring, which only ever goes on by one step a version."""
 
     version: U63
@@ -139,7 +139,20 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 Frame: TypeAlias = (
-    Ping | Ack | PingReq | Nack | Claim | MetaReq | MetaIs | Join | JoinOk | Refused | Forget | Keys | Sync | Note
+    Ping
+    | Ack
+    | PingReq
+    | Nack
+    | MemberClaim
+    | MetaReq
+    | MetaIs
+    | Join
+    | JoinOk
+    | JoinRefused
+    | ForgetNode
+    | KeyringIs
+    | Sync
+    | Note
 )
 
 _TYPES: dict[int, type[Frame]] = {
@@ -147,14 +160,14 @@ _TYPES: dict[int, type[Frame]] = {
     2: Ack,
     3: PingReq,
     4: Nack,
-    5: Claim,
+    5: MemberClaim,
     6: MetaReq,
     7: MetaIs,
     8: Join,
     9: JoinOk,
-    10: Refused,
-    11: Forget,
-    12: Keys,
+    10: JoinRefused,
+    11: ForgetNode,
+    12: KeyringIs,
     13: Sync,
 }
 _NUMBERS = {kind: number for number, kind in _TYPES.items()}
@@ -169,17 +182,17 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(payload: bytes) -> list[Frame]:
-    """Raises `Malformed`."""
+    """Raises `MalformedFrame`."""
     frames: list[Frame] = []
     at, end = 0, len(payload)
     while at < end:
         body_at = at + _HEAD
         if body_at > end:
-            raise Malformed("a frame's head is cut off")
+            raise MalformedFrame("a frame's head is cut off")
         number, length = payload[at], int.from_bytes(payload[at + 1 : body_at], "big")
         at = body_at + length
         if at > end:
-            raise Malformed("a frame is cut off")
+            raise MalformedFrame("a frame is cut off")
         frame = _read(number, payload[body_at:at])
         if frame is not None:
             frames.append(frame)
@@ -218,4 +231,4 @@ def _read(number: int, body: bytes) -> Frame | None:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"frame of type {number}: {error}") from error
+        raise MalformedFrame(f"frame of type {number}: {error}") from error

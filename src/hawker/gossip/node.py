@@ -12,13 +12,23 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker import log
 from hawker.clock import Clock
 from hawker.errors import Conflict, HawkerError, TooLarge, Unavailable
-from hawker.gossip.contract import DATAGRAM_BYTES, Member, Meta, Transport, Trouble
-from hawker.gossip.frames import Malformed
-from hawker.gossip.identity import Identity
+from hawker.gossip.contract import DATAGRAM_BYTES, Member, MeshTransport, NodeMeta, Trouble
+from hawker.gossip.effects import (
+    Effects,
+    Event,
+    FallbackPing,
+    Forgot,
+    JoinAccepted,
+    MemberChanged,
+    MessageReceived,
+    Rejected,
+    Rekeyed,
+    Troubled,
+)
+from hawker.gossip.frames import MalformedFrame
 from hawker.gossip.keyring import Keyring, checked, rank_of
 from hawker.gossip.listener import Listener
-from hawker.gossip.outcome import Changed, Event, Forgot, Heard, Joined, Knock, Outcome, Rejected, Rekeyed, Troubled
-from hawker.gossip.peer import Peer
+from hawker.gossip.members import Identity, MemberState
 from hawker.gossip.sealing import Opener, Sealer, new_boot
 from hawker.gossip.streams import Streams
 from hawker.gossip.swim import Swim
@@ -29,7 +39,7 @@ NOTE_BYTES = 1 << 20
 _NOTES = 256
 _CARRIERS = 8
 _NOTE_S = 10.0
-_KNOCKS = 8
+_FALLBACK_PINGS = 8
 _FAREWELL_S = 1.0
 _TROUBLES = 32
 
@@ -44,9 +54,9 @@ class GossipNode:
         node: NodeId,
         cluster: str,
         keyring: Keyring,
-        transport: Transport,
+        transport: MeshTransport,
         advertise: str | None,
-        meta: Meta,
+        meta: NodeMeta,
         clock: Clock,
         listener: Listener,
         epoch: int = 0,
@@ -65,7 +75,7 @@ class GossipNode:
         self._core: Swim | None = None
         self._wake, self._wakes_at = anyio.Event(), float("inf")
         self._notes: deque[tuple[NodeId, bytes]] = deque(maxlen=_NOTES)  # the oldest goes
-        self._carriers = self._knocks = 0
+        self._carriers = self._fallback_pings = 0
         self._tasks: TaskGroup | None = None
         self._answered = anyio.Event()
         self._known: Member | None = None
@@ -89,32 +99,32 @@ class GossipNode:
         return tuple(self._troubles)
 
     def members(self) -> Sequence[Member]:
-        return [self._dated(peer) for peer in self._swim.belief.roster]
+        return [self._dated(peer) for peer in self._swim.membership.members]
 
     def member(self, node: NodeId) -> Member | None:
-        peer = self._swim.belief.roster.get(node)
+        peer = self._swim.membership.members.get(node)
         return None if peer is None else self._dated(peer)
 
     def fences(self) -> Mapping[NodeId, int]:
         """Who was forgotten, and up to which epoch."""
-        return dict(self._swim.belief.roster.fences)
+        return dict(self._swim.membership.members.fences)
 
     def behind(self) -> Sequence[NodeId]:
         """Living members that were not yet heard to have this keyring: the next step of a rotation waits for them."""
-        rank = self._swim.answers.rank
-        return [peer.node for peer in self._swim.belief.roster.others if peer.keys != rank]
+        rank = self._swim.dispatcher.rank
+        return [peer.node for peer in self._swim.membership.members.others if peer.keys != rank]
 
     @property
     def local_health(self) -> int:
         """0 is well; see `health`."""
-        return self._swim.belief.health.score
+        return self._swim.membership.health.score
 
     @property
     def _swim(self) -> Swim:
         assert self._core is not None, "asked before it served"
         return self._core
 
-    def _dated(self, peer: Peer) -> Member:
+    def _dated(self, peer: MemberState) -> Member:
         member = peer.member()
         since = self._clock.now() - (self._clock.monotonic() - member.since)
         return msgspec.structs.replace(member, since=since)
@@ -124,7 +134,7 @@ class GossipNode:
     def send(self, to: NodeId, message: bytes) -> None:
         if len(message) > NOTE_BYTES:
             raise TooLarge(f"a message of {len(message)} bytes; ask takes longer ones than {NOTE_BYTES}")
-        peer = self._swim.belief.roster.get(to)
+        peer = self._swim.membership.members.get(to)
         if peer is None or not peer.living or to == self._node:
             return
         if len(message) <= DATAGRAM_BYTES:
@@ -136,7 +146,7 @@ class GossipNode:
                 self._tasks.start_soon(self._carry)
 
     async def ask(self, to: NodeId, message: bytes, *, timeout_s: float) -> bytes:
-        peer = self._swim.belief.roster.get(to)
+        peer = self._swim.membership.members.get(to)
         if peer is None:
             raise Unavailable(f"node {to} is not known here; see `hawker node list`")
         return await self._streams.ask(to, peer.address, message, timeout_s)
@@ -146,7 +156,7 @@ class GossipNode:
         try:
             while self._notes:
                 to, message = self._notes.popleft()
-                peer = self._swim.belief.roster.get(to)
+                peer = self._swim.membership.members.get(to)
                 if peer is not None and peer.living:
                     await self._note(to, peer.address, message)
         finally:
@@ -160,7 +170,7 @@ class GossipNode:
 
     # What an operator or the catalog says.
 
-    def declare(self, *, epoch: int | None = None, meta: Meta | None = None) -> None:
+    def declare(self, *, epoch: int | None = None, meta: NodeMeta | None = None) -> None:
         self._act(self._swim.declare(self._clock.monotonic(), epoch=epoch, meta=meta))
 
     def forget(self, node: NodeId, fence: int) -> None:
@@ -193,7 +203,7 @@ class GossipNode:
     async def leave(self) -> None:
         self._act(self._swim.leave(self._clock.monotonic()))
         with anyio.move_on_after(_FAREWELL_S):
-            while self._swim.belief.rumors and self._swim.belief.roster.others:
+            while self._swim.membership.broadcasts and self._swim.membership.members.others:
                 await self._clock.sleep(self._timing.gossip_s / 4)
 
     # Life.
@@ -242,16 +252,16 @@ class GossipNode:
         now = self._clock.monotonic()
         try:
             outcome = self._core.receive(opened.sender, opened.boot, address, opened.payload, now, opened.foreign)
-        except Malformed as error:
+        except MalformedFrame as error:
             self._log.warning("unreadable datagram", extra={"sender": opened.sender, "why": str(error)})
             return
         self._act(outcome)
 
-    def _post(self, outcome: Outcome) -> None:
+    def _post(self, outcome: Effects) -> None:
         for send in outcome.sends:
             self._transport.send(send.address, self._sealer.seal(send.payload))
 
-    def _act(self, outcome: Outcome) -> None:
+    def _act(self, outcome: Effects) -> None:
         self._post(outcome)
         for event in outcome.events:
             self._tell(event)
@@ -260,28 +270,28 @@ class GossipNode:
 
     def _tell(self, event: Event) -> None:
         match event:
-            case Changed():
-                peer = self._swim.belief.roster.get(event.member.node)
+            case MemberChanged():
+                peer = self._swim.membership.members.get(event.member.node)
                 if peer is not None:
                     self._log.info("member changed", extra={"member": peer.node, "fate": event.member.fate.value})
                     self._listener.member(msgspec.structs.replace(self._dated(peer), fate=event.member.fate))
-            case Heard():
+            case MessageReceived():
                 self._listener.message(event.node, event.message)
             case Forgot():
                 self._log.warning("node was forgotten", extra={"forgotten": event.node, "fence": event.fence})
                 self._listener.forget(event.node, event.fence)
             case Rekeyed():
                 self._rekeyed(event.keyring)
-            case Joined():
+            case JoinAccepted():
                 self._let_in = True
                 self._known = event.known
                 self._answered.set()
             case Rejected():
                 self._refused(event)
-            case Knock():
-                if self._knocks < _KNOCKS and self._tasks is not None:
-                    self._knocks += 1
-                    self._tasks.start_soon(self._knock, event)
+            case FallbackPing():
+                if self._fallback_pings < _FALLBACK_PINGS and self._tasks is not None:
+                    self._fallback_pings += 1
+                    self._tasks.start_soon(self._fallback_ping, event)
             case Troubled():
                 self._log.warning("trouble", extra={"code": event.trouble.code, "why": event.trouble.text})
                 self._troubles.append(event.trouble)
@@ -300,15 +310,15 @@ class GossipNode:
     def _refused(self, rejected: Rejected) -> None:
         """Another cluster stays another one. A twin may be one that is about to be found dead, so joining goes on."""
         self._rejected = rejected
-        if not self._is_joining and not self._swim.answers.joining:
+        if not self._is_joining and not self._swim.dispatcher.joining:
             self._expelled = True
             self._wake.set()
         if rejected.code == "cluster":
             self._answered.set()
 
-    async def _knock(self, knock: Knock) -> None:
+    async def _fallback_ping(self, ping: FallbackPing) -> None:
         try:
-            if await self._streams.knock(knock.node, knock.address, self._timing.probe_s):
-                self._act(self._swim.knocked(knock.seq, self._clock.monotonic()))
+            if await self._streams.ping(ping.node, ping.address, self._timing.probe_s):
+                self._act(self._swim.fallback_acked(ping.seq, self._clock.monotonic()))
         finally:
-            self._knocks -= 1
+            self._fallback_pings -= 1

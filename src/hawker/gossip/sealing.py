@@ -17,8 +17,38 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from hawker.clock import Clock
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.replay import Window
 from hawker.ids import NodeId
+
+WINDOW_COUNTERS = 1024
+
+
+class ReplayWindow:
+    """One sender's counters since it booted."""
+
+    __slots__ = ("_greatest", "_seen", "_size")
+
+    def __init__(self, size: int = WINDOW_COUNTERS) -> None:
+        self._size = size
+        self._greatest = -1
+        self._seen = 0  # bit n: `_greatest - n` was seen
+
+    def admits(self, counter: int) -> bool:
+        """Whether it is new. Asked before a datagram is opened, so it changes nothing."""
+        behind = self._greatest - counter
+        return behind < 0 or (behind < self._size and not self._seen >> behind & 1)
+
+    def add(self, counter: int) -> None:
+        ahead = counter - self._greatest
+        if ahead > 0:
+            kept = self._seen << ahead if ahead < self._size else 0
+            self._seen = (kept | 1) & ((1 << self._size) - 1)
+            self._greatest = counter
+        else:
+            self._seen |= 1 << -ahead
+
+
+# Which counters of one sender were seen: nothing is taken twice, whoever records and repeats it. The window slides
+# with the greatest counter seen; what is older than the window is refused (RFC 4303, 3.4.3).
 
 PACKET_BYTES = 1200
 MAGIC = 0xC1
@@ -83,7 +113,7 @@ class _Sender:
 
     __slots__ = ("keys", "node", "window")
 
-    def __init__(self, node: NodeId, window: Window) -> None:
+    def __init__(self, node: NodeId, window: ReplayWindow) -> None:
         self.node, self.window = node, window
         self.keys: dict[int, AESGCM] = {}
 
@@ -92,7 +122,12 @@ class Opener:
     """Opens what others say. Keeps state only of senders that proved to have the key, the last `senders` of them."""
 
     def __init__(
-        self, keyring: Keyring, cluster: str, *, senders: int = _SENDERS, window: Callable[[], Window] = Window
+        self,
+        keyring: Keyring,
+        cluster: str,
+        *,
+        senders: int = _SENDERS,
+        window: Callable[[], ReplayWindow] = ReplayWindow,
     ) -> None:
         self._keyring, self._mark = keyring, mark_of(cluster)
         self._most, self._window = senders, window

@@ -1,7 +1,7 @@
 """Conversations over streams: one request and its answer a connection, sealed, bounded in number, bytes and time.
 
-Knows no sockets: a stream comes from a `Transport`. What an unknown caller can take is a place in the hall for a few
-seconds; memory for a message is taken only by those who have the key.
+Knows no sockets: a stream comes from a `MeshTransport`. An unknown caller can take one of a few
+places for some seconds; only a caller that has the key can make this node hold a message in memory.
 """
 
 from collections.abc import AsyncIterator
@@ -13,21 +13,21 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
-from hawker.gossip.contract import Transport
+from hawker.gossip.contract import MeshTransport
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
-from hawker.gossip.records import (
+from hawker.gossip.secure_stream import (
     HELLO_BYTES,
     LENGTH_BYTES,
     NONCE_BYTES,
-    Broken,
-    Hello,
-    Kind,
-    Opening,
-    Sealed,
+    BrokenStream,
+    MessageHead,
+    MessageKind,
+    SecureStream,
+    StreamHello,
+    head_of,
     hello_of,
     length_of,
-    opening_of,
     records_of,
 )
 from hawker.ids import NodeId
@@ -44,24 +44,24 @@ _GONE = (OSError, EOFError, anyio.BrokenResourceError, anyio.ClosedResourceError
 class _Line:
     """A connection whose records are sealed."""
 
-    def __init__(self, stream: ByteStream, reader: BufferedByteReceiveStream, sealed: Sealed) -> None:
+    def __init__(self, stream: ByteStream, reader: BufferedByteReceiveStream, sealed: SecureStream) -> None:
         self._stream, self._reader, self._sealed = stream, reader, sealed
 
-    async def say(self, kind: Kind, message: bytes, within_s: float = 0.0) -> None:
+    async def say(self, kind: MessageKind, message: bytes, within_s: float = 0.0) -> None:
         for record in records_of(kind, message, within_s):
             await self._stream.send(self._sealed.seal(record))
 
-    async def opening(self) -> Opening:
-        return opening_of(await self._record())
+    async def opening(self) -> MessageHead:
+        return head_of(await self._record())
 
-    async def rest(self, opening: Opening) -> bytes:
-        """Raises `Broken` when there is more than was announced."""
+    async def rest(self, opening: MessageHead) -> bytes:
+        """Raises `BrokenStream` when there is more than was announced."""
         parts, size = [opening.part], len(opening.part)
         while size < opening.size:
             parts.append(await self._record())
             size += len(parts[-1])
         if size > opening.size:
-            raise Broken("more than was announced")
+            raise BrokenStream("more than was announced")
         return b"".join(parts)
 
     async def _record(self) -> bytes:
@@ -76,7 +76,7 @@ class Streams:
         boot: int,
         cluster: str,
         keyring: Keyring,
-        transport: Transport,
+        transport: MeshTransport,
         listener: Listener,
         clock: Clock,
     ) -> None:
@@ -92,20 +92,20 @@ class Streams:
     # Asking.
 
     async def ask(self, node: NodeId, address: str, message: bytes, timeout_s: float) -> bytes:
-        return await self._call(Kind.ASK, node, address, message, timeout_s)
+        return await self._call(MessageKind.ASK, node, address, message, timeout_s)
 
     async def note(self, node: NodeId, address: str, message: bytes, timeout_s: float) -> None:
-        await self._call(Kind.NOTE, node, address, message, timeout_s)
+        await self._call(MessageKind.NOTE, node, address, message, timeout_s)
 
-    async def knock(self, node: NodeId, address: str, timeout_s: float) -> bool:
+    async def ping(self, node: NodeId, address: str, timeout_s: float) -> bool:
         """Whether it is there and has the key."""
         try:
-            await self._call(Kind.KNOCK, node, address, b"", timeout_s)
+            await self._call(MessageKind.PING, node, address, b"", timeout_s)
         except HawkerError:
             return False
         return True
 
-    async def _call(self, kind: Kind, node: NodeId, address: str, message: bytes, timeout_s: float) -> bytes:
+    async def _call(self, kind: MessageKind, node: NodeId, address: str, message: bytes, timeout_s: float) -> bytes:
         """Raises `Unavailable`, `DeadlineExceeded`."""
         try:
             with anyio.fail_after(timeout_s):
@@ -115,9 +115,9 @@ class Streams:
                     answer = await line.rest(opening)
         except TimeoutError as error:
             raise DeadlineExceeded(f"node {node} at {address} did not answer within {timeout_s:g} s") from error
-        except (*_GONE, Broken, anyio.IncompleteRead) as error:
+        except (*_GONE, BrokenStream, anyio.IncompleteRead) as error:
             raise Unavailable(f"node {node} at {address} gave no answer: {error or type(error).__name__}") from error
-        if opening.kind is not Kind.ANSWER:
+        if opening.kind is not MessageKind.ANSWER:
             raise Unavailable(f"node {node} refused: {answer[:1000].decode(errors='replace')}")
         return answer
 
@@ -130,15 +130,15 @@ class Streams:
             await stream.send(mine.encoded())
             theirs = hello_of(await reader.receive_exactly(HELLO_BYTES))
             if theirs.node != node:
-                raise Broken(f"node {theirs.node} is there now")
+                raise BrokenStream(f"node {theirs.node} is there now")
             yield _Line(
-                stream, reader, Sealed(self._keyring, self._cluster, caller=mine, answerer=theirs, calling=True)
+                stream, reader, SecureStream(self._keyring, self._cluster, caller=mine, answerer=theirs, calling=True)
             )
         finally:
             await anyio.aclose_forcefully(stream)
 
-    def _hello(self, key: int) -> Hello:
-        return Hello(node=self._node, boot=self._boot, key=key, nonce=self._clock.token_bytes(NONCE_BYTES))
+    def _hello(self, key: int) -> StreamHello:
+        return StreamHello(node=self._node, boot=self._boot, key=key, nonce=self._clock.token_bytes(NONCE_BYTES))
 
     # Answering.
 
@@ -151,7 +151,7 @@ class Streams:
                     await self._converse(stream)
                 finally:
                     self._callers -= 1
-        except (*_GONE, Broken, anyio.IncompleteRead, TimeoutError):
+        except (*_GONE, BrokenStream, anyio.IncompleteRead, TimeoutError):
             return
         finally:
             await anyio.aclose_forcefully(stream)
@@ -161,12 +161,12 @@ class Streams:
         with anyio.fail_after(_HELLO_S):
             theirs = hello_of(await reader.receive_exactly(HELLO_BYTES))
             mine = self._hello(theirs.key)
-            sealed = Sealed(self._keyring, self._cluster, caller=theirs, answerer=mine, calling=False)
+            sealed = SecureStream(self._keyring, self._cluster, caller=theirs, answerer=mine, calling=False)
             await stream.send(mine.encoded())
             line = _Line(stream, reader, sealed)
             opening = await line.opening()  # from here on it is known who calls
         if self._held_bytes + opening.size > HELD_BYTES:
-            await _say(line, Kind.FAILURE, b"too many long messages at once; try again")
+            await _say(line, MessageKind.FAILURE, b"too many long messages at once; try again")
             return
         self._held_bytes += opening.size
         try:
@@ -174,27 +174,27 @@ class Streams:
         finally:
             self._held_bytes -= opening.size
 
-    async def _answer(self, line: _Line, caller: NodeId, opening: Opening) -> None:
+    async def _answer(self, line: _Line, caller: NodeId, opening: MessageHead) -> None:
         with anyio.fail_after(_MESSAGE_S):
             message = await line.rest(opening)
-        if opening.kind is Kind.ASK:
+        if opening.kind is MessageKind.ASK:
             await self._answer_request(line, caller, message, opening.within_s)
-        elif opening.kind is Kind.NOTE:
+        elif opening.kind is MessageKind.NOTE:
             self._listener.message(caller, message)
-            await _say(line, Kind.ANSWER, b"")
-        elif opening.kind is Kind.KNOCK:
-            await _say(line, Kind.ANSWER, b"")
+            await _say(line, MessageKind.ANSWER, b"")
+        elif opening.kind is MessageKind.PING:
+            await _say(line, MessageKind.ANSWER, b"")
 
     async def _answer_request(self, line: _Line, caller: NodeId, message: bytes, within_s: float) -> None:
         """For no longer than the caller waits."""
         with anyio.move_on_after(within_s):
             try:
-                kind, answer = Kind.ANSWER, await self._listener.request(caller, message)
+                kind, answer = MessageKind.ANSWER, await self._listener.request(caller, message)
             except HawkerError as error:
-                kind, answer = Kind.FAILURE, str(error).encode()
+                kind, answer = MessageKind.FAILURE, str(error).encode()
             await _say(line, kind, answer)
 
 
-async def _say(line: _Line, kind: Kind, answer: bytes) -> None:
+async def _say(line: _Line, kind: MessageKind, answer: bytes) -> None:
     with anyio.fail_after(_ANSWER_S):
         await line.say(kind, answer)

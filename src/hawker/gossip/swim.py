@@ -6,16 +6,16 @@ that comes much too late means that this node stood still, so it blames itself b
 
 from collections.abc import Callable, Sequence
 
-from hawker.gossip.answers import Answers, From
-from hawker.gossip.belief import Belief
-from hawker.gossip.contract import Fate, Member, Meta
-from hawker.gossip.frames import Claim, Forget, Frame, Join, PingReq, decode
-from hawker.gossip.identity import Identity
+from hawker.gossip.broadcasts import BroadcastQueue
+from hawker.gossip.contract import Fate, Member, NodeMeta
+from hawker.gossip.dispatch import FrameDispatcher, FrameSource
+from hawker.gossip.effects import EffectBuffer, Effects, FallbackPing
+from hawker.gossip.failure_detector import ProbeRound
+from hawker.gossip.frames import ForgetNode, Frame, Join, MemberClaim, PingReq, decode
 from hawker.gossip.keyring import Keyring
-from hawker.gossip.mail import Mail
-from hawker.gossip.outcome import Knock, Outbox, Outcome
-from hawker.gossip.peer import Peer, alive, content_of
-from hawker.gossip.probes import Probe
+from hawker.gossip.members import Identity, MemberState, alive_claim, content_of
+from hawker.gossip.membership import Membership
+from hawker.gossip.packets import Packets
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
@@ -41,21 +41,24 @@ class Swim:
         chance: Callable[[], float],
         wall: Callable[[], float],
         timing: Timing | None = None,
-        belief: type[Belief] = Belief,
+        membership: type[Membership] = Membership,
     ) -> None:
         self._timing = timing or Timing()
         self._chance = chance
-        self._out = Outbox()
+        self._out = EffectBuffer()
         content = content_of(identity.meta)
-        claim = alive(identity.node, identity.address, boot=identity.boot, epoch=identity.epoch, content=content)
-        me = Peer(claim, now)
+        claim = alive_claim(identity.node, identity.address, boot=identity.boot, epoch=identity.epoch, content=content)
+        me = MemberState(claim, now)
         me.learn(content)
-        self.belief = belief(me, timing=self._timing, chance=chance, fences=identity.fences, out=self._out)
-        self.mail = Mail(self.belief, self._timing, self._out, wall)
-        self.answers = Answers(identity, keyring, self.belief, self.mail, self._timing, self._out)
+        broadcasts = BroadcastQueue()
+        self.membership = membership(
+            me, timing=self._timing, chance=chance, fences=identity.fences, broadcasts=broadcasts, out=self._out
+        )
+        self.packets = Packets(self.membership, broadcasts, self._timing, self._out, wall)
+        self.dispatcher = FrameDispatcher(identity, keyring, self.membership, self.packets, self._timing, self._out)
         self._seeds: Sequence[str] = ()
         self._join_at, self._join_s = _NEVER, self._timing.join_s
-        self._probe: Probe | None = None
+        self._probe: ProbeRound | None = None
         self._probe_at = now + chance() * self._timing.probe_s
         self._gossip_at = _NEVER
         self._upkeep_at = now + chance() * self._timing.upkeep_s
@@ -66,98 +69,98 @@ class Swim:
     # What its owner asks.
 
     @property
-    def me(self) -> Peer:
-        return self.belief.me
+    def me(self) -> MemberState:
+        return self.membership.me
 
     @property
     def next_at(self) -> float:
         """Asked with every datagram, so that what is rarely there costs nothing."""
-        due = min(self._probe_at, self._upkeep_at, self._join_at, self.answers.relays.due)
+        due = min(self._probe_at, self._upkeep_at, self._join_at, self.dispatcher.relays.due)
         if self._probe is not None and self._probe.direct_at < due:
             due = self._probe.direct_at
-        if self._gossip_at < due and self.belief.rumors:
+        if self._gossip_at < due and self.membership.broadcasts:
             due = self._gossip_at
-        for peer in self.belief.suspects.values():
+        for peer in self.membership.suspects.values():
             if peer.suspicion is not None:
-                due = min(due, peer.suspicion.due, peer.suspicion.calls_at(self._timing.probe_s))
+                due = min(due, peer.suspicion.due, peer.suspicion.reprobe_at(self._timing.probe_s))
         return due
 
     def members(self) -> list[Member]:
-        return [peer.member() for peer in self.belief.roster]
+        return [peer.member() for peer in self.membership.members]
 
-    def join(self, seeds: Sequence[str], now: float) -> Outcome:
+    def join(self, seeds: Sequence[str], now: float) -> Effects:
         """Ask these addresses until one lets us in, and again whenever nobody else is left."""
         self._seeds = [seed for seed in seeds if seed != self.me.address]
         self._join_s = self._timing.join_s
         self._join_at = now if self._seeds else _NEVER
-        self.answers.joining = bool(self._seeds)
+        self.dispatcher.joining = bool(self._seeds)
         return self.tick(now)
 
-    def declare(self, now: float, *, epoch: int | None = None, meta: Meta | None = None) -> Outcome:
-        self.belief.declare(now, epoch=epoch, meta=meta)
+    def declare(self, now: float, *, epoch: int | None = None, meta: NodeMeta | None = None) -> Effects:
+        self.membership.declare(now, epoch=epoch, meta=meta)
         return self._done(now)
 
-    def forget(self, node: NodeId, fence: int, now: float) -> Outcome:
-        self.belief.forget(Forget(node=node, fence=fence, at=self.mail.wall_ms()), now)
+    def forget(self, node: NodeId, fence: int, now: float) -> Effects:
+        self.membership.forget(ForgetNode(node=node, fence=fence, at=self.packets.wall_ms()), now)
         return self._done(now)
 
-    def rekey(self, keyring: Keyring, now: float) -> Outcome:
+    def rekey(self, keyring: Keyring, now: float) -> Effects:
         """An operator's new keyring, one step on from the one in use. Raises nothing: an older one changes nothing."""
-        self.answers.adopt(keyring)
+        self.dispatcher.adopt(keyring)
         return self._done(now)
 
-    def note(self, to: Peer, message: bytes) -> Outcome:
-        self.mail.note(to, message)
+    def note(self, to: MemberState, message: bytes) -> Effects:
+        self.packets.note(to, message)
         return self._out.taken()
 
-    def knocked(self, seq: int, now: float) -> Outcome:
+    def fallback_acked(self, seq: int, now: float) -> Effects:
         """The member answered over a stream: so it lives, whatever is lost between us."""
         if self._probe and self._probe.seq == seq:
             self._probe.acked = True
         return self._done(now)
 
-    def leave(self, now: float) -> Outcome:
-        claim = self.belief.leave(now)
-        for peer in self.belief.roster.some(_FAREWELLS, self._chance):
-            self.mail.post(peer.address, claim)
+    def leave(self, now: float) -> Effects:
+        claim = self.membership.leave(now)
+        for peer in self.membership.members.some(_FAREWELLS, self._chance):
+            self.packets.post(peer.address, claim)
         self._probe, self._probe_at, self._join_at = None, _NEVER, _NEVER
         return self._done(now)
 
     # Messages.
 
-    def receive(self, sender: NodeId, boot: int, address: str, payload: bytes, now: float, foreign: bool) -> Outcome:
+    def receive(self, sender: NodeId, boot: int, address: str, payload: bytes, now: float, foreign: bool) -> Effects:
         """What an authentic datagram of `sender` holds. Raises `Malformed` for what is no sequence of frames; then
         nothing was changed."""
         frames = decode(payload)
         self._notice_stall(now)
         if foreign:
-            self.answers.foreigner(sender, address, frames, now)
+            self.dispatcher.foreigner(sender, address, frames, now)
         elif sender == self.me.node:
             if boot != self.me.boot:
-                self.answers.twin(boot, address, frames, now)
+                self.dispatcher.twin(boot, address, frames, now)
         elif any(isinstance(frame, Join) for frame in frames):
-            self.answers.joiner(sender, address, frames, now)
+            self.dispatcher.joiner(sender, address, frames, now)
         else:
             self._listen(sender, boot, address, frames, now)
         return self._done(now)
 
     def _listen(self, sender: NodeId, boot: int, address: str, frames: list[Frame], now: float) -> None:
         for frame in frames:
-            if isinstance(frame, Claim):
-                self.answers.claim(frame, sender, address, now)
-        heard = From(sender, boot, address, now, self.belief.roster.get(sender))
+            if isinstance(frame, MemberClaim):
+                self.dispatcher.claim(frame, sender, address, now)
+        heard = FrameSource(sender, boot, address, now, self.membership.members.get(sender))
         for frame in frames:
-            if not isinstance(frame, Claim):
-                self.answers.answer(frame, heard, self._probe)
+            if not isinstance(frame, MemberClaim):
+                self.dispatcher.answer(frame, heard, self._probe)
 
     # Time.
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         self._notice_stall(now)
-        self.belief.expire(now)
-        self._call_suspects(now)
-        for relay in self.answers.relays.silent(now):
-            self.mail.nack(relay)
+        self.membership.expire(now)
+        self._reprobe_suspects(now)
+        for relay in self.dispatcher.relays.silent(now):
+            self.packets.nack(relay)
         if self._probe and self._probe.direct_at <= now:
             self._ask_others(self._probe)
         if self._probe_at <= now:
@@ -171,11 +174,11 @@ class Swim:
             self._gossip(now)
         return self._done(now)
 
-    def _done(self, now: float) -> Outcome:
-        twin_at, self.belief.twin_at = self.belief.twin_at, None
+    def _done(self, now: float) -> Effects:
+        twin_at, self.membership.twin_at = self.membership.twin_at, None
         if twin_at is not None:
-            self.answers.challenge(twin_at, now)
-        if not self.belief.rumors:
+            self.dispatcher.challenge(twin_at, now)
+        if not self.membership.broadcasts:
             self._gossip_at = _NEVER
         elif self._gossip_at == _NEVER:
             self._gossip_at = now + _FIRST_GOSSIP * self._timing.gossip_s
@@ -190,75 +193,82 @@ class Swim:
         late_s = now - max(self.next_at, last_at)
         if late_s <= self._timing.stall_s:
             return
-        self.belief.health.worse(max(1, int(late_s)))
-        for peer in self.belief.suspects.values():
+        self.membership.health.worse(max(1, int(late_s)))
+        for peer in self.membership.suspects.values():
             if peer.suspicion:
                 peer.suspicion.postpone(late_s)
         if self._probe:
             self._probe, self._probe_at = None, now
 
-    def _call_suspects(self, now: float) -> None:
-        for peer in self.belief.suspects.values():
+    def _reprobe_suspects(self, now: float) -> None:
+        for peer in self.membership.suspects.values():
             suspicion, every_s = peer.suspicion, self._timing.probe_s
-            if suspicion is not None and suspicion.calls_at(every_s) <= now:
-                while suspicion.calls_at(every_s) <= now:
-                    suspicion.called += 1
-                self.mail.ping(peer, self.answers.next_seq(), self.answers.rank)
+            if suspicion is not None and suspicion.reprobe_at(every_s) <= now:
+                while suspicion.reprobe_at(every_s) <= now:
+                    suspicion.reprobes += 1
+                self.packets.ping(peer, self.dispatcher.next_seq(), self.dispatcher.rank)
 
     # Probing.
 
     def _begin(self, now: float) -> None:
-        peer = self.belief.order.next(self.belief.roster)
-        far = peer is not None and self.belief.is_far(peer)
-        patience = self.belief.health.patience
+        """Begin the probe of the next member, and set when the one after it begins."""
+        peer = self.membership.order.next(self.membership.members)
+        far = peer is not None and self.membership.is_far(peer)
+        # A slow node must not accuse others: the worse its own health, the longer its period and its timeouts
+        # (Lifeguard, LHA-Probe). Between regions loss comes in longer bursts, so the period is stretched as well.
+        multiplier = self.membership.health.multiplier
         period_s = self._timing.probe_s * (self._timing.suspicion_far if far else 1.0)
-        self._probe_at = now + period_s * patience
+        self._probe_at = now + period_s * multiplier
         if peer is None:
             self._probe = None
             return
+        # The wait for a direct ack follows the measured round trip. It is capped by 0.6 of the period: indirect pings
+        # and the fallback ping need the rest of it, or a lost ack would always become a suspicion.
         first_s = self._timing.direct_far_s if far else self._timing.direct_s
-        direct_s = peer.round_trip.patience_s(first_s, self._timing.direct_least_s, first_s * 2) * patience
-        self._probe = Probe(self.answers.next_seq(), peer.node, now, now + min(direct_s, 0.6 * period_s * patience))
-        self.mail.ping(peer, self._probe.seq, self.answers.rank)
+        direct_s = peer.round_trip.timeout_s(first_s, self._timing.direct_least_s, first_s * 2) * multiplier
+        self._probe = ProbeRound(
+            self.dispatcher.next_seq(), peer.node, now, now + min(direct_s, 0.6 * period_s * multiplier)
+        )
+        self.packets.ping(peer, self._probe.seq, self.dispatcher.rank)
 
-    def _ask_others(self, probe: Probe) -> None:
+    def _ask_others(self, probe: ProbeRound) -> None:
         probe.direct_at = _NEVER
-        peer = self.belief.roster.get(probe.node)
+        peer = self.membership.members.get(probe.node)
         if peer is None or probe.acked:
             return
-        through = self.belief.roster.some(self._timing.relays, self._chance, frozenset({probe.node}))
+        through = self.membership.members.some(self._timing.relays, self._chance, frozenset({probe.node}))
         probe.relays = frozenset(relay.node for relay in through)
         for relay in through:
-            self.mail.post(relay.address, PingReq(seq=probe.seq, to=peer.node, address=peer.address))
-        self._out.tell(Knock(peer.node, peer.address, probe.seq))
+            self.packets.post(relay.address, PingReq(seq=probe.seq, to=peer.node, address=peer.address))
+        self._out.tell(FallbackPing(peer.node, peer.address, probe.seq))
 
     def _conclude(self, now: float) -> None:
         probe, self._probe = self._probe, None
         if probe is None:
             return
         if probe.acked:
-            self.belief.health.better()
+            self.membership.health.better()
             return
-        self.belief.health.worse(probe.missing)
-        peer = self.belief.roster.get(probe.node)
+        self.membership.health.worse(probe.missing)
+        peer = self.membership.members.get(probe.node)
         if peer is not None and peer.living:
-            self.belief.suspect(peer, now)
+            self.membership.suspect(peer, now)
 
     # The rest that is done now and then.
 
     def _ask_seeds(self, now: float) -> None:
-        if not self.answers.joining:
+        if not self.dispatcher.joining:
             self._join_at = _NEVER
             return
         first = int(self._chance() * len(self._seeds))
         for seed in [*self._seeds[first:], *self._seeds[:first]][:_SEEDS]:
-            self.mail.post(seed, Join(cluster=self.answers.cluster), self.me.claim(now))
+            self.packets.post(seed, Join(cluster=self.dispatcher.cluster), self.me.claim(now))
         self._join_at, self._join_s = now + self._join_s, min(_JOIN_AT_MOST_S, self._join_s * 1.5)
 
     def _gossip(self, now: float) -> None:
-        peers = self.belief.roster.some(self._timing.gossip_peers, self._chance)
+        peers = self.membership.members.some(self._timing.gossip_peers, self._chance)
         for peer in peers:
-            self.mail.news(peer)
+            self.packets.news(peer)
         self._gossip_at = now + self._timing.gossip_s
 
     def _upkeep(self, now: float) -> None:
@@ -267,7 +277,7 @@ class Swim:
             return
         if self._clean_at <= now:
             self._clean_at = now + _CLEAN_S
-            self.belief.clean(now)
+            self.membership.clean(now)
         self._ask_metas(now)
         if self._reach_at <= now:
             self._reach_at = now + self._timing.reach_s * (0.5 + self._chance())
@@ -275,17 +285,17 @@ class Swim:
 
     def _reach_out(self, now: float) -> None:
         """To one of those that are down: it may be back, or the way to it. And to the seeds, when nobody is left."""
-        down = [peer for peer in self.belief.roster if peer.fate is Fate.DOWN]
+        down = [peer for peer in self.membership.members if peer.fate is Fate.DOWN]
         if down:
             peer = down[int(self._chance() * len(down))]
-            self.mail.ping(peer, self.answers.next_seq(), self.answers.rank)
-        if self._seeds and self.belief.roster.living == 1 and self._join_at == _NEVER:
-            self.answers.joining, self._join_at, self._join_s = True, now, self._timing.join_s
+            self.packets.ping(peer, self.dispatcher.next_seq(), self.dispatcher.rank)
+        if self._seeds and self.membership.members.living == 1 and self._join_at == _NEVER:
+            self.dispatcher.joining, self._join_at, self._join_s = True, now, self._timing.join_s
 
     def _ask_metas(self, now: float) -> None:
-        lacking = [peer for peer in self.belief.lacking.values() if peer.living and peer.asked_at <= now]
-        for peer in lacking[:_METAS]:
-            others = self.belief.roster.some(1, self._chance, frozenset({peer.node})) if peer.asks % 2 else []
-            self.answers.ask_meta(peer, (others or [peer])[0].address)
+        without_meta = [peer for peer in self.membership.without_meta.values() if peer.living and peer.asked_at <= now]
+        for peer in without_meta[:_METAS]:
+            others = self.membership.members.some(1, self._chance, frozenset({peer.node})) if peer.asks % 2 else []
+            self.dispatcher.ask_meta(peer, (others or [peer])[0].address)
             peer.asked_at = now + min(_META_AT_MOST_S, 2.0**peer.asks)
             peer.asks += 1

@@ -15,7 +15,7 @@ from hawker.api.listener import bind, serving
 from hawker.api.server import PROGRAM_VERSION, Server
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.auth.tokens import Tokens
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart
 from hawker.gateway.catalog_directory import CatalogDirectory
@@ -59,7 +59,7 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
         raise CannotStart(
             f"there is no {place.catalog}: start the node first; a broker of its own reads it, {_NO_AGENT}"
         )
-    glance = Glance(place.catalog)
+    glance = PointReader(place.catalog)
     stack.callback(glance.close)
     directory = CatalogDirectory(glance, clock, node, own_region(glance, node))
     peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own)

@@ -12,15 +12,15 @@ from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.agent import AgentCatalog
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
-from hawker.catalog.guarded import Guarded, Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.http.service import Access, Vitals
 from hawker.catalog.live.engine import Live
 from hawker.catalog.mirror import Mirror
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.catalog.reads import Reads
 from hawker.catalog.replica import Replica
-from hawker.catalog.snapshots import Album
+from hawker.catalog.snapshots import SnapshotExchange
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.errors import CannotStart
@@ -54,7 +54,7 @@ def own_catalog(
 ) -> Kept:
     """Over HTTP, whoever has the node's root token may write its rows."""
     access = Access(token=load_or_create_token(place.token, clock).reveal())
-    pool = Pool(lambda: Guarded(place.catalog, clock))
+    pool = ReadPool(lambda: ReadConnection(place.catalog, clock))
     live = Live(place.catalog, place.root / "subscriptions", clock)
     reads = Reads(pool, live, clock)
     replica: Replica[SqliteStorage] = Replica(
@@ -66,7 +66,7 @@ def own_catalog(
         ask=meeting.ask,
         reads=reads.query,
         subscribes=reads.subscribe,
-        album=Album(storage, place.root / "catalog-snapshots", clock, meeting.ask),
+        snapshots=SnapshotExchange(storage, place.root / "catalog-snapshots", clock, meeting.ask),
     )
     meeting.replica = replica
     replica.listen(live.touched)

@@ -33,7 +33,7 @@ from hawker.fleet.sources import follow, worker_sources
 from hawker.fleet.standby import sentinel
 from hawker.fleet.watch import WatchedStore
 from hawker.gateway.peers import HttpPeers
-from hawker.gossip.contract import Member, Meta
+from hawker.gossip.contract import Member, NodeMeta
 from hawker.gossip.keyring import Keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
@@ -222,7 +222,7 @@ def _gossip(
         keyring=ring_of(seat.cluster.keyring),
         transport=SocketTransport(seat.gossips_at),
         advertise=seat.gossips_at,
-        meta=Meta(region=parts.node.region, api=api, catalog=kept.schema, version=PROGRAM_VERSION),
+        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=PROGRAM_VERSION),
         clock=parts.deps.clock,
         listener=listener,
         fences=kept.fences,

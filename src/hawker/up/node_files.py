@@ -5,7 +5,7 @@ root token, its cluster's keys, its catalog. It writes nothing there.
 from collections.abc import Sequence
 from pathlib import Path
 
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.clock import Clock
 from hawker.cluster import Cluster, read_cluster
 from hawker.errors import CannotStart
@@ -57,7 +57,7 @@ def own_node(place: Place) -> NodeId:
     return node
 
 
-def own_region(glance: Glance, node: NodeId) -> str:
+def own_region(glance: PointReader, node: NodeId) -> str:
     for (region,) in glance.rows("SELECT region FROM nodes WHERE node = ?", node):
         return str(region)
     raise CannotStart(f"node {node} has not told its catalog yet who it is: start the broker once the node runs")

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute
 from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens, load_or_create_token
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, revoked_row
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
@@ -30,6 +29,7 @@ from hawker.up.alone import handlers_alone
 from hawker.up.fleet import InFleet
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
+
 
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
@@ -81,7 +81,7 @@ def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferen
 def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:
     if fleet.kept.mirror is not None:
         return fleet.kept.mirror
-    glance = Glance(place.catalog)
+    glance = PointReader(place.catalog)
     stack.callback(glance.close)
     return glance
 

@@ -4,14 +4,14 @@ from functools import partial
 
 from prometheus_client import Counter, Histogram
 
-from hawker.fsm.run import Outcome, Run, State, StepRecord
+from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.observe.metrics import RunMetrics
 from hawker.observe.span import Attribute, Span, span_of, span_of_attempt, trace_of
 from hawker.observe.spool import Spool
 
 ERROR_CHARS = 1000
-_GOOD = frozenset({Outcome.DONE, Outcome.HANDED_OFF, Outcome.UNDONE})
+_GOOD = frozenset({StepStatus.DONE, StepStatus.HANDED_OFF, StepStatus.UNDONE})
 
 
 class Traces:
@@ -82,7 +82,7 @@ def _text(error: str) -> str:
 # an open run is in is remembered here; a new daemon learns it again from the runs that it takes up. Spans are made
 # by the thread that sends them, so that one that is dropped costs the engine next to nothing.
 
-_Key = tuple[str, str, Outcome]
+_Key = tuple[str, str, StepStatus]
 
 
 class Telemetry:

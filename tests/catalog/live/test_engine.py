@@ -8,10 +8,18 @@ from typing import Any
 import apsw
 import pytest
 
-from hawker.catalog.contract import Change, Statement, Touched
+from hawker.catalog.contract import RowChange, Statement, Touched
 from hawker.catalog.live.engine import IDLE_S, MOST, Live
-from hawker.catalog.live.subscription import Columns, End, Gone, Heard, News, Rows, Subscription
-from hawker.catalog.live.updates import TOO_MUCH
+from hawker.catalog.live.subscription import (
+    AnswerChanges,
+    AnswerColumns,
+    AnswerEnd,
+    AnswerRows,
+    Gone,
+    Subscription,
+    SubscriptionEvent,
+)
+from hawker.catalog.live.table_updates import TOO_MUCH
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable
 
@@ -78,22 +86,22 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield one
 
 
-async def _beginning(heard: AsyncGenerator[Heard, None]) -> tuple[list[tuple[Any, ...]], int]:
+async def _beginning(heard: AsyncGenerator[SubscriptionEvent, None]) -> tuple[list[tuple[Any, ...]], int]:
     """Rows, and the number of the last change in them."""
-    assert await anext(heard) == Columns(("id", "state"))
+    assert await anext(heard) == AnswerColumns(("id", "state"))
     rows: list[tuple[Any, ...]] = []
-    while isinstance(one := await anext(heard), Rows):
+    while isinstance(one := await anext(heard), AnswerRows):
         rows += [row for _, row in one.rows]
-    assert isinstance(one, End)
+    assert isinstance(one, AnswerEnd)
     return rows, one.change
 
 
-async def _change(heard: AsyncGenerator[Heard, None]) -> Change:
+async def _change(heard: AsyncGenerator[SubscriptionEvent, None]) -> RowChange:
     one = await anext(heard)
-    assert isinstance(one, News)
-    (told,) = one.told
-    assert isinstance(told.said, Change)
-    return told.said
+    assert isinstance(one, AnswerChanges)
+    (told,) = one.events
+    assert isinstance(told.content, RowChange)
+    return told.content
 
 
 async def test_the_same_text_shares_one_answer(bench: Bench) -> None:
@@ -105,10 +113,12 @@ async def test_the_same_text_shares_one_answer(bench: Bench) -> None:
     async with aclosing(await first.hear()) as one, aclosing(await first.hear()) as other:
         assert await _beginning(one) == await _beginning(other) == ([("1", "on")], 0)
         bench.put("2", "off")
-        assert await _change(one) == await _change(other) == Change(kind="insert", row_id=2, row=("2", "off"), number=1)
+        assert (
+            await _change(one) == await _change(other) == RowChange(kind="insert", row_id=2, row=("2", "off"), number=1)
+        )
 
 
-async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
+async def test_later_listener_hears_the_changes_it_missed(bench: Bench) -> None:
     subscription = await bench.live.open(_ALL)
     for turn in range(3):
         bench.put("1", f"turn {turn}")
@@ -116,8 +126,8 @@ async def test_who_comes_later_hears_what_it_missed(bench: Bench) -> None:
     assert subscription.feed.next == 4
     async with aclosing(await subscription.hear(after=1)) as heard:
         missed = await anext(heard)
-        assert isinstance(missed, News)
-        assert [one.said.number for one in missed.told if isinstance(one.said, Change)] == [2, 3]
+        assert isinstance(missed, AnswerChanges)
+        assert [one.content.number for one in missed.events if isinstance(one.content, RowChange)] == [2, 3]
     async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.put("1", "later")
         assert (await _change(heard)).number == 4
@@ -149,10 +159,10 @@ async def test_a_clean_stop_keeps_ids_and_what_came_meanwhile_is_told(tmp_path: 
     async with _bench(tmp_path) as again:
         restored = again.live.find(str(before.id))
         async with aclosing(await restored.hear(after=1)) as heard:
-            assert await _change(heard) == Change(kind="insert", row_id=3, row=("3", "on"), number=2)
+            assert await _change(heard) == RowChange(kind="insert", row_id=3, row=("3", "on"), number=2)
 
 
-async def test_what_did_not_stop_cleanly_is_not_kept(tmp_path: Path) -> None:
+async def test_live_query_that_was_not_closed_is_not_restored(tmp_path: Path) -> None:
     async with _bench(tmp_path) as bench:
         subscription = await bench.live.open(_ALL)
         crashed = subscription.file.read_bytes()
@@ -163,7 +173,7 @@ async def test_what_did_not_stop_cleanly_is_not_kept(tmp_path: Path) -> None:
         assert list((tmp_path / "live").iterdir()) == []
 
 
-async def test_who_has_no_listener_goes_after_a_while(bench: Bench) -> None:
+async def test_live_query_without_listener_is_closed_after_a_while(bench: Bench) -> None:
     alone = await bench.live.open(_ALL)
     heard_of = await bench.live.open(Statement(query="SELECT id FROM machines"))
     with heard_of.listener():
@@ -186,7 +196,7 @@ async def test_when_everything_may_have_changed_all_is_looked_at(bench: Bench) -
         bench.write("1", "on")
         bench.live.touched(Touched(tables={}, everything=True))
         assert (await _change(heard)).row == ("1", "on")
-        assert [one.said for one in await anext(events)] == [TOO_MUCH]
+        assert [one.content for one in await anext(events)] == [TOO_MUCH]
 
 
 async def test_a_whole_query_is_asked_again_after_a_pause(bench: Bench) -> None:
@@ -203,9 +213,9 @@ async def test_updates_name_rows_and_whether_they_are_there(bench: Bench) -> Non
     assert await bench.live.updates("machines") is updates
     async with aclosing(updates.feed.events(1)) as events:
         bench.put("1", "on")
-        assert [one.said for one in await anext(events)] == [("update", ("n", "1"))]
+        assert [one.content for one in await anext(events)] == [("update", ("n", "1"))]
         bench.put("1", None)
-        assert [one.said for one in await anext(events)] == [("delete", ("n", "1"))]
+        assert [one.content for one in await anext(events)] == [("delete", ("n", "1"))]
     with pytest.raises(BadRequest, match="table `nowhere` not found in schema"):
         await bench.live.updates("nowhere")
 
@@ -215,8 +225,8 @@ async def test_a_query_that_cannot_be_asked_any_more_ends(bench: Bench) -> None:
     async with aclosing(await subscription.hear(skip_rows=True)) as heard:
         bench.alter("ALTER TABLE machines DROP COLUMN state")
         ended = await anext(heard)
-        assert isinstance(ended, News)
-        assert isinstance(ended.told[0].said, BadRequest | Fault)
+        assert isinstance(ended, AnswerChanges)
+        assert isinstance(ended.events[0].content, BadRequest | Fault)
         with pytest.raises(StopAsyncIteration):
             await anext(heard)
     with pytest.raises(NotFound):

@@ -7,12 +7,20 @@ import apsw
 import pytest
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Guarded, Pool
-from hawker.catalog.live.asked import Asked, plan_of
-from hawker.catalog.live.kept import Kept, about_completed
-from hawker.catalog.live.ring import Lagged
-from hawker.catalog.live.schema import read_schema
-from hawker.catalog.live.subscription import Columns, End, News, Rows, Subscription, hash_of, text_of
+from hawker.catalog.live.evaluation import Evaluation, plan_of
+from hawker.catalog.live.feed import Lagged
+from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.result_cache import ResultCache, completed_query
+from hawker.catalog.live.subscription import (
+    AnswerChanges,
+    AnswerColumns,
+    AnswerEnd,
+    AnswerRows,
+    Subscription,
+    hash_of,
+    text_of,
+)
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, Unavailable
 
@@ -25,10 +33,10 @@ class Bench:
         self.writer = apsw.Connection(str(file))
         self.writer.execute("PRAGMA journal_mode = WAL").fetchall()
         self.writer.execute("CREATE TABLE t (k INTEGER NOT NULL PRIMARY KEY, v TEXT) WITHOUT ROWID")
-        self._pool = Pool(lambda: Guarded(file, clock))
+        self._pool = ReadPool(lambda: ReadConnection(file, clock))
         with self._pool.one() as guarded:
             plan = plan_of(guarded, Statement(query="SELECT v FROM t"), read_schema(file))
-        asked = Asked(plan, Kept(folder / "kept.db", plan.sources), self._pool, clock)
+        asked = Evaluation(plan, ResultCache(folder / "kept.db", plan.sources), self._pool, clock)
         asked.first()
         self.subscription = Subscription(uuid.UUID(int=1), asked, anyio.CapacityLimiter(1), clock, ring_events)
 
@@ -46,18 +54,18 @@ async def test_the_answer_its_end_and_what_follows(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.put(1, "a")
     async with aclosing(await bench.subscription.hear()) as heard:
-        assert await anext(heard) == Columns(("v",))
-        assert await anext(heard) == Rows([(1, ("a",))])
+        assert await anext(heard) == AnswerColumns(("v",))
+        assert await anext(heard) == AnswerRows([(1, ("a",))])
         await bench.put(1, "b")
-        assert await anext(heard) == End(1), "what came meanwhile is not in it"
+        assert await anext(heard) == AnswerEnd(1), "what came meanwhile is not in it"
         news = await anext(heard)
-        assert isinstance(news, News)
-        assert [one.line for one in news.told] == [b'{"change":["update",1,["b"],2]}\n']
+        assert isinstance(news, AnswerChanges)
+        assert [one.line for one in news.events] == [b'{"change":["update",1,["b"],2]}\n']
     await bench.close(keep=False)
     assert not (tmp_path / "kept.db").exists()
 
 
-async def test_who_is_too_slow_is_cut_off(tmp_path: Path) -> None:
+async def test_slow_listener_is_cut_off(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ring_events=2)
     async with aclosing(await bench.subscription.hear()) as heard:
         await anext(heard)
@@ -69,10 +77,10 @@ async def test_who_is_too_slow_is_cut_off(tmp_path: Path) -> None:
     await bench.close(keep=False)
 
 
-async def test_what_is_kept_can_be_taken_up(tmp_path: Path) -> None:
+async def test_closed_subscription_can_be_resumed_from_its_cache(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.close(keep=True)
-    assert about_completed(tmp_path / "kept.db") == bench.subscription.plan.about
+    assert completed_query(tmp_path / "kept.db") == bench.subscription.plan.about
 
 
 async def test_one_that_has_ended_cannot_be_heard(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.ids import NodeId
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.joined import Town, address_of

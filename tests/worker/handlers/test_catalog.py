@@ -8,13 +8,13 @@ from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, Catalo
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
 from hawker.catalog.change import Token
-from hawker.catalog.contract import Change, OnTouched, Statement, Table
+from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
 from hawker.errors import BadRequest, NotServed, Unprocessable
 from hawker.sim.life import Worker
 from hawker.worker.handlers.catalog import CatalogHandlers
 
 pytestmark = pytest.mark.anyio
-_TABLE = Table(columns=("id", "data"), rows=(("a", b"\0\xff"), ("b", None)))
+_TABLE = ResultTable(columns=("id", "data"), rows=(("a", b"\0\xff"), ("b", None)))
 
 
 class Canned:
@@ -29,17 +29,17 @@ class Canned:
     def listen(self, callback: OnTouched) -> Callable[[], None]:
         return lambda: None
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         self.asked.append((statement, timeout_s))
         if statement.query == "SELEC":
             raise BadRequest("syntax error")
         return _TABLE
 
     @asynccontextmanager
-    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[Table | Change]]:
-        async def told() -> AsyncIterator[Table | Change]:
+    async def subscribe(self, statement: Statement) -> AsyncIterator[AsyncIterator[ResultTable | RowChange]]:
+        async def told() -> AsyncIterator[ResultTable | RowChange]:
             yield _TABLE
-            yield Change(kind="delete", row_id=1, row=("a", b"\0\xff"), number=1)
+            yield RowChange(kind="delete", row_id=1, row=("a", b"\0\xff"), number=1)
 
         yield told()
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from hawker.catalog.guarded import Pool
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.health import Health
 from hawker.catalog.http.queries import Queries
@@ -10,6 +9,7 @@ from hawker.catalog.http.service import Access, Doctor, Migrations, Writer
 from hawker.catalog.http.subscriptions import Subscriptions
 from hawker.catalog.http.transactions import Transactions
 from hawker.catalog.live.engine import Live
+from hawker.catalog.read_connection import ReadPool
 from hawker.clock import Clock
 from hawker.ids import NodeId
 
@@ -21,7 +21,7 @@ def catalog_app(
     *,
     writer: Writer,
     live: Live,
-    pool: Pool,
+    pool: ReadPool,
     doctor: Doctor,
     migrations: Migrations | None = None,
     access: Access | None = None,

@@ -8,14 +8,14 @@ import anyio.to_thread
 import msgspec
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Pool
 from hawker.catalog.http.app import Endpoint
 from hawker.catalog.http.exchange import Answered, Exchange
 from hawker.catalog.http.parameters import decimal, number
 from hawker.catalog.http.service import Doctor, Vitals
 from hawker.catalog.http.statement import NotJson, WrongShape
-from hawker.catalog.live.schema import read_schema
-from hawker.catalog.live.token import quoted
+from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.sql_tokens import quoted
+from hawker.catalog.read_connection import ReadPool
 from hawker.clock import Clock
 
 COUNT_S = 60.0
@@ -28,7 +28,7 @@ class StatsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health:
-    def __init__(self, doctor: Doctor, file: Path, pool: Pool, clock: Clock) -> None:
+    def __init__(self, doctor: Doctor, file: Path, pool: ReadPool, clock: Clock) -> None:
         self._doctor, self._file, self._pool, self._clock = doctor, file, pool, clock
 
     def endpoints(self) -> list[Endpoint]:

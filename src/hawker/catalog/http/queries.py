@@ -8,12 +8,12 @@ import anyio.to_thread
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.guarded import Answer, Guarded, Pool
 from hawker.catalog.http.app import Endpoint, plain
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.parameters import number
 from hawker.catalog.http.statement import statement_of
-from hawker.catalog.lines import columns_line, end_line, error_line, row_lines
+from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
+from hawker.catalog.read_connection import QueryCursor, ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 
@@ -24,7 +24,7 @@ _BYTES = 64 * 1024
 
 
 class Queries:
-    def __init__(self, pool: Pool, clock: Clock) -> None:
+    def __init__(self, pool: ReadPool, clock: Clock) -> None:
         self._pool, self._clock = pool, clock
         self._limiter = anyio.CapacityLimiter(THREADS)
 
@@ -80,13 +80,13 @@ class Queries:
             return
         yield said + end_line(0.0)
 
-    def _take(self, guarded: Guarded, answer: Answer) -> list[tuple[Value, ...]]:
+    def _take(self, guarded: ReadConnection, answer: QueryCursor) -> list[tuple[Value, ...]]:
         return guarded.take(answer, rows=_ROWS, size_bytes=_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    guarded: Guarded
-    answer: Answer
+    guarded: ReadConnection
+    answer: QueryCursor
     first: list[tuple[Value, ...]]
     error: HawkerError | None

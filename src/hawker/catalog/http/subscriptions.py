@@ -8,10 +8,18 @@ from hawker.catalog.http.app import Endpoint
 from hawker.catalog.http.exchange import Cut, Exchange, Headers
 from hawker.catalog.http.parameters import flag, number
 from hawker.catalog.http.statement import statement_of
-from hawker.catalog.lines import columns_line, end_line, error_line, row_lines
+from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
 from hawker.catalog.live.engine import Live
-from hawker.catalog.live.ring import Lagged, Told
-from hawker.catalog.live.subscription import Columns, End, Gone, Heard, News, Rows, Subscription
+from hawker.catalog.live.feed import FeedEvent, Lagged
+from hawker.catalog.live.subscription import (
+    AnswerChanges,
+    AnswerColumns,
+    AnswerEnd,
+    AnswerRows,
+    Gone,
+    Subscription,
+    SubscriptionEvent,
+)
 from hawker.clock import Clock
 
 
@@ -56,7 +64,7 @@ class Subscriptions:
             heard = await subscription.hear(after=after, skip_rows=skip_rows)
             await exchange.stream(self._lines(heard), headers)
 
-    async def _lines(self, heard: AsyncGenerator[Heard, None]) -> AsyncGenerator[bytes, None]:
+    async def _lines(self, heard: AsyncGenerator[SubscriptionEvent, None]) -> AsyncGenerator[bytes, None]:
         began = self._clock.monotonic()
         try:
             async with aclosing(heard):
@@ -67,21 +75,21 @@ class Subscriptions:
         except Lagged as lagged:
             raise Cut from lagged
 
-    def _line(self, heard: Heard, began: float) -> bytes:
+    def _line(self, heard: SubscriptionEvent, began: float) -> bytes:
         match heard:
-            case Columns():
+            case AnswerColumns():
                 return columns_line(heard.names)
-            case Rows():
+            case AnswerRows():
                 return row_lines(heard.rows)
-            case End():
+            case AnswerEnd():
                 return end_line(self._clock.monotonic() - began, heard.change)
-            case News():
-                return _lines_of(heard.told)
+            case AnswerChanges():
+                return _lines_of(heard.events)
             case _:
                 assert_never(heard)
 
 
-async def _joined(portions: AsyncGenerator[list[Told], None]) -> AsyncGenerator[bytes, None]:
+async def _joined(portions: AsyncGenerator[list[FeedEvent], None]) -> AsyncGenerator[bytes, None]:
     try:
         async with aclosing(portions):
             async for portion in portions:
@@ -90,5 +98,5 @@ async def _joined(portions: AsyncGenerator[list[Told], None]) -> AsyncGenerator[
         raise Cut from lagged
 
 
-def _lines_of(told: list[Told]) -> bytes:
+def _lines_of(told: list[FeedEvent]) -> bytes:
     return b"".join(one.line for one in told)

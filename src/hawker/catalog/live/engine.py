@@ -15,14 +15,13 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hawker.catalog.contract import Statement, Touched
-from hawker.catalog.guarded import Guarded, Pool
-from hawker.catalog.live.asked import Asked, Plan, plan_of
-from hawker.catalog.live.kept import Kept, about_completed
-from hawker.catalog.live.pending import Batch, Pending
-from hawker.catalog.live.ring import RING_EVENTS
-from hawker.catalog.live.schema import read_schema
+from hawker.catalog.live.evaluation import Evaluation, QueryPlan, plan_of
+from hawker.catalog.live.feed import RING_EVENTS
+from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.result_cache import ResultCache, completed_query
 from hawker.catalog.live.subscription import Subscription, remove
-from hawker.catalog.live.updates import Updates
+from hawker.catalog.live.table_updates import ChangeBuffer, ChangedKeys, TableUpdates
+from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable
 
@@ -43,12 +42,12 @@ class Live:
 
     def __init__(self, file: Path, place: Path, clock: Clock, *, ring_events: int = RING_EVENTS) -> None:
         self._file, self._place, self._clock, self._ring_events = file, place, clock, ring_events
-        self._pool = Pool(lambda: Guarded(file, clock))
+        self._pool = ReadPool(lambda: ReadConnection(file, clock))
         self._limiter = anyio.CapacityLimiter(THREADS)
         self._by_sql: dict[str, Subscription] = {}
         self._by_id: dict[uuid.UUID, Subscription] = {}
-        self._updates: dict[str, Updates] = {}
-        self._pending = Pending()
+        self._updates: dict[str, TableUpdates] = {}
+        self._changed_keys = ChangeBuffer()
         self._woken = anyio.Event()
         self._opening = anyio.Lock()
         self._tasks: TaskGroup | None = None
@@ -83,7 +82,7 @@ class Live:
     def touched(self, touched: Touched) -> None:
         """Something was committed and can be read now. Does not block."""
         if self._by_id or self._updates:
-            self._pending.add(touched)
+            self._changed_keys.add(touched)
             self._woken.set()
 
     async def open(self, statement: Statement, *, existing: bool = False) -> Subscription:
@@ -120,7 +119,7 @@ class Live:
         found.feed.touch()
         return found
 
-    async def updates(self, name: str) -> Updates:
+    async def updates(self, name: str) -> TableUpdates:
         """Raises `BadRequest` when there is no such table."""
         known = self._updates.get(name.lower())
         if known is None or known.feed.closed:
@@ -128,7 +127,7 @@ class Live:
             table = schema.table(name)
             if table is None:
                 raise BadRequest(f"table `{name}` not found in schema")
-            known = self._updates[name.lower()] = Updates(table, self._pool, self._clock)
+            known = self._updates[name.lower()] = TableUpdates(table, self._pool, self._clock)
         known.feed.touch()
         return known
 
@@ -143,25 +142,25 @@ class Live:
                 self._forget(subscription)
                 await subscription.close(keep=False)
 
-    def _plan(self, statement: Statement) -> Plan:
-        with self._pool.one() as guarded:
-            return plan_of(guarded, statement, read_schema(self._file))
+    def _plan(self, statement: Statement) -> QueryPlan:
+        with self._pool.one() as reader:
+            return plan_of(reader, statement, read_schema(self._file))
 
-    async def _made(self, number: uuid.UUID, plan: Plan) -> Subscription:
+    async def _made(self, number: uuid.UUID, plan: QueryPlan) -> Subscription:
         return await anyio.to_thread.run_sync(self._make, number, plan, limiter=self._limiter)
 
-    def _make(self, number: uuid.UUID, plan: Plan) -> Subscription:
+    def _make(self, number: uuid.UUID, plan: QueryPlan) -> Subscription:
         file = self._place / f"{number}.db"
-        kept = Kept(file, plan.sources)
+        cache = ResultCache(file, plan.sources)
         try:
-            kept.note(plan.about, completed=False)
-            asked = Asked(plan, kept, self._pool, self._clock)
-            asked.first()
+            cache.note(plan.about, completed=False)
+            evaluation = Evaluation(plan, cache, self._pool, self._clock)
+            evaluation.first()
         except BaseException:
-            kept.close()
+            cache.close()
             remove(file)
             raise
-        return Subscription(number, asked, self._limiter, self._clock, self._ring_events)
+        return Subscription(number, evaluation, self._limiter, self._clock, self._ring_events)
 
     def _add(self, subscription: Subscription) -> None:
         self._by_id[subscription.id] = subscription
@@ -183,7 +182,7 @@ class Live:
 
     def _restored(self, file: Path) -> Subscription | None:
         """What a file holds, if it was closed well and its query can still be asked in the same way."""
-        about = about_completed(file)
+        about = completed_query(file)
         try:
             number = uuid.UUID(file.stem)
             plan = self._plan(Statement(query=about.sql)) if about else None
@@ -192,23 +191,23 @@ class Live:
             return None
         if about is None or plan is None or plan.about != about:
             return None
-        kept = Kept(file, plan.sources)
-        kept.note(about, completed=False)
-        asked = Asked(plan, kept, self._pool, self._clock)
-        return Subscription(number, asked, self._limiter, self._clock, self._ring_events)
+        cache = ResultCache(file, plan.sources)
+        cache.note(about, completed=False)
+        evaluation = Evaluation(plan, cache, self._pool, self._clock)
+        return Subscription(number, evaluation, self._limiter, self._clock, self._ring_events)
 
     async def _follow(self) -> None:
         """A moment after the first change, so that one look serves many."""
         while True:
             await self._woken.wait()
-            if self._pending.count < FLUSH_KEYS:
+            if self._changed_keys.count < FLUSH_KEYS:
                 await self._clock.sleep(FLUSH_S)
             self._woken = anyio.Event()
             await self.flush()
 
     async def flush(self) -> None:
         """Look at all that is pending now."""
-        batch = self._pending.take()
+        batch = self._changed_keys.take()
         if batch.empty:
             return
         async with anyio.create_task_group() as group:
@@ -219,7 +218,7 @@ class Live:
                 if batch.everything or name in batch.tables:
                     group.start_soon(self._notify, updates, batch)
 
-    async def _look(self, subscription: Subscription, batch: Batch) -> None:
+    async def _look(self, subscription: Subscription, batch: ChangedKeys) -> None:
         if subscription.plan.tree is None:
             self._look_soon(subscription)
             return
@@ -244,7 +243,7 @@ class Live:
         except Unavailable:
             self._look_soon(subscription)
 
-    async def _notify(self, updates: Updates, batch: Batch) -> None:
+    async def _notify(self, updates: TableUpdates, batch: ChangedKeys) -> None:
         if batch.everything:
             updates.overflow()
             return

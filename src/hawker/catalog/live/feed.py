@@ -1,12 +1,71 @@
-"""A feed: events that many may hear, from where each joined. A subscription is one, so are the updates of a table."""
+"""A feed: events that many listeners hear, each from where it joined, kept in one ring that all of them share.
 
+A listener that falls out of the ring was too slow. A subscription is a feed, and so are the updates of a table.
+"""
+
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 
 import anyio
 
-from hawker.catalog.live.ring import RING_BYTES, RING_EVENTS, Ring, Told
 from hawker.clock import Clock
+
+RING_EVENTS = 10_240
+RING_BYTES = 16 * 1024 * 1024
+PORTION_BYTES = 64 * 1024
+
+
+class Lagged(Exception):
+    """This listener missed events."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEvent:
+    """One event: `line` as it is sent, `content` as a value."""
+
+    content: object
+    line: bytes
+
+
+class Ring:
+    """Numbers count events without gaps, the first one is `first`."""
+
+    def __init__(self, first: int, *, events: int = RING_EVENTS, size_bytes: int = RING_BYTES) -> None:
+        self._events: deque[FeedEvent] = deque()
+        self._next, self._size = first, 0
+        self._most, self._most_bytes = events, size_bytes
+
+    @property
+    def next(self) -> int:
+        """The number that the next event will have."""
+        return self._next
+
+    def put(self, events: FeedEvent) -> None:
+        self._events.append(events)
+        self._next += 1
+        self._size += len(events.line)
+        while len(self._events) > self._most or (self._size > self._most_bytes and len(self._events) > 1):
+            self._size -= len(self._events.popleft().line)
+
+    def beyond(self, number: int, most: int) -> list[FeedEvent]:
+        """The events from `number` on, at most so many, few if they are long. Raises `Lagged` when some are gone."""
+        oldest = self._next - len(self._events)
+        if number < oldest:
+            raise Lagged
+        portion: list[FeedEvent] = []
+        size = 0
+        for events in islice(self._events, number - oldest, number - oldest + most):
+            portion.append(events)
+            size += len(events.line)
+            if size >= PORTION_BYTES:
+                break
+        return portion
+
+
+# The last events of one feed, shared by all who listen to it: a listener that falls out of it was too slow.
 
 _PORTION = 256
 
@@ -21,7 +80,7 @@ class Feed:
         self._ring = Ring(first, events=events, size_bytes=size_bytes)
         self._news = anyio.Event()
         self._listeners = 0
-        self._ended: Told | None = None
+        self._ended: FeedEvent | None = None
         self._closed = False
         self.idle_since: float | None = clock.monotonic()
 
@@ -33,13 +92,13 @@ class Feed:
     def closed(self) -> bool:
         return self._closed
 
-    def tell(self, events: Sequence[Told]) -> None:
+    def tell(self, events: Sequence[FeedEvent]) -> None:
         for event in events:
             self._ring.put(event)
         if events:
             self._wake()
 
-    def end(self, last: Told | None) -> None:
+    def end(self, last: FeedEvent | None) -> None:
         """Nothing comes after `last`; without one, listeners are just let go."""
         self._ended, self._closed = last, True
         self._wake()
@@ -64,7 +123,7 @@ class Feed:
             if not self._listeners:
                 self.idle_since = self._clock.monotonic()
 
-    async def events(self, number: int) -> AsyncGenerator[list[Told], None]:
+    async def events(self, number: int) -> AsyncGenerator[list[FeedEvent], None]:
         """All events from `number` on, in portions. Raises `Lagged` when the caller was too slow."""
         while True:
             news = self._news

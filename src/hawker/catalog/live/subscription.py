@@ -13,12 +13,11 @@ import anyio.to_thread
 import apsw
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Change
-from hawker.catalog.lines import change_line, error_line
-from hawker.catalog.live.asked import Asked, Changed, Plan
-from hawker.catalog.live.feed import Feed
-from hawker.catalog.live.kept import Snapshot
-from hawker.catalog.live.ring import Told
+from hawker.catalog.contract import RowChange
+from hawker.catalog.json_lines import change_line, error_line
+from hawker.catalog.live.evaluation import Changed, Evaluation, QueryPlan
+from hawker.catalog.live.feed import Feed, FeedEvent
+from hawker.catalog.live.result_cache import ResultSnapshot
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
 
@@ -26,32 +25,32 @@ _ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class AnswerColumns:
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AnswerRows:
     """Some rows of the answer as it was when the listener joined, with their ids."""
 
     rows: list[tuple[int, tuple[Value, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class AnswerEnd:
     """Of those rows; `change` is the last one that they have in them."""
 
     change: int
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class AnswerChanges:
     """Changes, or what ends the subscription."""
 
-    told: list[Told]
+    events: list[FeedEvent]
 
 
-Heard: TypeAlias = Columns | Rows | End | News
+SubscriptionEvent: TypeAlias = AnswerColumns | AnswerRows | AnswerEnd | AnswerChanges
 
 
 class Gone(Exception):
@@ -65,23 +64,23 @@ class Subscription:
     """`turn` is held by who asks the database."""
 
     def __init__(
-        self, number: uuid.UUID, asked: Asked, limiter: anyio.CapacityLimiter, clock: Clock, ring_events: int
+        self, number: uuid.UUID, evaluation: Evaluation, limiter: anyio.CapacityLimiter, clock: Clock, ring_events: int
     ) -> None:
         self.id = number
-        self.hash = hash_of(asked.plan.sql)
-        self.feed = Feed(clock, asked.kept.last + 1, events=ring_events)
+        self.hash = hash_of(evaluation.plan.sql)
+        self.feed = Feed(clock, evaluation.cache.last + 1, events=ring_events)
         self.turn = anyio.Lock()
         self.cost_s = 0.0  # what the last look took
         self.awaited = False  # a look at the whole answer is to come
-        self._asked, self._limiter, self._clock = asked, limiter, clock
+        self._evaluation, self._limiter, self._clock = evaluation, limiter, clock
 
     @property
-    def plan(self) -> Plan:
-        return self._asked.plan
+    def plan(self) -> QueryPlan:
+        return self._evaluation.plan
 
     @property
     def file(self) -> Path:
-        return self._asked.kept.file
+        return self._evaluation.cache.file
 
     def listener(self) -> AbstractContextManager[None]:
         return self.feed.listener()
@@ -93,26 +92,30 @@ class Subscription:
                 return
             began = self._clock.monotonic()
             try:
-                changes = await anyio.to_thread.run_sync(self._asked.again, changed, limiter=self._limiter)
+                changes = await anyio.to_thread.run_sync(self._evaluation.again, changed, limiter=self._limiter)
             except Unavailable:
                 raise
             except (BadRequest, DeadlineExceeded, Fault) as error:
-                self.feed.end(Told(error, error_line(text_of(error))))
+                self.feed.end(FeedEvent(error, error_line(text_of(error))))
                 return
             self.cost_s = self._clock.monotonic() - began
-            self.feed.tell([Told(change, change_line(change)) for change in changes])
+            self.feed.tell([FeedEvent(change, change_line(change)) for change in changes])
 
-    async def hear(self, *, after: int | None = None, skip_rows: bool = False) -> AsyncGenerator[Heard, None]:
+    async def hear(
+        self, *, after: int | None = None, skip_rows: bool = False
+    ) -> AsyncGenerator[SubscriptionEvent, None]:
         """Once this returns, no later change is missed. `after` None or 0 begins with the answer as it is, unless that
         is skipped; else with the change after it. The items raise `Gone` before the first one, and `Lagged` when the
         caller was too slow."""
         try:
-            snapshot = await anyio.to_thread.run_sync(Snapshot, self.file)
+            snapshot = await anyio.to_thread.run_sync(ResultSnapshot, self.file)
         except apsw.Error as error:
             raise Unavailable("this live query has just ended: subscribe anew") from error
         return self._heard(snapshot, after, skip_rows)
 
-    async def _heard(self, snapshot: Snapshot, after: int | None, skip_rows: bool) -> AsyncGenerator[Heard, None]:
+    async def _heard(
+        self, snapshot: ResultSnapshot, after: int | None, skip_rows: bool
+    ) -> AsyncGenerator[SubscriptionEvent, None]:
         try:
             if after:
                 joined = max(after, snapshot.last)
@@ -120,7 +123,7 @@ class Subscription:
                     raise Gone(snapshot.floor)
                 missed = await anyio.to_thread.run_sync(snapshot.changes_after, after)
                 if missed:
-                    yield News([Told(change, change_line(change)) for change in missed])
+                    yield AnswerChanges([FeedEvent(change, change_line(change)) for change in missed])
             else:
                 joined = snapshot.last
                 if not skip_rows:
@@ -129,16 +132,18 @@ class Subscription:
         finally:
             snapshot.close()
         async with aclosing(self.feed.events(min(joined + 1, self.feed.next))) as events:
-            async for told in events:
-                later = [one for one in told if not isinstance(one.said, Change) or one.said.number > joined]
+            async for portion in events:
+                later = [
+                    one for one in portion if not isinstance(one.content, RowChange) or one.content.number > joined
+                ]
                 if later:
-                    yield News(later)
+                    yield AnswerChanges(later)
 
-    async def _answer(self, snapshot: Snapshot) -> AsyncGenerator[Heard, None]:
-        yield Columns(self.plan.columns)
+    async def _answer(self, snapshot: ResultSnapshot) -> AsyncGenerator[SubscriptionEvent, None]:
+        yield AnswerColumns(self.plan.columns)
         while rows := await anyio.to_thread.run_sync(snapshot.rows, _ROWS):
-            yield Rows(rows)
-        yield End(snapshot.last)
+            yield AnswerRows(rows)
+        yield AnswerEnd(snapshot.last)
 
     async def close(self, *, keep: bool) -> None:
         """`keep` leaves the file for the next start, all in order."""
@@ -149,10 +154,14 @@ class Subscription:
 
     def _close(self, keep: bool) -> None:
         if keep:
-            self._asked.kept.note(self.plan.about, completed=True)
-        self._asked.kept.close()
+            self._evaluation.cache.note(self.plan.about, completed=True)
+        self._evaluation.cache.close()
         if not keep:
             remove(self.file)
+
+
+def _is_after(event: FeedEvent, number: int) -> bool:
+    return not isinstance(event.content, RowChange) or event.content.number > number
 
 
 def remove(file: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hawker.catalog.change import Scope, Value
 from hawker.catalog.contract import Statement, Storage
-from hawker.catalog.memory import Image, Layout, MemoryStorage, Schema
+from hawker.catalog.memory_storage import DiskImage, MemoryStorage, MemoryTable, Schema
 from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
@@ -19,13 +19,13 @@ Content = Mapping[str, frozenset[tuple[Value, ...]]]
 """By table, what one origin has in one scope; a table that the replica does not know is not in it."""
 
 OLD: Schema = {
-    "machines": Layout(Scope.REGION, ("node", "id"), ("state",)),
-    "nodes": Layout(Scope.GLOBAL, ("node",), ("region",)),
+    "machines": MemoryTable(Scope.REGION, ("node", "id"), ("state",)),
+    "nodes": MemoryTable(Scope.GLOBAL, ("node",), ("region",)),
 }
 NEW: Schema = {
-    "machines": Layout(Scope.REGION, ("node", "id"), ("state", "name")),
-    "nodes": Layout(Scope.GLOBAL, ("node",), ("region",)),
-    "extras": Layout(Scope.REGION, ("node", "id"), ("state",)),
+    "machines": MemoryTable(Scope.REGION, ("node", "id"), ("state", "name")),
+    "nodes": MemoryTable(Scope.GLOBAL, ("node",), ("region",)),
+    "extras": MemoryTable(Scope.REGION, ("node", "id"), ("state",)),
 }
 EXTRAS = "CREATE TABLE extras (node TEXT NOT NULL, id TEXT NOT NULL, state TEXT, PRIMARY KEY (node, id)) WITHOUT ROWID;"
 
@@ -61,7 +61,7 @@ class MemoryDisk:
 
     def __init__(self, node: NodeId, clock: Clock, *, log_txs: int, planted: frozenset[Bug] = SOUND) -> None:
         self._node, self._clock, self._log_txs, self._planted = node, clock, log_txs, planted
-        self._image, self._marked = Image(), Image()
+        self._image, self._marked = DiskImage(), DiskImage()
 
     def open(self, *, new: bool) -> None:
         self.storage = MemoryStorage(
@@ -89,7 +89,7 @@ class MemoryDisk:
         self._image.whole = whole and self._image.whole
 
     def wipe(self) -> None:
-        self._image = Image()
+        self._image = DiskImage()
 
     def content(self, origin: NodeId, scope: Scope) -> Content:
         found: dict[str, set[tuple[Value, ...]]] = {}

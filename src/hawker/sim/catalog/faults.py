@@ -5,7 +5,7 @@ back with an old one or none, are forgotten, learn a newer schema, or have a wro
 from collections.abc import Callable, Mapping
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.memory import remove, upsert
+from hawker.catalog.memory_storage import remove, upsert
 from hawker.ids import NodeId
 from hawker.sim.catalog.host import Host
 from hawker.sim.catalog.world import World

@@ -5,10 +5,10 @@ from functools import partial
 
 from hawker.catalog.change import Scope, Token
 from hawker.catalog.contract import Committed, Statement
-from hawker.catalog.engine import Engine
-from hawker.catalog.jobs import Done, Job, perform
-from hawker.catalog.messages import Message, Parts, Pull
-from hawker.catalog.peers import Peer
+from hawker.catalog.engine import ReplicationEngine
+from hawker.catalog.fan_out import ReplicaPeer
+from hawker.catalog.jobs import Job, JobResult, perform
+from hawker.catalog.messages import Message, Pull, PullAnswer
 from hawker.catalog.planted import Bug
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Disk
@@ -31,7 +31,7 @@ class Host:
         clock: HostClock,
         *,
         planted: frozenset[Bug],
-        on_done: "Callable[[Host, Job | Committed, Done | None], None]",
+        on_done: "Callable[[Host, Job | Committed, JobResult | None], None]",
     ) -> None:
         self.node, self.region, self.disk, self.clock = node, region, disk, clock
         self._world, self._planted, self._on_done = world, planted, on_done
@@ -42,8 +42,8 @@ class Host:
         self.gone = False  # for good
         self._busy = False
         self._wakes_at = float("inf")
-        self._waiting: dict[tuple[int, int], tuple[NodeId, Callable[[Parts | None], None]]] = {}
-        self.engine: Engine
+        self._waiting: dict[tuple[int, int], tuple[NodeId, Callable[[PullAnswer | None], None]]] = {}
+        self.engine: ReplicationEngine
 
     # life
 
@@ -53,7 +53,7 @@ class Host:
         self.life += 1
         self.up, self._busy, self._wakes_at = True, False, float("inf")
         plan = self._world.plan
-        self.engine = Engine(
+        self.engine = ReplicationEngine(
             self.node,
             self.region,
             {scope: storage.positions(scope) for scope in Scope},
@@ -83,7 +83,7 @@ class Host:
         for other in self.others.values():
             cut = {(self.node, other.node), (other.node, self.node)} <= self._world.cut
             if other is not self and other.up and not cut:
-                self.engine.tell(Peer(other.node, other.region, self._world.plan.delay_s))
+                self.engine.tell(ReplicaPeer(other.node, other.region, self._world.plan.delay_s))
             else:
                 self.engine.lose(other.node)
 
@@ -146,7 +146,7 @@ class Host:
     def _ask(self, whom: NodeId, scope: Scope, pull: Pull) -> None:
         life = self.life
 
-        def give(parts: Parts | None) -> None:
+        def give(parts: PullAnswer | None) -> None:
             if self.life == life:
                 self.engine.answered(whom, scope, parts)
                 self._pump()
@@ -157,7 +157,7 @@ class Host:
         else:
             self._world.at(ASK_S, lambda: give(None))
 
-    def asked(self, sender: NodeId, pull: Pull, give: Callable[[Parts | None], None]) -> None:
+    def asked(self, sender: NodeId, pull: Pull, give: Callable[[PullAnswer | None], None]) -> None:
         if not self.up:
             self._world.at(ASK_S, lambda: give(None))
             return

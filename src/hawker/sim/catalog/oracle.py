@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from hawker.catalog.change import Position, Scope, Value
 from hawker.catalog.contract import Committed
-from hawker.catalog.intake import QUEUED
-from hawker.catalog.jobs import Done, Job, Renew
-from hawker.catalog.memory import Key, MemoryStorage
-from hawker.catalog.pending import TXS
+from hawker.catalog.inbound import MAX_READY
+from hawker.catalog.jobs import Job, JobResult, Renew
+from hawker.catalog.memory_storage import Key, MemoryStorage
+from hawker.catalog.reorder_buffer import TXS
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Content
 from hawker.sim.catalog.host import Host
@@ -32,7 +32,7 @@ class Oracle:
         self._steps = 0
         self.checked = 0
 
-    def look(self, host: Host, what: Job | Committed, done: Done | None) -> None:
+    def look(self, host: Host, what: Job | Committed, done: JobResult | None) -> None:
         """After each job and each commit of a host."""
         if isinstance(what, Committed):
             for tx in what.txs:
@@ -46,7 +46,7 @@ class Oracle:
                 if self._strict:
                     self._check_order(host, origin, scope, position)
         self._follow(host, what, done)
-        if host.engine.queued > QUEUED + TXS:
+        if host.engine.queued > MAX_READY + TXS:
             raise Broken(f"{host.node} has {host.engine.queued} changes waiting")
 
     def _note(self, host: Host, scope: Scope, epoch: int, version: int) -> None:
@@ -69,7 +69,7 @@ class Oracle:
         if gap:
             raise Broken(f"{host.node} has {origin} at {position}, and its {gap} was never like that")
 
-    def _follow(self, host: Host, what: Job | Committed, done: Done | None) -> None:
+    def _follow(self, host: Host, what: Job | Committed, done: JobResult | None) -> None:
         """A reader that looks again only at what it is told of."""
         storage = host.disk.storage
         if not isinstance(storage, MemoryStorage):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import dist
 
-from hawker.catalog.change import Op, Position, Scope, Tx
-from hawker.catalog.engine import Engine
-from hawker.catalog.jobs import Apply, Done, Job, Serve
-from hawker.catalog.messages import DeltaPart, Message, Parts, Push, Txs, Want
-from hawker.catalog.peers import Peer
+from hawker.catalog.change import Op, Position, ReplicatedTx, Scope
+from hawker.catalog.engine import ReplicationEngine
+from hawker.catalog.fan_out import ReplicaPeer
+from hawker.catalog.jobs import Apply, Job, JobResult, Serve
+from hawker.catalog.messages import DeltaPart, Message, PullAnswer, Push, Txs, Want
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 
@@ -99,22 +99,22 @@ class _Field:
             for one in range(regions)
             for other in range(one, regions)
         }
-        self._txs: dict[tuple[NodeId, int], Tx] = {}
+        self._txs: dict[tuple[NodeId, int], ReplicatedTx] = {}
         self._busy: set[NodeId] = set()
         self._wakes: dict[NodeId, float] = {}
         self._engines = {node: self._engine(node) for node in self._nodes}
-        peers = [Peer(node, str(self._region[node]), 0.05) for node in self._nodes]
+        peers = [ReplicaPeer(node, str(self._region[node]), 0.05) for node in self._nodes]
         for engine in self._engines.values():
             for peer in peers:
                 engine.tell(peer)
         for node in self._nodes:
             self._pump(node)
 
-    def _engine(self, node: NodeId) -> Engine:
+    def _engine(self, node: NodeId) -> ReplicationEngine:
         """Settled, and known to all as it is."""
         nothing: dict[NodeId, Position] = {}
         region = str(self._region[node])
-        engine = Engine(node, region, dict.fromkeys(Scope, nothing), _Clock(self), proven=False)
+        engine = ReplicationEngine(node, region, dict.fromkeys(Scope, nothing), _Clock(self), proven=False)
         for scope in engine.scopes.values():
             scope.moved(node, Position(EPOCH, 0))
             scope.vector.set(node, Position())
@@ -125,7 +125,7 @@ class _Field:
         node = self._nodes[int(self.source.random() * len(self._nodes))]
         version = self._engines[node].position(Scope.GLOBAL, node).applied + 1
         op = Op("nodes", (node,), ("region", "api", "labels"), ("mad", "http://[fdaa::1]:4282", "{}"))
-        tx = self._txs[node, version] = Tx(node, Scope.GLOBAL, EPOCH, version, self.now, (op,))
+        tx = self._txs[node, version] = ReplicatedTx(node, Scope.GLOBAL, EPOCH, version, self.now, (op,))
         self._engines[node].committed([tx])
         self._pump(node)
 
@@ -173,15 +173,17 @@ class _Field:
         self._busy.discard(node)
         match job:
             case Apply():
-                txs = [item for item in job.batch if isinstance(item, Tx)]
+                txs = [item for item in job.batch if isinstance(item, ReplicatedTx)]
                 self.took.extend(self.now - tx.at for tx in txs)
-                engine.finish(job, Done(positions={(tx.origin, tx.scope): Position(EPOCH, tx.version) for tx in txs}))
+                engine.finish(
+                    job, JobResult(positions={(tx.origin, tx.scope): Position(EPOCH, tx.version) for tx in txs})
+                )
             case Serve():
                 found = tuple(tx for want in job.wants if (tx := self._next(want)) is not None)
-                engine.finish(job, Done(parts=Parts(txs=found, deltas=(), more=False)))
+                engine.finish(job, JobResult(parts=PullAnswer(txs=found, deltas=(), more=False)))
             case _:
-                engine.finish(job, Done())
+                engine.finish(job, JobResult())
         self._pump(node)
 
-    def _next(self, want: Want) -> Tx | None:
+    def _next(self, want: Want) -> ReplicatedTx | None:
         return self._txs.get((want.origin, max(0, want.after) + 1))

@@ -5,7 +5,7 @@ way. Chance comes from one seed.
 import heapq
 from collections.abc import Callable
 
-from hawker.catalog.messages import Message, Parts, Push, decode, encode
+from hawker.catalog.messages import Message, PullAnswer, Push, decode, encode
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from hawker.sim.catalog.plan import Plan
@@ -61,7 +61,9 @@ class World:
             self.copies += 1
             receiver(sender, message)
 
-    def answer(self, sender: NodeId, to: NodeId, give: Callable[[Parts | None], None], parts: Parts | None) -> None:
+    def answer(
+        self, sender: NodeId, to: NodeId, give: Callable[[PullAnswer | None], None], parts: PullAnswer | None
+    ) -> None:
         """An answer over a stream: whole, or not at all."""
         arrived = parts if self.reaches(sender, to) else None
         self.at(self.delay_s() if arrived is not None else 1.0, lambda: give(arrived))

@@ -15,7 +15,7 @@ import apsw
 from anyio.abc import TaskStatus
 
 from hawker.catalog.change import Token, Value
-from hawker.catalog.contract import Statement, Table
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.catalog.schema import shipped
 from hawker.ids import NodeId
 from hawker.sim.loop import LoopClock
@@ -108,10 +108,10 @@ class Share:
         self._commons.later(self._node, partial(self._commons.write, told))
         return Token(origin=self._node, epoch=self._epoch, version=self._version)
 
-    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         await anyio.lowlevel.checkpoint()
         self._commons.all_of(self._node)
-        return Table(columns=(), rows=tuple(self._commons.rows(statement.query, *statement.params)))
+        return ResultTable(columns=(), rows=tuple(self._commons.rows(statement.query, *statement.params)))
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"{name} of a shared catalog is not played")

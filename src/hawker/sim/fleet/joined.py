@@ -16,7 +16,7 @@ from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
-from hawker.catalog.glance import Glance
+from hawker.catalog.point_reads import PointReader
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
 from hawker.cluster import Cluster, Keyring
@@ -36,9 +36,9 @@ from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
 from hawker.gateway.revocations import FleetRevocations
 from hawker.gateway.token_handlers import TokenHandlers
-from hawker.gossip.contract import Meta
+from hawker.gossip.contract import NodeMeta
 from hawker.gossip.listener import Listener
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.log import Secret
@@ -165,7 +165,7 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
     )
     parts = replace(parts, fleet=fleet, catalog=replica, porter=porter_of(store, parts, clock))
     publisher = publisher_of(replica, clock, store, parts)
-    glance = Glance(shelf.file)
+    glance = PointReader(shelf.file)
     stack.callback(glance.close)
     peers, broker = doors_of(town, worker, parts, publisher, wired, glance)
     return Joined(
@@ -235,7 +235,7 @@ def _gossip(
         keyring=ring_of(_cluster(me).keyring),
         transport=town.network.transport(address_of(me)),
         advertise=address_of(me),
-        meta=Meta(region=parts.node.region, api=f"http://{me}", catalog=storage.schema_fingerprint, version="sim"),
+        meta=NodeMeta(region=parts.node.region, api=f"http://{me}", catalog=storage.schema_fingerprint, version="sim"),
         clock=clock,
         listener=Listener(
             on_member=members.heard,

@@ -10,8 +10,8 @@ from hawker.api.caller import Caller
 from hawker.api.contract.market import CANCEL, CancelAnswer
 from hawker.api.directory import Peers
 from hawker.catalog.change import Delta
-from hawker.catalog.change import Tx as CatalogTx
-from hawker.catalog.contract import Outcome
+from hawker.catalog.change import ReplicatedTx as CatalogTx
+from hawker.catalog.contract import ApplyOutcome
 from hawker.catalog.storage import SqliteStorage
 from hawker.fleet.failover_rule import ALIVE, Spare, Takeover, Watched
 from hawker.fleet.failover_view import Sight
@@ -137,7 +137,7 @@ class _Skips(SqliteStorage):
 
     _heard = 0
 
-    def apply(self, batch: Sequence[CatalogTx | Delta]) -> Outcome:
+    def apply(self, batch: Sequence[CatalogTx | Delta]) -> ApplyOutcome:
         return super().apply([self._less(item) for item in batch])
 
     def _less(self, item: CatalogTx | Delta) -> CatalogTx | Delta:

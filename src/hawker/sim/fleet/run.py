@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hawker.errors import HawkerError
-from hawker.gossip.memory import MemoryNetwork
+from hawker.gossip.memory_network import MemoryNetwork
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES

@@ -6,7 +6,7 @@ from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, Catalo
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.catalog.change import Value
-from hawker.catalog.contract import Catalog, Change, Statement, Table
+from hawker.catalog.contract import Catalog, ResultTable, RowChange, Statement
 from hawker.errors import NotServed, Unprocessable
 from hawker.worker.parts import Parts
 
@@ -35,7 +35,7 @@ class CatalogHandlers:
     async def _follow(self, catalog: Catalog, statement: Statement) -> AsyncIterator[CatalogLine]:
         async with catalog.subscribe(statement) as told:
             async for said in told:
-                if isinstance(said, Change):
+                if isinstance(said, RowChange):
                     yield CatalogLine(row=_cells(said.row), change=said.kind)
                     continue
                 for line in _lines(said):
@@ -52,7 +52,7 @@ async def _each(lines: Iterator[CatalogLine]) -> AsyncIterator[CatalogLine]:
         yield line
 
 
-def _lines(table: Table) -> Iterator[CatalogLine]:
+def _lines(table: ResultTable) -> Iterator[CatalogLine]:
     yield CatalogLine(columns=table.columns)
     for row in table.rows:
         yield CatalogLine(row=_cells(row))

@@ -1,0 +1,201 @@
+"""Inbound ordering of one scope: where each stream is, what waits to be applied, what the reorder buffer holds until a
+hole is filled, and what must be pulled. The storage gets each origin's changes in order and without a hole.
+
+A stream is where the storage has it (`vector`), or where it will be once all that was handed over is applied (`where`).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from hawker.catalog.anti_entropy import VersionVector
+from hawker.catalog.change import Delta, Position, ReplicatedTx
+from hawker.catalog.messages import Want, size_of
+from hawker.catalog.planted import SOUND, Bug
+from hawker.catalog.pulls import Missing, Pulls
+from hawker.catalog.reorder_buffer import ReorderBuffer
+from hawker.ids import NodeId
+
+MAX_READY = 20_000
+MAX_ORIGINS = 10_000
+
+
+class InFlight:
+    """What of a stream was handed over and is not applied yet. `came_to` and `since` are of a reset whose last part is
+    still to come; then `version` is -1, and `since` at least 0."""
+
+    __slots__ = ("came_to", "epoch", "items", "since", "version")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.version = 0
+        self.items = 0
+        self.came_to = -1
+        self.since = -1
+
+
+class Inbound:
+    """`ready` is for the caller to apply, in its order; `fences` are known and not put up yet."""
+
+    def __init__(self, me: NodeId, positions: Mapping[NodeId, Position], planted: frozenset[Bug] = SOUND) -> None:
+        self._me, self._planted = me, planted
+        self.vector = VersionVector(positions, frozen=Bug.DIGEST_NOT_UPDATED in planted)
+        self.reorder_buffer = ReorderBuffer()
+        self.pulls = Pulls()
+        self.ready: deque[ReplicatedTx | Delta] = deque()
+        self.fences: dict[NodeId, int] = {}
+        self._ahead: dict[NodeId, InFlight] = {}
+
+    def where(self, origin: NodeId) -> tuple[int, int]:
+        """Epoch and version."""
+        ahead = self._ahead.get(origin)
+        if ahead is not None:
+            return ahead.epoch, ahead.version
+        position = self.vector.get(origin)
+        return position.epoch, position.applied
+
+    def fence(self, origin: NodeId) -> int:
+        """Up to which epoch it is ignored, as far as is known; -1 for never forgotten."""
+        return max(self.vector.get(origin).fence, self.fences.get(origin, -1))
+
+    def _counts(self, origin: NodeId, epoch: int) -> bool:
+        return epoch > self.fence(origin) or Bug.NO_FENCE in self._planted
+
+    def lacks(self, origin: NodeId, epoch: int, version: int) -> bool:
+        """Whether somebody who is there has more, and there is room for it."""
+        return (
+            version >= 0 and self._counts(origin, epoch) and (epoch, version) > self.where(origin) and self.room(origin)
+        )
+
+    def room(self, origin: NodeId) -> bool:
+        """Bounds: of what waits to be applied, and of how many origins anybody can make up."""
+        known = self.vector.get(origin) != Position() or origin in self.pulls
+        return len(self.ready) < MAX_READY and (known or len(self.vector) + len(self.pulls) < MAX_ORIGINS)
+
+    def gaps(self) -> int:
+        """Versions that are known to be missing."""
+        count = 0
+        for missing in self.pulls.all():
+            epoch, version = self.where(missing.origin)
+            count += max(1, missing.version - max(0, version) if missing.epoch == epoch else missing.version)
+        return count
+
+    def want(self, missing: Missing) -> Want:
+        """The question for a missing stream: from where it is here, or on with the reset that is under way."""
+        epoch, version = self.where(missing.origin)
+        ahead = self._ahead.get(missing.origin)
+        if ahead is not None and ahead.version < 0 and ahead.since >= 0:
+            return Want(origin=missing.origin, epoch=epoch, after=ahead.came_to, since=ahead.since)
+        return Want(origin=missing.origin, epoch=epoch, after=version)
+
+    def is_news(self, origin: NodeId, epoch: int, version: int) -> bool:
+        """Of a transaction: whether `take_tx` would have it."""
+        where = self.where(origin)
+        if not (self._is_new(epoch, version, *where) and self._counts(origin, epoch) and self.room(origin)):
+            return False
+        return self._is_next(epoch, version, *where) or not self.reorder_buffer.has(origin, epoch, version)
+
+    def take_tx(self, tx: ReplicatedTx, sender: NodeId, soon: float) -> bool:
+        """Take a transaction; True when it is news. One that comes too early is held in the reorder buffer, and what is
+        before it is pulled from `soon` on (monotonic seconds): mostly it is under way already."""
+        if not self.is_news(tx.origin, tx.epoch, tx.version):
+            return False
+        epoch, version = self.where(tx.origin)
+        if self._is_next(tx.epoch, tx.version, epoch, version):
+            self._hand_over(tx, tx.epoch, tx.version)
+            self.follow(tx.origin)
+            return True
+        target = tx.version if version < 0 else tx.version - 1
+        self.pulls.want(tx.origin, tx.epoch, target, sender, soon)
+        return self.reorder_buffer.hold(tx, size_of(tx))
+
+    def take_delta(self, delta: Delta, now: float) -> None:
+        """Take a delta if it fits where its stream is; else it is dropped, and pulled again when it is missing."""
+        origin = delta.origin
+        if not (self._counts(origin, delta.epoch) and self.room(origin) and self._fits(delta)):
+            return
+        unfinished = delta.reset and not delta.last
+        ahead = self._hand_over(delta, delta.epoch, -1 if unfinished else delta.upto)
+        if unfinished:
+            ahead.came_to = delta.upto
+            ahead.since = delta.head if delta.after < 0 else ahead.since
+        else:
+            ahead.since = -1
+            self.follow(origin)
+        self.pulls.hurry(origin, now)
+
+    def follow(self, origin: NodeId) -> None:
+        """Hand over what the reorder buffer holds and now comes next, and drop what can no longer come."""
+        epoch, version = self.where(origin)
+        if version < 0:
+            return
+        held = self.reorder_buffer.epoch(origin)
+        if (epoch, version) == (0, 0):
+            epoch = held
+        if held < epoch or not self._counts(origin, held):
+            self.reorder_buffer.drop(origin)
+        else:
+            for tx, _ in self.reorder_buffer.follow(origin, epoch, version):
+                self._hand_over(tx, tx.epoch, tx.version)
+        self.pulls.met(origin, *self.where(origin))
+
+    def applied(self, origins: Iterable[NodeId]) -> None:
+        """An item of each is done with, whether it went in or was passed over; `moved` tells which."""
+        for origin in origins:
+            ahead = self._ahead.get(origin)
+            if ahead is not None:
+                ahead.items -= 1
+                if ahead.items <= 0 and not (ahead.version < 0 and ahead.since >= 0):
+                    del self._ahead[origin]
+
+    def moved(self, origin: NodeId, position: Position) -> bool:
+        """The storage has a stream elsewhere, after a batch, a fence or a renewal. Whether it is further."""
+        before = self.vector.get(origin)
+        self.vector.set(origin, position)
+        ahead = self._ahead.get(origin)
+        if ahead is not None and ahead.items <= 0 and (ahead.epoch, -1) != (position.epoch, position.applied):
+            del self._ahead[origin]
+        if (position.epoch, position.applied) == (before.epoch, before.applied):
+            return False
+        self.follow(origin)
+        return position.applied >= 0
+
+    def fenced(self, origin: NodeId, epoch: int) -> None:
+        """The storage has put up a fence."""
+        if self.fences.get(origin, epoch + 1) <= epoch:
+            del self.fences[origin]
+
+    def _is_new(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
+        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
+            return True
+        return new_epoch > epoch or (new_epoch == epoch and new_version > version)
+
+    def _is_next(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
+        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
+            return True
+        if Bug.SKIP_AHEAD in self._planted and new_epoch == epoch and version >= 0:
+            return True
+        same = new_epoch == epoch or (epoch, version) == (0, 0)
+        # A stream never heard of (0, 0) may begin in any epoch, with version 1. In any other case a new epoch begins by
+        # a reset: a transaction of it, even its first, would leave rows of the old epoch that the owner no longer has.
+        # A stream in the middle of a reset is at -1 and takes no transaction, only the rest of the reset.
+        return same and version >= 0 and new_version == version + 1
+
+    def _fits(self, delta: Delta) -> bool:
+        """Whether a delta goes on from where its stream is, by the rules of `Storage.apply`. It repeats them because
+        the stream is further than the storage knows: what was handed over counts as applied."""
+        epoch, version = self.where(delta.origin)
+        if not delta.reset:
+            further = version < delta.upto or Bug.BACKWARDS in self._planted
+            return delta.epoch == epoch and 0 <= delta.after <= version and further
+        if delta.after < 0:
+            further = version < 0 or delta.head > version
+            return delta.epoch > epoch or (delta.epoch == epoch and further)
+        ahead = self._ahead.get(delta.origin)
+        return ahead is not None and ahead.since >= 0 and (ahead.epoch, ahead.came_to) == (delta.epoch, delta.after)
+
+    def _hand_over(self, item: ReplicatedTx | Delta, epoch: int, version: int) -> InFlight:
+        ahead = self._ahead.setdefault(item.origin, InFlight())
+        ahead.epoch, ahead.version = epoch, version
+        ahead.items += 1
+        self.ready.append(item)
+        return ahead

@@ -1,0 +1,169 @@
+"""Takes what a snapshot knows more into the live database, one stream a transaction: a crash leaves each stream as it
+was or as the snapshot has it. This node's own streams, and those of which it knows more, stay as they are.
+"""
+
+import hashlib
+import os
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import zstandard
+
+from hawker.catalog import compaction
+from hawker.catalog.apply import BatchApplier, StorageParts
+from hawker.catalog.change import Scope, VersionedOp
+from hawker.catalog.definition import quoted
+from hawker.catalog.quarantine import QuarantineTable
+from hawker.catalog.rows import TableRows
+from hawker.catalog.schema import Replicated, describe
+from hawker.catalog.snapshots import stored
+from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
+from hawker.errors import BadRequest
+
+UNPACKED_BYTES = 8 * 1024 * 1024 * 1024
+_CHUNK = 1024 * 1024
+_WINDOW_BYTES = 128 * 1024 * 1024
+
+
+class SnapshotRefused(BadRequest):
+    """A file that is no whole snapshot; nothing was taken from it."""
+
+    prefix = ""
+
+
+class Draft:
+    """A snapshot that was unpacked beside the database, looked through, and may be taken from."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = apsw.Connection(str(path))
+        self._connection.execute("PRAGMA trusted_schema = 0")
+        self.tables = _tables(self._connection)
+        self._rows = {name: TableRows(self._connection, table, indexed=False) for name, table in self.tables.items()}
+        self._asides = [QuarantineTable(self._connection, name) for name in ("__c_unknown", "__c_quarantine")]
+        self.streams = [*StreamPositions(self._connection).all()]
+
+    def changes(self, stream: StreamState) -> Iterator[VersionedOp]:
+        """All that it knows of a stream, row by row."""
+        return compaction.changes(stream, self._rows, self._asides, RESETTING)
+
+    def has_others(self, stream: StreamState, alike: Container[str]) -> bool:
+        """Whether there is anything of a stream beside those tables."""
+        placed = any(
+            rows.count(stream.origin)
+            for name, rows in self._rows.items()
+            if name not in alike and rows.table.scope is stream.scope
+        )
+        return placed or any(True for quarantine in self._asides for _ in quarantine.of(stream.number))
+
+    def close(self) -> None:
+        self._connection.close(True)
+        self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(file: Path, digest: str, path: Path) -> Iterator[Draft]:
+    """`file` as it came, unpacked at `path` for as long as the block lasts. Raises `SnapshotRefused`."""
+    path.unlink(missing_ok=True)
+    try:
+        _unpack(file, digest, path)
+        draft = Draft(path)
+    except (apsw.Error, zstandard.ZstdError, ValueError, TypeError) as error:
+        path.unlink(missing_ok=True)
+        raise SnapshotRefused(f"the snapshot is damaged: {error}") from error
+    try:
+        yield draft
+    finally:
+        draft.close()
+
+
+def is_further(theirs: StreamState, ours: StreamState | None) -> bool:
+    """Whether the snapshot's stream replaces ours: what a reset would do."""
+    if theirs.applied == RESETTING or not theirs.begun:
+        return False
+    if ours is None or not ours.begun:
+        return ours is None or theirs.epoch > ours.fence
+    if theirs.epoch <= ours.fence:
+        return False
+    return (theirs.epoch, theirs.applied) > (ours.epoch, ours.applied)
+
+
+def take(connection: apsw.Connection, draft: Draft, parts: StorageParts, theirs: StreamState, now: float) -> None:
+    """One stream, inside the caller's transaction, with the draft attached as `draft`."""
+    ours = parts.origins.get(theirs.origin, theirs.scope)
+    stream = msgspec.structs.replace(
+        ours, epoch=theirs.epoch, applied=theirs.applied, floor=theirs.floor, run=ours.run + 1, came=RESETTING
+    )
+    parts.log.drop(stream.number)
+    for quarantine in (parts.unknown, parts.quarantine):
+        quarantine.drop(stream.number)
+    tables = {name: rows for name, rows in parts.rows.items() if rows.table.scope is stream.scope}
+    for rows in tables.values():
+        rows.drop(stream.origin)
+    alike = _alike(connection, draft, theirs, tables)
+    connection.execute("SAVEPOINT taking")
+    try:
+        for name in alike:
+            _copy(connection, tables[name].table, stream, now)
+    except (apsw.ConstraintError, apsw.MismatchError):
+        connection.execute("ROLLBACK TO taking")
+        alike = frozenset()
+    connection.execute("RELEASE taking")
+    parts.origins.put(stream)
+    if not draft.has_others(theirs, alike):
+        return
+    batch = BatchApplier(parts, now)
+    for change in draft.changes(theirs):
+        if change.op.table not in alike:
+            batch.place(stream, change.version, change.op)
+
+
+def _alike(
+    connection: apsw.Connection, draft: Draft, theirs: StreamState, tables: Mapping[str, TableRows]
+) -> frozenset[str]:
+    """Tables that both have with the same columns, and of which no row was set aside."""
+    each = (f"SELECT tbl FROM draft.{table} WHERE stream = ?1" for table in ("__c_unknown", "__c_quarantine"))
+    text = " UNION ".join(each)
+    quarantine: list[Any] = connection.execute(text, (theirs.number,)).fetchall()
+    both = (name for name in tables if name in draft.tables and (name,) not in quarantine)
+    return frozenset(name for name in both if stored(connection, "main", name) == stored(connection, "draft", name))
+
+
+def _copy(connection: apsw.Connection, table: Replicated, stream: StreamState, now: float) -> None:
+    name, side, owner = quoted(table.name), quoted(f"{table.name}__m"), quoted(table.key[0])
+    columns = ", ".join(map(quoted, stored(connection, "main", table.name)))
+    text = f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM draft.{name} WHERE {owner} = ?"
+    connection.execute(text, (stream.origin,))
+    keys = ", ".join(map(quoted, table.key))
+    died = "CASE WHEN __del > 0 THEN ? ELSE 0 END"
+    text = f"INSERT INTO main.{side} ({keys}, __ver, __del, __run) SELECT {keys}, __ver, {died}, ?"
+    connection.execute(f"{text} FROM draft.{side} WHERE {owner} = ?", (max(1, int(now)), stream.run, stream.origin))
+
+
+def _tables(connection: apsw.Connection) -> Mapping[str, Replicated]:
+    """Plain tables only: whoever made the file could have put others in it."""
+    if connection.execute("PRAGMA quick_check(1)").get != "ok":
+        raise ValueError("its pages are no whole database")
+    kinds: list[Any] = connection.execute("SELECT DISTINCT type FROM sqlite_schema").fetchall()
+    if set(kinds) - {("table",), ("index",)}:
+        raise ValueError("it has more than tables")
+    rows: list[Any] = connection.execute("SELECT name, scope FROM __c_table").fetchall()
+    return {name: describe(connection, name, Scope(scope)) for name, scope in rows}
+
+
+def _unpack(file: Path, digest: str, path: Path) -> None:
+    with file.open("rb") as reading:
+        if hashlib.file_digest(reading, "sha256").hexdigest() != digest:
+            raise ValueError("it is not the file that was promised")
+        reading.seek(0)
+        unpacked = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).stream_reader(reading)
+        with path.open("wb") as writing:
+            os.fchmod(writing.fileno(), 0o600)
+            while chunk := unpacked.read(_CHUNK):
+                writing.write(chunk)
+                if writing.tell() > UNPACKED_BYTES:
+                    raise ValueError(f"it unpacks to more than {UNPACKED_BYTES} bytes")

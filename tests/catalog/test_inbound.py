@@ -1,0 +1,107 @@
+from hawker.catalog.change import Position
+from hawker.catalog.inbound import MAX_ORIGINS, Inbound
+from hawker.catalog.messages import Want
+from hawker.ids import NodeId
+from tests.catalog.kit import ME, A, B, delta, tx
+
+
+def inbound(position: Position | None = None) -> Inbound:
+    return Inbound(ME, {A: position} if position is not None else {})
+
+
+def ready(made: Inbound) -> list[int]:
+    return [item.version if hasattr(item, "version") else item.upto for item in made.ready]
+
+
+def take(made: Inbound, *versions: int, epoch: int = 5) -> list[bool]:
+    return [made.take_tx(tx(version, epoch=epoch), B, 1.0) for version in versions]
+
+
+def test_changes_are_handed_over_in_their_order() -> None:
+    made = inbound(Position(5, 2))
+    assert take(made, 5, 4, 4, 2, 3, 3, 5) == [True, True, False, False, True, False, False]
+    assert ready(made) == [3, 4, 5]
+    assert made.where(A) == (5, 5) and made.vector.get(A) == Position(5, 2)
+
+
+def test_a_hole_is_wanted_until_it_is_filled() -> None:
+    made = inbound(Position(5, 2))
+    take(made, 6)
+    assert made.gaps() == 3 and made.pulls.next_due() == 1.0
+    take(made, 3, 4)
+    assert A in made.pulls
+    take(made, 5)
+    assert A not in made.pulls and ready(made) == [3, 4, 5, 6]
+
+
+def test_a_stream_never_heard_of_begins_with_version_1_of_any_epoch() -> None:
+    made = inbound()
+    assert take(made, 2, 1) == [True, True]
+    assert ready(made) == [1, 2]
+
+
+def test_a_newer_epoch_waits_for_its_reset() -> None:
+    made = inbound(Position(5, 2))
+    take(made, 1, epoch=6)
+    assert ready(made) == []
+    (missing,) = made.pulls.all()
+    assert made.want(missing) == Want(origin=A, epoch=5, after=2)
+    made.take_delta(delta(-1, 0, epoch=6, reset=True), 0.0)
+    assert ready(made) == [0, 1]
+    assert take(made, 3, epoch=5) == [False]
+
+
+def test_a_reset_in_parts_goes_on_where_it_came_to() -> None:
+    made = inbound(Position(5, 2))
+    made.take_tx(tx(9, epoch=6), B, 0.0)
+    made.take_delta(delta(-1, 3, epoch=6, reset=True, last=False, head=8), 0.0)
+    assert made.where(A) == (6, -1)
+    (missing,) = made.pulls.all()
+    assert made.want(missing) == Want(origin=A, epoch=6, after=3, since=8)
+    made.take_delta(delta(4, 6, epoch=6, reset=True, last=False), 0.0)
+    made.take_delta(delta(3, 8, epoch=6, reset=True), 0.0)
+    assert ready(made) == [3, 8, 9]
+
+
+def test_an_answer_that_is_too_late_or_too_early_is_passed_over() -> None:
+    made = inbound(Position(5, 5))
+    made.take_delta(delta(3, 5), 0.0)
+    made.take_delta(delta(6, 9), 0.0)
+    made.take_delta(delta(-1, 4, reset=True), 0.0)
+    made.take_delta(delta(5, 9, epoch=4), 0.0)
+    assert ready(made) == []
+    made.take_delta(delta(3, 7), 0.0)
+    assert ready(made) == [7]
+
+
+def test_change_that_the_storage_skipped_is_found_missing_again() -> None:
+    made = inbound(Position(5, 2))
+    take(made, 3, 4)
+    made.ready.clear()
+    made.applied([A, A])
+    assert not made.moved(A, Position(5, 2))
+    assert made.where(A) == (5, 2)
+    assert made.lacks(A, 5, 4)
+
+
+def test_change_of_a_forgotten_origin_is_not_taken_in() -> None:
+    made = inbound(Position(0, 0, 0, 5))
+    assert take(made, 1) == [False]
+    assert not made.lacks(A, 5, 9)
+    assert take(made, 1, epoch=6) == [True]
+
+
+def test_a_fence_that_is_not_up_yet_counts_already() -> None:
+    made = inbound(Position(5, 2))
+    made.fences[A] = 5
+    assert take(made, 3) == [False]
+    made.fenced(A, 4)
+    assert made.fences == {A: 5}
+    made.fenced(A, 5)
+    assert made.fences == {}
+
+
+def test_origins_cannot_be_made_up_without_end() -> None:
+    made = Inbound(ME, {NodeId(f"{number:08x}"): Position(1, 1) for number in range(MAX_ORIGINS)})
+    assert take(made, 1) == [False]
+    assert made.take_tx(tx(2, epoch=1, origin=NodeId("00000001")), B, 0.0)
