@@ -9,14 +9,13 @@ import aiohttp
 import anyio
 
 from hawker.api.client import Client
+from hawker.api.endpoints import Limiter
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Channel, Handlers
-from hawker.api.limiter import Limiter
 from hawker.api.listener import listening
-from hawker.api.observer import Observer
 from hawker.api.route import AnyRoute, Call, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
-from hawker.api.server import Server
+from hawker.api.server import Observer, Server
 from hawker.clock import SystemClock
 from hawker.errors import Forbidden, Unauthorized
 from hawker.log import Secret

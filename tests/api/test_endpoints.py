@@ -16,7 +16,7 @@ from hawker.api.reply import Reply
 from hawker.api.request import incoming
 from hawker.api.route import Call
 from hawker.api.routes import MACHINE_LOGS, WAIT_MACHINE, MachineParams
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.clock import ManualClock
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from tests.api.samples import sample
@@ -125,7 +125,7 @@ async def test_a_silent_stream_says_now_and_then_that_the_node_lives() -> None:
         await sent.wait()
         return {"type": "http.disconnect"}
 
-    endpoint = StreamEndpoint(MACHINE_LOGS, Setup(Logs().handlers(), Running(), clock, 0))
+    endpoint = StreamEndpoint(MACHINE_LOGS, Setup(Logs().handlers(), Shutdown(), clock, 0))
     request = incoming({"query_string": b"", "headers": []}, {"app_name": "a", "machine_id": "m"}, receive, "01H")
     before = clock.monotonic()
     with anyio.fail_after(60):

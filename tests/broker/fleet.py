@@ -13,8 +13,8 @@ from anyio.abc import TaskGroup
 from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
-from hawker.api.loss import Lost, Overdue, Unreachable
 from hawker.api.routes import CREATE_APP, CREATE_MACHINE, PLACE, AppParams
+from hawker.api.transport_errors import Lost, Overdue, Unreachable
 from hawker.broker.directory import Node
 from hawker.broker.market_handlers import MarketHandlers
 from hawker.broker.preferences import Preferences, preferences

@@ -10,12 +10,11 @@ import anyio
 import msgspec
 
 from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, CreateVolumeRequest, Machine, Volume, WaitState
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.local import LocalCaller
-from hawker.api.loss import Lost, Unreachable
-from hawker.api.marks import Marks
 from hawker.api.route import Call, Unary
 from hawker.api.routes import (
     CREATE_APP,
@@ -27,6 +26,7 @@ from hawker.api.routes import (
     VolumeParams,
     WaitQuery,
 )
+from hawker.api.transport_errors import Lost, Unreachable
 from hawker.broker.asking import Patience
 from hawker.broker.directory import KnownApp, Node, Peers
 from hawker.broker.front import Beside, BrokerHandlers
@@ -226,11 +226,11 @@ class Client(LocalCaller):
         if grant is not None:
             self._grant = grant  # type: ignore[assignment]  # of any kind
         self.version: str | None = None
-        self.marks = Marks()
+        self.metadata = CallMetadata()
 
     async def call(self, route: Unary[Any, Any, Any, Any], **given: Any) -> Any:
-        self.marks = Marks()
-        return await super().call(route, marks=self.marks, **given)
+        self.metadata = CallMetadata()
+        return await super().call(route, metadata=self.metadata, **given)
 
     def _made(self, *given: Any) -> Call[Any, Any, Any]:
         made: Call[Any, Any, Any] = super()._made(*given)

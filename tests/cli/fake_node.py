@@ -241,7 +241,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         return changed
 
     async def _list_machines(self, call: Call[Any, Any, Any]) -> Page[Machine]:
-        call.marks.missing_regions = self.missing_regions
+        call.metadata.missing_regions = self.missing_regions
         return Page(tuple(self._machines(call).values()))
 
     async def _get_machine(self, call: Call[Any, Any, Any]) -> Machine:

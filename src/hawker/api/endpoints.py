@@ -10,20 +10,33 @@ import anyio
 
 from hawker.api.asgi import Receive
 from hawker.api.codec import AnswerCodec, encode_json
-from hawker.api.edge import typed_errors
+from hawker.api.error_boundary import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, Written, finish
-from hawker.api.limiter import Limiter
 from hawker.api.reply import LINES, Reply
 from hawker.api.request import CallReader, Incoming, body_chunks
 from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of, writes
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 
 KEEPALIVE_S = 15.0
 UPLOAD_CHUNK_DEADLINE_S = 60.0
+
+
+class Limiter(Protocol):
+    """Asked once for each call, after its token was found good and before anything is read or done."""
+
+    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+        """Raises `RateLimited`."""
+
+
+class Unlimited:
+    """Keeps `Limiter`, and lets everything pass."""
+
+    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ class Setup:
     """What all endpoints of a server share."""
 
     handlers: Handlers
-    running: Running
+    shutdown: Shutdown
     clock: Clock
     max_body_bytes: int
     written: Written | None = None
@@ -80,17 +93,17 @@ class UnaryEndpoint:
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
         self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
-        self._running = setup.running if lasting else None
+        self._shutdown = setup.shutdown if lasting else None
         self._written = setup.written if writes(route) else None
 
     async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
         call = await self._reader.with_body(request, grant)
-        with self._running.until_stop() if self._running else nullcontext():
+        with self._shutdown.until_stop() if self._shutdown else nullcontext():
             answer = await self._handler(call)
-        if self._written is not None and call.marks.version is None:
-            call.marks.version = await self._written()
+        if self._written is not None and call.metadata.version is None:
+            call.metadata.version = await self._written()
         data, cursor = self._codec.encode(answer)
-        await reply.answer(self._status, data, cursor, kind=self._kind, marks=call.marks)
+        await reply.answer(self._status, data, cursor, kind=self._kind, metadata=call.metadata)
 
 
 class UploadEndpoint:
@@ -100,11 +113,11 @@ class UploadEndpoint:
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, 0)
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
-        self._running = setup.running
+        self._shutdown = setup.shutdown
 
     async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
         call = self._reader.with_data(request, grant, b"")
-        with self._running.until_stop():
+        with self._shutdown.until_stop():
             answer = await self._handler(call, body_chunks(request, UPLOAD_CHUNK_DEADLINE_S))
         data, cursor = self._codec.encode(answer)
         await reply.answer(self._status, data, cursor)
@@ -119,7 +132,7 @@ class StreamEndpoint:
         self._status = route.status
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, setup.max_body_bytes)
-        self._running = setup.running
+        self._shutdown = setup.shutdown
         self._clock = setup.clock
 
     async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
@@ -137,7 +150,7 @@ class StreamEndpoint:
 
     async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: Reply) -> None:
         try:
-            with typed_errors(request.request_id), self._running.until_stop():
+            with typed_errors(request.request_id), self._shutdown.until_stop():
                 async for item in items:
                     await reply.part(encode_json(item) + b"\n")
         except HawkerError as error:

@@ -10,8 +10,8 @@ import anyio
 import msgspec
 
 from hawker.api.asgi import Receive, Scope
+from hawker.api.call_metadata import DEADLINE_HEADER, read_deadline
 from hawker.api.codec import BodyCodec
-from hawker.api.deadline import DEADLINE_HEADER, read_deadline
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route

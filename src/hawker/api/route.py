@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.grant import Grant
-from hawker.api.marks import Marks
 from hawker.api.rate import Rate
 from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
 from hawker.permission import Action, Attempt
@@ -171,7 +171,7 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 class Call(Generic[P, Q, B]):
     """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows. `version` is what the
     caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how long it still
-    waits, if it says so. `marks` go with the answer."""
+    waits, if it says so. `metadata` go with the answer."""
 
     params: P
     query: Q
@@ -182,7 +182,7 @@ class Call(Generic[P, Q, B]):
     idempotency_key: str | None = None
     version: str | None = None
     deadline_s: float | None = None
-    marks: Marks = field(default_factory=Marks)
+    metadata: CallMetadata = field(default_factory=CallMetadata)
 
     @property
     def caller(self) -> str:

@@ -6,28 +6,27 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 import logging
 from collections.abc import Iterable
 from importlib import metadata
+from typing import Protocol
 
 import anyio
 
 from hawker.api.asgi import Message, Receive, Scope, Send
 from hawker.api.bodies import Problem
+from hawker.api.call_metadata import read_name
 from hawker.api.codec import encode_json
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
 from hawker.api.docs import docs
-from hawker.api.edge import typed_errors
-from hawker.api.endpoints import Endpoint, Fixed, Guard, Refusal, Setup, endpoint_of
+from hawker.api.endpoints import Endpoint, Fixed, Guard, Limiter, Refusal, Setup, Unlimited, endpoint_of
+from hawker.api.error_boundary import typed_errors
 from hawker.api.grant import Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers, Written
-from hawker.api.limiter import Limiter, Unlimited
-from hawker.api.marks import read_name
-from hawker.api.observer import Observer, Silent
 from hawker.api.openapi import openapi
 from hawker.api.reply import JSON, Reply
 from hawker.api.request import Incoming, incoming
 from hawker.api.route import AnyRoute, Socket
 from hawker.api.routes import ROUTES
 from hawker.api.routes.unserved import UNSERVED
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.api.socket import SocketEndpoint
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, HawkerError, NotFound, NotServed, TooLarge
@@ -40,6 +39,21 @@ PROGRAM_VERSION = metadata.version("hawker")
 
 _NOBODY = Everything()
 _log = logging.getLogger("hawker.api")
+
+
+class Observer(Protocol):
+    """Told in the event loop's thread. Must be quick and must not raise."""
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """`route` is a path of the route table, or `-` for a path that is not in it; `status` 0 means that the client
+        went before its answer. `method` is as the client sent it, `SOCKET` for a conversation."""
+
+
+class Unobserved:
+    """Keeps `Observer`, and nothing else."""
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        pass
 
 
 class Server:
@@ -65,13 +79,13 @@ class Server:
         assert not missing, f"routes without a handler: {', '.join(missing)}"
         self._authenticate = authenticate
         self._clock = clock
-        self._observer = observer or Silent()
+        self._observer = observer or Unobserved()
         self._limiter = limiter or Unlimited()
-        self._running = Running()
+        self._shutdown = Shutdown()
         self._http: Dispatch[Endpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
         self._between_nodes = between_nodes
-        setup = Setup(handlers, self._running, clock, max_body_bytes, written)
+        setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written)
         for route in routes:
             self._add(route, setup)
         for page in _pages(routes, version):
@@ -82,7 +96,7 @@ class Server:
 
     def stop(self) -> None:
         """End the streams, conversations and waits that would go on; other calls come to their end."""
-        self._running.stop()
+        self._shutdown.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:

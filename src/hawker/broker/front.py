@@ -188,8 +188,8 @@ class BrokerHandlers:
                 handlers.adopt(route, theirs)
 
     def _saw(self, call: Call[AppParams, NoQuery, CreateMachineRequest], made: Machine) -> None:
-        if call.marks.version:
-            node = NodeId(call.marks.version.partition(":")[0])
+        if call.metadata.version:
+            node = NodeId(call.metadata.version.partition(":")[0])
             self._owners.remember("machine", made.id, node)
             self._owners.remember("app", call.params.app_name, node)
 

@@ -123,7 +123,7 @@ class MarketHandlers:
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
             avoid=self._hosts_of((*(machine.config.standbys or ()), *apart_from(machine.config))),
-            marks=call.marks,
+            metadata=call.metadata,
         )
 
     def _hosts_of(self, machine_ids: Sequence[str]) -> frozenset[NodeId]:

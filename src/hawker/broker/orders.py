@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hawker.api.bodies import ClaimRequest, CreateMachineRequest, Machine, OrderedApp, OrderRequest
-from hawker.api.marks import Marks
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.routes.market import (
     CANCEL,
     CLAIM,
@@ -47,7 +47,7 @@ _AT = re.compile(r"@([0-9a-f]{8})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """`id` is the client's key when `keyed`. `behalf` is the caller that the broker has authenticated; `marks` take
+    """`id` is the client's key when `keyed`. `behalf` is the caller that the broker has authenticated; `metadata` take
     what a worker's answer says beside its body."""
 
     id: str
@@ -55,7 +55,7 @@ class Order:
     app: OrderedApp
     machine: CreateMachineRequest
     behalf: str
-    marks: Marks = field(default_factory=Marks)
+    metadata: CallMetadata = field(default_factory=CallMetadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Orders:
                 app=order.app,
                 machine=msgspec.structs.replace(order.machine, region=region),
             )
-            return await caller.call(FILL, body=body, timeout_s=min(ORDER_TIMEOUT_S, left_s), marks=order.marks)
+            return await caller.call(FILL, body=body, timeout_s=min(ORDER_TIMEOUT_S, left_s), metadata=order.metadata)
         except _LOST as error:
             return Unheard(error)
         except HawkerError as error:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from hawker.api.bodies import Owner
+from hawker.api.call_metadata import place_of
 from hawker.api.caller import Caller
-from hawker.api.marks import place_of
 from hawker.api.routes.owners import GET_OWNER, OwnerParams
 from hawker.broker.asking import Asking
 from hawker.broker.directory import Directory

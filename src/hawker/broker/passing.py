@@ -85,7 +85,7 @@ class Passing:
                 nonce=call.nonce,
                 idempotency_key=call.idempotency_key,
                 timeout_s=min(route.timeout_s, call.deadline_s or route.timeout_s),
-                marks=call.marks,
+                metadata=call.metadata,
             )
 
     def unary(

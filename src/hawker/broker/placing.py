@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from hawker.api.bodies import BidAsk, BidShown, CreateMachineRequest, OrderedApp
-from hawker.api.marks import Marks
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.routes import GET_MACHINE, AppParams, MachineParams
 from hawker.api.routes.market import EXPORT_APP
 from hawker.broker.bids import Bidding
@@ -46,7 +46,7 @@ class Wish:
     count: int = 1
     all_or_nothing: bool = False
     avoid: frozenset[NodeId] = frozenset()
-    marks: Marks = field(default_factory=Marks)
+    metadata: CallMetadata = field(default_factory=CallMetadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,9 @@ class Placing:
     async def _order(self, wish: Wish, order_id: str) -> Order:
         app = await self._app(wish)
         keyed = wish.key is not None
-        return Order(id=order_id, keyed=keyed, app=app, machine=wish.machine, behalf=wish.behalf, marks=wish.marks)
+        return Order(
+            id=order_id, keyed=keyed, app=app, machine=wish.machine, behalf=wish.behalf, metadata=wish.metadata
+        )
 
     async def _app(self, wish: Wish) -> OrderedApp:
         """From its home; from another node that has it while the home does not answer. Raises `NotFound`."""

@@ -16,7 +16,7 @@ TEXT = "rate limit exceeded"
 
 
 class RateLimits:
-    """Keeps `api.limiter.Limiter`. `refused` is told the method and the path of the route of what was refused."""
+    """Keeps `api.endpoints.Limiter`. `refused` is told the method and the path of the route of what was refused."""
 
     def __init__(self, clock: Clock, refused: Callable[[str, str], None], *, most: int = MOST) -> None:
         self._clock = clock

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hawker.api.caller import Caller
-from hawker.api.loss import Lost, Overdue, Unreachable
+from hawker.api.transport_errors import Lost, Overdue, Unreachable
 from hawker.broker.directory import Directory, Peers
 from hawker.errors import DeadlineExceeded, Fault, Unauthorized, Unavailable
 from hawker.ids import NodeId

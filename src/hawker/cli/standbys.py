@@ -8,8 +8,8 @@ from contextlib import suppress
 import msgspec
 
 from hawker.api.bodies import CatalogStatement, Machine, UpdateMachineRequest
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
-from hawker.api.marks import Marks
 from hawker.api.routes import (
     GET_MACHINE,
     LIST_MACHINES,
@@ -40,10 +40,10 @@ class Spares:
 
     async def of(self, app: str, machine: Machine) -> list[Machine]:
         """Raises `Failure` for one that cannot be changed now."""
-        marks, query = Marks(), ListMachinesQuery(region=machine.region, include_leases=True)
-        page = await self._caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query, marks=marks)
+        metadata, query = CallMetadata(), ListMachinesQuery(region=machine.region, include_leases=True)
+        page = await self._caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query, metadata=metadata)
         found = [each for each in page.items if machine.id in _watched(each) and each.state not in GONE]
-        if machine.region in marks.missing_regions:
+        if machine.region in metadata.missing_regions:
             await self._none_is_away(app, machine, {each.id for each in found})
         for each in found:
             if each.lease is not None:

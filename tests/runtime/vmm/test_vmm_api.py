@@ -8,7 +8,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.runtime.vmm.vmm_api import Refused, Request, VmmApi, readable
-from tests.runtime.vmm.test_unix_http import answering, stay
+from tests.runtime.vmm.test_vmm_api_exchange import answering, stay
 
 pytestmark = pytest.mark.anyio
 LOOK = Request("GET", "/look")

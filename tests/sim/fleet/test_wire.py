@@ -8,9 +8,9 @@ import pytest
 
 from hawker.api.bodies import RegionList
 from hawker.api.handlers import Handlers
-from hawker.api.loss import Lost, Overdue, Unreachable
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import LIST_REGIONS
+from hawker.api.transport_errors import Lost, Overdue, Unreachable
 from hawker.ids import NodeId
 from hawker.sim.fleet.wire import Cut, Door, Wire, Wired, WiredPeers
 from hawker.sim.loop import LoopClock

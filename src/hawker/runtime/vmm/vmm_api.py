@@ -1,28 +1,46 @@
-"""The HTTP API of one VMM: values in, values out, and errors in the VMM's own words.
+"""The HTTP API of one VMM over its unix socket: values in, values out, and errors in the VMM's own words.
 
-What it says is for people to read, and may be a guest's: it is cut and cleaned before it is passed on.
+The socket is in a directory that the VMM can write to, and a guest may have taken the VMM over: a link is not followed,
+an answer is bounded in time and bytes, one that is endless, cut or no HTTP is an error like any other, and its text is
+cut and cleaned before it is passed on.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
+import httptools
 import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.http.http1 import Http1Connection, HttpResponse, connect_unix, encode_request
 from hawker.runtime.vmm.contract import Vm
-from hawker.runtime.vmm.unix_http import Absent, exchange
 
 REQUEST_TIMEOUT_S = 20.0
+ANSWER_MAX = 1 << 20
+"""Bytes of an answer, its headers too."""
 _APPEARS_S = 20.0  # from the launch to an API that listens
 _LOOK_EVERY_S = 0.01
 _MEMORY_S, _MIB_PER_S = 30.0, 20
 _SAID_MAX = 400  # characters
 _T = TypeVar("_T")
+
+
+class Absent(Unavailable):
+    """Nobody listens, or not yet."""
+
+
+class HungUp(Unavailable):
+    """The connection ended before an answer was complete: the VMM has ended, or closed it."""
 
 
 class Refused(Unavailable):
@@ -105,3 +123,52 @@ def readable(text: str) -> str:
 
 def _named(request: Request) -> str:
     return f"{request.method} {request.target}"
+
+
+async def exchange(path: Path, method: str, target: str, body: bytes | None, *, timeout_s: float) -> HttpResponse:
+    """What the server at `path` answers, over a connection of its own, within `timeout_s` seconds. Raises `Absent`,
+    `HungUp`, and `Unavailable` for all else that is no answer."""
+    headers = [("Host", "localhost"), ("Accept", "application/json")]
+    if body is not None:
+        headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    connection = await connect_unix(_connected(path), lambda: Http1Connection(max_response_bytes=ANSWER_MAX))
+    try:
+        return await connection.request(encode_request(method, target, headers, body or b""), deadline)
+    except TimeoutError as error:
+        raise Unavailable(f"no answer to {method} {target} within {timeout_s:g} s") from error
+    except OSError as error:
+        raise HungUp(f"the connection ended before an answer was complete: {error}") from error
+    except httptools.HttpParserError as error:
+        raise Unavailable(f"what answers {method} {target} is no HTTP: {error}") from error
+    finally:
+        connection.close()
+        await anyio.lowlevel.cancel_shielded_checkpoint()  # the event loop closes the socket meanwhile
+
+
+def _connected(path: Path) -> socket.socket:
+    """By the socket's own descriptor: its path may be longer than an address, and is no link to another's. Raises
+    `Absent`, and `Unavailable` for what is no socket."""
+    joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    joined.setblocking(False)
+    try:
+        with _opened(path) as place:
+            if not stat.S_ISSOCK(os.fstat(place).st_mode):
+                raise Unavailable(f"{path.name} is no socket: the directory of the VMM was tampered with")
+            joined.connect(f"/proc/self/fd/{place}")
+        return joined
+    except OSError as error:
+        joined.close()
+        raise Absent(f"nobody listens at {path.name}: {error.strerror}") from error
+    except Unavailable:
+        joined.close()
+        raise
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield place
+    finally:
+        os.close(place)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine, StopRequest
-from hawker.api.loss import Unreachable
 from hawker.api.routes import (
     CREATE_APP,
     CREATE_MACHINE,
@@ -15,6 +14,7 @@ from hawker.api.routes import (
     AppParams,
     DeleteMachineQuery,
 )
+from hawker.api.transport_errors import Unreachable
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId

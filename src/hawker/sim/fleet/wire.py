@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.handlers import Handlers, Written
 from hawker.api.local import LocalCaller
-from hawker.api.loss import Lost, Overdue, Unreachable
+from hawker.api.transport_errors import Lost, Overdue, Unreachable
 from hawker.errors import HawkerError
 from hawker.ids import NodeId
 from hawker.sim.chance import Chance

@@ -8,7 +8,7 @@ import anyio
 from hawker.errors import Unavailable
 
 
-class Running:
+class Shutdown:
     def __init__(self) -> None:
         self._scopes: set[anyio.CancelScope] = set()
         self._stopped = False

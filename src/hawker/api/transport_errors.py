@@ -1,10 +1,10 @@
-"""What goes wrong between a client and a node, in the family's words: one place for every client. Pure."""
+"""What goes wrong between a client and a node, as errors of the family: one place for every client. Pure."""
 
 import msgspec
 
 from hawker.api.bodies import Problem
 from hawker.api.failure import error_of
-from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unavailable
 
 
 class Unreachable(Unavailable):
@@ -33,6 +33,10 @@ def lost(url: str, error: Exception) -> Lost:
 
 def not_understood(url: str, error: msgspec.DecodeError) -> Fault:
     return Fault(f"{url} answered in a way that this version does not know: {error}")
+
+
+def no_address(url: str) -> BadRequest:
+    return BadRequest(f"{url!r} is not a node's address, such as http://127.0.0.1:4280")
 
 
 def refusal(status: int, data: bytes) -> HawkerError:
