@@ -17,6 +17,7 @@ VOCABULARY = frozenset(
         "failpoint",
         "gpu",
         "guest",
+        "http",
         "ids",
         "log",
         "machine",
@@ -26,6 +27,7 @@ VOCABULARY = frozenset(
         "policy",
         "region",
         "settings",
+        "token_bucket",
     }
 )
 MATERIALS = frozenset({"api", "archive", "store", "gossip", "catalog", "image", "host", "observe", "tokens"})

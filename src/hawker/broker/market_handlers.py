@@ -17,11 +17,9 @@ from hawker.api.bodies import (
 )
 from hawker.api.failure import problem_of
 from hawker.api.handlers import Handlers
-from hawker.api.rate import Allowance
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
 from hawker.api.routes import CREATE_MACHINE, LIST_PLACEMENTS, PLACE, AppParams
 from hawker.app import app_name
-from hawker.broker.buckets import Buckets
 from hawker.broker.directory import Directory, Node, Peers
 from hawker.broker.placing import Placed, Placing, Wish
 from hawker.broker.preferences import Limits, Preferences
@@ -31,6 +29,7 @@ from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
 from hawker.region import accepts, by_distance
+from hawker.token_bucket import Allowance, TokenBuckets
 
 MOST_AT_ONCE = 1000
 _MOST_ID_BYTES = 200
@@ -141,10 +140,10 @@ class MarketHandlers:
                 raise RateLimited(_TEXT)
 
 
-def _buckets(limits: Limits) -> Buckets | None:
+def _buckets(limits: Limits) -> TokenBuckets | None:
     if not limits.per_caller_s:
         return None
-    return Buckets(Allowance(per_s=limits.per_caller_s, burst=limits.per_caller_burst))
+    return TokenBuckets(Allowance(per_s=limits.per_caller_s, burst=limits.per_caller_burst))
 
 
 def _open(node: Node) -> bool:

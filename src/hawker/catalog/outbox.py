@@ -4,9 +4,9 @@ than the queue holds, goes, the oldest first: whoever misses it will find it mis
 
 from collections import deque
 
-from hawker.catalog.bucket import Bucket
 from hawker.clock import Clock
 from hawker.ids import NodeId
+from hawker.token_bucket import Allowance, TokenBucket
 
 BYTES_PER_S = 10 << 20
 QUEUE_BYTES = 16 << 20
@@ -14,7 +14,8 @@ QUEUE_BYTES = 16 << 20
 
 class Outbox:
     def __init__(self, clock: Clock, *, per_s: float = BYTES_PER_S, queue: int = QUEUE_BYTES) -> None:
-        self._bucket = Bucket(clock, per_s=per_s, burst=per_s)
+        self._clock = clock
+        self._bucket = TokenBucket(Allowance(per_s=per_s, burst=per_s))
         self._most = queue
         self._queue: deque[tuple[NodeId, bytes]] = deque()
         self.bytes = 0
@@ -30,13 +31,15 @@ class Outbox:
     def take(self) -> list[tuple[NodeId, bytes]]:
         """What may go now."""
         found: list[tuple[NodeId, bytes]] = []
-        while self._queue and self._bucket.take(len(self._queue[0][1])):
+        while self._queue and self._bucket.take(len(self._queue[0][1]), self._clock.monotonic()):
             found.append(self._shift())
         return found
 
     def wait_s(self) -> float:
         """How long until more may go; endless with nothing waiting."""
-        return self._bucket.wait_s(len(self._queue[0][1])) if self._queue else float("inf")
+        if not self._queue:
+            return float("inf")
+        return self._bucket.wait_s(len(self._queue[0][1]), self._clock.monotonic())
 
     def _shift(self) -> tuple[NodeId, bytes]:
         first = self._queue.popleft()

@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from hawker.catalog.bucket import Bucket
 from hawker.catalog.calls import STOPPING, Call, Transact, next_turn, run_all
 from hawker.catalog.change import Position, Scope, Token
 from hawker.catalog.contract import Change, Committed, Local, OnTouched, Statement, Storage, Table, Touched
@@ -28,6 +27,7 @@ from hawker.catalog.snapshots import Album
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
+from hawker.token_bucket import Allowance, TokenBucket
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Storage)
@@ -79,7 +79,7 @@ class Replica(Generic[S]):
         positions = {scope: storage.positions(scope) for scope in Scope}
         self.engine = Engine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
         self._outbox = Outbox(clock)
-        self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
+        self._bucket = TokenBucket(Allowance(per_s=TXS_PER_S, burst=TXS_AT_ONCE))
         self._calls: deque[Call[Any]] = deque()
         self._answers: dict[int, Call[Parts | None]] = {}
         self._listeners: list[OnTouched] = []
@@ -162,7 +162,7 @@ class Replica(Generic[S]):
         """A local transaction, on disk and on its way. Raises as `Storage.commit`, and `Unavailable` when there are too
         many, or while this node still finds out what it has published before."""
         await self._settled()
-        if not self._bucket.take(1):
+        if not self._bucket.take(1, self._clock.monotonic()):
             raise Unavailable(f"more than {TXS_PER_S} transactions a second; put more into each, or try in a moment")
         local = Local(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
         return await self._turn(Transact(self._storage, local, self._committed))
