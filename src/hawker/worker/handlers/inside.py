@@ -22,7 +22,7 @@ from hawker.api.bodies import (
     TerminalRequest,
     instant,
 )
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import Channel, answers
 from hawker.api.route import Call, NoQuery
 from hawker.api.routes import (
     EXEC_MACHINE,
@@ -55,12 +55,7 @@ class InsideHandlers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def bind(self, handlers: Handlers) -> None:
-        handlers.on(EXEC_MACHINE, self.exec)
-        handlers.on(LIST_PROCESSES, self.processes)
-        handlers.stream(MACHINE_LOGS, self.logs)
-        handlers.socket(MACHINE_TERMINAL, self.terminal)
-
+    @answers(EXEC_MACHINE)
     async def exec(self, call: Call[MachineParams, NoQuery, ExecRequest]) -> ExecAnswer:
         record = self._started(call.params)
         check(record, call.nonce, self._parts.deps.clock.now())
@@ -76,16 +71,19 @@ class InsideHandlers:
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 await session.close()
 
+    @answers(LIST_PROCESSES)
     async def processes(self, call: Call[MachineParams, ProcessesQuery, None]) -> tuple[ProcessStat, ...]:
         record = self._started(call.params)
         return process_stats(
             await self._parts.deps.driver.processes(record.id), call.query, self._parts.deps.clock.now()
         )
 
+    @answers(MACHINE_LOGS)
     async def logs(self, call: Call[MachineParams, LogsQuery, None]) -> AsyncIterator[LogChunk]:
         record = find(self._parts, call.params)
         return self._log_chunks(record.id, call.query)
 
+    @answers(MACHINE_TERMINAL)
     async def terminal(
         self, call: Call[MachineParams, NoQuery, TerminalRequest], channel: Channel[TerminalOutput, TerminalInput]
     ) -> None:

@@ -7,7 +7,7 @@ from hawker.api.bodies import MachineOverview, OrgMachine, OrgMachines, instant
 from hawker.api.bounds import IN_PAGE
 from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
-from hawker.api.handlers import Handlers
+from hawker.api.handlers import answers
 from hawker.api.route import Call
 from hawker.api.routes import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
 from hawker.config import with_guest
@@ -23,9 +23,7 @@ class OrgHandlers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def bind(self, handlers: Handlers) -> None:
-        handlers.on(LIST_ORG_MACHINES, self.machines)
-
+    @answers(LIST_ORG_MACHINES)
     async def machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
         apps = readable_apps(self._parts, call.params.org_slug, call.grant)
