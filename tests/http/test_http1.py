@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from hawker.errors import BadRequest
@@ -33,15 +35,16 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 async def test_unix_socket_carries_a_request_and_its_response() -> None:
+    def serve(theirs: socket.socket) -> None:
+        assert theirs.recv(100) == b"GET / HTTP/1.1\r\n\r\n"
+        theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
     ours, theirs = _pair()
     with theirs:
         connection = await connect_unix(ours, Http1Connection)
-        theirs.sendall(b"")
-        asked = asyncio.ensure_future(connection.request(b"GET / HTTP/1.1\r\n\r\n", _soon()))
-        await asyncio.sleep(0)
-        assert theirs.recv(100) == b"GET / HTTP/1.1\r\n\r\n"
-        theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-        response = await asked
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, serve, theirs)
+            response = await connection.request(b"GET / HTTP/1.1\r\n\r\n", _soon())
         assert (response.status, response.body) == (200, b"hi") and connection.is_reusable
         connection.close()
     assert not connection.is_reusable
