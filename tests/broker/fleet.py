@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import CREATE_APP, CREATE_MACHINE, PLACE, AppParams
 from hawker.api.transport_errors import Lost, Overdue, Unreachable
 from hawker.broker.directory import Node
@@ -108,7 +108,7 @@ class Fleet:
 
     async def app(self, home: Host) -> None:
         assert home.handlers is not None
-        await LocalCaller(home.handlers, self.clock, "ann").call(CREATE_APP, body=CreateAppRequest(name=APP))
+        await InProcessCaller(home.handlers, self.clock, "ann").call(CREATE_APP, body=CreateAppRequest(name=APP))
         self.home = home.id
 
     async def restart(self, host: Host) -> None:
@@ -222,7 +222,7 @@ class Wire:
         async def done() -> Any:
             if host.handlers is None:
                 raise Unreachable(f"cannot reach {host.id}")
-            caller = LocalCaller(host.handlers, fleet.clock, self._behalf)
+            caller = InProcessCaller(host.handlers, fleet.clock, self._behalf)
             with anyio.move_on_after(timeout_s):
                 await fleet.clock.sleep(fleet.delays.get(route.name, 0.0))
                 return await caller.call(route, timeout_s=timeout_s, **given)
@@ -246,7 +246,7 @@ class Broker:
     def __init__(self, fleet: Fleet, prefer: Preferences, limited: bool) -> None:
         self.handlers = Handlers()
         MarketHandlers(fleet, fleet, prefer, fleet.clock, limited=limited).bind(self.handlers)
-        self.api = LocalCaller(self.handlers, fleet.clock, "ann")
+        self.api = InProcessCaller(self.handlers, fleet.clock, "ann")
 
     async def order(
         self, *, key: str | None = None, name: str | None = None, region: str | None = None, **config: Any

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hawker.api.bodies import CreateMachineRequest, HomeRequest, PlaceRequest, SetSecretRequest
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import CREATE_MACHINE, PLACE, SET_SECRET, SecretParams
 from hawker.api.routes.owners import CARRY_APP, SETTLE_HOME
 from hawker.broker.asking import Asking
@@ -120,14 +120,14 @@ async def test_what_an_old_home_brings_changes_nothing(town: Town) -> None:
     town.forget(home)
     await heirs(town).home(NAME, "ann")
     await set_secret(town, second, "b")
-    api = LocalCaller(third.handlers, third.worker.parts.deps.clock, "ann")
+    api = InProcessCaller(third.handlers, third.worker.parts.deps.clock, "ann")
     await api.call(CARRY_APP, params=SHOP, body=packed)
     assert record(third).home is None and secrets_of(third) == {"TOKEN": "b"}
 
 
 async def test_a_node_takes_over_only_from_whom_it_took_for_the_home(town: Town) -> None:
     home, second, third = town.hosts.values()
-    api = LocalCaller(third.handlers, third.worker.parts.deps.clock, "ann")
+    api = InProcessCaller(third.handlers, third.worker.parts.deps.clock, "ann")
     with pytest.raises(Conflict, match=f"the home of app 'shop' is {home.id}, and not {second.id}"):
         await api.call(SETTLE_HOME, params=SHOP, body=HomeRequest(old=second.id, take=True))
     for _ in range(2):

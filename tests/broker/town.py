@@ -14,7 +14,7 @@ from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, Unary
 from hawker.api.routes import (
     CREATE_APP,
@@ -176,7 +176,7 @@ class Town:
         return Wire(self.hosts[node_id], behalf)
 
 
-class Wire(LocalCaller):
+class Wire(InProcessCaller):
     """Calls a host as HTTP would, down to what is lost."""
 
     def __init__(self, host: Host, behalf: str) -> None:
@@ -220,7 +220,7 @@ class Broker:
         self.api = Client(self.handlers, clock, grant)
 
 
-class Client(LocalCaller):
+class Client(InProcessCaller):
     def __init__(self, handlers: Handlers, clock: Clock, grant: Grant | None) -> None:
         super().__init__(handlers, clock, "ann")
         if grant is not None:

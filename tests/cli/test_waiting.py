@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from hawker.api.bodies import Machine, MachineEvent, WaitState
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import MachineParams
 from hawker.cli.exits import Failure
 from hawker.cli.waiting import AT_REST, reach, started
@@ -26,8 +26,8 @@ class PassingClock(ManualClock):
         return super().monotonic()
 
 
-def caller(node: FakeNode) -> LocalCaller:
-    return LocalCaller(node.handlers(), ManualClock(), "tester")
+def caller(node: FakeNode) -> InProcessCaller:
+    return InProcessCaller(node.handlers(), ManualClock(), "tester")
 
 
 def node_with(state: State, *events: MachineEvent, version: str = "01V1") -> FakeNode:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hawker.api.bodies import CreateMachineRequest, PlaceAnswer, PlaceRequest, Verdict
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import PLACE
 from hawker.broker.preferences import preferences
 from hawker.errors import NoRoom, Unprocessable
@@ -33,7 +33,7 @@ async def _place(worker: Worker, *, key: str | None = None, memory_mb: int = 256
     place_alone(worker.parts, handlers, preferences())
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mb}
     machine = CreateMachineRequest(config=config_of(guest=guest), region=given.pop("region", None))
-    caller = LocalCaller(handlers, worker.parts.deps.clock, "ann")
+    caller = InProcessCaller(handlers, worker.parts.deps.clock, "ann")
     return await caller.call(PLACE, body=PlaceRequest(app=APP, machine=machine, **given), idempotency_key=key)
 
 

@@ -1,4 +1,4 @@
-"""How one part of Hawker calls another: the same calls over HTTP (`client`) or within the process (`local`)."""
+"""How one part of Hawker calls another: the same calls over HTTP (`client`) or within the process (`in_process`)."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager

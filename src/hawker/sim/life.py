@@ -28,7 +28,7 @@ from hawker.api.bodies import (
     VolumeSnapshot,
     WaitState,
 )
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import (
     CREATE_APP,
     CREATE_LEASE,
@@ -88,7 +88,7 @@ class Worker:
         self.host = host
         self.store = parts.deps.store
         self.reconciler = reconciler
-        self.api = LocalCaller(worker_handlers(parts), parts.deps.clock, "ann")
+        self.api = InProcessCaller(worker_handlers(parts), parts.deps.clock, "ann")
 
     async def app(self, name: str = APP) -> None:
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from hawker.api.bodies import CatalogLine, CatalogStatement
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import QUERY_CATALOG, SUBSCRIBE_CATALOG
 from hawker.catalog.change import Token
 from hawker.catalog.contract import Change, OnTouched, Statement, Table
@@ -48,10 +48,10 @@ class Canned:
         return True
 
 
-def _caller(worker: Worker, catalog: Canned | None) -> LocalCaller:
+def _caller(worker: Worker, catalog: Canned | None) -> InProcessCaller:
     handlers = Handlers()
     CatalogHandlers(replace(worker.parts, catalog=catalog)).bind(handlers)
-    return LocalCaller(handlers, worker.parts.deps.clock, "tester")
+    return InProcessCaller(handlers, worker.parts.deps.clock, "tester")
 
 
 async def test_rows_follow_the_columns(worker: Worker) -> None:

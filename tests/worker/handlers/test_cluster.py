@@ -8,7 +8,7 @@ from hawker.api.bodies import AddKeyRequest, FleetNode, RepairRequest
 from hawker.api.caller import Caller
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import LIST_FINDINGS, METRICS, REPAIR_FINDINGS
 from hawker.api.routes.cluster import (
@@ -88,7 +88,7 @@ class Fair:
         self.crowd = Crowd(worker.parts.node.id)
         self.saved: list[Cluster] = []
         self.away = False
-        self._other = LocalCaller(self._handlers_of_other(worker), worker.parts.deps.clock, "ann")
+        self._other = InProcessCaller(self._handlers_of_other(worker), worker.parts.deps.clock, "ann")
         fleet = Fleet(
             cluster=found_cluster(worker.parts.deps.clock, advertise="10.0.0.1", peer_port=4281),
             gossip=self.crowd,
@@ -99,7 +99,7 @@ class Fair:
             save=self.saved.append,
         )
         self.handlers = worker_handlers(replace(worker.parts, fleet=fleet, catalog=self.desk))
-        self.api = LocalCaller(self.handlers, worker.parts.deps.clock, "ann")
+        self.api = InProcessCaller(self.handlers, worker.parts.deps.clock, "ann")
 
     def _handlers_of_other(self, worker: Worker) -> Handlers:
         node = msgspec.structs.replace(worker.parts.node, id=OTHER)

@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.handlers import Handlers, Written
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.transport_errors import Lost, Overdue, Unreachable
 from hawker.errors import HawkerError
 from hawker.ids import NodeId
@@ -180,7 +180,7 @@ class _Exchange:
     async def serve(self) -> None:
         door = self._door
         try:
-            caller = LocalCaller(door.handlers, door.clock, self._behalf, door.written)
+            caller = InProcessCaller(door.handlers, door.clock, self._behalf, door.written)
             self._answer = await caller.call(self._route, **self._given)
             self._served = True
         except HawkerError as error:

@@ -23,7 +23,7 @@ from hawker.ids import new_ulid
 _QUEUE = 16
 
 
-class LocalChannel(Generic[Out_contra, In_co]):
+class InProcessChannel(Generic[Out_contra, In_co]):
     """One of two connected ends. An error is passed as an item, and raised where it is received."""
 
     def __init__(self, outgoing: ObjectSendStream[Any], incoming: ObjectReceiveStream[Any]) -> None:
@@ -56,13 +56,13 @@ class LocalChannel(Generic[Out_contra, In_co]):
             raise Unavailable("the other end has gone") from error
 
 
-def _pair() -> tuple[LocalChannel[Any, Any], LocalChannel[Any, Any]]:
+def _pair() -> tuple[InProcessChannel[Any, Any], InProcessChannel[Any, Any]]:
     to_there, at_there = anyio.create_memory_object_stream[Any](_QUEUE)
     to_here, at_here = anyio.create_memory_object_stream[Any](_QUEUE)
-    return LocalChannel(to_there, at_here), LocalChannel(to_here, at_there)
+    return InProcessChannel(to_there, at_here), InProcessChannel(to_here, at_there)
 
 
-async def _converse(handler: Callable[..., Awaitable[None]], call: object, channel: LocalChannel[Any, Any]) -> None:
+async def _converse(handler: Callable[..., Awaitable[None]], call: object, channel: InProcessChannel[Any, Any]) -> None:
     try:
         await handler(call, channel)
     except HawkerError as error:
@@ -71,7 +71,7 @@ async def _converse(handler: Callable[..., Awaitable[None]], call: object, chann
         await channel.close()
 
 
-class LocalCaller:
+class InProcessCaller:
     """A `Caller` that calls the handlers itself, in the name of `caller`."""
 
     def __init__(self, handlers: Handlers, clock: Clock, caller: str, written: Written | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hawker.api.bodies import Exited, Input, InputEnd, Output, PullRequest, TerminalRequest
 from hawker.api.caller import Caller
 from hawker.api.handlers import Channel, Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call
 from hawker.api.routes import (
     DELETE_METADATA,
@@ -35,7 +35,7 @@ REQUEST = TerminalRequest(command=("cat",))
 
 
 def _caller(handlers: Handlers) -> Caller:
-    return LocalCaller(handlers, ManualClock(), "broker")
+    return InProcessCaller(handlers, ManualClock(), "broker")
 
 
 async def test_a_call_reaches_the_handler_as_it_would_over_http() -> None:
