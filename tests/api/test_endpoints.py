@@ -12,7 +12,7 @@ from hawker.api.codec import encode_json
 from hawker.api.endpoints import KEEPALIVE_S, Setup, StreamEndpoint
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
-from hawker.api.reply import Reply
+from hawker.api.reply import HttpReply
 from hawker.api.request import incoming
 from hawker.api.route import Call
 from hawker.api.routes import MACHINE_LOGS, WAIT_MACHINE, MachineParams
@@ -129,7 +129,7 @@ async def test_a_silent_stream_says_now_and_then_that_the_node_lives() -> None:
     request = incoming({"query_string": b"", "headers": []}, {"app_name": "a", "machine_id": "m"}, receive, "01H")
     before = clock.monotonic()
     with anyio.fail_after(60):
-        await endpoint(request, Everything("alice"), Reply(send, "01H"))
+        await endpoint(request, Everything("alice"), HttpReply(send, "01H"))
     assert clock.monotonic() - before >= KEEPALIVE_S
 
 

@@ -14,7 +14,7 @@ from hawker.api.bodies import (
     TerminalOutput,
     TerminalRequest,
 )
-from hawker.api.handlers import Channel, Handlers, answers, finish
+from hawker.api.handlers import Handlers, SocketChannel, answers, finish
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import (
     HEALTH,
@@ -99,7 +99,7 @@ class Answers:
     async def terminal(
         self,
         call: Call[MachineParams, NoQuery, TerminalRequest],
-        channel: Channel[TerminalOutput, TerminalInput],
+        channel: SocketChannel[TerminalOutput, TerminalInput],
     ) -> None:
         raise NotFound("no terminal")
 

@@ -8,7 +8,7 @@ import pytest
 
 from hawker.api.bodies import Exited, Input, InputEnd, Output, PullRequest, TerminalRequest
 from hawker.api.caller import Caller
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call
 from hawker.api.routes import (
@@ -101,7 +101,7 @@ async def test_an_upload_is_passed_on() -> None:
 
 
 def _terminal(error: Exception | None = None) -> Handlers:
-    async def run(call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def run(call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         while isinstance(message := await channel.receive(), Input):
             await channel.send(Output(stream=1, data=message.data))
         if error is not None:
@@ -134,7 +134,7 @@ async def test_an_error_ends_a_conversation_where_it_is_received() -> None:
 async def test_leaving_a_conversation_ends_its_handler() -> None:
     ended = anyio.Event()
 
-    async def run(call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def run(call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         try:
             await channel.receive()
         finally:

@@ -14,7 +14,7 @@ from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import CREATE_APP, CREATE_MACHINE, PLACE, AppParams
-from hawker.api.transport_errors import Lost, Overdue, Unreachable
+from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.broker.directory import Node
 from hawker.broker.market_handlers import MarketHandlers
 from hawker.broker.preferences import Preferences, preferences
@@ -217,7 +217,7 @@ class Wire:
         if loss is Loss.REFUSED or host.handlers is None:
             raise Unreachable(f"cannot reach {host.id}")
         if loss is Loss.REQUEST:
-            raise Lost("the connection was lost")
+            raise ConnectionLost("the connection was lost")
 
         async def done() -> Any:
             if host.handlers is None:
@@ -233,7 +233,7 @@ class Wire:
             raise Overdue("no answer in time")
         answer = await done()
         if loss is Loss.ANSWER:
-            raise Lost("the connection was lost")
+            raise ConnectionLost("the connection was lost")
         return answer
 
     def __getattr__(self, name: str) -> Any:

@@ -26,7 +26,7 @@ from hawker.api.routes import (
     VolumeParams,
     WaitQuery,
 )
-from hawker.api.transport_errors import Lost, Unreachable
+from hawker.api.transport_errors import ConnectionLost, Unreachable
 from hawker.broker.asking import Patience
 from hawker.broker.directory import KnownApp, Node, Peers
 from hawker.broker.front import Beside, BrokerHandlers
@@ -194,7 +194,7 @@ class Wire(InProcessCaller):
         self._host.waited[route.name] = given.get("timeout_s") or route.timeout_s
         answer = await super().call(route, **given)
         if route.name in self._host.deaf:
-            raise Lost("the answer was lost")
+            raise ConnectionLost("the answer was lost")
         return answer
 
 

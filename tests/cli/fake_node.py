@@ -33,7 +33,7 @@ from hawker.api.bodies import (
     SecretsUpdated,
     WaitAnswer,
 )
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.route import AnyRoute, Call, Page, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
 from hawker.config import MachineConfig, with_guest
@@ -336,7 +336,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
             ),
         )
 
-    async def _machine_terminal(self, call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def _machine_terminal(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         await FakeCommand(channel, call.body).run()
 
     # images, runs, the node

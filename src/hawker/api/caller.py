@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypedDict, Unpack
 
 from hawker.api.call_metadata import CallMetadata
-from hawker.api.handlers import Channel
+from hawker.api.handlers import SocketChannel
 from hawker.api.route import B, P, Q, R, Socket, Stream, U, Unary, Upload
 
 
@@ -46,5 +46,5 @@ class Caller(Protocol):
 
     def socket(
         self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
-    ) -> AbstractAsyncContextManager[Channel[U, R]]:
+    ) -> AbstractAsyncContextManager[SocketChannel[U, R]]:
         """Opens the conversation with `body`. Leaving the context closes it."""

@@ -17,7 +17,7 @@ import msgspec
 
 from hawker.api.call_metadata import CALLER_HEADER, DEADLINE_HEADER, written_deadline, written_name
 from hawker.api.caller import CallOptions
-from hawker.api.handlers import Channel
+from hawker.api.handlers import SocketChannel
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.retry import RateLimitRetry
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
@@ -37,7 +37,7 @@ class Streaming(Protocol):
 
     async def upload(self, outgoing: Outgoing, data: AsyncIterator[bytes], timeout_s: float) -> HttpResponse: ...
 
-    def socket(self, outgoing: Outgoing, item: type[R]) -> AbstractAsyncContextManager[Channel[Any, R]]: ...
+    def socket(self, outgoing: Outgoing, item: type[R]) -> AbstractAsyncContextManager[SocketChannel[Any, R]]: ...
 
     async def close(self) -> None: ...
 
@@ -149,7 +149,7 @@ class Client:
 
     def socket(
         self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
-    ) -> AbstractAsyncContextManager[Channel[U, R]]:
+    ) -> AbstractAsyncContextManager[SocketChannel[U, R]]:
         return self._connections.streaming.socket(self._whole(route, params, query, body), route.response)
 
     async def _answered(self, outgoing: Outgoing, timeout_s: float) -> HttpResponse:

@@ -14,7 +14,7 @@ from hawker.api.error_boundary import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, Written, finish
-from hawker.api.reply import LINES, Reply
+from hawker.api.reply import LINES, HttpReply
 from hawker.api.request import CallReader, Incoming, body_chunks
 from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of, writes
 from hawker.api.shutdown import Shutdown
@@ -62,13 +62,13 @@ def guard_of(route: AnyRoute) -> Guard:
     return Guard(route.auth, route)
 
 
-class Endpoint(Protocol):
+class RouteEndpoint(Protocol):
     """Answers the requests of one path."""
 
     path: str
     guard: Guard
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None: ...
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class UnaryEndpoint:
         self._shutdown = setup.shutdown if lasting else None
         self._written = setup.written if writes(route) else None
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         call = await self._reader.with_body(request, grant)
         with self._shutdown.until_stop() if self._shutdown else nullcontext():
             answer = await self._handler(call)
@@ -115,7 +115,7 @@ class UploadEndpoint:
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
         self._shutdown = setup.shutdown
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         call = self._reader.with_data(request, grant, b"")
         with self._shutdown.until_stop():
             answer = await self._handler(call, body_chunks(request, UPLOAD_CHUNK_DEADLINE_S))
@@ -135,7 +135,7 @@ class StreamEndpoint:
         self._shutdown = setup.shutdown
         self._clock = setup.clock
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         items: AsyncIterator[object] = await self._handler(await self._reader.with_body(request, grant))
         try:
             await reply.begin(self._status, LINES)
@@ -148,7 +148,7 @@ class StreamEndpoint:
             await finish(items)
         await reply.end()
 
-    async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: Reply) -> None:
+    async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: HttpReply) -> None:
         try:
             with typed_errors(request.request_id), self._shutdown.until_stop():
                 async for item in items:
@@ -163,35 +163,35 @@ async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _keep_alive(reply: Reply, clock: Clock) -> None:
+async def _keep_alive(reply: HttpReply, clock: Clock) -> None:
     while True:
         await clock.sleep(KEEPALIVE_S)
         await reply.part(b"\n")
 
 
-class Refusal:
+class RefusingEndpoint:
     """Answers a path with an error, whatever the request is."""
 
     def __init__(self, path: str, error: type[HawkerError], text: str, *, auth: bool = True) -> None:
         self.path, self.guard = path, Guard(auth)
         self._error, self._text = error, text
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         raise self._error(self._text)
 
 
-class Fixed:
+class FixedEndpoint:
     """Answers a path with text that never changes. It is made for the first who asks: a node's boot need not wait."""
 
     def __init__(self, path: str, make: Callable[[], bytes], kind: bytes) -> None:
         self.path, self.guard = path, Guard(auth=False)
         self._data, self._kind = cache(make), kind
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         await reply.body(200, self._data(), kind=self._kind)
 
 
-def endpoint_of(route: AnyRoute, setup: Setup) -> Endpoint | None:
+def endpoint_of(route: AnyRoute, setup: Setup) -> RouteEndpoint | None:
     """None for a socket, which is not answered over plain HTTP."""
     match route:
         case Unary():

@@ -18,7 +18,7 @@ Out_contra = TypeVar("Out_contra", contravariant=True)
 In_co = TypeVar("In_co", covariant=True)
 
 
-class Channel(Protocol[Out_contra, In_co]):
+class SocketChannel(Protocol[Out_contra, In_co]):
     """One end of a socket's conversation."""
 
     async def send(self, message: Out_contra) -> None:
@@ -32,7 +32,7 @@ UnaryHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[R]]
 StreamHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[AsyncIterator[R]]]
 """Checks the call and returns the items: what it raises is an error answer, what the iterator raises ends the lines."""
 UploadHandler: TypeAlias = Callable[[Call[P, Q, B], AsyncIterator[bytes]], Awaitable[R]]
-SocketHandler: TypeAlias = Callable[[Call[P, Q, B], Channel[R, U]], Awaitable[None]]
+SocketHandler: TypeAlias = Callable[[Call[P, Q, B], SocketChannel[R, U]], Awaitable[None]]
 Written: TypeAlias = Callable[[], Awaitable[str | None]]
 """The place in the catalog, `origin:epoch:version`, at which all that was written here until now can be read. Must not
 raise, and take no longer than a commit."""
@@ -43,7 +43,7 @@ _Answer: TypeAlias = Coroutine[Any, Any, R]
 _Marked: TypeAlias = Callable[[_S, Call[P, Q, B]], _Answer[R]]
 _MarkedStream: TypeAlias = Callable[[_S, Call[P, Q, B]], _Answer[AsyncIterator[R]]]
 _MarkedUpload: TypeAlias = Callable[[_S, Call[P, Q, B], AsyncIterator[bytes]], _Answer[R]]
-_MarkedSocket: TypeAlias = Callable[[_S, Call[P, Q, B], Channel[R, U]], _Answer[None]]
+_MarkedSocket: TypeAlias = Callable[[_S, Call[P, Q, B], SocketChannel[R, U]], _Answer[None]]
 _ROUTES = "__answers__"
 
 

@@ -13,7 +13,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import CallOptions
 from hawker.api.grant import Everything
-from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, Written, finish
+from hawker.api.handlers import Handlers, In_co, Out_contra, SocketChannel, Written, finish
 from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload, writes
 from hawker.api.transport_errors import Overdue
 from hawker.clock import Clock
@@ -115,7 +115,7 @@ class InProcessCaller:
     @asynccontextmanager
     async def socket(
         self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
-    ) -> AsyncIterator[Channel[U, R]]:
+    ) -> AsyncIterator[SocketChannel[U, R]]:
         call = self._made(route, {"params": params, "query": query, "body": body})
         here, there = _pair()
         async with anyio.create_task_group() as group:

@@ -12,7 +12,7 @@ LINES = b"application/x-ndjson"
 Headers = list[tuple[bytes, bytes]]
 
 
-class Reply:
+class HttpReply:
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._request_id = request_id.encode()

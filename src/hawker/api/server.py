@@ -16,12 +16,21 @@ from hawker.api.call_metadata import read_name
 from hawker.api.codec import encode_json
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
 from hawker.api.docs import docs
-from hawker.api.endpoints import Endpoint, Fixed, Guard, Limiter, Refusal, Setup, Unlimited, endpoint_of
+from hawker.api.endpoints import (
+    FixedEndpoint,
+    Guard,
+    Limiter,
+    RefusingEndpoint,
+    RouteEndpoint,
+    Setup,
+    Unlimited,
+    endpoint_of,
+)
 from hawker.api.error_boundary import typed_errors
 from hawker.api.grant import Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers, Written
 from hawker.api.openapi import openapi
-from hawker.api.reply import JSON, Reply
+from hawker.api.reply import JSON, HttpReply
 from hawker.api.request import Incoming, incoming
 from hawker.api.route import AnyRoute, Socket
 from hawker.api.routes import ROUTES
@@ -41,7 +50,7 @@ _NOBODY = Everything()
 _log = logging.getLogger("hawker.api")
 
 
-class Observer(Protocol):
+class ServerObserver(Protocol):
     """Told in the event loop's thread. Must be quick and must not raise."""
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -50,7 +59,7 @@ class Observer(Protocol):
 
 
 class Unobserved:
-    """Keeps `Observer`, and nothing else."""
+    """Keeps `ServerObserver`, and nothing else."""
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         pass
@@ -68,7 +77,7 @@ class Server:
         routes: Iterable[AnyRoute] = ROUTES,
         version: str = PROGRAM_VERSION,
         max_body_bytes: int = MAX_BODY_BYTES,
-        observer: Observer | None = None,
+        observer: ServerObserver | None = None,
         limiter: Limiter | None = None,
         written: Written | None = None,
         between_nodes: bool = False,
@@ -82,7 +91,7 @@ class Server:
         self._observer = observer or Unobserved()
         self._limiter = limiter or Unlimited()
         self._shutdown = Shutdown()
-        self._http: Dispatch[Endpoint] = Dispatch()
+        self._http: Dispatch[RouteEndpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
         self._between_nodes = between_nodes
         setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written)
@@ -91,7 +100,7 @@ class Server:
         for page in _pages(routes, version):
             self._http.add("GET", page.path, page)
         for unserved in UNSERVED:
-            refusal = Refusal(unserved.path, NotServed, f"{unserved.what} is not served by this node yet")
+            refusal = RefusingEndpoint(unserved.path, NotServed, f"{unserved.what} is not served by this node yet")
             self._http.add(ANY_METHOD, unserved.path, refusal)
 
     def stop(self) -> None:
@@ -111,7 +120,7 @@ class Server:
         endpoint = endpoint_of(route, setup)
         if isinstance(route, Socket):
             self._sockets.add(route.method, route.path, SocketEndpoint(route, setup))
-            endpoint = Refusal(route.path, BadRequest, "this call is a conversation over a WebSocket")
+            endpoint = RefusingEndpoint(route.path, BadRequest, "this call is a conversation over a WebSocket")
         assert endpoint is not None
         self._http.add(route.method, route.path, endpoint)
         for alias in route.aliases:
@@ -120,7 +129,7 @@ class Server:
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._clock.monotonic()
         request_id = new_ulid(self._clock)
-        reply = Reply(send, request_id)
+        reply = HttpReply(send, request_id)
         path = "-"
         found = self._http.find(scope["method"], _path(scope))
         try:
@@ -146,7 +155,7 @@ class Server:
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._clock.monotonic()
         request_id = new_ulid(self._clock)
-        reply = Reply(_denial(send), request_id)
+        reply = HttpReply(_denial(send), request_id)
         path, status = "-", 0
         await receive()  # websocket.connect
         try:
@@ -183,10 +192,10 @@ class Server:
             _log.info("request", extra=fields)
 
 
-def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[Fixed, Fixed]:
+def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, FixedEndpoint]:
     return (
-        Fixed("/openapi.json", lambda: encode_json(openapi(routes, version)), JSON),
-        Fixed("/docs", lambda: docs(openapi(routes, version)).encode(), b"text/html; charset=utf-8"),
+        FixedEndpoint("/openapi.json", lambda: encode_json(openapi(routes, version)), JSON),
+        FixedEndpoint("/docs", lambda: docs(openapi(routes, version)).encode(), b"text/html; charset=utf-8"),
     )
 
 
@@ -196,7 +205,7 @@ def _path(scope: Scope) -> str:
     return raw.partition(b"?")[0].decode("latin-1")
 
 
-async def _no_endpoint(found: WrongMethod | None, reply: Reply) -> None:
+async def _no_endpoint(found: WrongMethod | None, reply: HttpReply) -> None:
     if found is None:
         raise NotFound("there is no such path in this API, see /docs")
     allowed = ", ".join(found.allowed)

@@ -15,7 +15,7 @@ class Overdue(DeadlineExceeded):
     """Found on this side: whether the call took effect is not known."""
 
 
-class Lost(Fault):
+class ConnectionLost(Fault):
     """Found on this side: whether the call took effect is not known."""
 
 
@@ -27,8 +27,8 @@ def overdue(url: str) -> Overdue:
     return Overdue(f"no answer from {url} in time")
 
 
-def lost(url: str, error: Exception) -> Lost:
-    return Lost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
+def lost(url: str, error: Exception) -> ConnectionLost:
+    return ConnectionLost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
 
 
 def not_understood(url: str, error: msgspec.DecodeError) -> Fault:

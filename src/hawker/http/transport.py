@@ -26,7 +26,7 @@ class NotSent(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class HttpOrigin:
     """A server's scheme, host and port. `prefix` is what URLs of this origin begin with, `authority` what the header
     `Host` says."""
 
@@ -37,7 +37,7 @@ class Origin:
     authority: str
 
 
-def origin_of(url: str) -> Origin | None:
+def origin_of(url: str) -> HttpOrigin | None:
     """The origin of an `http` or `https` URL; None for anything else. A user and password in it are not sent."""
     try:
         parts = urlsplit(url)
@@ -45,7 +45,7 @@ def origin_of(url: str) -> Origin | None:
             return None
         port = parts.port or _PORTS[parts.scheme]
         prefix, authority = f"{parts.scheme}://{parts.netloc}", parts.netloc.rpartition("@")[2]
-        return Origin(parts.hostname, port, parts.scheme == "https", prefix, authority)
+        return HttpOrigin(parts.hostname, port, parts.scheme == "https", prefix, authority)
     except ValueError:
         return None
 
@@ -54,7 +54,7 @@ class HttpTransport:
     """`max_connections` is 0 or more, 0 for no limit. A request waits at most `queue_s` seconds for one that is free,
     and opening one takes at most `connect_s`."""
 
-    def __init__(self, origin: Origin, *, max_connections: int, connect_s: float, queue_s: float) -> None:
+    def __init__(self, origin: HttpOrigin, *, max_connections: int, connect_s: float, queue_s: float) -> None:
         self.origin = origin
         self._connect_s = connect_s
         self._queue_s = queue_s

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.vmm.vmm_api import ANSWER_MAX, Absent, HungUp, exchange
+from hawker.runtime.vmm.vmm_api import ANSWER_MAX, VmmAbsent, VmmHungUp, exchange
 
 pytestmark = pytest.mark.anyio
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -70,7 +70,7 @@ async def test_a_request_without_a_body_does_not_speak_of_one(tmp_path: Path) ->
     ],
 )
 async def test_half_an_answer_is_none(tmp_path: Path, said: bytes) -> None:
-    with answering(tmp_path / "s", said), pytest.raises(HungUp):
+    with answering(tmp_path / "s", said), pytest.raises(VmmHungUp):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
 
 
@@ -107,11 +107,11 @@ async def test_silence_has_an_end(tmp_path: Path) -> None:
 
 
 async def test_nobody_there_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(Absent):
+    with pytest.raises(VmmAbsent):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "s"))
-    with pytest.raises(Absent, match="refused"):
+    with pytest.raises(VmmAbsent, match="refused"):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
 
 

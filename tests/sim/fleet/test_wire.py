@@ -10,7 +10,7 @@ from hawker.api.bodies import RegionList
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import LIST_REGIONS
-from hawker.api.transport_errors import Lost, Overdue, Unreachable
+from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.ids import NodeId
 from hawker.sim.fleet.wire import Cut, Door, Wire, Wired, WiredPeers
 from hawker.sim.loop import LoopClock
@@ -76,7 +76,7 @@ async def test_an_answer_that_is_lost_leaves_it_done() -> None:
     async with town() as (wire, desk, _):
         wire.mute = 1.0
         for _ in range(4):
-            with pytest.raises((Lost, Overdue)):
+            with pytest.raises((ConnectionLost, Overdue)):
                 await caller(wire).call(LIST_REGIONS, timeout_s=5)
         assert desk.asked == 4
 
@@ -84,7 +84,7 @@ async def test_an_answer_that_is_lost_leaves_it_done() -> None:
 async def test_a_late_request_comes_when_nobody_waits_any_more() -> None:
     async with town() as (wire, desk, _):
         wire.late.append(LIST_REGIONS.name)
-        with pytest.raises((Lost, Overdue)):
+        with pytest.raises((ConnectionLost, Overdue)):
             await caller(wire).call(LIST_REGIONS, timeout_s=0.01)
         assert desk.asked == 0
         await wire.clock.sleep(10)
@@ -97,7 +97,7 @@ async def test_who_waits_for_a_node_that_goes_down_hears_so() -> None:
         async with anyio.create_task_group() as tasks:
 
             async def ask() -> None:
-                with pytest.raises(Lost):
+                with pytest.raises(ConnectionLost):
                     await caller(wire).call(LIST_REGIONS)
 
             tasks.start_soon(ask)

@@ -33,11 +33,11 @@ class Answered(Exception):
         self.status = status
 
 
-class Cut(Exception):
+class AnswerCut(Exception):
     """The answer is not to be ended as if it were whole."""
 
 
-class Left(Exception):
+class ClientLeft(Exception):
     """The client went away."""
 
 
@@ -65,7 +65,7 @@ class Exchange:
         return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
     async def body(self) -> bytes:
-        """All of it. Raises `Answered` when it is too long or too slow, `Left`."""
+        """All of it. Raises `Answered` when it is too long or too slow, `ClientLeft`."""
         parts, size = [], 0
         with anyio.move_on_after(BODY_S):
             while not self._whole:
@@ -91,15 +91,15 @@ class Exchange:
         await self._answer(status, text.encode(), [(b"content-type", _TEXT)] if text else [])
 
     async def stream(self, lines: AsyncGenerator[bytes, None], headers: Headers) -> None:
-        """Lines as they come, until they or the client end. `Cut` out of `lines` cuts the answer off."""
+        """Lines as they come, until they or the client end. `AnswerCut` out of `lines` cuts the answer off."""
         await self._begin(200, headers)
-        failure: Cut | HawkerError | None = None
+        failure: AnswerCut | HawkerError | None = None
         async with anyio.create_task_group() as group, aclosing(lines):
             group.start_soon(self._watch, group.cancel_scope)
             try:
                 async for line in lines:
                     await self._write(line)
-            except (Cut, HawkerError) as error:
+            except (AnswerCut, HawkerError) as error:
                 failure = error
             if failure is None or self._multiplexed:
                 await self._finish()
@@ -131,7 +131,7 @@ class Exchange:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._whole = True
-            raise Left
+            raise ClientLeft
         self._whole = not message.get("more_body", False)
         return bytes(message.get("body", b""))
 

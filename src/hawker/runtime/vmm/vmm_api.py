@@ -35,15 +35,15 @@ _SAID_MAX = 400  # characters
 _T = TypeVar("_T")
 
 
-class Absent(Unavailable):
+class VmmAbsent(Unavailable):
     """Nobody listens, or not yet."""
 
 
-class HungUp(Unavailable):
+class VmmHungUp(Unavailable):
     """The connection ended before an answer was complete: the VMM has ended, or closed it."""
 
 
-class Refused(Unavailable):
+class VmmRefused(Unavailable):
     """The VMM understood a request, and did not do it. `said` is why, in its words."""
 
     def __init__(self, message: str, said: str) -> None:
@@ -52,7 +52,7 @@ class Refused(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class VmmRequest:
     """One call of an API. `body` is what msgspec makes JSON of; None for none."""
 
     method: str
@@ -68,37 +68,37 @@ class VmmApi:
     socket: Path
     complaint: Callable[[bytes], str]
 
-    async def appeared(self, first: Request, alive: Callable[[], bool], clock: Clock) -> None:
+    async def appeared(self, first: VmmRequest, alive: Callable[[], bool], clock: Clock) -> None:
         """Return once `first` is answered, which must change nothing. Raises `Unavailable` when the VMM has ended, or
         takes too long."""
         with anyio.move_on_after(_APPEARS_S):
             while True:
                 try:
                     return await self.send(first)
-                except Absent as error:
+                except VmmAbsent as error:
                     if not alive():
                         raise Unavailable(f"{self.name} ended before it listened: see the machine's console") from error
                 await clock.sleep(_LOOK_EVERY_S)
         raise Unavailable(f"{self.name} does not listen within {_APPEARS_S:g} s")
 
-    async def send(self, request: Request, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    async def send(self, request: VmmRequest, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """A request whose answer says nothing more."""
         await self._asked(request, timeout_s)
 
-    async def try_send(self, request: Request) -> None:
+    async def try_send(self, request: VmmRequest) -> None:
         """Where it does not matter whether it is done."""
         with suppress(Unavailable):
             await self.send(request)
 
-    async def ask(self, request: Request, shape: type[_T]) -> _T:
+    async def ask(self, request: VmmRequest, shape: type[_T]) -> _T:
         answer = await self._asked(request, REQUEST_TIMEOUT_S)
         try:
             return msgspec.json.decode(answer, type=shape)
         except (msgspec.DecodeError, RecursionError) as error:
             raise Unavailable(f"{self.name} answers {_named(request)} with what cannot be read: {error}") from error
 
-    async def _asked(self, request: Request, timeout_s: float) -> bytes:
-        """Raises `Refused`; `Absent` and `HungUp` as they are, for what they tell of the VMM's life."""
+    async def _asked(self, request: VmmRequest, timeout_s: float) -> bytes:
+        """Raises `VmmRefused`; `VmmAbsent` and `VmmHungUp` as they are, for what they tell of the VMM's life."""
         body = None if request.body is None else msgspec.json.encode(request.body)
         try:
             answer = await exchange(self.socket, request.method, request.target, body, timeout_s=timeout_s)
@@ -107,7 +107,7 @@ class VmmApi:
         if 200 <= answer.status < 300:
             return answer.body
         said = readable(self.complaint(answer.body)) or f"status {answer.status}"
-        raise Refused(f"{self.name} refuses {_named(request)}: {said}", said)
+        raise VmmRefused(f"{self.name} refuses {_named(request)}: {said}", said)
 
 
 def patience_s(vm: Vm) -> float:
@@ -121,13 +121,13 @@ def readable(text: str) -> str:
     return " ".join(plain.split())[:_SAID_MAX]
 
 
-def _named(request: Request) -> str:
+def _named(request: VmmRequest) -> str:
     return f"{request.method} {request.target}"
 
 
 async def exchange(path: Path, method: str, target: str, body: bytes | None, *, timeout_s: float) -> HttpResponse:
-    """What the server at `path` answers, over a connection of its own, within `timeout_s` seconds. Raises `Absent`,
-    `HungUp`, and `Unavailable` for all else that is no answer."""
+    """What the server at `path` answers, over a connection of its own, within `timeout_s` seconds. Raises `VmmAbsent`,
+    `VmmHungUp`, and `Unavailable` for all else that is no answer."""
     headers = [("Host", "localhost"), ("Accept", "application/json")]
     if body is not None:
         headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
@@ -138,7 +138,7 @@ async def exchange(path: Path, method: str, target: str, body: bytes | None, *, 
     except TimeoutError as error:
         raise Unavailable(f"no answer to {method} {target} within {timeout_s:g} s") from error
     except OSError as error:
-        raise HungUp(f"the connection ended before an answer was complete: {error}") from error
+        raise VmmHungUp(f"the connection ended before an answer was complete: {error}") from error
     except httptools.HttpParserError as error:
         raise Unavailable(f"what answers {method} {target} is no HTTP: {error}") from error
     finally:
@@ -148,7 +148,7 @@ async def exchange(path: Path, method: str, target: str, body: bytes | None, *, 
 
 def _connected(path: Path) -> socket.socket:
     """By the socket's own descriptor: its path may be longer than an address, and is no link to another's. Raises
-    `Absent`, and `Unavailable` for what is no socket."""
+    `VmmAbsent`, and `Unavailable` for what is no socket."""
     joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     joined.setblocking(False)
     try:
@@ -159,7 +159,7 @@ def _connected(path: Path) -> socket.socket:
         return joined
     except OSError as error:
         joined.close()
-        raise Absent(f"nobody listens at {path.name}: {error.strerror}") from error
+        raise VmmAbsent(f"nobody listens at {path.name}: {error.strerror}") from error
     except Unavailable:
         joined.close()
         raise

@@ -22,7 +22,7 @@ from hawker.api.bodies import (
     TerminalRequest,
     instant,
 )
-from hawker.api.handlers import Channel, answers
+from hawker.api.handlers import SocketChannel, answers
 from hawker.api.route import Call, NoQuery
 from hawker.api.routes import (
     EXEC_MACHINE,
@@ -85,7 +85,7 @@ class InsideHandlers:
 
     @answers(MACHINE_TERMINAL)
     async def terminal(
-        self, call: Call[MachineParams, NoQuery, TerminalRequest], channel: Channel[TerminalOutput, TerminalInput]
+        self, call: Call[MachineParams, NoQuery, TerminalRequest], channel: SocketChannel[TerminalOutput, TerminalInput]
     ) -> None:
         record, wanted = self._started(call.params), call.body
         if not wanted.command:
@@ -171,7 +171,7 @@ async def _give(session: ExecSession, stdin: bytes) -> None:
     await session.send_eof()
 
 
-async def _feed(channel: Channel[TerminalOutput, TerminalInput], session: ExecSession) -> None:
+async def _feed(channel: SocketChannel[TerminalOutput, TerminalInput], session: ExecSession) -> None:
     """Pass on what the client sends, until it goes; then the command is ended."""
     while (message := await channel.receive()) is not None:
         match message:
@@ -193,7 +193,7 @@ def _number(signal: str | int) -> int:
         raise BadRequest(f"signal: {error}") from error
 
 
-async def _show(session: ExecSession, channel: Channel[TerminalOutput, TerminalInput]) -> None:
+async def _show(session: ExecSession, channel: SocketChannel[TerminalOutput, TerminalInput]) -> None:
     async for stream, data in session.output():
         await channel.send(Output(stream=stream, data=data))
     exit = await session.wait()
