@@ -29,7 +29,7 @@ class CallMetadata:
         self.missing_regions: Sequence[str] = ()
 
     def hear(self, headers: Mapping[str, str]) -> None:
-        """Those of an answer."""
+        """Take over what the headers of an answer say; their names are in lower case."""
         self.version = headers.get(VERSION_HEADER)
         if named := headers.get(MISSING_HEADER):
             self.missing_regions = tuple(unquote(region.strip()) for region in named.split(","))

@@ -73,7 +73,8 @@ class RouteEndpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all endpoints of a server share."""
+    """What all endpoints of a server share. A body of more than `max_body_bytes` is refused with `TooLarge`; `written`
+    tells where in the catalog a call that wrote can be read, None for nowhere."""
 
     handlers: Handlers
     shutdown: Shutdown

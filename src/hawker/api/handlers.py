@@ -127,7 +127,7 @@ class Handlers:
         self._bind(route, handler)
 
     def adopt(self, route: AnyRoute, other: "Handlers") -> None:
-        """As the other ones answer it."""
+        """Answer `route` with the handler that `other` has for it."""
         self._bind(route, other._bound[route.name].handler)
 
     def of(self, route: Route[P, Q, B, R]) -> Callable[..., Any]:

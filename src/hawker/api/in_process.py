@@ -33,6 +33,7 @@ class InProcessChannel(Generic[Out_contra, In_co]):
         await self._put(message)
 
     async def receive(self) -> In_co | None:
+        """Raises the error that the other end sent, if it sent one."""
         try:
             item: In_co | HawkerError = await self._incoming.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
@@ -81,6 +82,7 @@ class InProcessCaller:
         self._grant = Everything(caller)
 
     async def call(self, route: Unary[P, Q, B, R], **options: Unpack[CallOptions[P, Q, B]]) -> R:
+        """Raises `Overdue` when its time runs out."""
         limit_s = options.get("timeout_s") or route.timeout_s
         call = self._made(route, {**options, "timeout_s": limit_s})
         with anyio.move_on_after(limit_s):

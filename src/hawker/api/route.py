@@ -169,9 +169,10 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[P, Q, B]):
-    """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows. `version` is what the
-    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how long it still
-    waits, if it says so. `metadata` go with the answer."""
+    """What a handler is given. `request_id` is a ULID that the answer carries. `nonce` is the caller's lease,
+    `idempotency_key` what makes a repeated call the same one, `grant` what its token allows. `version` is what the
+    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how many seconds it
+    still waits, 0 or more, None when it does not say. `metadata` goes with the answer; the handler fills it in."""
 
     params: P
     query: Q

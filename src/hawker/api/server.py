@@ -200,7 +200,7 @@ def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, F
 
 
 def _path(scope: Scope) -> str:
-    """As it was sent: a parameter may hold an encoded slash."""
+    """The path as the client sent it, undecoded: a parameter may hold an encoded slash."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("latin-1")
 

@@ -133,6 +133,7 @@ class Http1Connection(asyncio.Protocol):
         self._in_body = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Raises `ValueError` for a head that is too long, which the parser turns into an error of its own."""
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > MAX_HEAD_BYTES:
             raise ValueError("the head of the answer is too long")

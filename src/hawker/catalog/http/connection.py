@@ -41,7 +41,7 @@ _log = logging.getLogger("hawker.catalog.http.edge")
 
 
 def _is_whole(record: logging.LogRecord) -> bool:
-    """Of an answer that was cut off on purpose nothing is said."""
+    """Whether to log the record: not that of an answer which was cut off on purpose."""
     return "without completing response" not in record.getMessage()
 
 

@@ -77,7 +77,8 @@ class Exchange:
         raise Answered(408, "the request did not come in time")
 
     async def json(self) -> bytes:
-        """The body of a request that says that it is JSON."""
+        """The body of a request that says that it is JSON. Raises `Answered` with 415 for another, and what `body`
+        raises."""
         kind = (self.header(b"content-type") or b"").split(b";")[0].strip().lower()
         if kind != _JSON and not (kind.startswith(b"application/") and kind.endswith(b"+json")):
             raise Answered(415, "Expected request with `Content-Type: application/json`")
@@ -91,7 +92,8 @@ class Exchange:
         await self._answer(status, text.encode(), [(b"content-type", _TEXT)] if text else [])
 
     async def stream(self, lines: AsyncGenerator[bytes, None], headers: Headers) -> None:
-        """Lines as they come, until they or the client end. `AnswerCut` out of `lines` cuts the answer off."""
+        """Lines as they come, until they or the client end. `AnswerCut` out of `lines` cuts the answer off. Raises an
+        error of the family that `lines` raised, once the answer is ended."""
         await self._begin(200, headers)
         failure: AnswerCut | HawkerError | None = None
         async with anyio.create_task_group() as group, aclosing(lines):

@@ -91,6 +91,8 @@ class VmmApi:
             await self.send(request)
 
     async def ask(self, request: VmmRequest, shape: type[_T]) -> _T:
+        """The answer to a request as a value of `shape`. Raises `VmmRefused`, and `Unavailable` for what is no such
+        answer."""
         answer = await self._asked(request, REQUEST_TIMEOUT_S)
         try:
             return msgspec.json.decode(answer, type=shape)
