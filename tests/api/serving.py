@@ -9,14 +9,13 @@ import aiohttp
 import anyio
 
 from hawker.api.client import Client
+from hawker.api.endpoints import Limiter
 from hawker.api.grant import Everything, Grant
-from hawker.api.handlers import Channel, Handlers
-from hawker.api.limiter import Limiter
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.listener import listening
-from hawker.api.observer import Observer
 from hawker.api.route import AnyRoute, Call, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
-from hawker.api.server import Server
+from hawker.api.server import Server, ServerObserver
 from hawker.clock import SystemClock
 from hawker.errors import Forbidden, Unauthorized
 from hawker.log import Secret
@@ -103,7 +102,7 @@ class Fake:
         return handle
 
     def _socket(self, route: AnyRoute) -> Any:
-        async def handle(call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+        async def handle(call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
             self._note(call)
             while (message := await channel.receive()) is not None:
                 self.heard.append(message)
@@ -126,7 +125,7 @@ class Served:
 async def served(
     handlers: Handlers,
     routes: Iterable[AnyRoute] = ROUTES,
-    observer: Observer | None = None,
+    observer: ServerObserver | None = None,
     limiter: Limiter | None = None,
 ) -> AsyncIterator[Served]:
     server = Server(handlers, authenticate, SystemClock(), routes=routes, observer=observer, limiter=limiter)

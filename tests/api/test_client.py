@@ -1,165 +1,227 @@
-"""What the client makes of a node that is away, slow, foreign or broken."""
+"""What the client asks, and what it makes of a node that is away, slow, foreign or broken."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
-from aiohttp import web
+from anyio.abc import SocketAttribute, SocketStream
 
 from hawker.api.client import Client
-from hawker.api.contract.app import LIST_APPS, AppList
-from hawker.api.contract.exec import MACHINE_TERMINAL, TerminalRequest
-from hawker.api.contract.image import IMPORT_IMAGE, PRUNE_IMAGES, PULL_IMAGE, ImportQuery, PullRequest
-from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.app import LIST_APPS, AppParams
+from hawker.api.contract.image import PRUNE_IMAGES
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, MachineParams, StopRequest
+from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.listener import bind, url_of
+from hawker.api.retry import RateLimitRetry
+from hawker.api.route import AnyRoute
 from hawker.api.routes import ROUTES
-from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unauthorized, Unavailable
+from hawker.clock import ManualClock
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, RateLimited, Unauthorized, Unavailable
+from hawker.log import Secret
+from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
 
 pytestmark = pytest.mark.anyio
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PARAMS = MachineParams(app_name="a/b", machine_id="m")
+APPS = b'{"total_apps":0,"apps":[]}'
 
 
 @asynccontextmanager
-async def foreign(answer: Answer) -> AsyncIterator[Client]:
-    """A client of a server that is not ours."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    listener = bind("127.0.0.1", 0)
-    await web.SockSite(runner, listener).start()
-    try:
-        async with Client(url_of(listener), TOKEN) as client:
-            yield client
-    finally:
-        await runner.cleanup()
+async def foreign(*pieces: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that answers each connection with these pieces and closes it; its URL, and what it was sent."""
+    heard: list[bytes] = []
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            heard.append(await stream.receive())
+            for piece in pieces:
+                await stream.send(piece)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", heard
+        group.cancel_scope.cancel()
 
 
-@pytest.fixture
-def nobody() -> str:
-    """A URL at which nothing listens."""
+async def called(client: Client, route: AnyRoute, **options: Any) -> Any:
+    """The answer to the one call of a client."""
+    async with client:
+        return await client.call(route, **options)  # type: ignore[arg-type]
+
+
+def _answer(body: bytes, head: str = "HTTP/1.1 200 OK") -> bytes:
+    return f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def test_call_arrives_as_it_was_meant_and_so_does_its_answer() -> None:
+    fake = Fake()
+    async with served(fake.handlers(ROUTES)) as node:
+        client = node.client
+        answer = await client.call(STOP_MACHINE, params=PARAMS, body=StopRequest(signal="SIGTERM"), nonce="n")
+        call = fake.calls[0]
+        assert answer == sample(STOP_MACHINE.response)
+        assert (call.params, call.body, call.nonce, call.caller) == (
+            PARAMS,
+            StopRequest(signal="SIGTERM"),
+            "n",
+            "alice",
+        )
+        page = await client.call(LIST_MACHINES, params=AppParams(app_name="a"), query=ListMachinesQuery(limit=2))
+        assert page == sample(LIST_MACHINES.response) and fake.calls[1].query.limit == 2
+
+
+async def test_error_is_raised_as_the_node_raised_it() -> None:
+    async with served(Fake(error=Unauthorized("who are you")).handlers(ROUTES)) as node:
+        with pytest.raises(Unauthorized, match="who are you"):
+            await called(Client(node.url, TOKEN), LIST_APPS)
+        with pytest.raises(Unauthorized):
+            await called(Client(node.url), LIST_APPS)
+
+
+async def test_node_that_is_away_is_unavailable_and_the_error_says_what_to_do() -> None:
     with bind("127.0.0.1", 0) as listener:
-        return url_of(listener)
+        url = url_of(listener)
+    with pytest.raises(Unavailable, match=rf"cannot reach {url}: is the node running\? start one with `hawker up`"):
+        await called(Client(url), LIST_APPS)
 
 
-async def test_a_node_that_is_away_is_unavailable_and_says_what_to_do(nobody: str) -> None:
-    async with Client(nobody, TOKEN) as client:
-        with pytest.raises(
-            Unavailable, match=rf"cannot reach {nobody}: is the node running\? start one with `hawker up`"
-        ):
-            await client.call(LIST_APPS)
-        with pytest.raises(Unavailable):
-            async with client.stream(PULL_IMAGE, body=PullRequest(reference="a")):
-                pytest.fail("it opened")
-        with pytest.raises(Unavailable):
-            async with client.socket(
-                MACHINE_TERMINAL, TerminalRequest(command=("a",)), params=MachineParams(app_name="a", machine_id="m")
-            ):
-                pytest.fail("it opened")
-
-
-async def test_a_node_that_does_not_answer_in_time_is_given_up() -> None:
-    async def answer(request: web.Request) -> web.Response:
-        await anyio.sleep_forever()
-        return web.Response()
-
-    async with foreign(answer) as client:
-        with pytest.raises(DeadlineExceeded, match="no answer from"):
-            await client.call(LIST_APPS, timeout_s=0.05)
-
-
-async def test_a_connection_that_breaks_before_the_answer_is_a_fault_because_nobody_knows() -> None:
-    async def answer(request: web.Request) -> web.Response:
-        assert request.transport is not None
-        request.transport.abort()
-        return web.Response()
-
-    async with foreign(answer) as client:
-        with pytest.raises(Fault, match="was lost"):
-            await client.call(PRUNE_IMAGES)
+async def test_node_that_does_not_answer_in_time_is_given_up() -> None:
+    with bind("127.0.0.1", 0) as listener, pytest.raises(DeadlineExceeded, match="no answer from"):
+        await called(Client(url_of(listener)), LIST_APPS, timeout_s=0.05)  # it connects, and nobody is there to read
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "kind", "says"),
+    "pieces",
     [
-        (200, "<html>", Fault, "answered in a way that this version does not know"),
-        (200, '{"apps":7}', Fault, "answered in a way that this version does not know"),
-        (502, "bad gateway", Fault, "HTTP status 502: bad gateway"),
-        (302, "", HawkerError, "HTTP status 302: no text"),
-        (401, '{"error":"who are you","status":"unknown"}', Unauthorized, "who are you"),
+        (),
+        (b"HTTP/1.1 200 OK\r\ncontent-le",),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",),
+        (b"SSH-2.0-OpenSSH_9.2\r\n",),
     ],
 )
-async def test_what_a_foreign_server_says_is_of_the_family(
-    status: int, text: str, kind: type[HawkerError], says: str
+async def test_connection_that_breaks_before_the_answer_is_a_fault_because_nobody_knows(
+    pieces: tuple[bytes, ...],
 ) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(status=status, text=text, headers={"Location": "http://127.0.0.1:1/"})
+    async with foreign(*pieces) as (url, _):
+        with pytest.raises(Fault, match="was lost"):
+            await called(Client(url), PRUNE_IMAGES)
 
-    async with foreign(answer) as client:
+
+@pytest.mark.parametrize(
+    ("head", "text", "kind", "says"),
+    [
+        ("HTTP/1.1 200 OK", "<html>", Fault, "answered in a way that this version does not know"),
+        ("HTTP/1.1 200 OK", '{"apps":7}', Fault, "answered in a way that this version does not know"),
+        ("HTTP/1.1 502 Bad Gateway", "bad gateway", Fault, "HTTP status 502: bad gateway"),
+        ("HTTP/1.1 302 Found", "", HawkerError, "HTTP status 302: no text"),
+        ("HTTP/1.1 401 No", '{"error":"who are you","status":"unknown"}', Unauthorized, "who are you"),
+    ],
+)
+async def test_answer_of_a_foreign_server_is_an_error_of_the_family(
+    head: str, text: str, kind: type[HawkerError], says: str
+) -> None:
+    async with foreign(_answer(text.encode(), head)) as (url, _):
         with pytest.raises(kind, match=says):
-            await client.call(LIST_APPS)
+            await called(Client(url), LIST_APPS)
 
 
-async def test_lines_come_whole_however_they_are_cut_and_empty_ones_are_nothing() -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for piece in (b'\n{"stage":"reso', b'lving"}\n\n{"stage":', b'"done"}\n{"stage":"cut off'):
-            await response.write(piece)
-        return response
-
-    async with foreign(answer) as client, client.stream(PULL_IMAGE, body=PullRequest(reference="a")) as events:
-        assert [event.stage async for event in events] == ["resolving", "done"]
-
-
-async def test_an_error_of_the_callers_own_inside_a_stream_stays_what_it_is() -> None:
-    async with served(Fake().handlers(ROUTES)) as node:
-        with pytest.raises(BrokenPipeError):
-            async with node.client.stream(PULL_IMAGE, body=PullRequest(reference="a")):
-                raise BrokenPipeError("the caller's own")
-
-
-async def test_an_upload_that_is_refused_is_not_sent() -> None:
-    sent = []
-
-    async def data() -> AsyncIterator[bytes]:
-        sent.append(True)
-        yield b"x"
-
-    async with served(Fake(error=Unauthorized("no")).handlers(ROUTES)) as node:
-        with pytest.raises(Unauthorized):
-            await node.client.upload(IMPORT_IMAGE, data(), query=ImportQuery(reference="a"))
-    assert not sent
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (_answer(APPS)[:30], _answer(APPS)[30:60], _answer(APPS)[60:]),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"5\r\n",
+            APPS[:5],
+            b"\r\n15\r\n" + APPS[5:],
+            b"\r\n0\r\n\r\n",
+        ),
+        (b"HTTP/1.0 200 OK\r\nserver: old\r\n\r\n", APPS),
+    ],
+    ids=["in pieces", "chunked", "to the end of the connection"],
+)
+async def test_answer_is_read_whole_however_it_comes(pieces: tuple[bytes, ...]) -> None:
+    async with foreign(*pieces) as (url, _):
+        assert (await called(Client(url), LIST_APPS)).apps == ()
 
 
-async def test_a_large_upload_arrives_whole() -> None:
-    async def data() -> AsyncIterator[bytes]:
-        for number in range(100):
-            yield bytes([number]) * 100_000
-
-    fake = Fake()
-    async with served(fake.handlers(ROUTES)) as node:
-        await node.client.upload(IMPORT_IMAGE, data())
-    assert fake.heard == [b"".join([bytes([number]) * 100_000 for number in range(100)])]
+async def test_path_of_the_address_is_kept_and_its_password_is_not_sent_as_the_host() -> None:
+    async with foreign(_answer(APPS)) as (url, heard):
+        await called(Client(f"{url.replace('//', '//me:secret@')}/below/"), LIST_APPS)
+    line, host, *_ = heard[0].decode().split("\r\n")
+    assert line == "GET /below/v1/apps HTTP/1.1" and host == f"host: {url.removeprefix('http://')}"
 
 
-async def test_calls_share_connections_and_the_token_is_sent_with_each() -> None:
-    seen: list[tuple[Any, str]] = []
-
-    async def answer(request: web.Request) -> web.Response:
-        seen.append((request.transport, request.headers["Authorization"]))
-        return web.json_response({"total_apps": 0, "apps": []})
-
-    async with foreign(answer) as client:
-        assert [await client.call(LIST_APPS) for _ in range(2)] == [AppList(total_apps=0, apps=())] * 2
-    assert len({transport for transport, _ in seen}) == 1
-    assert {token for _, token in seen} == {f"Bearer {TOKEN.reveal()}"}
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "ftp://host", "http://", "http://host:0", "http://host:99999", "http://[::1"]
+)
+async def test_url_that_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(BadRequest, match=rf"{re.escape(repr(url.rstrip('/')))} is not a node's address"):
+        await called(Client(url), LIST_APPS)
 
 
-async def test_a_closed_client_opens_again() -> None:
+async def test_line_breaks_cannot_be_slipped_into_a_request() -> None:
+    async with foreign(_answer(APPS)) as (url, heard):
+        for client, nonce in ((Client(url, Secret("a\r\nx: y")), None), (Client(url), "n\r\n\r\nGET / HTTP/1.1")):
+            with pytest.raises(BadRequest, match="line break"):
+                await called(client, STOP_MACHINE, params=PARAMS, nonce=nonce)
+    assert heard == []
+
+
+class _Turns:
+    """Refuses so many calls before it lets one pass."""
+
+    def __init__(self, refusals: int) -> None:
+        self.left = refusals
+
+    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+        if self.left:
+            self.left -= 1
+            raise RateLimited("rate limit exceeded")
+
+
+async def test_call_refused_with_429_is_made_again_and_done_once() -> None:
+    fake, clock = Fake(), ManualClock()
+    began = clock.monotonic()
+    async with served(fake.handlers(ROUTES), limiter=_Turns(3)) as node:
+        client = Client(node.url, TOKEN, retry=RateLimitRetry(clock))
+        assert await called(client, STOP_MACHINE, params=PARAMS) == sample(STOP_MACHINE.response)
+    assert len(fake.calls) == 1 and clock.monotonic() > began
+
+
+async def test_call_refused_with_429_is_raised_without_a_retry() -> None:
+    async with served(Fake().handlers(ROUTES), limiter=_Turns(1)) as node:
+        with pytest.raises(RateLimited):
+            await node.client.call(STOP_MACHINE, params=PARAMS)
+
+
+async def test_calls_share_a_connection_and_the_token_is_sent_with_each() -> None:
+    heard: list[bytes] = []
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            for _ in range(2):
+                heard.append(await stream.receive())
+                await stream.send(_answer(APPS))
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        async with Client(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", TOKEN) as client:
+            assert [(await client.call(LIST_APPS)).total_apps for _ in range(2)] == [0, 0]
+        group.cancel_scope.cancel()
+    assert [f"Authorization: Bearer {TOKEN.reveal()}".encode() in request for request in heard] == [True, True]
+
+
+async def test_client_on_behalf_of_a_caller_names_it_and_shares_the_connections() -> None:
+    async with foreign(_answer(APPS)) as (url, heard), Client(url) as client:
+        await client.on_behalf("ann").call(LIST_APPS)
+    assert b"hawker-caller: ann" in heard[0]
+
+
+async def test_closed_client_opens_again() -> None:
     async with served(Fake().handlers(ROUTES)) as node:
         await node.client.call(LIST_APPS)
         await node.client.close()

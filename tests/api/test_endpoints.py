@@ -16,10 +16,10 @@ from hawker.api.contract.node import LogChunk
 from hawker.api.endpoints import KEEPALIVE_S, Setup, StreamEndpoint
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
-from hawker.api.reply import Reply
+from hawker.api.reply import HttpReply
 from hawker.api.request import incoming
 from hawker.api.route import Call
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.clock import ManualClock
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from tests.api.samples import sample
@@ -128,11 +128,11 @@ async def test_a_silent_stream_says_now_and_then_that_the_node_lives() -> None:
         await sent.wait()
         return {"type": "http.disconnect"}
 
-    endpoint = StreamEndpoint(MACHINE_LOGS, Setup(Logs().handlers(), Running(), clock, 0))
+    endpoint = StreamEndpoint(MACHINE_LOGS, Setup(Logs().handlers(), Shutdown(), clock, 0))
     request = incoming({"query_string": b"", "headers": []}, {"app_name": "a", "machine_id": "m"}, receive, "01H")
     before = clock.monotonic()
     with anyio.fail_after(60):
-        await endpoint(request, Everything("alice"), Reply(send, "01H"))
+        await endpoint(request, Everything("alice"), HttpReply(send, "01H"))
     assert clock.monotonic() - before >= KEEPALIVE_S
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.asgi import Message
-from hawker.api.reply import LINES, Reply
+from hawker.api.reply import LINES, HttpReply
 from hawker.errors import NotFound, TooLarge
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +17,7 @@ class Sent(list[Message]):
 
 async def test_an_answer_has_its_length_its_type_and_the_requests_id() -> None:
     sent = Sent()
-    await Reply(sent, "01H").answer(200, b"[]", "c")
+    await HttpReply(sent, "01H").answer(200, b"[]", "c")
     assert sent.headers() == {
         b"content-length": b"2",
         b"content-type": b"application/json",
@@ -30,13 +30,13 @@ async def test_an_answer_has_its_length_its_type_and_the_requests_id() -> None:
 @pytest.mark.parametrize(("status", "length"), [(202, b"0"), (204, None)])
 async def test_an_empty_answer_has_no_type(status: int, length: bytes | None) -> None:
     sent = Sent()
-    await Reply(sent, "01H").answer(status, b"", None)
+    await HttpReply(sent, "01H").answer(status, b"", None)
     assert sent.headers().get(b"content-length") == length and b"content-type" not in sent.headers()
 
 
 async def test_a_problem_is_answered_with_its_status() -> None:
     sent = Sent()
-    reply = Reply(sent, "01H")
+    reply = HttpReply(sent, "01H")
     await reply.problem(NotFound("app not found"))
     assert reply.status == sent[0]["status"] == 404
     assert sent[1]["body"] == b'{"error":"app not found","status":"unknown"}'
@@ -44,7 +44,7 @@ async def test_a_problem_is_answered_with_its_status() -> None:
 
 async def test_a_problem_after_the_answer_began_is_not_sent() -> None:
     sent = Sent()
-    reply = Reply(sent, "01H")
+    reply = HttpReply(sent, "01H")
     await reply.begin(200, LINES)
     await reply.part(b"1\n")
     await reply.problem(NotFound("too late"))
@@ -54,6 +54,6 @@ async def test_a_problem_after_the_answer_began_is_not_sent() -> None:
 
 async def test_the_last_problem_of_a_connection_closes_it() -> None:
     sent = Sent()
-    reply = Reply(sent, "01H")
+    reply = HttpReply(sent, "01H")
     await reply.last_problem(TooLarge("too large"))
     assert sent.headers()[b"connection"] == b"close" and sent[1]["more_body"]

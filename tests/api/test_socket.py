@@ -11,7 +11,7 @@ import pytest
 from hawker.api.client import Client
 from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, Input, InputEnd, Output, Resize, TerminalRequest
 from hawker.api.contract.machine import MachineParams
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.route import Call
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.log import Secret
@@ -33,7 +33,7 @@ class Cat:
         self.sizes: list[tuple[int, int]] = []
         self.ended = False
 
-    async def run(self, call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def run(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         self.calls.append(call)
         try:
             while (message := await channel.receive()) is not None:
@@ -47,7 +47,7 @@ class Cat:
         finally:
             self.ended = True
 
-    async def _end(self, channel: Channel[Any, Any]) -> None:
+    async def _end(self, channel: SocketChannel[Any, Any]) -> None:
         if self._error is not None:
             raise self._error
         await channel.send(Exited(exit_code=3, signal=0))

@@ -14,7 +14,7 @@ from hawker.catalog.contract import Committed, Statement, Touched
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
 from hawker.catalog.http.server import bind, serving
-from hawker.catalog.http.service import Access, Migrations, Vitals
+from hawker.catalog.http.service import CatalogAccess, Migrations, Vitals
 from hawker.catalog.live.engine import Live
 from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.catalog.storage import SqliteStorage
@@ -70,7 +70,7 @@ class Served:
 async def served(
     folder: Path,
     *,
-    access: Access | None = None,
+    access: CatalogAccess | None = None,
     schemas: Sequence[str] = (),
     with_migrations: bool = True,
     ring_events: int = 10_240,

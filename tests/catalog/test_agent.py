@@ -11,10 +11,10 @@ import pytest
 from hawker.catalog.agent import AgentCatalog, SubscriptionLost
 from hawker.catalog.change import Token
 from hawker.catalog.contract import ResultTable, RowChange, Statement
-from hawker.catalog.http.app import CatalogApp, Endpoint
+from hawker.catalog.http.app import CatalogApp, CatalogEndpoint
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.server import bind, serving
-from hawker.catalog.http.service import Access
+from hawker.catalog.http.service import CatalogAccess
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Fault, HawkerError, Unavailable
 from hawker.log import Secret
@@ -120,7 +120,7 @@ async def test_statement_that_cannot_be_live_is_refused(one: Served) -> None:
 
 
 async def test_the_token_is_shown(tmp_path: Path) -> None:
-    async with served(tmp_path, access=Access(token="secret")) as one:
+    async with served(tmp_path, access=CatalogAccess(token="secret")) as one:
         async with _agent(one.url, "secret") as agent:
             assert (await agent.query(Statement(query="SELECT 1"))).rows == ((1,),)
         async with _agent(one.url) as agent:
@@ -173,6 +173,8 @@ async def _saying(answer: bytes) -> AsyncIterator[str]:
         await exchange.body()
         await exchange.stream(lines(), [])
 
-    endpoints = [Endpoint("POST", path, say) for path in ("/v1/queries", "/v1/subscriptions", "/v1/transactions")]
-    async with serving(CatalogApp(endpoints, Access()), bind("127.0.0.1:0")) as url:
+    endpoints = [
+        CatalogEndpoint("POST", path, say) for path in ("/v1/queries", "/v1/subscriptions", "/v1/transactions")
+    ]
+    async with serving(CatalogApp(endpoints, CatalogAccess()), bind("127.0.0.1:0")) as url:
         yield url

@@ -7,11 +7,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.catalog.http.app import CROWDED, CatalogApp, Endpoint
+from hawker.catalog.http.app import CROWDED, CatalogApp, CatalogEndpoint
 from hawker.catalog.http.exchange import BODY_BYTES, Exchange
 from hawker.catalog.http.health import is_well
 from hawker.catalog.http.server import bind, serving
-from hawker.catalog.http.service import Access, Vitals
+from hawker.catalog.http.service import CatalogAccess, Vitals
 from hawker.errors import CannotStart
 from tests.catalog.conformance.wire import Caller, Http1, Http2
 from tests.catalog.served import Served, served
@@ -34,7 +34,7 @@ async def _put(caller: Caller, number: int, state: str) -> None:
 
 
 async def test_without_the_token_nobody_is_answered(tmp_path: Path) -> None:
-    async with served(tmp_path, access=Access(token="secret")) as one:
+    async with served(tmp_path, access=CatalogAccess(token="secret")) as one:
         caller = Caller(Http1(one.url))
         for headers in ({}, {"authorization": "Bearer other"}, {"authorization": "secret"}):
             for method, path in (("POST", "/v1/queries"), ("GET", "/v1/health"), ("POST", "/v1/transactions")):
@@ -45,7 +45,7 @@ async def test_without_the_token_nobody_is_answered(tmp_path: Path) -> None:
 
 async def test_a_request_for_another_endpoint_is_misdirected(tmp_path: Path) -> None:
     name = "x-corrosion-requested-endpoint-name"
-    async with served(tmp_path, access=Access(endpoint="mad")) as one:
+    async with served(tmp_path, access=CatalogAccess(endpoint="mad")) as one:
         caller = Caller(Http2(one.url))
         for value, status in (("mad", 200), ("fra", 421)):
             assert (await caller.call("POST", "/v1/queries", "SELECT 1", {name: value}))[0] == status
@@ -65,7 +65,7 @@ async def test_more_than_so_many_are_turned_away() -> None:
         await go.wait()
         await exchange.text(200, "done")
 
-    app = CatalogApp([Endpoint("GET", "/v1/slow", wait, most=1)], Access())
+    app = CatalogApp([CatalogEndpoint("GET", "/v1/slow", wait, most=1)], CatalogAccess())
     async with serving(app, bind("127.0.0.1:0")) as url, anyio.create_task_group() as group:
         first: list[tuple[int, bytes]] = []
 

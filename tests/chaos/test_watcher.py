@@ -6,7 +6,7 @@ import pytest
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.chaos.watcher import Watcher
 from hawker.errors import NotFound
 from hawker.machine import State
@@ -45,7 +45,7 @@ async def test_a_state_without_its_event_is_seen(stall: Stall) -> None:
 class Blind:
     """Lists machines, and knows none by its id."""
 
-    def __init__(self, caller: LocalCaller) -> None:
+    def __init__(self, caller: InProcessCaller) -> None:
         self._caller = caller
 
     async def call(self, route: Any, **arguments: Any) -> Any:

@@ -3,14 +3,14 @@
 from typing import Any
 
 from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, SendSignal, TerminalRequest
-from hawker.api.handlers import Channel
+from hawker.api.handlers import SocketChannel
 
 
 class FakeCommand:
     """`cat`, `both` (a line on each stream), `exit N`, `env`, `signal` (says which one came), `deaf` (says it and goes
     on), `size` (the terminal's, then each new one), `missing` (cannot be run) and `lost` (the node goes)."""
 
-    def __init__(self, channel: Channel[Any, Any], asked: TerminalRequest) -> None:
+    def __init__(self, channel: SocketChannel[Any, Any], asked: TerminalRequest) -> None:
         self._channel, self._asked = channel, asked
 
     async def run(self) -> None:

@@ -28,7 +28,7 @@ from hawker.api.contract.node import Amounts, DriverInfo, Health, HostCapacity, 
 from hawker.api.contract.run import Run, RunList, RunState, RunStep
 from hawker.api.contract.secret import AppSecret, AppSecrets, SecretsUpdated
 from hawker.api.contract.token import RevokedToken, RevokedTokens
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.route import AnyRoute, Call, Page, Socket, Stream, Unary, Upload
 from hawker.api.routes import ROUTES
 from hawker.config import MachineConfig, with_guest
@@ -236,7 +236,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         return changed
 
     async def _list_machines(self, call: Call[Any, Any, Any]) -> Page[Machine]:
-        call.marks.missing_regions = self.missing_regions
+        call.metadata.missing_regions = self.missing_regions
         return Page(tuple(self._machines(call).values()))
 
     async def _get_machine(self, call: Call[Any, Any, Any]) -> Machine:
@@ -331,7 +331,7 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
             ),
         )
 
-    async def _machine_terminal(self, call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def _machine_terminal(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         await FakeCommand(channel, call.body).run()
 
     # images, runs, the node

@@ -6,7 +6,7 @@ import pytest
 
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.node import LogChunk
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.attach import Follower, destroy, stay
 from hawker.cli.exits import Exit, Failure
 from hawker.clock import ManualClock
@@ -28,8 +28,8 @@ def node_with(state: State, *events: object) -> FakeNode:
     return node
 
 
-def caller(node: FakeNode) -> LocalCaller:
-    return LocalCaller(node.handlers(), ManualClock(), "tester")
+def caller(node: FakeNode) -> InProcessCaller:
+    return InProcessCaller(node.handlers(), ManualClock(), "tester")
 
 
 async def test_output_goes_as_it_was_to_the_streams_it_came_from(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

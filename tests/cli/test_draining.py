@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hawker.api.contract.machine import CheckStatus, LeaseInfo, Machine
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
@@ -37,7 +37,7 @@ class Drain:
     def __init__(self, node: FakeNode, *, keep: bool = False) -> None:
         self.node = node
         self.said: list[str] = []
-        caller = LocalCaller(node.handlers(), ManualClock(), "tester")
+        caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
         self.mover = Mover(caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep)
 
     async def of(self, *machine_ids: str) -> list[Moved]:

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.image import PullEvent, PullRequest
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.images import pull, pull_if_missing
 from hawker.clock import ManualClock
 from hawker.errors import NotFound, NotServed, Unavailable
@@ -10,8 +10,8 @@ from tests.cli.fake_node import DIGEST, FakeNode, image
 pytestmark = pytest.mark.anyio
 
 
-def caller(node: FakeNode) -> LocalCaller:
-    return LocalCaller(node.handlers(), ManualClock(), "tester")
+def caller(node: FakeNode) -> InProcessCaller:
+    return InProcessCaller(node.handlers(), ManualClock(), "tester")
 
 
 async def test_a_pull_ends_with_the_images_digest() -> None:

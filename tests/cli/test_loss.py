@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.catalog import CatalogLine
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.loss import Loss, loss_of, said_of
 from hawker.clock import ManualClock
 from tests.cli.fake_node import FakeNode
@@ -34,7 +34,7 @@ class Telling(FakeNode):
 
 
 async def test_an_app_is_lost_unless_another_node_knows_it() -> None:
-    caller = LocalCaller(Telling().handlers(), ManualClock(), "tester")
+    caller = InProcessCaller(Telling().handlers(), ManualClock(), "tester")
     loss = await loss_of(caller, "0badcafe")
     assert loss == Loss(machines=3, volumes=1, left=("shop",), gone=("lab",))
     first, second, third = said_of("0badcafe", loss)

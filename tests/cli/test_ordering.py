@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.machine import CreateMachineRequest
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.exits import Failure
 from hawker.cli.ordering import Order, one_off, place, start
 from hawker.clock import ManualClock
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.anyio
 REQUEST = CreateMachineRequest(config=MachineConfig(image="web:3"))
 
 
-def caller(node: FakeNode) -> LocalCaller:
-    return LocalCaller(node.handlers(), ManualClock(), "tester")
+def caller(node: FakeNode) -> InProcessCaller:
+    return InProcessCaller(node.handlers(), ManualClock(), "tester")
 
 
 def order(app: str | None = None) -> Order:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.catalog import CatalogLine
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.exits import Failure
 from hawker.cli.standbys import Spares, that_stand_by
 from hawker.clock import ManualClock
@@ -29,7 +29,7 @@ def node_with(*machines: Any) -> FakeNode:
 
 
 def spares_at(node: FakeNode) -> Spares:
-    return Spares(LocalCaller(node.handlers(), ManualClock(), "tester"), ManualClock(), within_s=5.0)
+    return Spares(InProcessCaller(node.handlers(), ManualClock(), "tester"), ManualClock(), within_s=5.0)
 
 
 def standbys(node: FakeNode, machine_id: str = SPARE) -> Any:

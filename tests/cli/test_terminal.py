@@ -13,7 +13,7 @@ import pytest
 
 from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, TerminalRequest
 from hawker.api.contract.machine import MachineParams
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.exits import Exit, Failure, sole_error
 from hawker.cli.terminal import Descriptors, converse, is_terminal, own_descriptors, raw_mode, window
 from hawker.clock import ManualClock
@@ -62,7 +62,7 @@ def terminal(rows: int = 24, cols: int = 80) -> Iterator[tuple[int, int]]:
 async def run(ends: Descriptors, *command: str, tty: bool = False) -> Exited:
     node = FakeNode()
     node.add("shop", machine())
-    caller = LocalCaller(node.handlers(), ManualClock(), "tester")
+    caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
     request = TerminalRequest(command=command, tty=tty, rows=24, cols=80)
     async with caller.socket(MACHINE_TERMINAL, request, params=PARAMS) as channel:
         with anyio.fail_after(10):

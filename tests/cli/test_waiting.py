@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from hawker.api.contract.machine import Machine, MachineEvent, MachineParams, WaitState
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.cli.exits import Failure
 from hawker.cli.waiting import AT_REST, reach, started
 from hawker.clock import ManualClock
@@ -25,8 +25,8 @@ class PassingClock(ManualClock):
         return super().monotonic()
 
 
-def caller(node: FakeNode) -> LocalCaller:
-    return LocalCaller(node.handlers(), ManualClock(), "tester")
+def caller(node: FakeNode) -> InProcessCaller:
+    return InProcessCaller(node.handlers(), ManualClock(), "tester")
 
 
 def node_with(state: State, *events: MachineEvent, version: str = "01V1") -> FakeNode:

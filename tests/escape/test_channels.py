@@ -17,7 +17,7 @@ from hawker.runtime.pilot.unix import endpoint
 from hawker.runtime.vmm.firecracker import SOCKET
 from hawker.runtime.vmm.qemu_command import MONITOR
 from hawker.runtime.vmm.qmp import monitor
-from hawker.runtime.vmm.unix_http import exchange
+from hawker.runtime.vmm.vmm_api import exchange
 from tests.runtime.vmm.cells import OTHER, Prison, With
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]

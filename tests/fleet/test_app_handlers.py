@@ -19,7 +19,7 @@ from hawker.api.contract.owner import (
     OwnerParams,
     ReleaseQuery,
 )
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
 from hawker.gossip.contract import Fate, Member
@@ -66,7 +66,7 @@ class Told:
 
 async def test_its_catalog_speaks_for_its_neighbours(worker: Worker) -> None:
     parts = replace(worker.parts, catalog=Told())  # type: ignore[arg-type]  # as much as is asked
-    api = LocalCaller(worker_handlers(parts), parts.deps.clock, "ann")
+    api = InProcessCaller(worker_handlers(parts), parts.deps.clock, "ann")
     assert (await api.call(GET_OWNER, params=owner("machine", "here"))).node == "0000000b"
     for missing in (owner("machine", "there"), owner("snapshot", "here")):
         with pytest.raises(NotFound):
@@ -109,6 +109,6 @@ async def test_a_node_that_lives_stays_the_home_of_its_apps(worker: Worker) -> N
     with pytest.raises(NotServed):
         await worker.api.call(SETTLE_HOME, params=AppParams(app_name=APP), body=HomeRequest())
     parts = replace(worker.parts, porter=object(), fleet=Alive())  # type: ignore[arg-type]  # as much as is asked
-    api = LocalCaller(worker_handlers(parts), parts.deps.clock, "ann")
+    api = InProcessCaller(worker_handlers(parts), parts.deps.clock, "ann")
     with pytest.raises(Conflict, match="node 0000000b, the home of app 'shop', lives"):
         await api.call(SETTLE_HOME, params=NAME, body=HomeRequest(old="0000000b", take=True))

@@ -28,7 +28,7 @@ from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, RepairReq
 from hawker.api.contract.node import METRICS
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.cluster import Cluster, found_cluster
 from hawker.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable, WrongState
@@ -90,7 +90,7 @@ class Fair:
         self.crowd = Crowd(worker.parts.node.id)
         self.saved: list[Cluster] = []
         self.away = False
-        self._other = LocalCaller(self._handlers_of_other(worker), worker.parts.deps.clock, "ann")
+        self._other = InProcessCaller(self._handlers_of_other(worker), worker.parts.deps.clock, "ann")
         fleet = Fleet(
             cluster=found_cluster(worker.parts.deps.clock, advertise="10.0.0.1", peer_port=4281),
             gossip=self.crowd,
@@ -101,7 +101,7 @@ class Fair:
             save=self.saved.append,
         )
         self.handlers = worker_handlers(replace(worker.parts, fleet=fleet, catalog=self.desk))
-        self.api = LocalCaller(self.handlers, worker.parts.deps.clock, "ann")
+        self.api = InProcessCaller(self.handlers, worker.parts.deps.clock, "ann")
 
     def _handlers_of_other(self, worker: Worker) -> Handlers:
         node = msgspec.structs.replace(worker.parts.node, id=OTHER)

@@ -5,7 +5,7 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import MEMBER_FATE, MemberFate, NodeParams
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoQuery
 from hawker.cluster import found_cluster
 from hawker.fleet.failover import Failover
@@ -32,7 +32,7 @@ class Witness:
         self.asked: list[tuple[NodeId, str]] = []
         handlers = Handlers()
         handlers.on(MEMBER_FATE, self._answer)
-        self._caller = LocalCaller(handlers, worker.parts.deps.clock, "spares")
+        self._caller = InProcessCaller(handlers, worker.parts.deps.clock, "spares")
         self.sentinel: Failover = sentinel(worker.parts, self._fleet(worker), self.desk)
         for node in (worker.parts.node.id, OTHER, LOST):
             self.desk.run("INSERT INTO nodes (node, region) VALUES (?, ?)", node, worker.parts.node.region)

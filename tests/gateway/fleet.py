@@ -15,8 +15,8 @@ from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Ma
 from hawker.api.contract.market import PLACE
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
-from hawker.api.loss import Lost, Overdue, Unreachable
+from hawker.api.in_process import InProcessCaller
+from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.errors import HawkerError
 from hawker.ids import AppName, NodeId
 from hawker.machine import GONE
@@ -111,7 +111,7 @@ class Fleet:
 
     async def app(self, home: Host) -> None:
         assert home.handlers is not None
-        await LocalCaller(home.handlers, self.clock, "ann").call(CREATE_APP, body=CreateAppRequest(name=APP))
+        await InProcessCaller(home.handlers, self.clock, "ann").call(CREATE_APP, body=CreateAppRequest(name=APP))
         self.home = home.id
 
     async def restart(self, host: Host) -> None:
@@ -220,12 +220,12 @@ class Wire:
         if loss is Loss.REFUSED or host.handlers is None:
             raise Unreachable(f"cannot reach {host.id}")
         if loss is Loss.REQUEST:
-            raise Lost("the connection was lost")
+            raise ConnectionLost("the connection was lost")
 
         async def done() -> Any:
             if host.handlers is None:
                 raise Unreachable(f"cannot reach {host.id}")
-            caller = LocalCaller(host.handlers, fleet.clock, self._behalf)
+            caller = InProcessCaller(host.handlers, fleet.clock, self._behalf)
             with anyio.move_on_after(timeout_s):
                 await fleet.clock.sleep(fleet.delays.get(route.name, 0.0))
                 return await caller.call(route, timeout_s=timeout_s, **given)
@@ -236,7 +236,7 @@ class Wire:
             raise Overdue("no answer in time")
         answer = await done()
         if loss is Loss.ANSWER:
-            raise Lost("the connection was lost")
+            raise ConnectionLost("the connection was lost")
         return answer
 
     def __getattr__(self, name: str) -> Any:
@@ -249,7 +249,7 @@ class Broker:
     def __init__(self, fleet: Fleet, prefer: Preferences, limited: bool) -> None:
         self.handlers = Handlers()
         MarketHandlers(fleet, fleet, prefer, fleet.clock, limited=limited).bind(self.handlers)
-        self.api = LocalCaller(self.handlers, fleet.clock, "ann")
+        self.api = InProcessCaller(self.handlers, fleet.clock, "ann")
 
     async def order(
         self, *, key: str | None = None, name: str | None = None, region: str | None = None, **config: Any

@@ -160,7 +160,7 @@ async def test_what_an_app_has_is_summed_over_nodes(town: Town) -> None:
     assert listed.total_apps == 1 and listed.apps[0].machine_count == 3
     far(town).cut = True
     assert (await one.api.call(GET_APP, params=SHOP)).machine_count == 1
-    assert tuple(one.api.marks.missing_regions) == (FAR,)
+    assert tuple(one.api.metadata.missing_regions) == (FAR,)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])

@@ -63,9 +63,9 @@ async def test_a_write_says_where_it_can_be_read(town: Town) -> None:
     host, machine = await far_machine(town)
     api = first(town).api
     await api.call(START_MACHINE, params=of_machine(machine))
-    assert api.marks.version is not None and api.marks.version.startswith(f"{host.id}:1:")
+    assert api.metadata.version is not None and api.metadata.version.startswith(f"{host.id}:1:")
     await api.call(GET_MACHINE, params=of_machine(machine))
-    assert api.marks.version is None
+    assert api.metadata.version is None
 
 
 async def test_nobody_works_for_longer_than_the_caller_waits(town: Town) -> None:

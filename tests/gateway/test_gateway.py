@@ -149,7 +149,7 @@ async def where(handlers: Handlers, route: AnyRoute, api: Any) -> tuple[str, Nod
             case Upload():
                 await api.upload(route, None, params=params)
             case Socket():
-                await handlers.of(route)(api._made(route, params, None, sample(route.body)), None)
+                await handlers.of(route)(api._made(route, {"params": params, "body": sample(route.body)}), None)
     except Refused as refused:
         return refused.asked
     except ExceptionGroup as group:

@@ -9,7 +9,7 @@ from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
 from hawker.api.contract.market import PLACE, PlaceRequest
 from hawker.api.contract.owner import CARRY_APP, SETTLE_HOME, HomeRequest
 from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.fan_out import FanOut
@@ -121,14 +121,14 @@ async def test_what_an_old_home_brings_changes_nothing(town: Town) -> None:
     town.forget(home)
     await heirs(town).home(NAME, "ann")
     await set_secret(town, second, "b")
-    api = LocalCaller(third.handlers, third.worker.parts.deps.clock, "ann")
+    api = InProcessCaller(third.handlers, third.worker.parts.deps.clock, "ann")
     await api.call(CARRY_APP, params=SHOP, body=packed)
     assert record(third).home is None and secrets_of(third) == {"TOKEN": "b"}
 
 
 async def test_a_node_takes_over_only_from_whom_it_took_for_the_home(town: Town) -> None:
     home, second, third = town.hosts.values()
-    api = LocalCaller(third.handlers, third.worker.parts.deps.clock, "ann")
+    api = InProcessCaller(third.handlers, third.worker.parts.deps.clock, "ann")
     with pytest.raises(Conflict, match=f"the home of app 'shop' is {home.id}, and not {second.id}"):
         await api.call(SETTLE_HOME, params=SHOP, body=HomeRequest(old=second.id, take=True))
     for _ in range(2):

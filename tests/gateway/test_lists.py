@@ -73,7 +73,7 @@ async def test_machines_of_all_nodes_are_one_list(town: Town) -> None:
     api = first(town).api
     page = await api.call(LIST_MACHINES, params=SHOP)
     assert [machine.id for machine in page.items] == everything(town) and len(page.items) == 5
-    assert page.next_cursor is None and not api.marks.missing_regions
+    assert page.next_cursor is None and not api.metadata.missing_regions
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
@@ -95,7 +95,7 @@ async def test_the_rest_is_answered_and_the_region_named(town: Town, how: str) -
     api = first(town).api
     page = await api.call(LIST_MACHINES, params=SHOP)
     assert {machine.region for machine in page.items} == {HERE} and len(page.items) == 2
-    assert tuple(api.marks.missing_regions) == (FAR,)
+    assert tuple(api.metadata.missing_regions) == (FAR,)
     whole = await api.call(LIST_ORG_MACHINES, params=HOME)
     assert (len(whole.machines), whole.error_regions) == (2, (FAR,))
 

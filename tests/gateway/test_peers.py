@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.contract.exec import MACHINE_LOGS, MACHINE_TERMINAL, Exited, Input, LogsQuery, TerminalRequest
 from hawker.api.contract.image import IMPORT_IMAGE
 from hawker.api.contract.machine import GET_MACHINE, MachineParams
@@ -15,7 +16,6 @@ from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, listening, url_of
-from hawker.api.marks import Marks
 from hawker.api.route import AnyRoute, Call
 from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import Server
@@ -122,9 +122,9 @@ async def data() -> AsyncIterator[bytes]:
 async def test_every_kind_of_call_goes_through_with_all_that_came_along() -> None:
     fake = Fake()
     async with far_node(fake) as far, served(passing_handlers(far)) as front:
-        marks = Marks()
+        metadata = CallMetadata()
         await front.client.call(GET_MACHINE, params=PARAMS, nonce="n", idempotency_key="k")
-        await front.client.call(STOP_MACHINE, params=PARAMS, body=sample(STOP_MACHINE.body), marks=marks)
+        await front.client.call(STOP_MACHINE, params=PARAMS, body=sample(STOP_MACHINE.body), metadata=metadata)
         async with front.client.stream(MACHINE_LOGS, params=PARAMS, query=LogsQuery(tail=3)) as lines:
             assert [line async for line in lines] == [sample(MACHINE_LOGS.response)] * 2
         await front.client.upload(IMPORT_IMAGE, data())
@@ -134,7 +134,7 @@ async def test_every_kind_of_call_goes_through_with_all_that_came_along() -> Non
             assert await channel.receive() == sample(MACHINE_TERMINAL.response)
     got, stopped, logs, _, terminal = fake.calls
     assert (got.params, got.nonce, got.idempotency_key) == (PARAMS, "n", "k")
-    assert stopped.body == sample(STOP_MACHINE.body) and marks.version == f"{FAR}:1:7"
+    assert stopped.body == sample(STOP_MACHINE.body) and metadata.version == f"{FAR}:1:7"
     assert (logs.query, terminal.body) == (LogsQuery(tail=3), request)
     assert fake.heard == [b"abcdef", Input(data=b"x")]
     assert {call.caller for call in fake.calls} == {"alice"}
@@ -265,8 +265,8 @@ async def test_the_worker_beside_is_called_without_http() -> None:
     async def written() -> str:
         return "there"
 
-    marks, peers = Marks(), BesidePeers(HERE, fake.handlers(ANY), SystemClock(), others, written)
-    await peers.caller(HERE, behalf="ann").call(STOP_MACHINE, params=PARAMS, marks=marks)
-    assert fake.calls[0].caller == "ann" and marks.version == "there"
+    metadata, peers = CallMetadata(), BesidePeers(HERE, fake.handlers(ANY), SystemClock(), others, written)
+    await peers.caller(HERE, behalf="ann").call(STOP_MACHINE, params=PARAMS, metadata=metadata)
+    assert fake.calls[0].caller == "ann" and metadata.version == "there"
     with pytest.raises(Unavailable):
         peers.caller(FAR, behalf="ann")

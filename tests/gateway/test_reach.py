@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.loss import lost, overdue, unreachable
+from hawker.api.transport_errors import lost, overdue, unreachable
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, Unauthorized, Unavailable
 from hawker.gateway.reach import Reach
 from tests.gateway.town import HERE, Town, town_of

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams, WaitState
@@ -17,10 +18,9 @@ from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volum
 from hawker.api.directory import KnownApp, Node, Peers
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
-from hawker.api.loss import Lost, Unreachable
-from hawker.api.marks import Marks
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, Unary
+from hawker.api.transport_errors import ConnectionLost, Unreachable
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens
 from hawker.clock import Clock
@@ -172,7 +172,7 @@ class Town:
         return Wire(self.hosts[node_id], behalf)
 
 
-class Wire(LocalCaller):
+class Wire(InProcessCaller):
     """Calls a host as HTTP would, down to what is lost."""
 
     def __init__(self, host: Host, behalf: str) -> None:
@@ -190,7 +190,7 @@ class Wire(LocalCaller):
         self._host.waited[route.name] = given.get("timeout_s") or route.timeout_s
         answer = await super().call(route, **given)
         if route.name in self._host.deaf:
-            raise Lost("the answer was lost")
+            raise ConnectionLost("the answer was lost")
         return answer
 
 
@@ -216,17 +216,17 @@ class Broker:
         self.api = Client(self.handlers, clock, grant)
 
 
-class Client(LocalCaller):
+class Client(InProcessCaller):
     def __init__(self, handlers: Handlers, clock: Clock, grant: Grant | None) -> None:
         super().__init__(handlers, clock, "ann")
         if grant is not None:
             self._grant = grant  # type: ignore[assignment]  # of any kind
         self.version: str | None = None
-        self.marks = Marks()
+        self.metadata = CallMetadata()
 
     async def call(self, route: Unary[Any, Any, Any, Any], **given: Any) -> Any:
-        self.marks = Marks()
-        return await super().call(route, marks=self.marks, **given)
+        self.metadata = CallMetadata()
+        return await super().call(route, metadata=self.metadata, **given)
 
     def _made(self, *given: Any) -> Call[Any, Any, Any]:
         made: Call[Any, Any, Any] = super()._made(*given)

@@ -12,8 +12,8 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         frozenset,
         (
             # 0: the vocabulary: values and small pure rules
-            """app clock cluster config errors failpoint gpu guest ids log machine node permission place policy region
-            settings vault""".split(),
+            """app clock cluster config errors failpoint gpu guest http ids log machine node permission place policy
+            region settings token_bucket vault""".split(),
             # 1: materials, none of which knows another
             "api store gossip catalog image host archive observe".split(),
             # 2: engines, and every stored value

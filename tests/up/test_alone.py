@@ -8,16 +8,10 @@ import msgspec
 import pytest
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.machine import (
-    CREATE_MACHINE,
-    LIST_MACHINES,
-    CreateMachineRequest,
-    ListMachinesQuery,
-    Machine,
-)
+from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES, CreateMachineRequest, ListMachinesQuery, Machine
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest, Verdict
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import ROUTES
 from hawker.errors import NoRoom, NotFound, Unprocessable
 from hawker.market.preferences import preferences
@@ -39,10 +33,10 @@ async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
         yield worker
 
 
-def _api(worker: Worker) -> LocalCaller:
+def _api(worker: Worker) -> InProcessCaller:
     own = worker_handlers(worker.parts)
     TokensElsewhere().bind(own)
-    return LocalCaller(handlers_alone(worker.parts, own, preferences()), worker.parts.deps.clock, "ann")
+    return InProcessCaller(handlers_alone(worker.parts, own, preferences()), worker.parts.deps.clock, "ann")
 
 
 class TokensElsewhere:

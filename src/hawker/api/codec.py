@@ -34,6 +34,7 @@ class BodyCodec(Generic[B]):
         self._optional = optional
 
     def decode(self, data: bytes) -> B:
+        """Raises `BadRequest` for what is no JSON or missing, `Unprocessable` for what does not fit the type."""
         if self._kind is NoneType:
             return cast(B, None)
         if not data and not self._optional:

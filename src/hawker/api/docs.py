@@ -5,7 +5,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from hawker.api.document import Document, JsonSchema, MediaType, Operation
+from hawker.api.document import Document, DocumentOperation, JsonSchema, MediaType
 
 
 def docs(document: Document) -> str:
@@ -34,7 +34,7 @@ def _section(document: Document, tag: str) -> str:
     return f'<h2 id="{escape(tag)}">{escape(tag)}</h2>{operations}'
 
 
-def _operation(method: str, path: str, operation: Operation) -> str:
+def _operation(method: str, path: str, operation: DocumentOperation) -> str:
     note = " (older spelling)" if operation.deprecated else ""
     note += " (no token needed)" if operation.security == () else ""
     return (
@@ -45,7 +45,7 @@ def _operation(method: str, path: str, operation: Operation) -> str:
     )
 
 
-def _parameters(operation: Operation) -> str:
+def _parameters(operation: DocumentOperation) -> str:
     rows = [
         (_code(each.name), each.place, _type(each.schema), _text(_words(each.description, each.schema)))
         for each in operation.parameters
@@ -53,7 +53,7 @@ def _parameters(operation: Operation) -> str:
     return _table("Parameters", ("name", "in", "type", ""), rows)
 
 
-def _request(operation: Operation) -> str:
+def _request(operation: DocumentOperation) -> str:
     if operation.request_body is None:
         return ""
     kinds = _contents(operation.request_body.content)
@@ -61,7 +61,7 @@ def _request(operation: Operation) -> str:
     return f"<h3>Request</h3><p>{kinds}{optional} {escape(operation.request_body.description)}</p>"
 
 
-def _conversation(operation: Operation) -> str:
+def _conversation(operation: DocumentOperation) -> str:
     talk = operation.conversation
     if talk is None:
         return ""
@@ -73,7 +73,7 @@ def _conversation(operation: Operation) -> str:
     return _table("WebSocket messages", ("message", "type"), rows)
 
 
-def _responses(operation: Operation) -> str:
+def _responses(operation: DocumentOperation) -> str:
     rows = [
         (status, _contents(response.content), escape(response.description))
         for status, response in operation.responses.items()

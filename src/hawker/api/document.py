@@ -7,11 +7,11 @@ import msgspec
 JsonSchema: TypeAlias = dict[str, Any]
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class DocumentNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Any object of the document; what has its default is left out."""
 
 
-class Parameter(Node, frozen=True, kw_only=True):
+class Parameter(DocumentNode, frozen=True, kw_only=True):
     name: str
     place: str = msgspec.field(name="in")
     required: bool
@@ -19,22 +19,22 @@ class Parameter(Node, frozen=True, kw_only=True):
     description: str = ""
 
 
-class MediaType(Node, frozen=True, kw_only=True):
+class MediaType(DocumentNode, frozen=True, kw_only=True):
     schema: JsonSchema
 
 
-class Body(Node, frozen=True, kw_only=True):
+class Body(DocumentNode, frozen=True, kw_only=True):
     required: bool
     content: dict[str, MediaType]
     description: str = ""
 
 
-class Response(Node, frozen=True, kw_only=True):
+class Response(DocumentNode, frozen=True, kw_only=True):
     description: str
     content: dict[str, MediaType] = msgspec.field(default_factory=dict)
 
 
-class Conversation(Node, frozen=True, kw_only=True):
+class Conversation(DocumentNode, frozen=True, kw_only=True):
     """What a WebSocket carries: the client's first message, its later ones, and the node's."""
 
     opening: JsonSchema
@@ -42,7 +42,7 @@ class Conversation(Node, frozen=True, kw_only=True):
     from_node: JsonSchema
 
 
-class Operation(Node, frozen=True, kw_only=True):
+class DocumentOperation(DocumentNode, frozen=True, kw_only=True):
     operation_id: str
     tags: tuple[str, ...]
     summary: str
@@ -55,31 +55,31 @@ class Operation(Node, frozen=True, kw_only=True):
     conversation: Conversation | None = msgspec.field(name="x-websocket", default=None)
 
 
-class Info(Node, frozen=True, kw_only=True):
+class Info(DocumentNode, frozen=True, kw_only=True):
     title: str
     version: str
     description: str
 
 
-class TagInfo(Node, frozen=True, kw_only=True):
+class TagInfo(DocumentNode, frozen=True, kw_only=True):
     name: str
 
 
-class SecurityScheme(Node, frozen=True, kw_only=True):
+class SecurityScheme(DocumentNode, frozen=True, kw_only=True):
     type: str
     scheme: str
     description: str
 
 
-class Components(Node, frozen=True, kw_only=True):
+class Components(DocumentNode, frozen=True, kw_only=True):
     schemas: dict[str, JsonSchema]
     security_schemes: dict[str, SecurityScheme]
 
 
-class Document(Node, frozen=True, kw_only=True):
+class Document(DocumentNode, frozen=True, kw_only=True):
     openapi: str
     info: Info
     tags: tuple[TagInfo, ...]
-    paths: dict[str, dict[str, Operation]]
+    paths: dict[str, dict[str, DocumentOperation]]
     components: Components
     security: tuple[dict[str, tuple[str, ...]], ...]

@@ -10,20 +10,33 @@ import anyio
 
 from hawker.api.asgi import Receive
 from hawker.api.codec import AnswerCodec, encode_json
-from hawker.api.edge import typed_errors
+from hawker.api.error_boundary import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, Written, finish
-from hawker.api.limiter import Limiter
-from hawker.api.reply import LINES, Reply
+from hawker.api.reply import LINES, HttpReply
 from hawker.api.request import CallReader, Incoming, body_chunks
 from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of, writes
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 
 KEEPALIVE_S = 15.0
 UPLOAD_CHUNK_DEADLINE_S = 60.0
+
+
+class Limiter(Protocol):
+    """Asked once for each call, after its token was found good and before anything is read or done."""
+
+    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+        """Raises `RateLimited`."""
+
+
+class Unlimited:
+    """Keeps `Limiter`, and lets everything pass."""
+
+    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +62,22 @@ def guard_of(route: AnyRoute) -> Guard:
     return Guard(route.auth, route)
 
 
-class Endpoint(Protocol):
+class RouteEndpoint(Protocol):
     """Answers the requests of one path."""
 
     path: str
     guard: Guard
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None: ...
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all endpoints of a server share."""
+    """What all endpoints of a server share. A body of more than `max_body_bytes` is refused with `TooLarge`; `written`
+    tells where in the catalog a call that wrote can be read, None for nowhere."""
 
     handlers: Handlers
-    running: Running
+    shutdown: Shutdown
     clock: Clock
     max_body_bytes: int
     written: Written | None = None
@@ -80,17 +94,17 @@ class UnaryEndpoint:
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
         self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
-        self._running = setup.running if lasting else None
+        self._shutdown = setup.shutdown if lasting else None
         self._written = setup.written if writes(route) else None
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         call = await self._reader.with_body(request, grant)
-        with self._running.until_stop() if self._running else nullcontext():
+        with self._shutdown.until_stop() if self._shutdown else nullcontext():
             answer = await self._handler(call)
-        if self._written is not None and call.marks.version is None:
-            call.marks.version = await self._written()
+        if self._written is not None and call.metadata.version is None:
+            call.metadata.version = await self._written()
         data, cursor = self._codec.encode(answer)
-        await reply.answer(self._status, data, cursor, kind=self._kind, marks=call.marks)
+        await reply.answer(self._status, data, cursor, kind=self._kind, metadata=call.metadata)
 
 
 class UploadEndpoint:
@@ -100,11 +114,11 @@ class UploadEndpoint:
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, 0)
         self._codec: AnswerCodec[Any] = AnswerCodec(route)
-        self._running = setup.running
+        self._shutdown = setup.shutdown
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         call = self._reader.with_data(request, grant, b"")
-        with self._running.until_stop():
+        with self._shutdown.until_stop():
             answer = await self._handler(call, body_chunks(request, UPLOAD_CHUNK_DEADLINE_S))
         data, cursor = self._codec.encode(answer)
         await reply.answer(self._status, data, cursor)
@@ -119,10 +133,10 @@ class StreamEndpoint:
         self._status = route.status
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, setup.max_body_bytes)
-        self._running = setup.running
+        self._shutdown = setup.shutdown
         self._clock = setup.clock
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         items: AsyncIterator[object] = await self._handler(await self._reader.with_body(request, grant))
         try:
             await reply.begin(self._status, LINES)
@@ -135,9 +149,9 @@ class StreamEndpoint:
             await finish(items)
         await reply.end()
 
-    async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: Reply) -> None:
+    async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: HttpReply) -> None:
         try:
-            with typed_errors(request.request_id), self._running.until_stop():
+            with typed_errors(request.request_id), self._shutdown.until_stop():
                 async for item in items:
                     await reply.part(encode_json(item) + b"\n")
         except HawkerError as error:
@@ -150,35 +164,35 @@ async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _keep_alive(reply: Reply, clock: Clock) -> None:
+async def _keep_alive(reply: HttpReply, clock: Clock) -> None:
     while True:
         await clock.sleep(KEEPALIVE_S)
         await reply.part(b"\n")
 
 
-class Refusal:
+class RefusingEndpoint:
     """Answers a path with an error, whatever the request is."""
 
     def __init__(self, path: str, error: type[HawkerError], text: str, *, auth: bool = True) -> None:
         self.path, self.guard = path, Guard(auth)
         self._error, self._text = error, text
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         raise self._error(self._text)
 
 
-class Fixed:
+class FixedEndpoint:
     """Answers a path with text that never changes. It is made for the first who asks: a node's boot need not wait."""
 
     def __init__(self, path: str, make: Callable[[], bytes], kind: bytes) -> None:
         self.path, self.guard = path, Guard(auth=False)
         self._data, self._kind = cache(make), kind
 
-    async def __call__(self, request: Incoming, grant: Grant, reply: Reply) -> None:
+    async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         await reply.body(200, self._data(), kind=self._kind)
 
 
-def endpoint_of(route: AnyRoute, setup: Setup) -> Endpoint | None:
+def endpoint_of(route: AnyRoute, setup: Setup) -> RouteEndpoint | None:
     """None for a socket, which is not answered over plain HTTP."""
     match route:
         case Unary():

@@ -7,8 +7,8 @@ from hawker.permission import Attempt
 
 
 class Grant(Protocol):
-    """Of one call. The grant knows where the caller is, when it is and which org an app belongs to; who asks says the
-    rest of the attempt."""
+    """What one call may do. The grant knows where the caller is, when it is and which org an app belongs to; who asks
+    says the rest of the attempt."""
 
     @property
     def name(self) -> str:

@@ -1,8 +1,12 @@
-"""Which function answers which route. A server is refused as long as a route has none."""
+"""Which function answers which route. A server is refused as long as a route has none.
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+A class of answers marks its methods with `@answers(ROUTE)`, and `Handlers.add` binds them; mypy holds a method to the
+types of its route.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 import anyio
 
@@ -14,7 +18,7 @@ Out_contra = TypeVar("Out_contra", contravariant=True)
 In_co = TypeVar("In_co", covariant=True)
 
 
-class Channel(Protocol[Out_contra, In_co]):
+class SocketChannel(Protocol[Out_contra, In_co]):
     """One end of a socket's conversation."""
 
     async def send(self, message: Out_contra) -> None:
@@ -28,10 +32,56 @@ UnaryHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[R]]
 StreamHandler: TypeAlias = Callable[[Call[P, Q, B]], Awaitable[AsyncIterator[R]]]
 """Checks the call and returns the items: what it raises is an error answer, what the iterator raises ends the lines."""
 UploadHandler: TypeAlias = Callable[[Call[P, Q, B], AsyncIterator[bytes]], Awaitable[R]]
-SocketHandler: TypeAlias = Callable[[Call[P, Q, B], Channel[R, U]], Awaitable[None]]
+SocketHandler: TypeAlias = Callable[[Call[P, Q, B], SocketChannel[R, U]], Awaitable[None]]
 Written: TypeAlias = Callable[[], Awaitable[str | None]]
 """The place in the catalog, `origin:epoch:version`, at which all that was written here until now can be read. Must not
 raise, and take no longer than a commit."""
+
+
+_S = TypeVar("_S")  # the object whose method it is
+_Answer: TypeAlias = Coroutine[Any, Any, R]
+_Marked: TypeAlias = Callable[[_S, Call[P, Q, B]], _Answer[R]]
+_MarkedStream: TypeAlias = Callable[[_S, Call[P, Q, B]], _Answer[AsyncIterator[R]]]
+_MarkedUpload: TypeAlias = Callable[[_S, Call[P, Q, B], AsyncIterator[bytes]], _Answer[R]]
+_MarkedSocket: TypeAlias = Callable[[_S, Call[P, Q, B], SocketChannel[R, U]], _Answer[None]]
+_ROUTES = "__answers__"
+
+
+@overload
+def answers(route: Unary[P, Q, B, R]) -> Callable[[_Marked[_S, P, Q, B, R]], _Marked[_S, P, Q, B, R]]: ...
+
+
+@overload
+def answers(route: Stream[P, Q, B, R]) -> Callable[[_MarkedStream[_S, P, Q, B, R]], _MarkedStream[_S, P, Q, B, R]]: ...
+
+
+@overload
+def answers(route: Upload[P, Q, B, R]) -> Callable[[_MarkedUpload[_S, P, Q, B, R]], _MarkedUpload[_S, P, Q, B, R]]: ...
+
+
+@overload
+def answers(
+    route: Socket[P, Q, B, R, U],
+) -> Callable[[_MarkedSocket[_S, P, Q, B, R, U]], _MarkedSocket[_S, P, Q, B, R, U]]: ...
+
+
+def answers(route: AnyRoute) -> Callable[[Any], Any]:
+    """Marks the method that answers `route`; a method may have several routes. `Handlers.add` finds it."""
+
+    def mark(method: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(method, _ROUTES, (*getattr(method, _ROUTES, ()), route))
+        return method
+
+    return mark
+
+
+def _marked(kind: type) -> Iterator[tuple[AnyRoute, str]]:
+    """The routes that a class answers and the names of its methods; a method that is overridden counts as it is
+    there."""
+    names = dict.fromkeys(name for each in kind.__mro__ for name in vars(each))
+    for name in names:
+        for route in getattr(getattr(kind, name, None), _ROUTES, ()):
+            yield route, name
 
 
 async def finish(items: AsyncIterator[object]) -> None:
@@ -56,6 +106,14 @@ class Handlers:
     def __init__(self) -> None:
         self._bound: dict[str, Bound] = {}
 
+    def add(self, *objects: object) -> None:
+        """Bind the methods that `@answers` marks. An object without one is a mistake."""
+        for each in objects:
+            found = list(_marked(type(each)))
+            assert found, f"{type(each).__name__} answers no route"
+            for route, name in found:
+                self._bind(route, getattr(each, name))
+
     def on(self, route: Unary[P, Q, B, R], handler: UnaryHandler[P, Q, B, R]) -> None:
         self._bind(route, handler)
 
@@ -69,7 +127,7 @@ class Handlers:
         self._bind(route, handler)
 
     def adopt(self, route: AnyRoute, other: "Handlers") -> None:
-        """As the other ones answer it."""
+        """Answer `route` with the handler that `other` has for it."""
         self._bind(route, other._bound[route.name].handler)
 
     def of(self, route: Route[P, Q, B, R]) -> Callable[..., Any]:

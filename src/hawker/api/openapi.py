@@ -13,10 +13,10 @@ from hawker.api.document import (
     Components,
     Conversation,
     Document,
+    DocumentOperation,
     Info,
     JsonSchema,
     MediaType,
-    Operation,
     Parameter,
     Response,
     SecurityScheme,
@@ -45,7 +45,7 @@ _KEY = Parameter(
 def openapi(routes: Iterable[AnyRoute], version: str) -> Document:
     routes = tuple(routes)
     schemas = Schemas(routes)
-    paths: dict[str, dict[str, Operation]] = {}
+    paths: dict[str, dict[str, DocumentOperation]] = {}
     for route in routes:
         operation = _operation(route, schemas)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
@@ -64,8 +64,8 @@ def openapi(routes: Iterable[AnyRoute], version: str) -> Document:
     )
 
 
-def _operation(route: AnyRoute, schemas: Schemas) -> Operation:
-    return Operation(
+def _operation(route: AnyRoute, schemas: Schemas) -> DocumentOperation:
+    return DocumentOperation(
         operation_id=route.name,
         tags=(route.tag.value,),
         summary=route.summary,

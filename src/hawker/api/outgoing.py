@@ -1,9 +1,8 @@
 """One HTTP request as it goes out: made from a route and typed values. The other end's `request`. No I/O."""
 
-import re
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic
 from urllib.parse import quote
 
 import msgspec
@@ -11,21 +10,24 @@ import msgspec
 from hawker.api.codec import AnswerCodec, BodyCodec
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, P, Q, R, Route
-from hawker.errors import BadRequest
+from hawker.http.http1 import encode_request
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """`expects_consent`: the body is sent only once the other side has agreed to read it."""
+    """`target` is the path and query, undecoded; `data` is the body, empty for none."""
 
     method: str
-    url: str
+    target: str
     headers: dict[str, str]
-    data: Any  # bytes, or an async iterator of bytes
-    expects_consent: bool = False
+    data: bytes
 
-    def carrying(self, data: AsyncIterator[bytes]) -> "Outgoing":
-        return replace(self, data=data, expects_consent=True)
+    def encoded(self, authority: str, also: Mapping[str, str]) -> bytes:
+        """The whole of it in HTTP/1.1, with the header `Host` and other headers. Raises `BadRequest` where a value has
+        a line break in it."""
+        length = str(len(self.data))
+        headers = [("host", authority), ("content-length", length), *also.items(), *self.headers.items()]
+        return encode_request(self.method, self.target, headers, self.data)
 
 
 class RouteCodecs(Generic[P, Q, B, R]):
@@ -47,14 +49,14 @@ class RouteCodecs(Generic[P, Q, B, R]):
         nonce: str | None = None,
         idempotency_key: str | None = None,
     ) -> Outgoing:
+        """`base` is what the path begins with, empty for the root of a server."""
         route = self._route
         given = {"fly-machine-lease-nonce": nonce, "idempotency-key": idempotency_key}
         headers = {name: value for name, value in given.items() if value is not None}
         data = self._body.encode(route.body() if body is None else body)
         if data:
             headers["content-type"] = "application/json"
-        url = f"{base}{self._path(params)}{self._query_string(query)}"
-        return Outgoing(route.method, url, headers, data)
+        return Outgoing(route.method, f"{base}{self._path(params)}{self._query_string(query)}", headers, data)
 
     def _path(self, params: P | None) -> str:
         if not self._has_params:
@@ -66,17 +68,3 @@ class RouteCodecs(Generic[P, Q, B, R]):
         pairs = [] if query is None else self._query.encode(query)
         written = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in pairs)
         return f"?{written}" if written else ""
-
-
-_MEANT_FOR_NOBODY = re.compile("[\r\n\0]")
-
-
-def written_request(outgoing: Outgoing, origin: str, host: str, also: Mapping[str, str]) -> bytes:
-    """The whole of it in HTTP/1.1, to the place that its URL begins with. Raises `BadRequest` where a value would end
-    its line and begin one of its own."""
-    target = outgoing.url[len(origin) :] or "/"
-    lines = [f"{outgoing.method} {target} HTTP/1.1", f"host: {host}", f"content-length: {len(outgoing.data)}"]
-    lines += [f"{name}: {value}" for headers in (also, outgoing.headers) for name, value in headers.items()]
-    if any(_MEANT_FOR_NOBODY.search(line) for line in lines):
-        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
-    return "\r\n".join([*lines, "", ""]).encode() + bytes(outgoing.data)

@@ -1,15 +1,8 @@
 """How often a call may be made. The numbers are the contract's; a row of the route table names its class."""
 
-from dataclasses import dataclass
 from enum import Enum
 
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """So many calls a second in the long run, and up to `burst` at once by whoever has waited."""
-
-    per_s: float
-    burst: int
+from hawker.token_bucket import Allowance
 
 
 class Rate(Enum):

@@ -1,9 +1,9 @@
 """One HTTP answer as it goes out. Remembers whether it has begun, because an error can be answered only before that."""
 
 from hawker.api.asgi import Send
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.codec import CURSOR_HEADER, encode_json
 from hawker.api.failure import problem_of
-from hawker.api.marks import Marks
 from hawker.errors import HawkerError
 
 JSON = b"application/json"
@@ -12,7 +12,7 @@ LINES = b"application/x-ndjson"
 Headers = list[tuple[bytes, bytes]]
 
 
-class Reply:
+class HttpReply:
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._request_id = request_id.encode()
@@ -27,9 +27,9 @@ class Reply:
         await self._send({"type": "http.response.body", "body": data})
 
     async def answer(
-        self, status: int, data: bytes, cursor: str | None, *, kind: bytes = JSON, marks: Marks | None = None
+        self, status: int, data: bytes, cursor: str | None, *, kind: bytes = JSON, metadata: CallMetadata | None = None
     ) -> None:
-        extra = marks.headers() if marks else []
+        extra = metadata.headers() if metadata else []
         if cursor:
             extra.append((CURSOR_HEADER.encode(), cursor.encode()))
         await self.body(status, data, kind=kind, extra=extra)

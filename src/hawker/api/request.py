@@ -10,8 +10,8 @@ import anyio
 import msgspec
 
 from hawker.api.asgi import Receive, Scope
+from hawker.api.call_metadata import DEADLINE_HEADER, read_deadline
 from hawker.api.codec import BodyCodec
-from hawker.api.deadline import DEADLINE_HEADER, read_deadline
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route
@@ -23,7 +23,9 @@ MAX_QUERY_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """What came with a request beside its body."""
+    """What came with a request beside its body. `params` are those of the path, decoded; `query` is undecoded, at most
+    `MAX_QUERY_BYTES`; `headers` are by their names in lower case; `receive` gives the body; `request_id` is a ULID that
+    the answer carries; `source` is the client's address, empty when it is not known."""
 
     params: Mapping[str, str]
     query: bytes

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 from typing_extensions import TypeVar
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.grant import Grant
-from hawker.api.marks import Marks
 from hawker.api.rate import Rate
 from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
 from hawker.permission import Action, Attempt
@@ -171,9 +171,10 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[P, Q, B]):
-    """What a handler is given. `nonce` is the caller's lease, `grant` what its token allows. `version` is what the
-    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how long it still
-    waits, if it says so. `marks` go with the answer."""
+    """What a handler is given. `request_id` is a ULID that the answer carries. `nonce` is the caller's lease,
+    `idempotency_key` what makes a repeated call the same one, `grant` what its token allows. `version` is what the
+    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how many seconds it
+    still waits, 0 or more, None when it does not say. `metadata` goes with the answer; the handler fills it in."""
 
     params: P
     query: Q
@@ -184,7 +185,7 @@ class Call(Generic[P, Q, B]):
     idempotency_key: str | None = None
     version: str | None = None
     deadline_s: float | None = None
-    marks: Marks = field(default_factory=Marks)
+    metadata: CallMetadata = field(default_factory=CallMetadata)
 
     @property
     def caller(self) -> str:

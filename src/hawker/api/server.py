@@ -6,27 +6,35 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 import logging
 from collections.abc import Iterable
 from importlib import metadata
+from typing import Protocol
 
 import anyio
 
 from hawker.api.asgi import Message, Receive, Scope, Send
+from hawker.api.call_metadata import read_name
 from hawker.api.codec import encode_json
 from hawker.api.contract.body import Problem
 from hawker.api.dispatch import ANY_METHOD, Dispatch, Found, WrongMethod
 from hawker.api.docs import docs
-from hawker.api.edge import typed_errors
-from hawker.api.endpoints import Endpoint, Fixed, Guard, Refusal, Setup, endpoint_of
+from hawker.api.endpoints import (
+    FixedEndpoint,
+    Guard,
+    Limiter,
+    RefusingEndpoint,
+    RouteEndpoint,
+    Setup,
+    Unlimited,
+    endpoint_of,
+)
+from hawker.api.error_boundary import typed_errors
 from hawker.api.grant import Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers, Written
-from hawker.api.limiter import Limiter, Unlimited
-from hawker.api.marks import read_name
-from hawker.api.observer import Observer, Silent
 from hawker.api.openapi import openapi
-from hawker.api.reply import JSON, Reply
+from hawker.api.reply import JSON, HttpReply
 from hawker.api.request import Incoming, incoming
 from hawker.api.route import AnyRoute, Socket
 from hawker.api.routes import ROUTES, UNSERVED
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.api.socket import SocketEndpoint
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, HawkerError, NotFound, NotServed, TooLarge
@@ -41,6 +49,21 @@ _NOBODY = Everything()
 _log = logging.getLogger("hawker.api")
 
 
+class ServerObserver(Protocol):
+    """Told in the event loop's thread. Must be quick and must not raise."""
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """`route` is a path of the route table, or `-` for a path that is not in it; `status` 0 means that the client
+        went before its answer. `method` is as the client sent it, `SOCKET` for a conversation."""
+
+
+class Unobserved:
+    """Keeps `ServerObserver`, and nothing else."""
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        pass
+
+
 class Server:
     """Called by uvicorn for each request. Refuses to be built while a route has no handler."""
 
@@ -53,7 +76,7 @@ class Server:
         routes: Iterable[AnyRoute] = ROUTES,
         version: str = PROGRAM_VERSION,
         max_body_bytes: int = MAX_BODY_BYTES,
-        observer: Observer | None = None,
+        observer: ServerObserver | None = None,
         limiter: Limiter | None = None,
         written: Written | None = None,
         between_nodes: bool = False,
@@ -64,24 +87,24 @@ class Server:
         assert not missing, f"routes without a handler: {', '.join(missing)}"
         self._authenticate = authenticate
         self._clock = clock
-        self._observer = observer or Silent()
+        self._observer = observer or Unobserved()
         self._limiter = limiter or Unlimited()
-        self._running = Running()
-        self._http: Dispatch[Endpoint] = Dispatch()
+        self._shutdown = Shutdown()
+        self._http: Dispatch[RouteEndpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
         self._between_nodes = between_nodes
-        setup = Setup(handlers, self._running, clock, max_body_bytes, written)
+        setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written)
         for route in routes:
             self._add(route, setup)
         for page in _pages(routes, version):
             self._http.add("GET", page.path, page)
         for unserved in UNSERVED:
-            refusal = Refusal(unserved.path, NotServed, f"{unserved.what} is not served by this node yet")
+            refusal = RefusingEndpoint(unserved.path, NotServed, f"{unserved.what} is not served by this node yet")
             self._http.add(ANY_METHOD, unserved.path, refusal)
 
     def stop(self) -> None:
         """End the streams, conversations and waits that would go on; other calls come to their end."""
-        self._running.stop()
+        self._shutdown.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -96,7 +119,7 @@ class Server:
         endpoint = endpoint_of(route, setup)
         if isinstance(route, Socket):
             self._sockets.add(route.method, route.path, SocketEndpoint(route, setup))
-            endpoint = Refusal(route.path, BadRequest, "this call is a conversation over a WebSocket")
+            endpoint = RefusingEndpoint(route.path, BadRequest, "this call is a conversation over a WebSocket")
         assert endpoint is not None
         self._http.add(route.method, route.path, endpoint)
         for alias in route.aliases:
@@ -105,7 +128,7 @@ class Server:
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._clock.monotonic()
         request_id = new_ulid(self._clock)
-        reply = Reply(send, request_id)
+        reply = HttpReply(send, request_id)
         path = "-"
         found = self._http.find(scope["method"], _path(scope))
         try:
@@ -131,7 +154,7 @@ class Server:
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._clock.monotonic()
         request_id = new_ulid(self._clock)
-        reply = Reply(_denial(send), request_id)
+        reply = HttpReply(_denial(send), request_id)
         path, status = "-", 0
         await receive()  # websocket.connect
         try:
@@ -168,20 +191,20 @@ class Server:
             _log.info("request", extra=fields)
 
 
-def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[Fixed, Fixed]:
+def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, FixedEndpoint]:
     return (
-        Fixed("/openapi.json", lambda: encode_json(openapi(routes, version)), JSON),
-        Fixed("/docs", lambda: docs(openapi(routes, version)).encode(), b"text/html; charset=utf-8"),
+        FixedEndpoint("/openapi.json", lambda: encode_json(openapi(routes, version)), JSON),
+        FixedEndpoint("/docs", lambda: docs(openapi(routes, version)).encode(), b"text/html; charset=utf-8"),
     )
 
 
 def _path(scope: Scope) -> str:
-    """As it was sent: a parameter may hold an encoded slash."""
+    """The path as the client sent it, undecoded: a parameter may hold an encoded slash."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("latin-1")
 
 
-async def _no_endpoint(found: WrongMethod | None, reply: Reply) -> None:
+async def _no_endpoint(found: WrongMethod | None, reply: HttpReply) -> None:
     if found is None:
         raise NotFound("there is no such path in this API, see /docs")
     allowed = ", ".join(found.allowed)

@@ -6,8 +6,8 @@ import anyio
 
 from hawker.api.asgi import Receive, Send
 from hawker.api.codec import BodyCodec, encode_json
-from hawker.api.edge import typed_errors
 from hawker.api.endpoints import Setup, guard_of
+from hawker.api.error_boundary import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.request import CallReader, Incoming
@@ -63,7 +63,7 @@ class SocketEndpoint:
         self._up = route.up
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, 0)
-        self._running = setup.running
+        self._shutdown = setup.shutdown
 
     async def __call__(self, request: Incoming, grant: Grant, send: Send) -> int:
         """The HTTP status that a plain call would have had."""
@@ -88,5 +88,5 @@ class SocketEndpoint:
         if opening is None:
             raise BadRequest(f"the opening message did not come within {OPENING_DEADLINE_S:g} s")
         call = self._reader.with_data(request, grant, opening)
-        with self._running.until_stop():
+        with self._shutdown.until_stop():
             await self._handler(call, channel)

@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from hawker.catalog.bucket import Bucket
 from hawker.catalog.change import Position, Scope, Token
 from hawker.catalog.contract import (
     Committed,
@@ -36,6 +35,7 @@ from hawker.catalog.write_queue import QueuedCall, QueuedTransaction, WriteQueue
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
 from hawker.ids import NodeId
+from hawker.token_bucket import Allowance, TokenBucket
 
 BYTES_PER_S = 10 << 20
 """Bytes per second that this node's catalog sends as messages."""
@@ -48,7 +48,8 @@ class SendQueue:
     message is dropped: its receiver finds by anti-entropy what it missed."""
 
     def __init__(self, clock: Clock, *, per_s: float = BYTES_PER_S, queue: int = QUEUE_BYTES) -> None:
-        self._bucket = Bucket(clock, per_s=per_s, burst=per_s)
+        self._clock = clock
+        self._bucket = TokenBucket(Allowance(per_s=per_s, burst=per_s))
         self._most = queue
         self._queue: deque[tuple[NodeId, bytes]] = deque()
         self.bytes = 0
@@ -64,22 +65,21 @@ class SendQueue:
     def take(self) -> list[tuple[NodeId, bytes]]:
         """What may go now."""
         found: list[tuple[NodeId, bytes]] = []
-        while self._queue and self._bucket.take(len(self._queue[0][1])):
+        while self._queue and self._bucket.take(len(self._queue[0][1]), self._clock.monotonic()):
             found.append(self._shift())
         return found
 
     def wait_s(self) -> float:
         """How long until more may go; endless with nothing waiting."""
-        return self._bucket.wait_s(len(self._queue[0][1])) if self._queue else float("inf")
+        if not self._queue:
+            return float("inf")
+        return self._bucket.wait_s(len(self._queue[0][1]), self._clock.monotonic())
 
     def _shift(self) -> tuple[NodeId, bytes]:
         first = self._queue.popleft()
         self.bytes -= len(first[1])
         return first
 
-
-# Messages on their way out, at most so many bytes per second. What is too much waits; what waits too long, or is
-# more than the queue holds, goes, the oldest first: whoever misses it will find it missing.
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Storage)
@@ -131,7 +131,7 @@ class Replica(Generic[S]):
         positions = {scope: storage.positions(scope) for scope in Scope}
         self.engine = ReplicationEngine(me, region, positions, clock, proven=storage.proven(), grace_s=grace_s)
         self._send_queue = SendQueue(clock)
-        self._bucket = Bucket(clock, per_s=TXS_PER_S, burst=TXS_AT_ONCE)
+        self._bucket = TokenBucket(Allowance(per_s=TXS_PER_S, burst=TXS_AT_ONCE))
         self._calls = WriteQueue()
         self._answers: dict[int, QueuedCall[PullAnswer | None]] = {}
         self._listeners: list[OnTouched] = []
@@ -212,7 +212,7 @@ class Replica(Generic[S]):
         """A local transaction, on disk and on its way. Raises as `Storage.commit`, and `Unavailable` when there are too
         many, or while this node still finds out what it has published before."""
         await self._settled()
-        if not self._bucket.take(1):
+        if not self._bucket.take(1, self._clock.monotonic()):
             raise Unavailable(f"more than {TXS_PER_S} transactions a second; put more into each, or try in a moment")
         local = LocalTransaction(statements=tuple(statements), at=self._clock.now(), timeout_s=timeout_s)
         return await self._turn(QueuedTransaction(self._storage, local, self._committed))

@@ -10,9 +10,11 @@ import anyio
 import click
 
 from hawker.api.caller import Caller
+from hawker.api.client import Client
+from hawker.api.retry import RateLimitRetry
 from hawker.cli.access import Access
 from hawker.cli.exits import Failure, sole_error
-from hawker.cli.node_caller import NodeCaller
+from hawker.clock import SystemClock
 from hawker.errors import HawkerError, Unauthorized, Unavailable
 from hawker.log import Secret
 from hawker.settings import default_data_dir
@@ -84,7 +86,7 @@ def talk(ctx: click.Context, conversation: Callable[[Caller], Awaitable[T]]) -> 
     target = find_node(access, os.environ)
 
     async def converse() -> T:
-        async with NodeCaller(target.url, target.token) as node:
+        async with Client(target.url, target.token, retry=RateLimitRetry(SystemClock())) as node:
             return await conversation(node)
 
     try:

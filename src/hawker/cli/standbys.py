@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement
@@ -19,7 +20,6 @@ from hawker.api.contract.machine import (
     MachineParams,
     UpdateMachineRequest,
 )
-from hawker.api.marks import Marks
 from hawker.cli import waiting
 from hawker.cli.exits import Failure
 from hawker.clock import Clock
@@ -41,10 +41,10 @@ class Spares:
 
     async def of(self, app: str, machine: Machine) -> list[Machine]:
         """Raises `Failure` for one that cannot be changed now."""
-        marks, query = Marks(), ListMachinesQuery(region=machine.region, include_leases=True)
-        page = await self._caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query, marks=marks)
+        metadata, query = CallMetadata(), ListMachinesQuery(region=machine.region, include_leases=True)
+        page = await self._caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query, metadata=metadata)
         found = [each for each in page.items if machine.id in _watched(each) and each.state not in GONE]
-        if machine.region in marks.missing_regions:
+        if machine.region in metadata.missing_regions:
             await self._none_is_away(app, machine, {each.id for each in found})
         for each in found:
             if each.lease is not None:

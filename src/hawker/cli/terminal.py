@@ -17,7 +17,7 @@ import anyio
 from hawker.api.contract.body import Failed
 from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, SendSignal, TerminalInput, TerminalOutput
 from hawker.api.failure import error_of
-from hawker.api.handlers import Channel
+from hawker.api.handlers import SocketChannel
 from hawker.cli.exits import Exit, Failure
 from hawker.errors import Unavailable
 
@@ -60,7 +60,9 @@ def raw_mode(fd: int) -> Iterator[None]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-async def converse(channel: Channel[TerminalInput, TerminalOutput], ends: Descriptors, *, terminal: bool) -> Exited:
+async def converse(
+    channel: SocketChannel[TerminalInput, TerminalOutput], ends: Descriptors, *, terminal: bool
+) -> Exited:
     """Pass everything on in both directions until the command has ended."""
     async with anyio.create_task_group() as tasks:
         if terminal:
@@ -73,7 +75,7 @@ async def converse(channel: Channel[TerminalInput, TerminalOutput], ends: Descri
     return exited
 
 
-async def _pass_output(channel: Channel[TerminalInput, TerminalOutput], ends: Descriptors) -> Exited:
+async def _pass_output(channel: SocketChannel[TerminalInput, TerminalOutput], ends: Descriptors) -> Exited:
     while (message := await channel.receive()) is not None:
         match message:
             case Output():
@@ -85,20 +87,20 @@ async def _pass_output(channel: Channel[TerminalInput, TerminalOutput], ends: De
     raise Unavailable("the node went away before the command ended")
 
 
-async def _pass_input(channel: Channel[TerminalInput, TerminalOutput], fd: int | None) -> None:
+async def _pass_input(channel: SocketChannel[TerminalInput, TerminalOutput], fd: int | None) -> None:
     while fd is not None and (data := await _read(fd)):
         await _send(channel, Input(data=data))
     await _send(channel, InputEnd())
 
 
-async def _pass_resizes(channel: Channel[TerminalInput, TerminalOutput], fd: int) -> None:
+async def _pass_resizes(channel: SocketChannel[TerminalInput, TerminalOutput], fd: int) -> None:
     with anyio.open_signal_receiver(signal.SIGWINCH) as signals:
         async for _ in signals:
             rows, cols = window(fd)
             await _send(channel, Resize(rows=rows, cols=cols))
 
 
-async def _pass_signals(channel: Channel[TerminalInput, TerminalOutput]) -> None:
+async def _pass_signals(channel: SocketChannel[TerminalInput, TerminalOutput]) -> None:
     """Without a terminal Ctrl-C is a signal here, and shall be one there. A second one is for this command."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         passed = False
@@ -109,7 +111,7 @@ async def _pass_signals(channel: Channel[TerminalInput, TerminalOutput]) -> None
             passed = True
 
 
-async def _send(channel: Channel[TerminalInput, TerminalOutput], message: TerminalInput) -> None:
+async def _send(channel: SocketChannel[TerminalInput, TerminalOutput], message: TerminalInput) -> None:
     """What comes too late for a command that has ended is lost; how it ended is for its output to say."""
     with suppress(Unavailable):
         await channel.send(message)

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hawker.api.asker import Asker
+from hawker.api.client import Client
 from hawker.api.contract.cluster import JOIN_CLUSTER, JoinAnswer, JoinRequest
+from hawker.api.retry import RateLimitRetry
 from hawker.clock import Clock
 from hawker.cluster import USUAL_PEER_PORT, Cluster, Keyring, Peer, read_cluster, write_cluster
 from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized
@@ -80,9 +81,9 @@ def own_address_towards(url: str) -> str:
 async def _asked(url: str, token: Secret, clock: Clock, place: Place) -> JoinAnswer:
     before = clock.now()
     try:
-        answer = await Asker(url, token, clock).call(
-            JOIN_CLUSTER, body=JoinRequest(node=place.remembered()), timeout_s=_WITHIN_S
-        )
+        async with Client(url, token, retry=RateLimitRetry(clock)) as client:
+            request = JoinRequest(node=place.remembered())
+            answer = await client.call(JOIN_CLUSTER, body=request, timeout_s=_WITHIN_S)
     except Unauthorized as error:
         raise Unauthorized(f"{url} does not take this token ({error}): give the root token of that node") from error
     except NotFound as error:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from hawker.api.caller import Caller
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, NodeId
@@ -56,4 +56,4 @@ class NoPeers:
     def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
         if node_id != self._node_id:
             raise Unavailable(f"this node knows no node {node_id}")
-        return LocalCaller(self._handlers, self._clock, behalf)
+        return InProcessCaller(self._handlers, self._clock, behalf)

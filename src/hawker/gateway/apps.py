@@ -92,7 +92,7 @@ class FleetApps:
         nodes = dict.fromkeys([self._own, *(each.node for each in known)])
         asked = await self._asking.every(nodes, call.caller, one)
         asked.some("apps")
-        call.marks.missing_regions = asked.regions
+        call.metadata.missing_regions = asked.regions
         parts = [part for _, part in asked.answers]
         seen.update(AppName(app.name) for part in parts for app in part.items)
         whole = merged(parts, lambda app: app.name, query.limit, better=_together)
@@ -101,7 +101,7 @@ class FleetApps:
 
     async def get(self, call: Call[AppParams, NoQuery, None]) -> App:
         asked = await self._shown(call.params, call.caller, call.version)
-        call.marks.missing_regions = asked.regions
+        call.metadata.missing_regions = asked.regions
         first, *others = [app for _, app in asked.answers]
         for other in others:
             first = _together(first, other)

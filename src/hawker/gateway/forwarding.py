@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.route import AnyRoute, B, Call, P, Q, R, Socket, Stream, U, Unary, Upload
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.gateway.home_election import HomeElection
@@ -85,7 +85,7 @@ class Forwarding:
                 nonce=call.nonce,
                 idempotency_key=call.idempotency_key,
                 timeout_s=min(route.timeout_s, call.deadline_s or route.timeout_s),
-                marks=call.marks,
+                metadata=call.metadata,
             )
 
     def unary(
@@ -179,8 +179,8 @@ class Forwarding:
 
     def _socket(
         self, route: Socket[P, Q, B, R, U], choose: Choose
-    ) -> Callable[[Call[P, Q, B], Channel[R, U]], Awaitable[None]]:
-        async def handle(call: Call[P, Q, B], channel: Channel[R, U]) -> None:
+    ) -> Callable[[Call[P, Q, B], SocketChannel[R, U]], Awaitable[None]]:
+        async def handle(call: Call[P, Q, B], channel: SocketChannel[R, U]) -> None:
             node = await choose(call)
             caller = self.reach.caller(node, call.caller)
             with self.reach.errors(node, harmless=False):
@@ -209,7 +209,7 @@ class _Passed(AsyncIterator[R]):
             await opened.__aexit__(None, None, None)
 
 
-async def _converse(near: Channel[Any, Any], far: Channel[Any, Any], failures: list[HawkerError]) -> None:
+async def _converse(near: SocketChannel[Any, Any], far: SocketChannel[Any, Any], failures: list[HawkerError]) -> None:
     """Both ways, until either end has gone. What went wrong is put into `failures`: the first counts."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_carry, near, far, failures, tasks.cancel_scope)
@@ -217,7 +217,10 @@ async def _converse(near: Channel[Any, Any], far: Channel[Any, Any], failures: l
 
 
 async def _carry(
-    origin: Channel[Any, Any], target: Channel[Any, Any], failures: list[HawkerError], scope: anyio.CancelScope
+    origin: SocketChannel[Any, Any],
+    target: SocketChannel[Any, Any],
+    failures: list[HawkerError],
+    scope: anyio.CancelScope,
 ) -> None:
     try:
         while (message := await origin.receive()) is not None:

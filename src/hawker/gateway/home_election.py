@@ -6,10 +6,10 @@ should they see others, the directory has an order of homes that is the same for
 
 from collections.abc import Callable
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.owner import SETTLE_HOME, AppCopy, HomeRequest
-from hawker.api.marks import Marks
 from hawker.errors import Conflict, NotFound
 from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import CATCH_UP_S, Owners
@@ -51,16 +51,16 @@ class HomeElection:
 
     async def _take(self, app: AppName, heir: NodeId, old: NodeId, behalf: str) -> NodeId | None:
         """Returns once this broker can read it."""
-        marks, reach = Marks(), self._asking.reach
+        metadata, reach = CallMetadata(), self._asking.reach
         body, params = HomeRequest(old=old, take=True), AppParams(app_name=app)
         try:
             with reach.errors(heir, harmless=True):
-                await reach.caller(heir, behalf).call(SETTLE_HOME, params=params, body=body, marks=marks)
+                await reach.caller(heir, behalf).call(SETTLE_HOME, params=params, body=body, metadata=metadata)
         except (Conflict, NotFound):
             return None
         _log.warning("app has a new home", extra={"app": app, "home": heir, "forgotten": old})
-        if marks.version is not None:
-            await self._owners.directory.caught_up(marks.version, timeout_s=CATCH_UP_S)
+        if metadata.version is not None:
+            await self._owners.directory.caught_up(metadata.version, timeout_s=CATCH_UP_S)
         return heir
 
 

@@ -103,7 +103,7 @@ class Lists:
 
         asked = await self._asking.every(self._run_nodes(query.resource_id), call.caller, ask)
         asked.some("runs")
-        call.marks.missing_regions = asked.regions
+        call.metadata.missing_regions = asked.regions
         whole = merged((part for _, part in asked.answers), lambda run: run.id, query.limit, newest_first=True)
         return RunList(runs=whole.items, next_cursor=whole.upto)
 
@@ -135,7 +135,7 @@ class Lists:
         asked.some(f"app '{app}'")
         if not asked.answers and region is None:
             raise NotFound("app not found")
-        call.marks.missing_regions = asked.regions
+        call.metadata.missing_regions = asked.regions
         whole = self._whole(asked, kind, call.query.limit)
         return Page(whole.items, next_cursor=None if whole.upto is None else cursor_after(whole.upto))
 

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
+from hawker.api.call_metadata import place_of
 from hawker.api.caller import Caller
 from hawker.api.contract.owner import GET_OWNER, Owner, OwnerParams
 from hawker.api.directory import Directory
-from hawker.api.marks import place_of
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.gateway.fan_out import FanOut

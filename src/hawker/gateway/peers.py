@@ -9,7 +9,7 @@ from hawker.api.caller import Caller
 from hawker.api.client import Client
 from hawker.api.directory import Peers
 from hawker.api.handlers import Handlers, Written
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import NodeId
@@ -91,5 +91,5 @@ class BesidePeers:
 
     def caller(self, node_id: NodeId, *, behalf: str) -> Caller:
         if node_id == self._own:
-            return LocalCaller(self._handlers, self._clock, behalf, self._written)
+            return InProcessCaller(self._handlers, self._clock, behalf, self._written)
         return self._others.caller(node_id, behalf=behalf)

@@ -10,18 +10,18 @@ from hawker.api.rate import Rate
 from hawker.api.route import AnyRoute, rate_of, subject_of
 from hawker.clock import Clock
 from hawker.errors import RateLimited
-from hawker.gateway.buckets import MOST, Buckets
+from hawker.token_bucket import MOST, TokenBuckets
 
 TEXT = "rate limit exceeded"
 
 
 class RateLimits:
-    """Keeps `api.limiter.Limiter`. `refused` is told the method and the path of the route of what was refused."""
+    """Keeps `api.endpoints.Limiter`. `refused` is told the method and the path of the route of what was refused."""
 
     def __init__(self, clock: Clock, refused: Callable[[str, str], None], *, most: int = MOST) -> None:
         self._clock = clock
         self._refused = refused
-        self._buckets = {rate: Buckets(rate.value, most) for rate in Rate if rate is not Rate.NONE}
+        self._buckets = {rate: TokenBuckets(rate.value, most) for rate in Rate if rate is not Rate.NONE}
 
     def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
         """Raises `RateLimited`, which no action has seen anything of."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hawker.api.caller import Caller
 from hawker.api.directory import Directory, Peers
-from hawker.api.loss import Lost, Overdue, Unreachable
+from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.errors import DeadlineExceeded, Fault, Unauthorized, Unavailable
 from hawker.ids import NodeId
 
@@ -52,7 +52,7 @@ class Reach:
             if harmless:
                 raise DeadlineExceeded(f"no answer from {self.named(node_id)} in time") from error
             raise Fault(f"no answer from {self.named(node_id)} in time: the call may have taken effect") from error
-        except Lost as error:
+        except ConnectionLost as error:
             if harmless:
                 raise Unavailable(f"the connection to {self.named(node_id)} was lost") from error
             text = f"the connection to {self.named(node_id)} was lost: the call may have taken effect"

@@ -14,19 +14,18 @@ from hawker.api.contract.placement import LIST_PLACEMENTS, Placements, Placement
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.failure import problem_of
 from hawker.api.handlers import Handlers
-from hawker.api.rate import Allowance
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
 from hawker.app import app_name
 from hawker.clock import Clock
 from hawker.config.placement import apart_from
 from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
-from hawker.gateway.buckets import Buckets
 from hawker.ids import AppName, NodeId
 from hawker.market.orders import Order
 from hawker.market.placing import Placed, Placing
 from hawker.market.preferences import Limits, Preferences
 from hawker.permission import Action, Attempt
 from hawker.region import accepts, by_distance
+from hawker.token_bucket import Allowance, TokenBuckets
 
 MOST_AT_ONCE = 1000
 _MOST_ID_BYTES = 200
@@ -68,8 +67,8 @@ class MarketHandlers:
         await self._find_home(call.idempotency_key, app, call.caller)
         self._spend(call.caller, 1)
         made = (await self._placing.one(self._order(CREATE_MACHINE, call, app, call.body))).machine
-        if self._homes is not None and call.marks.version:
-            self._homes.note_order(app, made.id, call.marks.version)
+        if self._homes is not None and call.metadata.version:
+            self._homes.note_order(app, made.id, call.metadata.version)
         return made
 
     async def place(self, call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
@@ -136,7 +135,7 @@ class MarketHandlers:
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
             avoid=self._hosts_of((*(machine.config.standbys or ()), *apart_from(machine.config))),
-            marks=call.marks,
+            metadata=call.metadata,
         )
 
     def _hosts_of(self, machine_ids: Sequence[str]) -> frozenset[NodeId]:
@@ -154,10 +153,10 @@ class MarketHandlers:
                 raise RateLimited(_TEXT)
 
 
-def _buckets(limits: Limits) -> Buckets | None:
+def _buckets(limits: Limits) -> TokenBuckets | None:
     if not limits.per_caller_s:
         return None
-    return Buckets(Allowance(per_s=limits.per_caller_s, burst=limits.per_caller_burst))
+    return TokenBuckets(Allowance(per_s=limits.per_caller_s, burst=limits.per_caller_burst))
 
 
 def _open(node: Node) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.contract.machine import CreateMachineRequest, Machine
 from hawker.api.contract.market import (
     CANCEL,
@@ -26,7 +27,6 @@ from hawker.api.contract.market import (
     OrderRequest,
 )
 from hawker.api.directory import Directory, Peers
-from hawker.api.marks import Marks
 from hawker.clock import Clock
 from hawker.errors import (
     AlreadyExists,
@@ -53,8 +53,8 @@ class Order:
     """What a caller wants, all the way from the API to the worker that fills it.
 
     `behalf` is the caller that the gateway has authenticated, `until` monotonic time in seconds, `key` the caller's
-    Idempotency-Key, `avoid` are nodes that will not do; `marks` take what a worker's answer says beside its body. `id`
-    and `exported`, the app as its home has it, are known once the order is about to be sent."""
+    Idempotency-Key, `avoid` are nodes that will not do; `metadata` takes what a worker's answer says beside its body.
+    `id` and `exported`, the app as its home has it, are known once the order is about to be sent."""
 
     app: AppName
     machine: CreateMachineRequest
@@ -64,7 +64,7 @@ class Order:
     count: int = 1
     all_or_nothing: bool = False
     avoid: frozenset[NodeId] = frozenset()
-    marks: Marks = field(default_factory=Marks)
+    metadata: CallMetadata = field(default_factory=CallMetadata)
     id: str = ""
     exported: OrderedApp | None = None
 
@@ -163,7 +163,7 @@ class Orders:
                 app=order.exported,
                 machine=msgspec.structs.replace(order.machine, region=region),
             )
-            return await caller.call(FILL, body=body, timeout_s=min(ORDER_TIMEOUT_S, left_s), marks=order.marks)
+            return await caller.call(FILL, body=body, timeout_s=min(ORDER_TIMEOUT_S, left_s), metadata=order.metadata)
         except _LOST as error:
             return Unheard(error)
         except HawkerError as error:

@@ -63,7 +63,7 @@ class StoreMetrics:
 
 
 class ApiMetrics:
-    """Keeps `api.observer.Observer`."""
+    """Keeps `api.server.Observer`."""
 
     def __init__(self, make: Families) -> None:
         self._requests = make.counter(

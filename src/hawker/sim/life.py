@@ -56,7 +56,7 @@ from hawker.api.contract.volume import (
     VolumeSnapshot,
 )
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoQuery
 from hawker.config import MachineConfig
 from hawker.errors import NameTaken
@@ -111,7 +111,7 @@ class Worker:
         self.host = host
         self.store = parts.deps.store
         self.reconciler = reconciler
-        self.api = LocalCaller(_handlers(parts), parts.deps.clock, "ann")
+        self.api = InProcessCaller(_handlers(parts), parts.deps.clock, "ann")
 
     async def app(self, name: str = APP) -> None:
         try:

@@ -14,7 +14,7 @@ from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
 from hawker.catalog.http.app import CatalogApp
 from hawker.catalog.http.assembly import catalog_app
-from hawker.catalog.http.service import Access, Vitals
+from hawker.catalog.http.service import CatalogAccess, Vitals
 from hawker.catalog.live.engine import Live
 from hawker.catalog.mirror import Mirror
 from hawker.catalog.read_connection import ReadConnection, ReadPool
@@ -53,7 +53,7 @@ def own_catalog(
     storage: SqliteStorage, node: NodeRecord, place: Place, clock: Clock, meeting: GossipBridge[SqliteStorage]
 ) -> Kept:
     """Over HTTP, whoever has the node's root token may write its rows."""
-    access = Access(token=load_or_create_token(place.token, clock).reveal())
+    access = CatalogAccess(token=load_or_create_token(place.token, clock).reveal())
     pool = ReadPool(lambda: ReadConnection(place.catalog, clock))
     live = Live(place.catalog, place.root / "subscriptions", clock)
     reads = Reads(pool, live, clock)

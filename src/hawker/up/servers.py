@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute
 from hawker.api.routes import PEER_ROUTES, ROUTES
@@ -29,7 +30,6 @@ from hawker.up.alone import handlers_alone
 from hawker.up.fleet import InFleet
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.parts import Parts
-
 
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.chaos.fleet.clients import APP, ORDER, Clients, Told
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
@@ -19,7 +19,9 @@ def node() -> FakeNode:
 
 @pytest.fixture
 def clients(node: FakeNode) -> Clients:
-    return Clients([LocalCaller(node.handlers(), ManualClock(), "tester")], ManualClock(), MachineConfig(image="web:3"))
+    return Clients(
+        [InProcessCaller(node.handlers(), ManualClock(), "tester")], ManualClock(), MachineConfig(image="web:3")
+    )
 
 
 async def test_a_filled_order_is_a_promise_and_bears_its_name(clients: Clients, node: FakeNode) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from hawker.api.contract.node import LIST_REGIONS, RegionList
 from hawker.api.handlers import Handlers
-from hawker.api.loss import Lost, Overdue, Unreachable
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.ids import NodeId
 from hawker.sim.fleet.wire import Cut, Door, Wire, Wired, WiredPeers
 from hawker.sim.loop import LoopClock
@@ -75,7 +75,7 @@ async def test_an_answer_that_is_lost_leaves_it_done() -> None:
     async with town() as (wire, desk, _):
         wire.mute = 1.0
         for _ in range(4):
-            with pytest.raises((Lost, Overdue)):
+            with pytest.raises((ConnectionLost, Overdue)):
                 await caller(wire).call(LIST_REGIONS, timeout_s=5)
         assert desk.asked == 4
 
@@ -83,7 +83,7 @@ async def test_an_answer_that_is_lost_leaves_it_done() -> None:
 async def test_a_late_request_comes_when_nobody_waits_any_more() -> None:
     async with town() as (wire, desk, _):
         wire.late.append(LIST_REGIONS.name)
-        with pytest.raises((Lost, Overdue)):
+        with pytest.raises((ConnectionLost, Overdue)):
             await caller(wire).call(LIST_REGIONS, timeout_s=0.01)
         assert desk.asked == 0
         await wire.clock.sleep(10)
@@ -96,7 +96,7 @@ async def test_who_waits_for_a_node_that_goes_down_hears_so() -> None:
         async with anyio.create_task_group() as tasks:
 
             async def ask() -> None:
-                with pytest.raises(Lost):
+                with pytest.raises(ConnectionLost):
                     await caller(wire).call(LIST_REGIONS)
 
             tasks.start_soon(ask)

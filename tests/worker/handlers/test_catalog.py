@@ -6,7 +6,7 @@ import pytest
 
 from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, CatalogLine, CatalogStatement
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.catalog.change import Token
 from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
 from hawker.errors import BadRequest, NotServed, Unprocessable
@@ -47,10 +47,10 @@ class Canned:
         return True
 
 
-def _caller(worker: Worker, catalog: Canned | None) -> LocalCaller:
+def _caller(worker: Worker, catalog: Canned | None) -> InProcessCaller:
     handlers = Handlers()
     CatalogHandlers(replace(worker.parts, catalog=catalog)).bind(handlers)
-    return LocalCaller(handlers, worker.parts.deps.clock, "tester")
+    return InProcessCaller(handlers, worker.parts.deps.clock, "tester")
 
 
 async def test_rows_follow_the_columns(worker: Worker) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.doctor import BACK_UP, LIST_FINDINGS, REPAIR_FINDINGS, BackupPart, RepairRequest
 from hawker.api.handlers import Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotServed, Unavailable
 from hawker.ids import MachineId
 from hawker.record.node import COPY
@@ -70,7 +70,7 @@ async def test_a_host_that_cannot_be_looked_at_is_to_be_asked_again(worker: Work
 # Backups.
 
 
-async def received(api: LocalCaller) -> list[BackupPart]:
+async def received(api: InProcessCaller) -> list[BackupPart]:
     async with api.stream(BACK_UP) as parts:
         return [part async for part in parts]
 
@@ -85,7 +85,7 @@ async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: Worker, tmp_
     deps = dataclasses.replace(worker.parts.deps, store=store)
     handlers = Handlers()
     DoctorHandlers(dataclasses.replace(worker.parts, deps=deps)).bind(handlers)
-    api = LocalCaller(handlers, deps.clock, "ann")
+    api = InProcessCaller(handlers, deps.clock, "ann")
     *parts, last = await received(api)
     data = b"".join(part.data for part in parts)
     assert len(parts) > 3 and max(len(part.data) for part in parts) <= 256 * 1024

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, NODE_INFO
-from hawker.api.local import LocalCaller
+from hawker.api.in_process import InProcessCaller
 from hawker.runtime.probe import Verdict
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM
@@ -27,7 +27,7 @@ async def test_the_node_tells_what_it_found_of_each_driver(worker: Worker) -> No
         Verdict(name="qemu", usable=True, reason="it emulates", by_itself=False),
         Verdict(name="container", usable=True, reason="all is there", by_itself=True, chosen=True),
     )
-    api = LocalCaller(worker_handlers(replace(worker.parts, drivers=found)), worker.parts.deps.clock, "ann")
+    api = InProcessCaller(worker_handlers(replace(worker.parts, drivers=found)), worker.parts.deps.clock, "ann")
     told = (await api.call(NODE_INFO)).drivers
     assert [(each.name, each.usable, each.reason, each.chosen) for each in told] == [
         ("qemu", True, "it emulates", False),

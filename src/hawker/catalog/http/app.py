@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from hawker.catalog.http.exchange import Answered, Exchange, Left, Receive, Scope, Send
-from hawker.catalog.http.service import Access
+from hawker.catalog.http.exchange import Answered, ClientLeft, Exchange, Receive, Scope, Send
+from hawker.catalog.http.service import CatalogAccess
 from hawker.catalog.http.statement import NotJson, WrongShape
 from hawker.errors import HawkerError
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("hawker.catalog.http")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Endpoint:
+class CatalogEndpoint:
     """`rest` routes take one more part of a path, which is given to the handler; else that is empty. `most` calls run
     at once, any more are turned away. Those that last are ended when the server stops."""
 
@@ -33,13 +33,13 @@ class Endpoint:
 
 
 class CatalogApp:
-    def __init__(self, endpoints: Iterable[Endpoint], access: Access) -> None:
-        self._exact: dict[str, list[Endpoint]] = {}
-        self._below: dict[str, list[Endpoint]] = {}
+    def __init__(self, endpoints: Iterable[CatalogEndpoint], access: CatalogAccess) -> None:
+        self._exact: dict[str, list[CatalogEndpoint]] = {}
+        self._below: dict[str, list[CatalogEndpoint]] = {}
         for endpoint in endpoints:
             (self._below if endpoint.rest else self._exact).setdefault(endpoint.path, []).append(endpoint)
         self._access = access
-        self._running: dict[Endpoint, int] = {}
+        self._running: dict[CatalogEndpoint, int] = {}
         self._scopes: set[anyio.CancelScope] = set()
         self._stopped = False
         self._answering, self._ended = 0, anyio.Event()
@@ -73,7 +73,7 @@ class CatalogApp:
             if not self._answering:
                 self._ended.set()
 
-    async def _answer(self, exchange: Exchange, endpoint: Endpoint, rest: str) -> None:
+    async def _answer(self, exchange: Exchange, endpoint: CatalogEndpoint, rest: str) -> None:
         if not endpoint.lasts:
             return await endpoint.answer(exchange, rest)
         with anyio.CancelScope() as scope:
@@ -119,7 +119,7 @@ class CatalogApp:
             if asked.decode() != endpoint:
                 raise Answered(421)
 
-    def _route(self, exchange: Exchange) -> tuple[Endpoint, str]:
+    def _route(self, exchange: Exchange) -> tuple[CatalogEndpoint, str]:
         rest, matching = "", self._exact.get(exchange.path)
         if matching is None:
             head, _, rest = exchange.path.rpartition("/")
@@ -132,7 +132,7 @@ class CatalogApp:
         raise Answered(405)
 
     @contextmanager
-    def _place(self, endpoint: Endpoint) -> Iterator[None]:
+    def _place(self, endpoint: CatalogEndpoint) -> Iterator[None]:
         if self._running.get(endpoint, 0) >= endpoint.most:
             raise Answered(503, CROWDED)
         self._running[endpoint] = self._running.get(endpoint, 0) + 1
@@ -149,5 +149,5 @@ def plain(error: HawkerError) -> str:
 
 @contextmanager
 def _left() -> Iterator[None]:
-    with suppress(Left):
+    with suppress(ClientLeft):
         yield

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from hawker.catalog.http.app import CatalogApp
-from hawker.catalog.http.health import Health
+from hawker.catalog.http.health import HealthEndpoints
 from hawker.catalog.http.queries import Queries
-from hawker.catalog.http.service import Access, Doctor, Migrations, Writer
+from hawker.catalog.http.service import CatalogAccess, CatalogWriter, Doctor, Migrations
 from hawker.catalog.http.subscriptions import Subscriptions
 from hawker.catalog.http.transactions import Transactions
 from hawker.catalog.live.engine import Live
@@ -19,18 +19,18 @@ def catalog_app(
     node: NodeId,
     clock: Clock,
     *,
-    writer: Writer,
+    writer: CatalogWriter,
     live: Live,
     pool: ReadPool,
     doctor: Doctor,
     migrations: Migrations | None = None,
-    access: Access | None = None,
+    access: CatalogAccess | None = None,
 ) -> CatalogApp:
     """`file` is the catalog's, `pool` reads it. Without `migrations` that route is not served."""
     rooms = (
         Transactions(writer, migrations, node, clock),
         Queries(pool, clock),
         Subscriptions(live, clock),
-        Health(doctor, file, pool, clock),
+        HealthEndpoints(doctor, file, pool, clock),
     )
-    return CatalogApp([endpoint for room in rooms for endpoint in room.endpoints()], access or Access())
+    return CatalogApp([endpoint for room in rooms for endpoint in room.endpoints()], access or CatalogAccess())

@@ -1,5 +1,10 @@
 """One connection, from its first bytes: HTTP/2 when it begins with its preface (Hypercorn goes on), else HTTP/1.1
 (uvicorn does). A client that does not tell what it wants in time is closed.
+
+Both servers are joined by their internals, so Hypercorn's version is bounded in pyproject.toml. Hypercorn alone took
+620 µs of a processor for each POST of a transaction over HTTP/1.1 instead of 310 (16 connections, a busy host: 1,327 a
+second with p99 31 ms instead of 2,063 with p99 14 ms); it knows no timeout for a request's head, and keeps all that a
+slow client does not take.
 """
 
 import asyncio
@@ -36,7 +41,7 @@ _log = logging.getLogger("hawker.catalog.http.edge")
 
 
 def _is_whole(record: logging.LogRecord) -> bool:
-    """Of an answer that was cut off on purpose nothing is said."""
+    """Whether to log the record: not that of an answer which was cut off on purpose."""
     return "without completing response" not in record.getMessage()
 
 

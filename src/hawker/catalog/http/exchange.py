@@ -33,11 +33,11 @@ class Answered(Exception):
         self.status = status
 
 
-class Cut(Exception):
+class AnswerCut(Exception):
     """The answer is not to be ended as if it were whole."""
 
 
-class Left(Exception):
+class ClientLeft(Exception):
     """The client went away."""
 
 
@@ -65,7 +65,7 @@ class Exchange:
         return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
     async def body(self) -> bytes:
-        """All of it. Raises `Answered` when it is too long or too slow, `Left`."""
+        """All of it. Raises `Answered` when it is too long or too slow, `ClientLeft`."""
         parts, size = [], 0
         with anyio.move_on_after(BODY_S):
             while not self._whole:
@@ -77,7 +77,8 @@ class Exchange:
         raise Answered(408, "the request did not come in time")
 
     async def json(self) -> bytes:
-        """The body of a request that says that it is JSON."""
+        """The body of a request that says that it is JSON. Raises `Answered` with 415 for another, and what `body`
+        raises."""
         kind = (self.header(b"content-type") or b"").split(b";")[0].strip().lower()
         if kind != _JSON and not (kind.startswith(b"application/") and kind.endswith(b"+json")):
             raise Answered(415, "Expected request with `Content-Type: application/json`")
@@ -91,15 +92,16 @@ class Exchange:
         await self._answer(status, text.encode(), [(b"content-type", _TEXT)] if text else [])
 
     async def stream(self, lines: AsyncGenerator[bytes, None], headers: Headers) -> None:
-        """Lines as they come, until they or the client end. `Cut` out of `lines` cuts the answer off."""
+        """Lines as they come, until they or the client end. `AnswerCut` out of `lines` cuts the answer off. Raises an
+        error of the family that `lines` raised, once the answer is ended."""
         await self._begin(200, headers)
-        failure: Cut | HawkerError | None = None
+        failure: AnswerCut | HawkerError | None = None
         async with anyio.create_task_group() as group, aclosing(lines):
             group.start_soon(self._watch, group.cancel_scope)
             try:
                 async for line in lines:
                     await self._write(line)
-            except (Cut, HawkerError) as error:
+            except (AnswerCut, HawkerError) as error:
                 failure = error
             if failure is None or self._multiplexed:
                 await self._finish()
@@ -131,7 +133,7 @@ class Exchange:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._whole = True
-            raise Left
+            raise ClientLeft
         self._whole = not message.get("more_body", False)
         return bytes(message.get("body", b""))
 

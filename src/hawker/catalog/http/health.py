@@ -8,7 +8,7 @@ import anyio.to_thread
 import msgspec
 
 from hawker.catalog.contract import Statement
-from hawker.catalog.http.app import Endpoint
+from hawker.catalog.http.app import CatalogEndpoint
 from hawker.catalog.http.exchange import Answered, Exchange
 from hawker.catalog.http.parameters import decimal, number
 from hawker.catalog.http.service import Doctor, Vitals
@@ -27,14 +27,14 @@ class StatsRequest(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...]
 
 
-class Health:
+class HealthEndpoints:
     def __init__(self, doctor: Doctor, file: Path, pool: ReadPool, clock: Clock) -> None:
         self._doctor, self._file, self._pool, self._clock = doctor, file, pool, clock
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[CatalogEndpoint]:
         return [
-            Endpoint("GET", "/v1/health", self.health, most=4),
-            Endpoint("POST", "/v1/table_stats", self.table_stats, most=4),
+            CatalogEndpoint("GET", "/v1/health", self.health, most=4),
+            CatalogEndpoint("POST", "/v1/table_stats", self.table_stats, most=4),
         ]
 
     async def health(self, exchange: Exchange, _: str) -> None:

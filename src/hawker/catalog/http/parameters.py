@@ -9,7 +9,7 @@ _MOST = 2**63 - 1
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """A whole number from 0 on."""
+    """A whole number from 0 on; None when it is not given. Raises `Answered` with 400 for anything else."""
     text = query.get(name)
     if text is None:
         return None
@@ -19,6 +19,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def decimal(query: Mapping[str, str], name: str) -> float | None:
+    """A finite number; None when it is not given. Raises `Answered` with 400 for anything else."""
     text = query.get(name)
     if text is None:
         return None
@@ -32,6 +33,7 @@ def decimal(query: Mapping[str, str], name: str) -> float | None:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
+    """`true` or `false`, which is also what is not given. Raises `Answered` with 400 for anything else."""
     text = query.get(name, "false")
     if text not in ("true", "false"):
         raise _refused(f"{name}: true or false is wanted, not {text[:40]!r}")

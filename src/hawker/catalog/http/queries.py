@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
-from hawker.catalog.http.app import Endpoint, plain
+from hawker.catalog.http.app import CatalogEndpoint, plain
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.parameters import number
 from hawker.catalog.http.statement import statement_of
@@ -28,8 +28,8 @@ class Queries:
         self._pool, self._clock = pool, clock
         self._limiter = anyio.CapacityLimiter(THREADS)
 
-    def endpoints(self) -> list[Endpoint]:
-        return [Endpoint("POST", "/v1/queries", self.query, lasts=True)]
+    def endpoints(self) -> list[CatalogEndpoint]:
+        return [CatalogEndpoint("POST", "/v1/queries", self.query, lasts=True)]
 
     async def query(self, exchange: Exchange, _: str) -> None:
         timeout_s = number(exchange.query(), "timeout")

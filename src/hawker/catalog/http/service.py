@@ -9,7 +9,7 @@ import msgspec
 from hawker.catalog.contract import Committed, Statement
 
 
-class Writer(Protocol):
+class CatalogWriter(Protocol):
     async def commit(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> Committed:
         """A local transaction, on disk. Raises `BadRequest` for what cannot be run, `DeadlineExceeded`, and
         `Unavailable` when the same could work later."""
@@ -35,7 +35,7 @@ class Migrations(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class CatalogAccess:
     """Who may call, and under which name. None lets everybody, and any name."""
 
     token: str | None = None

@@ -48,7 +48,7 @@ def statement_of(body: bytes) -> Statement:
 
 
 def statements_of(body: bytes) -> list[Statement]:
-    """A list of them."""
+    """The statements in a body, which is a list of them. Raises `NotJson`, `WrongShape`."""
     with _judged():
         parts = _raws.decode(body)
         if len(parts) > MOST_STATEMENTS:

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import assert_never
 
-from hawker.catalog.http.app import Endpoint
-from hawker.catalog.http.exchange import Cut, Exchange, Headers
+from hawker.catalog.http.app import CatalogEndpoint
+from hawker.catalog.http.exchange import AnswerCut, Exchange, Headers
 from hawker.catalog.http.parameters import flag, number
 from hawker.catalog.http.statement import statement_of
 from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
@@ -27,11 +27,11 @@ class Subscriptions:
     def __init__(self, live: Live, clock: Clock) -> None:
         self._live, self._clock = live, clock
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[CatalogEndpoint]:
         return [
-            Endpoint("POST", "/v1/subscriptions", self.subscribe, lasts=True),
-            Endpoint("GET", "/v1/subscriptions", self.join, rest=True, lasts=True),
-            Endpoint("POST", "/v1/updates", self.updates, rest=True, lasts=True),
+            CatalogEndpoint("POST", "/v1/subscriptions", self.subscribe, lasts=True),
+            CatalogEndpoint("GET", "/v1/subscriptions", self.join, rest=True, lasts=True),
+            CatalogEndpoint("POST", "/v1/updates", self.updates, rest=True, lasts=True),
         ]
 
     async def subscribe(self, exchange: Exchange, _: str) -> None:
@@ -73,7 +73,7 @@ class Subscriptions:
         except Gone as gone:
             yield error_line(str(gone))
         except Lagged as lagged:
-            raise Cut from lagged
+            raise AnswerCut from lagged
 
     def _line(self, heard: SubscriptionEvent, began: float) -> bytes:
         match heard:
@@ -95,7 +95,7 @@ async def _joined(portions: AsyncGenerator[list[FeedEvent], None]) -> AsyncGener
             async for portion in portions:
                 yield _lines_of(portion)
     except Lagged as lagged:
-        raise Cut from lagged
+        raise AnswerCut from lagged
 
 
 def _lines_of(told: list[FeedEvent]) -> bytes:

@@ -1,10 +1,10 @@
 """Writes: `POST /v1/transactions`, and the older `POST /v1/migrations`."""
 
 from hawker.catalog.contract import Committed
-from hawker.catalog.http.app import Endpoint, plain
+from hawker.catalog.http.app import CatalogEndpoint, plain
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.parameters import number
-from hawker.catalog.http.service import Migrations, Writer
+from hawker.catalog.http.service import CatalogWriter, Migrations
 from hawker.catalog.http.statement import statements_of, texts_of
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
@@ -16,14 +16,14 @@ NOTHING = "at least 1 statement is required"
 class Transactions:
     """`node` is whose rows are written."""
 
-    def __init__(self, writer: Writer, migrations: Migrations | None, node: NodeId, clock: Clock) -> None:
+    def __init__(self, writer: CatalogWriter, migrations: Migrations | None, node: NodeId, clock: Clock) -> None:
         self._writer, self._migrations, self._clock = writer, migrations, clock
         self._actor = actor_id(node)
 
-    def endpoints(self) -> list[Endpoint]:
-        served = [Endpoint("POST", "/v1/transactions", self.transact)]
+    def endpoints(self) -> list[CatalogEndpoint]:
+        served = [CatalogEndpoint("POST", "/v1/transactions", self.transact)]
         if self._migrations is not None:
-            served.append(Endpoint("POST", "/v1/migrations", self.migrate, most=4))
+            served.append(CatalogEndpoint("POST", "/v1/migrations", self.migrate, most=4))
         return served
 
     async def transact(self, exchange: Exchange, _: str) -> None:

@@ -14,7 +14,7 @@ from hawker.api.contract.machine import (
     StopRequest,
 )
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE
-from hawker.api.loss import Unreachable
+from hawker.api.transport_errors import Unreachable
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId

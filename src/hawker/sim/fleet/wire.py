@@ -13,8 +13,8 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.handlers import Handlers, Written
-from hawker.api.local import LocalCaller
-from hawker.api.loss import Lost, Overdue, Unreachable
+from hawker.api.in_process import InProcessCaller
+from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.errors import HawkerError
 from hawker.ids import NodeId
 from hawker.sim.chance import Chance
@@ -113,10 +113,10 @@ class Wire:
     def _begin(
         self, sender: NodeId | None, receiver: NodeId, behalf: str, route: Any, given: dict[str, Any]
     ) -> "_Exchange":
-        """Raises `Lost`."""
+        """Raises `ConnectionLost`."""
         door = self._doors(sender).get(receiver)
         if door is None:
-            raise Lost(f"the connection to {receiver} was lost")
+            raise ConnectionLost(f"the connection to {receiver} was lost")
         exchange = _Exchange(door, behalf, route, given)
         self.hears(Passing(route=route.name, sender=sender, receiver=receiver, before=True))
         if not door.over.is_set():
@@ -135,7 +135,7 @@ class Wire:
             due = [begin for at, begin in self.stragglers if at <= self.clock.monotonic()]
             self.stragglers = [(at, begin) for at, begin in self.stragglers if at > self.clock.monotonic()]
             for begin in due:
-                with suppress(Lost):
+                with suppress(ConnectionLost):
                     begin()
 
     async def _reach(self, sender: NodeId | None, receiver: NodeId) -> None:
@@ -156,7 +156,7 @@ class Wire:
         """Nothing more is heard of the call, or that the connection was lost."""
         if self.chance.happens(0.5):
             await anyio.sleep_forever()
-        raise Lost(f"the connection to {receiver} was lost")
+        raise ConnectionLost(f"the connection to {receiver} was lost")
 
     async def _way(self, one: NodeId | None, other: NodeId | None) -> None:
         least, most = _WAY_S
@@ -180,7 +180,7 @@ class _Exchange:
     async def serve(self) -> None:
         door = self._door
         try:
-            caller = LocalCaller(door.handlers, door.clock, self._behalf, door.written)
+            caller = InProcessCaller(door.handlers, door.clock, self._behalf, door.written)
             self._answer = await caller.call(self._route, **self._given)
             self._served = True
         except HawkerError as error:
@@ -201,7 +201,7 @@ class _Exchange:
 
     def answer(self) -> Any:
         if not self._served:
-            raise Lost("the connection was lost: the node went down")
+            raise ConnectionLost("the connection was lost: the node went down")
         if self._error is not None:
             raise self._error
         return self._answer

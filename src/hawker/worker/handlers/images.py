@@ -21,7 +21,7 @@ from hawker.api.contract.image import (
     PullEvent,
     PullRequest,
 )
-from hawker.api.handlers import Handlers
+from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.ids import Digest
 from hawker.image.config import Image
@@ -41,20 +41,17 @@ class ImageHandlers:
         self._parts = parts
         self._images = parts.deps.images
 
-    def bind(self, handlers: Handlers) -> None:
-        handlers.on(LIST_IMAGES, self.list_)
-        handlers.stream(PULL_IMAGE, self.pull)
-        handlers.on(PRUNE_IMAGES, self.prune)
-        handlers.upload(IMPORT_IMAGE, self.import_)
-
+    @answers(LIST_IMAGES)
     async def list_(self, call: Call[NoParams, NoQuery, None]) -> ImageList:
         records = (record for _, record in self._parts.deps.store.scan(MACHINES))
         users = Counter(digest for record in records for digest in digests_of(record))
         return ImageList(images=tuple(self._info(image, users[image.digest]) for image in self._images.list()))
 
+    @answers(PULL_IMAGE)
     async def pull(self, call: Call[NoParams, NoQuery, PullRequest]) -> AsyncIterator[PullEvent]:
         return self._pull_events(call.body)
 
+    @answers(PRUNE_IMAGES)
     async def prune(self, call: Call[NoParams, NoQuery, PruneRequest]) -> PruneAnswer:
         report = await self._images.prune(self._in_use, call.body.unused_for_s)
         for digest in report.removed:
@@ -62,6 +59,7 @@ class ImageHandlers:
                 await self._parts.deps.rootfs.forget_image(digest)
         return PruneAnswer(removed=tuple(report.removed), freed_bytes=report.freed_bytes)
 
+    @answers(IMPORT_IMAGE)
     async def import_(self, call: Call[NoParams, ImportQuery, None], data: AsyncIterator[bytes]) -> ImageInfo:
         return self._info(await self._images.import_archive(data, call.query.reference), 0)
 

@@ -29,7 +29,7 @@ from hawker.api.contract.exec import (
 )
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.node import LogChunk
-from hawker.api.handlers import Channel, Handlers
+from hawker.api.handlers import SocketChannel, answers
 from hawker.api.route import Call, NoQuery
 from hawker.config.signals import signal_number
 from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
@@ -53,12 +53,7 @@ class InsideHandlers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def bind(self, handlers: Handlers) -> None:
-        handlers.on(EXEC_MACHINE, self.exec)
-        handlers.on(LIST_PROCESSES, self.processes)
-        handlers.stream(MACHINE_LOGS, self.logs)
-        handlers.socket(MACHINE_TERMINAL, self.terminal)
-
+    @answers(EXEC_MACHINE)
     async def exec(self, call: Call[MachineParams, NoQuery, ExecRequest]) -> ExecAnswer:
         record = self._started(call.params)
         check(record, call.nonce, self._parts.deps.clock.now())
@@ -74,18 +69,21 @@ class InsideHandlers:
             with anyio.CancelScope(shield=True), anyio.move_on_after(5):
                 await session.close()
 
+    @answers(LIST_PROCESSES)
     async def processes(self, call: Call[MachineParams, ProcessesQuery, None]) -> tuple[ProcessStat, ...]:
         record = self._started(call.params)
         return process_stats(
             await self._parts.deps.driver.processes(record.id), call.query, self._parts.deps.clock.now()
         )
 
+    @answers(MACHINE_LOGS)
     async def logs(self, call: Call[MachineParams, LogsQuery, None]) -> AsyncIterator[LogChunk]:
         record = find(self._parts, call.params)
         return self._log_chunks(record.id, call.query)
 
+    @answers(MACHINE_TERMINAL)
     async def terminal(
-        self, call: Call[MachineParams, NoQuery, TerminalRequest], channel: Channel[TerminalOutput, TerminalInput]
+        self, call: Call[MachineParams, NoQuery, TerminalRequest], channel: SocketChannel[TerminalOutput, TerminalInput]
     ) -> None:
         record, wanted = self._started(call.params), call.body
         if not wanted.command:
@@ -171,7 +169,7 @@ async def _give(session: ExecSession, stdin: bytes) -> None:
     await session.send_eof()
 
 
-async def _feed(channel: Channel[TerminalOutput, TerminalInput], session: ExecSession) -> None:
+async def _feed(channel: SocketChannel[TerminalOutput, TerminalInput], session: ExecSession) -> None:
     """Pass on what the client sends, until it goes; then the command is ended."""
     while (message := await channel.receive()) is not None:
         match message:
@@ -193,7 +191,7 @@ def _number(signal: str | int) -> int:
         raise BadRequest(f"signal: {error}") from error
 
 
-async def _show(session: ExecSession, channel: Channel[TerminalOutput, TerminalInput]) -> None:
+async def _show(session: ExecSession, channel: SocketChannel[TerminalOutput, TerminalInput]) -> None:
     async for stream, data in session.output():
         await channel.send(Output(stream=stream, data=data))
     exit = await session.wait()

@@ -15,7 +15,7 @@ from hawker.api.contract.org import (
 )
 from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
-from hawker.api.handlers import Handlers
+from hawker.api.handlers import answers
 from hawker.api.route import Call
 from hawker.config import with_guest
 from hawker.ids import AppName
@@ -30,9 +30,7 @@ class OrgHandlers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def bind(self, handlers: Handlers) -> None:
-        handlers.on(LIST_ORG_MACHINES, self.machines)
-
+    @answers(LIST_ORG_MACHINES)
     async def machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
         apps = readable_apps(self._parts, call.params.org_slug, call.grant)

@@ -19,7 +19,7 @@ from hawker.api.contract.run import (
     RunStep,
     RunSummary,
 )
-from hawker.api.handlers import Handlers
+from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import BadRequest, NotFound
 from hawker.fsm.contract import Resource
@@ -42,12 +42,7 @@ class RunHandlers:
     def __init__(self, parts: Parts) -> None:
         self._runner = parts.runner
 
-    def bind(self, handlers: Handlers) -> None:
-        handlers.on(LIST_RUNS, self.list)
-        handlers.on(GET_RUN, self.get)
-        handlers.on(RETRY_RUN, self.retry)
-        handlers.on(ABORT_RUN, self.abort)
-
+    @answers(LIST_RUNS)
     async def list(self, call: Call[NoParams, ListRunsQuery, None]) -> RunList:
         query = call.query
         if not 1 <= query.limit <= RUNS_IN_PAGE:
@@ -68,15 +63,18 @@ class RunHandlers:
                 return shown
             depth *= 8
 
+    @answers(GET_RUN)
     async def get(self, call: Call[RunParams, NoQuery, None]) -> Run:
         return self._show(RunId(call.params.run_id))
 
+    @answers(RETRY_RUN)
     async def retry(self, call: Call[RunParams, NoQuery, None]) -> Run:
         run_id = RunId(call.params.run_id)
         self._show(run_id)
         await self._runner.retry(run_id)
         return self._show(run_id)
 
+    @answers(ABORT_RUN)
     async def abort(self, call: Call[RunParams, NoQuery, None]) -> Run:
         run_id = RunId(call.params.run_id)
         self._show(run_id)

@@ -8,7 +8,9 @@ import anyio
 from hawker.errors import Unavailable
 
 
-class Running:
+class Shutdown:
+    """Holds the calls that end with the server."""
+
     def __init__(self) -> None:
         self._scopes: set[anyio.CancelScope] = set()
         self._stopped = False
@@ -28,6 +30,7 @@ class Running:
             raise Unavailable("the node is stopping")
 
     def stop(self) -> None:
+        """End the blocks that are under way, and every later one at once."""
         self._stopped = True
         for scope in list(self._scopes):
             scope.cancel()

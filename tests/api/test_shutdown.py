@@ -1,18 +1,18 @@
 import anyio
 import pytest
 
-from hawker.api.running import Running
+from hawker.api.shutdown import Shutdown
 from hawker.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_stop_ends_what_runs_with_an_error_that_says_so() -> None:
-    running = Running()
+    shutdown = Shutdown()
     begun = anyio.Event()
 
     async def call() -> None:
-        with pytest.raises(Unavailable, match="the node is stopping"), running.until_stop():
+        with pytest.raises(Unavailable, match="the node is stopping"), shutdown.until_stop():
             begun.set()
             await anyio.sleep_forever()
 
@@ -20,27 +20,27 @@ async def test_a_stop_ends_what_runs_with_an_error_that_says_so() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(call)
             await begun.wait()
-            running.stop()
+            shutdown.stop()
 
 
 async def test_what_begins_after_the_stop_ends_at_its_first_wait() -> None:
-    running = Running()
-    running.stop()
-    with pytest.raises(Unavailable), running.until_stop():
+    shutdown = Shutdown()
+    shutdown.stop()
+    with pytest.raises(Unavailable), shutdown.until_stop():
         await anyio.lowlevel.checkpoint()
 
 
 async def test_what_has_ended_is_forgotten() -> None:
-    running = Running()
-    with running.until_stop():
+    shutdown = Shutdown()
+    with shutdown.until_stop():
         pass
-    running.stop()
+    shutdown.stop()
 
 
 async def test_a_cancel_from_outside_stays_a_cancel() -> None:
-    running = Running()
+    shutdown = Shutdown()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        with running.until_stop():
+        with shutdown.until_stop():
             await anyio.lowlevel.checkpoint()
     assert scope.cancelled_caught

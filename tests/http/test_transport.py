@@ -10,7 +10,8 @@ import anyio
 import httptools
 import pytest
 
-from hawker.api.kept import IDLE_S, MAX_HEAD_BYTES, Answer, Kept, Unsent, place_in
+from hawker.http.http1 import MAX_HEAD_BYTES, HttpResponse
+from hawker.http.transport import MAX_IDLE_S, HttpTransport, NotSent, origin_of
 
 pytestmark = pytest.mark.anyio
 
@@ -21,16 +22,16 @@ LONG_S = 60.0
 
 
 @dataclass
-class Town:
-    kept: Kept
+class Origin:
+    transport: HttpTransport
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    async def ask(self, method: str = "POST", timeout_s: float = LONG_S) -> Answer:
-        return await self.kept.ask(method, QUESTION, timeout_s)
+    async def ask(self, method: str = "POST", timeout_s: float = LONG_S) -> HttpResponse:
+        return await self.transport.request(method, QUESTION, timeout_s)
 
 
 @asynccontextmanager
-async def town(*scripts: Script, most: int = 0) -> AsyncIterator[Town]:
+async def origin(*scripts: Script, most: int = 0, queue_s: float = LONG_S) -> AsyncIterator[Origin]:
     """One script for each connection, the last for all that follow."""
     left = list(scripts)
     connections: list[asyncio.StreamWriter] = []
@@ -46,13 +47,13 @@ async def town(*scripts: Script, most: int = 0) -> AsyncIterator[Town]:
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    place = place_in(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    place = origin_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     assert place is not None
-    kept = Kept(place, most=most, connect_s=LONG_S, patience_s=LONG_S)
+    transport = HttpTransport(place, max_connections=most, connect_s=LONG_S, queue_s=queue_s)
     try:
-        yield Town(kept, connections)
+        yield Origin(transport, connections)
     finally:
-        await kept.close()
+        await transport.close()
         server.close()
 
 
@@ -72,17 +73,17 @@ def answering(*answers: bytes) -> Script:
 
 
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": uvloop}) for uvloop in (False, True)])
-async def test_connections_are_kept(anyio_backend: object) -> None:
-    async with town(answering(FINE)) as there:
+async def test_connections_are_kept_between_requests(anyio_backend: object) -> None:
+    async with origin(answering(FINE)) as there:
         for _ in range(3):
             answer = await there.ask()
             assert (answer.status, answer.body, answer.headers["hawker-version"]) == (200, b"fine", "v")
         assert len(there.connections) == 1
 
 
-async def test_as_many_at_once_as_may_be_and_the_others_in_turn() -> None:
-    async with town(answering(FINE), most=2) as there:
-        answers: list[Answer] = []
+async def test_requests_above_the_limit_wait_for_a_connection() -> None:
+    async with origin(answering(FINE), most=2) as there:
+        answers: list[HttpResponse] = []
 
         async def ask() -> None:
             answers.append(await there.ask())
@@ -93,9 +94,9 @@ async def test_as_many_at_once_as_may_be_and_the_others_in_turn() -> None:
         assert len(answers) == 7 and len(there.connections) <= 2
 
 
-async def test_who_gives_up_waiting_leaves_his_turn_to_the_next() -> None:
-    async with town(answering(FINE), most=1) as there:
-        answers: list[Answer] = []
+async def test_request_that_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
+    async with origin(answering(FINE), most=1) as there:
+        answers: list[HttpResponse] = []
 
         async def ask(scope: anyio.CancelScope) -> None:
             with scope:
@@ -121,13 +122,13 @@ async def test_who_gives_up_waiting_leaves_his_turn_to_the_next() -> None:
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nfine",
     ],
 )
-async def test_every_form_of_an_answer_is_read(answer: bytes) -> None:
-    async with town(answering(answer), answering(FINE)) as there:
+async def test_every_form_of_a_response_is_read(answer: bytes) -> None:
+    async with origin(answering(answer), answering(FINE)) as there:
         assert (await there.ask()).body == b"fine"
         assert (await there.ask("GET")).body == b"fine"
 
 
-async def test_a_kept_connection_that_was_closed_is_replaced_for_calls_that_may_be_repeated() -> None:
+async def test_kept_connection_that_was_closed_is_replaced_for_requests_that_may_be_repeated() -> None:
     asked = 0
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -138,7 +139,7 @@ async def test_a_kept_connection_that_was_closed_is_replaced_for_calls_that_may_
         await reader.readuntil(b"\r\n\r\n")
         asked += 1
 
-    async with town(once) as there:
+    async with origin(once) as there:
         await there.ask()
         assert (await there.ask("GET")).body == b"fine"
         with pytest.raises(ConnectionError):
@@ -146,17 +147,17 @@ async def test_a_kept_connection_that_was_closed_is_replaced_for_calls_that_may_
         assert asked == 2 and len(there.connections) == 2
 
 
-async def test_no_answer_in_time() -> None:
+async def test_request_without_an_answer_in_time_is_a_timeout() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with town(silent, answering(FINE)) as there:
+    async with origin(silent, answering(FINE)) as there:
         with pytest.raises(TimeoutError):
             await there.ask("GET", timeout_s=0.01)
         assert (await there.ask()).body == b"fine"
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_another() -> None:
+async def test_response_to_a_cancelled_request_is_not_taken_for_another() -> None:
     asked = anyio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -164,7 +165,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_another
         asked.set()
         await reader.read()
 
-    async with town(slow, answering(FINE)) as there:
+    async with origin(slow, answering(FINE)) as there:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.ask)
             await asked.wait()
@@ -182,36 +183,81 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_another
         (b"", ConnectionError),
     ],
 )
-async def test_a_broken_answer_is_an_error(answer: bytes, error: type[Exception]) -> None:
-    async with town(answering(answer), answering(FINE)) as there:
+async def test_broken_response_is_an_error(answer: bytes, error: type[Exception]) -> None:
+    async with origin(answering(answer), answering(FINE)) as there:
         with pytest.raises(error):
             await there.ask()
         assert (await there.ask()).body == b"fine"
 
 
-async def test_two_answers_to_one_question_end_the_connection() -> None:
-    async with town(answering(FINE + FINE), answering(FINE)) as there:
+async def test_two_responses_to_one_request_end_the_connection() -> None:
+    async with origin(answering(FINE + FINE), answering(FINE)) as there:
         assert (await there.ask()).body == b"fine"
         assert (await there.ask()).body == b"fine"
         assert len(there.connections) == 2
 
 
-async def test_what_nobody_needed_for_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with town(answering(FINE)) as there:
+async def test_connection_idle_for_15_s_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with origin(answering(FINE)) as there:
         await there.ask()
         now = asyncio.get_running_loop().time()
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now + 2 * IDLE_S, raising=False)
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now + 2 * MAX_IDLE_S, raising=False)
         await there.ask()
         assert len(there.connections) == 2
 
 
-async def test_nobody_there() -> None:
-    async with town(answering(FINE)) as there:
-        place = there.kept._place
-    with pytest.raises(Unsent):
-        await Kept(place, most=1, connect_s=LONG_S, patience_s=LONG_S).ask("POST", QUESTION, LONG_S)
+async def test_request_is_not_sent_where_nobody_listens() -> None:
+    async with origin(answering(FINE)) as there:
+        place = there.transport.origin
+    with pytest.raises(NotSent):
+        await HttpTransport(place, max_connections=1, connect_s=LONG_S, queue_s=LONG_S).request(
+            "POST", QUESTION, LONG_S
+        )
 
 
-@pytest.mark.parametrize("url", ["https://a", "http://u@a", "http://", "http://a:0", "http://a:x", "unix:/x"])
-def test_what_needs_more_than_plain_http(url: str) -> None:
-    assert place_in(url) is None
+@pytest.mark.parametrize("limits", [{"timeout_s": 0.01}, {"queue_s": 0.01}])
+async def test_request_that_waits_too_long_for_a_connection_is_not_sent(limits: dict[str, float]) -> None:
+    asked = anyio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+
+    async with origin(slow, answering(FINE), most=1, queue_s=limits.get("queue_s", LONG_S)) as there:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(there.ask)
+            await asked.wait()
+            with pytest.raises(NotSent, match="no connection became free"):
+                await there.ask(timeout_s=limits.get("timeout_s", LONG_S))
+            tasks.cancel_scope.cancel()
+        assert (await there.ask()).body == b"fine"
+
+
+async def test_closed_transport_opens_new_connections() -> None:
+    async with origin(answering(FINE)) as there:
+        await there.ask()
+        await there.transport.close()
+        assert (await there.ask()).body == b"fine"
+        assert len(there.connections) == 2
+
+
+@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a:0", "http://a:x", "unix:/x", "http://[::1"])
+def test_url_that_is_no_http_has_no_origin(url: str) -> None:
+    assert origin_of(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "tls", "prefix", "authority"),
+    [
+        ("http://a/b", "a", 80, False, "http://a", "a"),
+        ("https://a", "a", 443, True, "https://a", "a"),
+        ("http://me:secret@a:81/b", "a", 81, False, "http://me:secret@a:81", "a:81"),
+        ("http://[::1]:81", "::1", 81, False, "http://[::1]:81", "[::1]:81"),
+    ],
+)
+def test_origin_of_a_url(url: str, host: str, port: int, tls: bool, prefix: str, authority: str) -> None:
+    origin = origin_of(url)
+    assert origin is not None
+    assert (origin.host, origin.port, origin.tls) == (host, port, tls)
+    assert (origin.prefix, origin.authority) == (prefix, authority)

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from hawker.api.edge import typed_errors
+from hawker.api.error_boundary import typed_errors
 from hawker.errors import Fault, NotFound
 
 

@@ -11,7 +11,8 @@ _log = logging.getLogger("hawker.api")
 
 @contextmanager
 def typed_errors(request_id: str) -> Iterator[None]:
-    """Only errors of the family leave the block. The caller is told the request's id and nothing of the cause."""
+    """Only errors of the family leave the block: anything else is logged and raised as `Fault`. The caller is told the
+    request's id and nothing of the cause."""
     try:
         yield
     except HawkerError:

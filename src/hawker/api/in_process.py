@@ -5,16 +5,17 @@ Used where every role runs in one process. Nothing is encoded, so the two sides 
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
+from hawker.api.call_metadata import CallMetadata
+from hawker.api.caller import CallOptions
 from hawker.api.grant import Everything
-from hawker.api.handlers import Channel, Handlers, In_co, Out_contra, Written, finish
-from hawker.api.loss import Overdue
-from hawker.api.marks import Marks
+from hawker.api.handlers import Handlers, In_co, Out_contra, SocketChannel, Written, finish
 from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload, writes
+from hawker.api.transport_errors import Overdue
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
 from hawker.ids import new_ulid
@@ -22,7 +23,7 @@ from hawker.ids import new_ulid
 _QUEUE = 16
 
 
-class LocalChannel(Generic[Out_contra, In_co]):
+class InProcessChannel(Generic[Out_contra, In_co]):
     """One of two connected ends. An error is passed as an item, and raised where it is received."""
 
     def __init__(self, outgoing: ObjectSendStream[Any], incoming: ObjectReceiveStream[Any]) -> None:
@@ -32,6 +33,7 @@ class LocalChannel(Generic[Out_contra, In_co]):
         await self._put(message)
 
     async def receive(self) -> In_co | None:
+        """Raises the error that the other end sent, if it sent one."""
         try:
             item: In_co | HawkerError = await self._incoming.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
@@ -55,13 +57,13 @@ class LocalChannel(Generic[Out_contra, In_co]):
             raise Unavailable("the other end has gone") from error
 
 
-def _pair() -> tuple[LocalChannel[Any, Any], LocalChannel[Any, Any]]:
+def _pair() -> tuple[InProcessChannel[Any, Any], InProcessChannel[Any, Any]]:
     to_there, at_there = anyio.create_memory_object_stream[Any](_QUEUE)
     to_here, at_here = anyio.create_memory_object_stream[Any](_QUEUE)
-    return LocalChannel(to_there, at_here), LocalChannel(to_here, at_there)
+    return InProcessChannel(to_there, at_here), InProcessChannel(to_here, at_there)
 
 
-async def _converse(handler: Callable[..., Awaitable[None]], call: object, channel: LocalChannel[Any, Any]) -> None:
+async def _converse(handler: Callable[..., Awaitable[None]], call: object, channel: InProcessChannel[Any, Any]) -> None:
     try:
         await handler(call, channel)
     except HawkerError as error:
@@ -70,7 +72,7 @@ async def _converse(handler: Callable[..., Awaitable[None]], call: object, chann
         await channel.close()
 
 
-class LocalCaller:
+class InProcessCaller:
     """A `Caller` that calls the handlers itself, in the name of `caller`."""
 
     def __init__(self, handlers: Handlers, clock: Clock, caller: str, written: Written | None = None) -> None:
@@ -79,24 +81,14 @@ class LocalCaller:
         self._clock = clock
         self._grant = Everything(caller)
 
-    async def call(
-        self,
-        route: Unary[P, Q, B, R],
-        *,
-        params: P | None = None,
-        query: Q | None = None,
-        body: B | None = None,
-        nonce: str | None = None,
-        idempotency_key: str | None = None,
-        timeout_s: float | None = None,
-        marks: Marks | None = None,
-    ) -> R:
-        limit_s = timeout_s or route.timeout_s
-        call = self._made(route, params, query, body, nonce, idempotency_key, marks, limit_s)
+    async def call(self, route: Unary[P, Q, B, R], **options: Unpack[CallOptions[P, Q, B]]) -> R:
+        """Raises `Overdue` when its time runs out."""
+        limit_s = options.get("timeout_s") or route.timeout_s
+        call = self._made(route, {**options, "timeout_s": limit_s})
         with anyio.move_on_after(limit_s):
             answer: R = await self._handlers.of(route)(call)
-            if self._written is not None and writes(route) and call.marks.version is None:
-                call.marks.version = await self._written()
+            if self._written is not None and writes(route) and call.metadata.version is None:
+                call.metadata.version = await self._written()
             return answer
         raise Overdue(f"no answer within {limit_s:g} s")
 
@@ -104,7 +96,8 @@ class LocalCaller:
     async def stream(
         self, route: Stream[P, Q, B, R], *, params: P | None = None, query: Q | None = None, body: B | None = None
     ) -> AsyncIterator[AsyncIterator[R]]:
-        items: AsyncIterator[R] = await self._handlers.of(route)(self._made(route, params, query, body))
+        call = self._made(route, {"params": params, "query": query, "body": body})
+        items: AsyncIterator[R] = await self._handlers.of(route)(call)
         try:
             yield items
         finally:
@@ -118,14 +111,14 @@ class LocalCaller:
         params: P | None = None,
         query: Q | None = None,
     ) -> R:
-        answer: R = await self._handlers.of(route)(self._made(route, params, query, None), data)
+        answer: R = await self._handlers.of(route)(self._made(route, {"params": params, "query": query}), data)
         return answer
 
     @asynccontextmanager
     async def socket(
         self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
-    ) -> AsyncIterator[Channel[U, R]]:
-        call = self._made(route, params, query, body)
+    ) -> AsyncIterator[SocketChannel[U, R]]:
+        call = self._made(route, {"params": params, "query": query, "body": body})
         here, there = _pair()
         async with anyio.create_task_group() as group:
             group.start_soon(_converse, self._handlers.of(route), call, there)
@@ -135,25 +128,16 @@ class LocalCaller:
                 await here.close()
                 group.cancel_scope.cancel()
 
-    def _made(
-        self,
-        route: Route[P, Q, B, Any],
-        params: P | None,
-        query: Q | None,
-        body: B | None,
-        nonce: str | None = None,
-        idempotency_key: str | None = None,
-        marks: Marks | None = None,
-        deadline_s: float | None = None,
-    ) -> Call[P, Q, B]:
+    def _made(self, route: Route[P, Q, B, Any], given: CallOptions[P, Q, B]) -> Call[P, Q, B]:
+        params, query, body = given.get("params"), given.get("query"), given.get("body")
         return Call(
             params=route.params() if params is None else params,
             query=route.query() if query is None else query,
             body=route.body() if body is None else body,
             grant=self._grant,
             request_id=new_ulid(self._clock),
-            nonce=nonce,
-            idempotency_key=idempotency_key,
-            marks=marks or Marks(),
-            deadline_s=deadline_s,
+            nonce=given.get("nonce"),
+            idempotency_key=given.get("idempotency_key"),
+            metadata=given.get("metadata") or CallMetadata(),
+            deadline_s=given.get("timeout_s"),
         )

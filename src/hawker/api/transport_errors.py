@@ -1,10 +1,10 @@
-"""What goes wrong between a client and a node, in the family's words: one place for every client. Pure."""
+"""What goes wrong between a client and a node, as errors of the family: one place for every client. Pure."""
 
 import msgspec
 
 from hawker.api.contract.body import Problem
 from hawker.api.failure import error_of
-from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
+from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unavailable
 
 
 class Unreachable(Unavailable):
@@ -15,7 +15,7 @@ class Overdue(DeadlineExceeded):
     """Found on this side: whether the call took effect is not known."""
 
 
-class Lost(Fault):
+class ConnectionLost(Fault):
     """Found on this side: whether the call took effect is not known."""
 
 
@@ -27,12 +27,16 @@ def overdue(url: str) -> Overdue:
     return Overdue(f"no answer from {url} in time")
 
 
-def lost(url: str, error: Exception) -> Lost:
-    return Lost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
+def lost(url: str, error: Exception) -> ConnectionLost:
+    return ConnectionLost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
 
 
 def not_understood(url: str, error: msgspec.DecodeError) -> Fault:
     return Fault(f"{url} answered in a way that this version does not know: {error}")
+
+
+def no_address(url: str) -> BadRequest:
+    return BadRequest(f"{url!r} is not a node's address, such as http://127.0.0.1:4280")
 
 
 def refusal(status: int, data: bytes) -> HawkerError:

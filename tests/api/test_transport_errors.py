@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.api.loss import lost, not_understood, overdue, refusal, unreachable
+from hawker.api.transport_errors import lost, not_understood, overdue, refusal, unreachable
 from hawker.errors import Conflict, DeadlineExceeded, Fault, HawkerError, Unavailable
 
 

@@ -13,8 +13,8 @@ from hawker.api.contract.image import IMPORT_IMAGE, PULL_IMAGE, PullRequest
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, MachineParams
 from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.contract.metadata import DELETE_METADATA, MetadataKeyParams
-from hawker.api.handlers import Channel, Handlers
-from hawker.api.local import LocalCaller
+from hawker.api.handlers import Handlers, SocketChannel
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call
 from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
@@ -28,7 +28,7 @@ REQUEST = TerminalRequest(command=("cat",))
 
 
 def _caller(handlers: Handlers) -> Caller:
-    return LocalCaller(handlers, ManualClock(), "broker")
+    return InProcessCaller(handlers, ManualClock(), "broker")
 
 
 async def test_a_call_reaches_the_handler_as_it_would_over_http() -> None:
@@ -94,7 +94,7 @@ async def test_an_upload_is_passed_on() -> None:
 
 
 def _terminal(error: Exception | None = None) -> Handlers:
-    async def run(call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def run(call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         while isinstance(message := await channel.receive(), Input):
             await channel.send(Output(stream=1, data=message.data))
         if error is not None:
@@ -127,7 +127,7 @@ async def test_an_error_ends_a_conversation_where_it_is_received() -> None:
 async def test_leaving_a_conversation_ends_its_handler() -> None:
     ended = anyio.Event()
 
-    async def run(call: Call[Any, Any, Any], channel: Channel[Any, Any]) -> None:
+    async def run(call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         try:
             await channel.receive()
         finally:

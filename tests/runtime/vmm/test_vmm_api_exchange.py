@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.vmm.unix_http import ANSWER_MAX, Absent, Answer, HungUp, exchange
+from hawker.runtime.vmm.vmm_api import ANSWER_MAX, VmmAbsent, VmmHungUp, exchange
 
 pytestmark = pytest.mark.anyio
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -46,7 +46,8 @@ def stay(joined: socket.socket) -> None:
 
 async def test_an_answer_has_a_status_and_a_body(tmp_path: Path) -> None:
     with answering(tmp_path / "s", OK, stay) as heard:
-        assert await exchange(tmp_path / "s", "PUT", "/a", b"{}", timeout_s=5) == Answer(200, b"hi")
+        answer = await exchange(tmp_path / "s", "PUT", "/a", b"{}", timeout_s=5)
+    assert (answer.status, answer.body) == (200, b"hi")
     head, _, body = heard[0].partition(b"\r\n\r\n")
     assert head.startswith(b"PUT /a HTTP/1.1\r\nHost: localhost\r\n") and body == b"{}"
     assert b"Content-Length: 2" in head and b"Content-Type: application/json" in head
@@ -54,7 +55,8 @@ async def test_an_answer_has_a_status_and_a_body(tmp_path: Path) -> None:
 
 async def test_a_request_without_a_body_does_not_speak_of_one(tmp_path: Path) -> None:
     with answering(tmp_path / "s", b"HTTP/1.1 204 \r\nServer: x\r\nConnection: keep-alive\r\n\r\n", stay) as heard:
-        assert await exchange(tmp_path / "s", "PUT", "/b", None, timeout_s=5) == Answer(204, b"")
+        answer = await exchange(tmp_path / "s", "PUT", "/b", None, timeout_s=5)
+    assert (answer.status, answer.body) == (204, b"")
     assert b"Content" not in heard[0]
 
 
@@ -68,7 +70,7 @@ async def test_a_request_without_a_body_does_not_speak_of_one(tmp_path: Path) ->
     ],
 )
 async def test_half_an_answer_is_none(tmp_path: Path, said: bytes) -> None:
-    with answering(tmp_path / "s", said), pytest.raises(HungUp):
+    with answering(tmp_path / "s", said), pytest.raises(VmmHungUp):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
 
 
@@ -105,11 +107,11 @@ async def test_silence_has_an_end(tmp_path: Path) -> None:
 
 
 async def test_nobody_there_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(Absent):
+    with pytest.raises(VmmAbsent):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "s"))
-    with pytest.raises(Absent, match="refused"):
+    with pytest.raises(VmmAbsent, match="refused"):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
 
 

@@ -1,5 +1,5 @@
 """Headers of our own around a call: what was written, which regions are missing from an answer, in whose name one part
-of Hawker calls another. Pure.
+of Hawker calls another, and how long the caller still waits. Pure.
 """
 
 import re
@@ -11,12 +11,14 @@ from hawker.errors import BadRequest
 VERSION_HEADER = "hawker-version"
 MISSING_HEADER = "hawker-missing-regions"
 CALLER_HEADER = "hawker-caller"
+DEADLINE_HEADER = "hawker-deadline-ms"
 
 MAX_CALLER = 256
+_MOST_DIGITS = 9
 _PLACE = re.compile(r"[0-9a-f]{8}:[0-9]{1,18}:[0-9]{1,18}")
 
 
-class Marks:
+class CallMetadata:
     """What an answer says beside its body. A handler may fill it in until it returns; `version` is the place in the
     catalog, `origin:epoch:version`, at which what the call wrote can be read."""
 
@@ -27,7 +29,7 @@ class Marks:
         self.missing_regions: Sequence[str] = ()
 
     def hear(self, headers: Mapping[str, str]) -> None:
-        """Those of an answer."""
+        """Take over what the headers of an answer say; their names are in lower case."""
         self.version = headers.get(VERSION_HEADER)
         if named := headers.get(MISSING_HEADER):
             self.missing_regions = tuple(unquote(region.strip()) for region in named.split(","))
@@ -58,3 +60,18 @@ def written_name(name: str) -> str:
 
 def read_name(text: str) -> str:
     return unquote(text[: 12 * MAX_CALLER])[:MAX_CALLER]
+
+
+def written_deadline(left_s: float) -> str:
+    """How long the caller still waits: each part of Hawker that passes a call on passes on what is left, so that nobody
+    works for someone who has gone. Remaining time, not a moment: clocks differ."""
+    return str(max(0, int(left_s * 1000)))
+
+
+def read_deadline(text: str | None) -> float | None:
+    """Seconds; None when the caller did not say. Raises `BadRequest`."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise BadRequest("the header Hawker-Deadline-Ms takes milliseconds, such as 1500")
+    return int(text) / 1000

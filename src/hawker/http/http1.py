@@ -1,0 +1,179 @@
+"""One client connection in HTTP/1.1, over TCP, TLS or a unix socket: one request at a time, a response read whole.
+
+No redirects, cookies, proxies or compression, which no part of Hawker uses. A general HTTP client takes several times
+the processor time for each request.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import httptools
+
+from hawker.errors import BadRequest
+
+MAX_HEAD_BYTES = 64 * 1024
+_LENGTHS = frozenset({"content-length", "transfer-encoding"})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """`headers` are by their names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def encode_request(method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:
+    """The bytes of a request. `headers` say the host and the body's length, too. Raises `BadRequest` where a value
+    would end its line and begin one of its own."""
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", ""]
+    text, breaks = "\r\n".join(lines), len(lines) - 1
+    if text.count("\r") != breaks or text.count("\n") != breaks or "\0" in text:
+        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
+    return text.encode() + body
+
+
+class Http1Connection(asyncio.Protocol):
+    """The event loop calls `connection_made`, `data_received`, `eof_received` and `connection_lost`, the parser the
+    methods that begin with `on_`. `on_lost` is called once, when the connection is closed by either side."""
+
+    def __init__(
+        self, on_lost: "Callable[[Http1Connection], None] | None" = None, max_response_bytes: int | None = None
+    ) -> None:
+        """`max_response_bytes` counts the head, too; a longer response ends the connection. None is no limit."""
+        self._on_lost = on_lost
+        self._max_response_bytes = max_response_bytes
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._answered: asyncio.Future[HttpResponse] | None = None
+        self._headers: dict[str, str] = {}
+        self._head_bytes = self._received_bytes = 0
+        self._pieces: list[bytes] = []
+        self._in_body = False
+        self._requests = 0
+        self._broken: Exception | None = None
+        self._goes_on = True
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request may be sent: the connection is open, and the last response was read whole."""
+        return self._goes_on and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def was_stale(self) -> bool:
+        """Whether the last request failed because the other side had closed the connection: it was used before, and
+        this time not one byte came, nor did the time run out."""
+        return self._requests > 1 and not self._received_bytes and not isinstance(self._broken, TimeoutError)
+
+    async def request(self, request: bytes, deadline: float) -> HttpResponse:
+        """Send the bytes of one request and wait for its response until `deadline`, a moment of the loop's clock.
+
+        Raises `TimeoutError`, another `OSError` when the connection is lost, and `HttpParserError` for what is no
+        HTTP. Whether the request took effect is not known then. The connection is closed after every error."""
+        loop = asyncio.get_running_loop()
+        assert self._transport is not None
+        self._requests += 1
+        self._received_bytes = 0
+        self._goes_on = False
+        if self._transport.is_closing():
+            raise self._broken or ConnectionResetError("the connection was closed")
+        self._answered = loop.create_future()
+        timer = loop.call_at(deadline, self._break, TimeoutError("no answer in time"))
+        try:
+            self._transport.write(request)
+            return await self._answered
+        finally:
+            timer.cancel()
+            self._answered = None
+
+    def close(self) -> None:
+        """Close at once; a request that is under way is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _break(self, error: Exception) -> None:
+        self._broken = self._broken or error
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(error)
+        self.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received_bytes += len(data)
+        if self._answered is None:
+            self._break(ConnectionResetError("an answer came that nobody waits for"))
+            return
+        try:
+            if self._max_response_bytes is not None and self._received_bytes > self._max_response_bytes:
+                raise httptools.HttpParserError(f"the answer has more than {self._max_response_bytes} bytes")
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._break(error)
+
+    def eof_received(self) -> None:
+        """A response that says no length ends with its connection."""
+        if self._in_body and not self._headers.keys() & _LENGTHS:
+            self._complete(goes_on=False)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._break(error or ConnectionResetError("the other side closed the connection"))
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    def on_message_begin(self) -> None:
+        self._headers, self._pieces = {}, []
+        self._head_bytes = 0
+        self._in_body = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Raises `ValueError` for a head that is too long, which the parser turns into an error of its own."""
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise ValueError("the head of the answer is too long")
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        if self._parser.get_status_code() >= 200:  # others only say that an answer will come
+            self._complete(goes_on=self._parser.should_keep_alive())
+
+    def _complete(self, *, goes_on: bool) -> None:
+        if self._answered is None or self._answered.done():
+            self._break(ConnectionResetError("two answers came to one request"))
+            return
+        self._goes_on = goes_on
+        response = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._pieces))
+        self._headers, self._pieces, self._in_body = {}, [], False
+        self._answered.set_result(response)
+
+
+async def connect_tcp(
+    host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Http1Connection]
+) -> Http1Connection:
+    """Raises `OSError` when nobody listens, the name is not known or the certificate is not good, and `UnicodeError`
+    for what can be no name."""
+    _, connection = await asyncio.get_running_loop().create_connection(make, host, port, ssl=tls)
+    return connection
+
+
+async def connect_unix(connected: socket.socket, make: Callable[[], Http1Connection]) -> Http1Connection:
+    """Over a unix socket that is connected already, and is closed with the connection. Raises `OSError`."""
+    try:
+        _, connection = await asyncio.get_running_loop().create_unix_connection(make, sock=connected)
+    except BaseException:
+        connected.close()
+        raise
+    return connection
