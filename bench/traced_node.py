@@ -24,7 +24,7 @@ from hawker.runtime.microvm import MicroVMDriver
 from hawker.runtime.microvm_launch import Launcher
 from hawker.runtime.microvm_suspension import Suspension
 from hawker.runtime.pilot import driver
-from hawker.runtime.vmm.jail import CrunJail
+from hawker.runtime.vmm.crun_jail import CrunJail
 from hawker.runtime.vmm.qemu import Qemu
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.lifecycle.network import HostNetworks

@@ -13,7 +13,7 @@ from hawker.chaos.chance import Chance
 from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
 from hawker.ids import EventId, MachineId
 from hawker.runtime.driver import Exit
-from hawker.runtime.pilot.launch import pilot_files
+from hawker.runtime.pilot.channel import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore

@@ -18,7 +18,7 @@ from hawker.host.mount import mounts
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver, Part
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
 from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec, RootDisk

@@ -14,7 +14,7 @@ from hawker.clock import SystemClock
 from hawker.errors import HawkerError
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import Driver, Run
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
 from hawker.runtime.spec import Ends, InstanceSpec, Limits, ProcessSpec

@@ -11,9 +11,8 @@ import anyio
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.pilot.launch import short_path
+from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import endpoint
 from hawker.runtime.vmm.firecracker import SOCKET
 from hawker.runtime.vmm.qemu_command import MONITOR
 from hawker.runtime.vmm.qmp import monitor

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawker.runtime.driver import ExecSpec
-from hawker.runtime.pilot import escapes, frames, messages
+from hawker.runtime.pilot import frames, messages, serial_ports
 from hawker.runtime.pilot.frames import Kind, Reader
 from hawker.runtime.pilot.messages import PilotState
 from tests.guest.pilot import Pilot, pilot, spec
@@ -46,11 +46,11 @@ def test_it_says_nothing_until_a_connection_begins(tmp_path: Path) -> None:
 
 def test_a_connection_is_answered_with_its_nonce_and_a_hello(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
-        wire.sendall(escapes.begin(OTHER))
+        wire.sendall(serial_ports.begin(OTHER))
         answer = wire.recv(65536)
         while len(answer) < 15:
             answer += wire.recv(65536)
-        assert answer.startswith(escapes.begin(OTHER))
+        assert answer.startswith(serial_ports.begin(OTHER))
         assert answer[10 + 4] == Kind.HELLO
         running.program.terminate()
 
@@ -123,9 +123,9 @@ BROKEN = [
     pytest.param(b"\xfe", id="half an escape"),
     pytest.param(b"\xfe\x01abc", id="half a nonce"),
     pytest.param(b"\xfe\x01abc\x80", id="a byte that no nonce has"),
-    pytest.param(escapes.END * 3, id="ends of nothing"),
+    pytest.param(serial_ports.END * 3, id="ends of nothing"),
     pytest.param(b"\xff" * 300_000, id="a flood"),
-    pytest.param(escapes.begin(b"nonce  3") * 100, id="a flood of connections"),
+    pytest.param(serial_ports.begin(b"nonce  3") * 100, id="a flood of connections"),
 ]
 
 
@@ -186,7 +186,7 @@ def test_what_only_a_kernel_of_its_own_can_do_is_refused(tmp_path: Path) -> None
     st.lists(
         st.one_of(
             st.binary(max_size=60),
-            st.sampled_from([b"\xfe", b"\xfe\x00", b"\xfe\x01", b"\xfe\x02", escapes.begin(b"nonce  4")]),
+            st.sampled_from([b"\xfe", b"\xfe\x00", b"\xfe\x01", b"\xfe\x02", serial_ports.begin(b"nonce  4")]),
             st.just(messages.hello()),
         ),
         max_size=30,

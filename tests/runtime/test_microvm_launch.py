@@ -10,7 +10,7 @@ import pytest
 
 from hawker.errors import BadRequest, Unavailable, WrongState
 from hawker.runtime.driver import Phase
-from hawker.runtime.microvm_end import BROKEN
+from hawker.runtime.microvm_exit import BROKEN
 from hawker.runtime.microvm_launch import plan_path, read_plan
 from hawker.runtime.spec import Link, RootDisk
 from hawker.runtime.vmm.keeper import read_record

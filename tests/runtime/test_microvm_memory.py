@@ -15,7 +15,7 @@ from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.runtime.microvm_launch import write_plan
 from hawker.runtime.microvm_memory import GuestsMemory
 from hawker.runtime.microvm_plan import Plan
-from hawker.runtime.pilot.guest_requests import GuestMemory
+from hawker.runtime.pilot.requests import GuestMemory
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec, Limits
 from hawker.runtime.vmm.contract import Vm

@@ -17,7 +17,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import WrongState
 from hawker.runtime.driver import ExecSpec, Phase, ProcessState, Run
-from hawker.runtime.pilot import frames, guest_requests
+from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.processes import FIRST_VERSION
 from hawker.runtime.process import process_driver
@@ -134,7 +134,7 @@ async def test_what_the_earlier_pilot_does_not_know_is_refused_and_harms_nothing
     async with driver._pilot(MACHINE) as pilot:
         assert pilot.version == version_of(earlier)
         with pytest.raises(WrongState, match="started by an older version"):
-            await guest_requests.grow(pilot, "/")
+            await requests.grow(pilot, "/")
     if version_of(earlier) < FIRST_VERSION:
         for call in (
             driver.start_process(MACHINE, 0, 2),

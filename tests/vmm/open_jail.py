@@ -8,7 +8,7 @@ from hawker.runtime.crun import Crun
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm import keeper
 from hawker.runtime.vmm.contract import Cell
-from hawker.runtime.vmm.jail import CrunJail
+from hawker.runtime.vmm.crun_jail import CrunJail
 
 _BEGIN = '"$@" & echo $! > "$0"'
 

@@ -21,7 +21,7 @@ from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.runtime import proc
 from hawker.runtime.pilot.frames import Malformed
-from hawker.runtime.pilot.ledger import JOURNAL_BYTES
+from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES
 from tests.vmm.guests import Machine
 from tests.vmm.played_pilot import Talk
 from tests.waiting import wait_for

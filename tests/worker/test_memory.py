@@ -7,7 +7,7 @@ from hawker.api.routes import GET_MEMORY, RECLAIM_MEMORY
 from hawker.errors import Conflict, LeaseHeld, NotServed, Unprocessable, WrongState
 from hawker.machine import State
 from hawker.runtime.driver import Features
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import Fault
 from hawker.sim.kit import Kit
 from hawker.sim.life import Worker, params

@@ -27,14 +27,69 @@ from hawker.runtime import proc
 from hawker.runtime.crun import Bundle, Crun
 from hawker.runtime.driver import Exit, Features, Memory, Part, Stats, Suspension
 from hawker.runtime.oci_bundle import OPEN_FILES, Placement, cgroup_bounds, oci_config
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PILOT_OPTIONS, Channel, UnixSocket
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.launch import PILOT_OPTIONS
-from hawker.runtime.pilot.lifeline import end
+from hawker.runtime.pilot.process_exit import end
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import UnixSocket
-from hawker.runtime.roots import lay_root
-from hawker.runtime.spec import InstanceSpec, Limits
+from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+
+_KERNELS_OWN = ("proc", "dev", "sys")
+_LINKS_MAX = 40  # as the kernel has it
+
+
+def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
+    """Make the root ready for its mounts; the process with the true targets of these. Raises `WrongState` when the root
+    is not mounted."""
+    if process.root is None:
+        return process
+    root = Path(process.root)
+    if not root.is_dir():
+        raise WrongState(
+            f"the root filesystem of container {process.name} of machine {machine_id} is not mounted: {root}"
+        )
+    for name in _KERNELS_OWN:
+        if (root / name).is_symlink():
+            (root / name).unlink()
+        (root / name).mkdir(exist_ok=True)
+    mounts = tuple(msgspec.structs.replace(each, target=_place(root, each.target)) for each in process.mounts)
+    return msgspec.structs.replace(process, mounts=mounts)
+
+
+def _place(root: Path, target: str) -> str:
+    found = resolve(root, target)
+    if found.split("/")[1] in ("", *_KERNELS_OWN):
+        raise BadRequest(f"nothing can be mounted on {target}, which is {found} of the container")
+    return found
+
+
+def resolve(root: Path, path: str) -> str:
+    """Where an absolute path leads for whoever has `root` as its root; what is not there is taken as it is named."""
+    done: list[str] = []
+    waiting = path.split("/")[::-1]
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            del done[-1:]
+        if part in ("", ".", ".."):
+            continue
+        try:
+            link = os.readlink(root.joinpath(*done, part))
+        except OSError:
+            done.append(part)
+            continue
+        links += 1
+        if links > _LINKS_MAX:
+            raise BadRequest(f"{path} leads round in a circle of links")
+        if link.startswith("/"):
+            done.clear()
+        waiting += link.split("/")[::-1]
+    return "/" + "/".join(done)
+
+
+# The root filesystems of a machine's containers, seen from the host before anything runs in them. Here are made the
+# places for what is mounted there, and links in a mount's path are followed as they are meant: the one who mounts
+# would follow them from the machine's root.
 
 SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
 

@@ -13,7 +13,7 @@ from hawker.host import netns
 from hawker.host.users import user_of
 from hawker.host.vfio import described, vfio_nodes
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.microvm_end import last_words
+from hawker.runtime.microvm_exit import last_words
 from hawker.runtime.microvm_plan import Files, Plan, bounds, devices, make_plan
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec

@@ -14,10 +14,10 @@ from hawker.host import memory
 from hawker.host.cgroup import Cgroups
 from hawker.runtime.driver import Memory
 from hawker.runtime.microvm_launch import read_plan
-from hawker.runtime.pilot import guest_requests
+from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import Channel
-from hawker.runtime.pilot.guest_requests import GuestMemory
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.requests import GuestMemory
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.runs import spec_of
 from hawker.runtime.spec import Limits
@@ -46,7 +46,7 @@ class GuestsMemory:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
                 async with self._channel.connect(run) as pilot:
                     await pilot.hello()
-                    return await guest_requests.memory(pilot)
+                    return await requests.memory(pilot)
         except TimeoutError as error:
             raise Unavailable("the machine's pilot does not answer") from error
 

@@ -14,7 +14,7 @@ import msgspec
 from hawker.errors import BadRequest, NotServed
 from hawker.host.gather import Bounds
 from hawker.runtime.oci_bundle import cgroup_bounds
-from hawker.runtime.pilot.outfit import IMAGE, LAYER, LEDGER
+from hawker.runtime.pilot.guest_spec import IMAGE, LAYER, LEDGER
 from hawker.runtime.spec import InstanceSpec, Limits
 from hawker.runtime.vmm.contract import Drive, Grant, Vm, Vmm
 

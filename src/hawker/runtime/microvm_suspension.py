@@ -21,7 +21,7 @@ from hawker.runtime.driver import Exit
 from hawker.runtime.microvm_launch import Launcher, read_plan
 from hawker.runtime.microvm_memory import GuestsMemory
 from hawker.runtime.microvm_snapshot import SAVED, Snapshot
-from hawker.runtime.pilot import guest_requests
+from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import Channel
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
 from hawker.runtime.pilot.rundir import RunDir
@@ -130,7 +130,7 @@ class Suspension:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
                 async with self._channel.connect(run) as pilot:
                     await pilot.hello()
-                    await guest_requests.set_clock(pilot, self._clock.now())
+                    await requests.set_clock(pilot, self._clock.now())
         except (TimeoutError, Unavailable, WrongState) as error:
             _log.warning("clock not set", extra={"machine_id": run.machine_id, "reason": str(error)})
         await anyio.to_thread.run_sync(microvm_snapshot.drop_files, run)

@@ -19,11 +19,9 @@ from hawker.host.spawn import spawn
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.driver import Exit, Features, Memory, Part, Stats
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PILOT_OPTIONS, Channel, UnixSocket
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.launch import PILOT_OPTIONS
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import UnixSocket
 from hawker.runtime.spec import InstanceSpec, Limits
 
 MARK = "HAWKER_INSTANCE"

@@ -8,7 +8,7 @@ from hawker.clock import Clock
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
 from hawker.runtime.driver import Driver, Features, Suspension
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
 from hawker.worker.changes import Changes

@@ -31,8 +31,8 @@ from hawker.observe.spans import MakeExporter
 from hawker.observe.spool import Spool
 from hawker.place import Place
 from hawker.runtime.driver import Driver
+from hawker.runtime.driver_probe import Verdict
 from hawker.runtime.guest_volumes import GuestVolumes
-from hawker.runtime.probe import Verdict
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.worker.capacity import Room

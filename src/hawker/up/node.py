@@ -34,7 +34,7 @@ from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
-from hawker.runtime.roster import Roster
+from hawker.runtime.driver_selection import Roster
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.escapes import NONCE_BYTES, begin
+from hawker.runtime.pilot.channel import short_path
 from hawker.runtime.pilot.frames import Frame, FrameParser, Kind
-from hawker.runtime.pilot.launch import short_path
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.serial_ports import NONCE_BYTES, begin
 
 DEADLINE_S = 60.0
 _GONE = 1 << 20  # as if so much was heard, when the client says no more

@@ -1,5 +1,6 @@
-"""A connection to a pilot that behaves, and to ones that do not."""
+"""A byte stream: nothing written is lost when it is closed, nothing said is lost when the other end breaks."""
 
+import socket
 from pathlib import Path
 
 import anyio
@@ -7,15 +8,69 @@ import pytest
 
 from hawker.errors import Unavailable
 from hawker.ids import InstanceId
-from hawker.runtime.pilot import conversation, frames
-from hawker.runtime.pilot.connection import Inbox
-from hawker.runtime.pilot.conversation import Answer
+from hawker.runtime.pilot import frames, requests
+from hawker.runtime.pilot.channel import connect, pilot_pid
+from hawker.runtime.pilot.connection import ByteStream, Inbox
 from hawker.runtime.pilot.frames import Kind
+from hawker.runtime.pilot.requests import Answer
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import connect, pilot_pid
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, hello, pilot
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard = b""
+        self.ends = 0
+
+    def data(self, data: bytes) -> None:
+        self.heard += data
+
+    def end(self, why: str) -> None:
+        self.ends += 1
+
+
+def joined() -> tuple[ByteStream, socket.socket, Listener]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    listener = Listener()
+    return ByteStream(ours, listener.data, listener.end), theirs, listener
+
+
+async def test_what_the_other_end_said_before_it_left_is_heard_although_writing_fails() -> None:
+    stream, theirs, listener = joined()
+    theirs.send(b"last words")
+    theirs.close()
+    stream.write(b"into the void")
+    await eventually(lambda: listener.ends)
+    assert (listener.heard, listener.ends) == (b"last words", 1)
+
+
+async def test_closing_delivers_what_was_written(anyio_backend: str) -> None:
+    stream, theirs, listener = joined()
+    sent = bytes(range(256)) * 8000  # more than a socket holds
+    stream.write(sent)
+    stream.close()
+    got = b""
+    while len(got) < len(sent):
+        await anyio.wait_readable(theirs)
+        got += theirs.recv(1 << 20)
+    assert got == sent
+    await anyio.wait_readable(theirs)
+    assert theirs.recv(1) == b"" and listener.ends == 0
+    theirs.close()
+
+
+async def test_aborting_closes_at_once() -> None:
+    stream, theirs, listener = joined()
+    stream.abort()
+    stream.abort()
+    stream.write(b"too late")
+    assert theirs.recv(10) == b"" and listener.ends == 0
+    theirs.close()
 
 
 @pytest.fixture
@@ -37,8 +92,8 @@ async def test_frames_that_only_a_newer_pilot_knows_are_passed_over(run: RunDir)
     unknown = frames.number(5 + 4, 4) + newer + frames.number(0, 4) + b"more"
     with pilot(run, HELLO, unknown, frames.encode(Kind.READY)), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
-            conversation.send_spec(connection, b"")
-            assert await conversation.started(connection, InstanceId("instance")) is Answer.READY
+            requests.send_spec(connection, b"")
+            assert await requests.started(connection, InstanceId("instance")) is Answer.READY
 
 
 async def test_nobody_listening_is_unavailable(run: RunDir) -> None:

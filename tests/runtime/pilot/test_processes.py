@@ -10,12 +10,12 @@ import pytest
 from hawker.errors import Unavailable, WrongState
 from hawker.runtime.driver import Exit, ProcessState, Run
 from hawker.runtime.pilot import frames
+from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.connection import PATIENCE
 from hawker.runtime.pilot.frames import Kind
 from hawker.runtime.pilot.journal import Story
 from hawker.runtime.pilot.processes import Watch, begin_run, end_run, recorded_states
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import connect
 from hawker.runtime.spec import InstanceSpec
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, answering, pilot
 from tests.runtime.plain import spec

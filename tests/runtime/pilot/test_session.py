@@ -8,10 +8,10 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.runtime.driver import ExecSpec
 from hawker.runtime.pilot import frames
+from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.frames import Kind
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.session import PilotSession
-from hawker.runtime.pilot.unix import connect
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, pilot
 from tests.runtime.pilot.records import ending
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.pilot import conversation, frames, messages
+from hawker.runtime.pilot import frames, messages, requests
 from hawker.runtime.pilot.frames import FrameParser, Kind
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.vsock import Vsock
@@ -62,7 +62,7 @@ def vmm(path: Path, answer: bytes, *, refusals: int = 0) -> Iterator[list[bytes]
 
 async def test_what_is_said_waits_until_the_guest_listens(run: RunDir) -> None:
     pilot = CHANNEL.connect(run)  # there is not even a socket
-    conversation.send_spec(pilot, b"a run spec")
+    requests.send_spec(pilot, b"a run spec")
     with vmm(run.vsock, b"OK 1073741824\n" + HELLO, refusals=3) as heard:
         assert (await pilot.hello()).instance_id == "instance"
         pilot.close()
@@ -73,7 +73,7 @@ async def test_what_is_said_waits_until_the_guest_listens(run: RunDir) -> None:
 
 async def test_what_was_said_before_closing_is_delivered_once_the_guest_listens(run: RunDir) -> None:
     pilot = CHANNEL.connect(run)
-    conversation.request_stop(pilot, 15, 1.0)
+    requests.request_stop(pilot, 15, 1.0)
     pilot.close()
     with vmm(run.vsock, b"OK 1\n", refusals=1) as heard:
         await eventually(lambda: heard[0].endswith(messages.stop_request(15, 1.0)))

@@ -19,8 +19,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.runtime.crun import Crun
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.contract import Cell, Grant, Jail, VmmEnd
-from hawker.runtime.vmm.jail import CrunJail
-from hawker.runtime.vmm.needs import Needs
+from hawker.runtime.vmm.crun_jail import CrunJail, Needs
 from tests.waiting import eventually
 
 MACHINE, OTHER = MachineId("0123456789abcd"), MachineId("fedcba98765432")

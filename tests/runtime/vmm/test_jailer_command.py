@@ -6,7 +6,7 @@ from hawker.host.gather import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.oci_bundle import cpu_shares
 from hawker.runtime.vmm.contract import Cell
-from hawker.runtime.vmm.jailer_command import jailer_command
+from hawker.runtime.vmm.jailer import jailer_command
 
 MIB = 1 << 20
 

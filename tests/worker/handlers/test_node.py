@@ -4,7 +4,7 @@ import pytest
 
 from hawker.api.local import LocalCaller
 from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
-from hawker.runtime.probe import Verdict
+from hawker.runtime.driver_probe import Verdict
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM
 from hawker.worker.handlers import worker_handlers

@@ -5,7 +5,7 @@ from pathlib import Path
 from hawker.clock import ManualClock
 from hawker.ids import AppName, InstanceId, MachineId, VolumeId
 from hawker.machine import State
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
 from hawker.sim.kit import GUEST_FEATURES

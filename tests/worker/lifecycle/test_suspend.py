@@ -9,7 +9,7 @@ from hawker.errors import Conflict, NotServed, WrongState
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.driver import Features, Phase
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import Fault
 from hawker.sim.kit import Kit
 from hawker.sim.life import Worker, params

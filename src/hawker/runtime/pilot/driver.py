@@ -10,17 +10,17 @@ import msgspec
 from hawker.errors import NotServed, SnapshotLost, Unavailable, WrongState
 from hawker.failpoint import inside
 from hawker.ids import MachineId
-from hawker.runtime.containers import process_of, refuse_containers
 from hawker.runtime.driver import ExecSession, ExecSpec, Inspection, Memory, OutputChunk, Phase, ProcessInfo, Stats
-from hawker.runtime.pilot import conversation, messages
+from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.conversation import Answer
 from hawker.runtime.pilot.endings import Endings
 from hawker.runtime.pilot.processes import refuse_older
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S, BOOT_TIMEOUT_S, START_TIMEOUT_S
+from hawker.runtime.pilot.requests import Answer
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.session import PilotSession
 from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec_rules import process_of, refuse_containers
 
 _LAST_WORDS_S = 20.0  # for a guest to end whose pilot says that it does, or says no more
 
@@ -73,7 +73,7 @@ class PilotDriver(Endings):
             pilot = self._channel.connect(run)
             try:
                 if not self.features.kernel:
-                    conversation.send_spec(pilot, self._encode(spec))
+                    requests.send_spec(pilot, self._encode(spec))
                 pid = await self._technology.launch(spec, run, fds)
                 inside("spawned")
                 run.write_pid(pid)
@@ -90,14 +90,14 @@ class PilotDriver(Endings):
                 await pilot.hello()
             except Unavailable:
                 return Answer.ENDED
-            conversation.send_spec(pilot, self._encode(spec))
-            return await conversation.started(pilot, spec.instance_id)
+            requests.send_spec(pilot, self._encode(spec))
+            return await requests.started(pilot, spec.instance_id)
 
     async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> Answer:
         """A pilot runs: an earlier call was cut short, or this one comes twice. It knows its spec again."""
         try:
             async with self._channel.connect(run) as pilot:
-                conversation.send_spec(pilot, self._encode(spec))
+                requests.send_spec(pilot, self._encode(spec))
                 return await _started(pilot, spec)
         except Unavailable:
             return Answer.ENDED
@@ -164,7 +164,7 @@ class PilotDriver(Endings):
     async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
         async with self._pilot(machine_id) as pilot:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
-                return await conversation.list_processes(pilot)
+                return await requests.list_processes(pilot)
 
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         return self._channel.output(self._run(machine_id), after=after, tail=tail)
@@ -188,7 +188,7 @@ class PilotDriver(Endings):
 
     async def signal(self, machine_id: MachineId, signal: int) -> None:
         async with self._pilot(machine_id) as pilot:
-            conversation.send_signal(pilot, signal)
+            requests.send_signal(pilot, signal)
 
     async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession:
         run = self._running(machine_id)
@@ -216,4 +216,4 @@ class PilotDriver(Endings):
 
 async def _started(pilot: Connection, spec: InstanceSpec) -> Answer:
     with anyio.fail_after(START_TIMEOUT_S):
-        return await conversation.started(pilot, spec.instance_id)
+        return await requests.started(pilot, spec.instance_id)

@@ -10,15 +10,15 @@ from hawker.clock import Clock
 from hawker.errors import NotFound, SnapshotLost, Unavailable
 from hawker.failpoint import inside, reach
 from hawker.ids import MachineId
-from hawker.runtime.containers import process_of
 from hawker.runtime.driver import Exit
-from hawker.runtime.pilot import conversation, messages
+from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.journal import Story
 from hawker.runtime.pilot.roll import Roll
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.runs import Runs, spec_of
 from hawker.runtime.pilot.technology import Technology
 from hawker.runtime.spec import Ends, InstanceSpec
+from hawker.runtime.spec_rules import process_of
 
 REST_S = 2.0  # what a pilot gives the processes that are left when its machine ends
 STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
@@ -50,7 +50,7 @@ class Endings(Runs, Roll):
             await self._technology.kill(machine_id, run, run.pid())
         with suppress(Unavailable):
             async with self._channel.connect(run) as pilot:
-                conversation.request_stop(pilot, number, timeout_s)
+                requests.request_stop(pilot, number, timeout_s)
                 inside("asked")
         with anyio.move_on_after(timeout_s + self._stop_grace_s):
             return await self.wait(machine_id)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hawker.errors import BadRequest
-from hawker.runtime.containers import container_root
 from hawker.runtime.driver import ExecSpec, Exit, ListenSocket, ProcessInfo, ProcessState, Run
 from hawker.runtime.pilot import frames
 from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
-from hawker.runtime.pilot.outfit import outfit
+from hawker.runtime.pilot.guest_spec import outfit
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
+from hawker.runtime.spec_rules import container_root
 
 SPEC_MAX = 4 << 20
 _STATES = {0: Run.HELD, 1: Run.STARTING, 2: Run.RUNNING, 3: Run.EXITED}

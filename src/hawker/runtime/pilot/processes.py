@@ -5,13 +5,13 @@ import msgspec
 
 from hawker.errors import Unavailable, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.containers import may_begin, refuse_conclusion
 from hawker.runtime.driver import Exit, ProcessState, Run
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
 from hawker.runtime.pilot.frames import Kind, Malformed, Reader
 from hawker.runtime.pilot.journal import Story
 from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec_rules import may_begin, refuse_conclusion
 
 _KILLED = 9
 FIRST_VERSION = 2  # of the protocol that speaks of one process

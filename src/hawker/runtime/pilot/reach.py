@@ -11,8 +11,8 @@ from hawker.errors import NotFound, Unavailable, WrongState
 from hawker.ids import MachineId
 from hawker.runtime.driver import Features
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.lifeline import ended
 from hawker.runtime.pilot.messages import Hello
+from hawker.runtime.pilot.process_exit import ended
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.technology import Technology
 

@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from hawker.ids import MachineId
 from hawker.runtime.driver import Part
-from hawker.runtime.pilot.loose import end_loose, loose_pilots
+from hawker.runtime.pilot.orphans import end_loose, loose_pilots
 from hawker.runtime.pilot.reach import Reach
 
 _AT_ONCE = 100  # locks looked at before others have a turn

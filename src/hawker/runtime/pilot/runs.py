@@ -8,16 +8,15 @@ import anyio
 
 from hawker.errors import NotFound, Unavailable, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.containers import process_of
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.pilot import messages, processes
-from hawker.runtime.pilot.belief import believed
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.journal import Story, read_journal
+from hawker.runtime.pilot.journal import Story, believed, read_journal
 from hawker.runtime.pilot.processes import FIRST_VERSION, Watch, recorded_states
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S, START_TIMEOUT_S, Reach
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec_rules import process_of
 
 _FAREWELL_S = 2.0
 _KILL_GRACE_S = 5.0  # beyond a stop's own timeout, for the pilot to kill and bury

@@ -13,12 +13,11 @@ from functools import partial
 
 from hawker.errors import Unavailable
 from hawker.runtime.driver import OutputChunk
-from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.ledger import ledger_file, ledger_output
-from hawker.runtime.pilot.loose import holder_of
+from hawker.runtime.pilot.channel import endpoint
+from hawker.runtime.pilot.connection import GONE, LINGER_S, ByteStream, Connection, OnData, OnEnd
+from hawker.runtime.pilot.journal_disk import ledger_file, ledger_output
+from hawker.runtime.pilot.orphans import holder_of
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.stream import GONE, LINGER_S, ByteStream, OnData, OnEnd
-from hawker.runtime.pilot.unix import endpoint
 from hawker.runtime.spec import InstanceSpec
 
 PORT = 1024

@@ -15,9 +15,7 @@ from hawker.runtime.pilot.vsock import PORT, Vsock
 from hawker.runtime.vmm import cloud_hypervisor_api as api
 from hawker.runtime.vmm.balloon import followed
 from hawker.runtime.vmm.contract import Restored, Vm
-from hawker.runtime.vmm.snapshot_files import discard
-from hawker.runtime.vmm.vmm_api import VmmApi, patience_s
-from hawker.runtime.vmm.vmm_program import VmmProgram
+from hawker.runtime.vmm.vmm_api import VmmApi, VmmProgram, discard, patience_s
 
 SOCKET = "api.sock"
 """In the VMM's directory."""

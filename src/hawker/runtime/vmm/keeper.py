@@ -18,7 +18,7 @@ from hawker import guest
 from hawker.errors import Unavailable
 from hawker.host.spawn import reap, spawn
 from hawker.runtime import proc
-from hawker.runtime.pilot.lifeline import end, ended
+from hawker.runtime.pilot.process_exit import end, ended
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.contract import Grant, VmmEnd
 

@@ -20,8 +20,8 @@ from hawker.clock import Clock
 from hawker.errors import CannotStart, SnapshotLost, Unavailable
 from hawker.host.counter import counter_khz
 from hawker.runtime.pilot.channel import Channel
-from hawker.runtime.pilot.ports import SerialPorts
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.serial_ports import SerialPorts
 from hawker.runtime.vmm.balloon import followed
 from hawker.runtime.vmm.contract import Restored, Vm
 from hawker.runtime.vmm.qemu_command import MONITOR, command, node_of

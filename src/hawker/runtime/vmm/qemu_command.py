@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.runtime.pilot.outfit import LEDGER
+from hawker.runtime.pilot.guest_spec import LEDGER
 from hawker.runtime.spec import DiskLimits
 from hawker.runtime.vmm.contract import Drive, Vm
 

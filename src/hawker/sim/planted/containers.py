@@ -2,7 +2,7 @@
 
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit, Features, ProcessState, Run
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 
 
