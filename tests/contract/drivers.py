@@ -17,11 +17,11 @@ from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import Driver, Part
+from hawker.runtime.driver import Driver, LostPart
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
-from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec, RootDisk
+from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk
 from tests.microvm import lack_of_qemu, qemu_driver, root_disks
 from tests.rootfs import host_programs
 from tests.vmm import node
@@ -70,7 +70,7 @@ class Rig:
             hostname="under-test",
             processes=tuple(ProcessSpec(argv=argv, env=env or {}, user=user, tty=tty) for argv in argvs),
             files=files,
-            limits=Limits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
             max_memory_mib=256,
             rootfs=None if self.make_rootfs is None else await self.make_rootfs(machine_id),
             root_disk=None if self.root_disk is None else self.root_disk(machine_id),
@@ -158,7 +158,7 @@ async def fake_rig(place: Path) -> AsyncIterator[Rig]:
         renew=lambda: FakeDriver(host),
         kill_pilot=kill,
         lose_directory=host.lose_directory,
-        lose_cgroup=lambda machine_id: host.worn.update({machine_id: {Part.CGROUP}}),
+        lose_cgroup=lambda machine_id: host.worn.update({machine_id: {LostPart.CGROUP}}),
         real=False,
     )
 

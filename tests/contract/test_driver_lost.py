@@ -3,7 +3,7 @@
 import pytest
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Part
+from hawker.runtime.driver import LostPart
 from tests.contract.drivers import Rig
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_a_lost_control_group_is_given_back_while_the_instance_runs(rig: R
     spec = await rig.started(FOREVER)
     before = await rig.driver.inspect(spec.machine_id)
     rig.lose_cgroup(spec.machine_id)
-    assert await rig.driver.lost([spec.machine_id]) == {spec.machine_id: frozenset({Part.CGROUP})}
+    assert await rig.driver.lost([spec.machine_id]) == {spec.machine_id: frozenset({LostPart.CGROUP})}
     await rig.renew().mend(spec.machine_id)
     assert await rig.driver.lost([spec.machine_id]) == {}
     assert await rig.driver.inspect(spec.machine_id) == before

@@ -18,7 +18,7 @@ from hawker.host.network_plan import NetworkPlan
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.container import ContainerDriver, container_driver
 from hawker.runtime.driver import Exit, Phase
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from tests.rootfs import host_programs
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
@@ -50,7 +50,7 @@ def spec(tmp_path: Path) -> InstanceSpec:
         instance_id=InstanceId(new_ulid(CLOCK)),
         hostname="under-test",
         processes=(ProcessSpec(argv=("sleep", "1000"), env={"PATH": "/bin"}),),
-        limits=Limits(cpus=1, cpu_weight=100, memory_mib=64, pids=40),
+        limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=64, pids=40),
         rootfs=str(host_programs(tmp_path / "root")),
     )
 

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.errors import CannotStart
-from hawker.runtime.driver_probe import Candidate, Verdict, choose, judge, marked
+from hawker.runtime.driver_probe import Candidate, DriverVerdict, choose, judge, marked
 from hawker.runtime.kernel.trial import Trial
 
 pytestmark = pytest.mark.anyio
@@ -30,8 +30,8 @@ async def unreadable() -> Trial:
     raise PermissionError(13, "Permission denied", "/dev/kvm")
 
 
-def verdict(name: str, *, usable: bool = True, by_itself: bool = True) -> Verdict:
-    return Verdict(name=name, usable=usable, reason=f"about {name}", by_itself=by_itself)
+def verdict(name: str, *, usable: bool = True, by_itself: bool = True) -> DriverVerdict:
+    return DriverVerdict(name=name, usable=usable, reason=f"about {name}", by_itself=by_itself)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_an_emulating_driver_says_also_why_kvm_does_not_do() -> None:
     assert "KVM answers, but no kernel came up" in found.reason
 
 
-def chosen(verdicts: tuple[Verdict, ...]) -> list[str]:
+def chosen(verdicts: tuple[DriverVerdict, ...]) -> list[str]:
     return [each.name for each in verdicts if each.chosen]
 
 

@@ -13,8 +13,8 @@ from hawker.errors import CannotStart
 from hawker.host.facts import read_facts
 from hawker.ids import NodeId
 from hawker.place import Place
-from hawker.runtime.driver_probe import Verdict
-from hawker.runtime.driver_selection import NAMES, Roster
+from hawker.runtime.driver_probe import DriverVerdict
+from hawker.runtime.driver_selection import NAMES, DriverSelection
 from hawker.runtime.kernel.trial import Trial, Trials
 from hawker.settings import Settings
 from tests.kernel import own_kernels
@@ -22,18 +22,18 @@ from tests.kernel import own_kernels
 pytestmark = pytest.mark.anyio
 
 
-def roster(data: Path, driver: str | None = None, *, root: bool | None = None) -> Roster:
+def roster(data: Path, driver: str | None = None, *, root: bool | None = None) -> DriverSelection:
     facts = read_facts()
     facts = facts if root is None else replace(facts, root=root)
-    return Roster(Settings(data_dir=data, driver=driver), facts, Place(data), SystemClock())
+    return DriverSelection(Settings(data_dir=data, driver=driver), facts, Place(data), SystemClock())
 
 
-def chosen(verdicts: tuple[Verdict, ...]) -> str:
+def chosen(verdicts: tuple[DriverVerdict, ...]) -> str:
     [found] = [verdict for verdict in verdicts if verdict.chosen]
     return found.name
 
 
-def of(verdicts: tuple[Verdict, ...], name: str) -> Verdict:
+def of(verdicts: tuple[DriverVerdict, ...], name: str) -> DriverVerdict:
     return next(verdict for verdict in verdicts if verdict.name == name)
 
 

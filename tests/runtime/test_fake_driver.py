@@ -12,8 +12,8 @@ from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import Driver, ExecSpec, Phase
 from hawker.runtime.fake_driver import FakeDriver
-from hawker.runtime.fake_host import FakeHost, Fault
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.fake_host import FakeFault, FakeHost
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ def _spec(*commands: str, instance: str = "I1", machine_id: MachineId = MACHINE)
         instance_id=InstanceId(instance),
         hostname="host",
         processes=tuple(processes),
-        limits=Limits(cpus=1, cpu_weight=100, memory_mib=64, pids=10),
+        limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=64, pids=10),
     )
 
 
@@ -104,7 +104,7 @@ async def test_a_new_driver_finds_what_runs_and_what_ended_meanwhile(driver: Dri
 
 
 async def test_a_fault_before_the_effect_leaves_nothing(driver: Driver, host: FakeHost) -> None:
-    host.script("start", Fault(Unavailable("no")))
+    host.script("start", FakeFault(Unavailable("no")))
     await driver.prepare(_spec())
     with pytest.raises(Unavailable):
         await driver.start(_spec())
@@ -113,7 +113,7 @@ async def test_a_fault_before_the_effect_leaves_nothing(driver: Driver, host: Fa
 
 
 async def test_a_death_after_the_effect_leaves_one_instance(driver: Driver, host: FakeHost) -> None:
-    host.script("start", Fault(DaemonDied(), after=True))
+    host.script("start", FakeFault(DaemonDied(), after=True))
     await driver.prepare(_spec())
     with pytest.raises(DaemonDied):
         await driver.start(_spec())
@@ -124,7 +124,7 @@ async def test_a_death_after_the_effect_leaves_one_instance(driver: Driver, host
 
 
 async def test_a_slow_call_takes_virtual_time(driver: Driver, host: FakeHost, clock: ManualClock) -> None:
-    host.script("prepare", Fault(delay_s=30.0))
+    host.script("prepare", FakeFault(delay_s=30.0))
     began = clock.now()
     await driver.prepare(_spec())
     await driver.prepare(_spec())

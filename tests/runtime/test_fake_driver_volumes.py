@@ -9,7 +9,7 @@ from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import Phase
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
 from hawker.sim.kit import GUEST_FEATURES
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ SPEC = InstanceSpec(
     instance_id=InstanceId("I1"),
     hostname="m",
     processes=(ProcessSpec(argv=("serve",), env={}),),
-    limits=Limits(cpus=1, cpu_weight=100, memory_mib=256, pids=100),
+    limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=256, pids=100),
     volumes=(VolumeDisk(name="data", file="/disk", target="/data"),),
 )
 

@@ -9,9 +9,9 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Exit, Phase, Run
-from hawker.runtime.fake_host import FakeHost, FakeProcess, Fault, Instance, contents
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.driver import Exit, Phase, ProcessPhase
+from hawker.runtime.fake_host import FakeFault, FakeHost, FakeProcess, Instance, contents
+from hawker.runtime.spec import Ends, FileSpec, InstanceLimits, InstanceSpec, ProcessSpec
 
 MACHINE = MachineId("0123456789abcd")
 
@@ -23,7 +23,7 @@ def _spec(*argv: str) -> InstanceSpec:
         hostname="host",
         processes=(ProcessSpec(argv=argv or ("server",), env={}),),
         files=(FileSpec(path="/a", content=b"words"),),
-        limits=Limits(cpus=1, cpu_weight=100, memory_mib=64, pids=10),
+        limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=64, pids=10),
     )
 
 
@@ -58,10 +58,10 @@ def test_an_instance_that_is_due_has_ended_when_somebody_looks(host: FakeHost) -
 
 
 def test_faults_befall_calls_in_the_order_scripted(host: FakeHost) -> None:
-    first, second = Fault(Unavailable("one")), Fault(delay_s=2.0)
+    first, second = FakeFault(Unavailable("one")), FakeFault(delay_s=2.0)
     host.script("start", first, second)
-    assert host.fault("stop") == Fault()
-    assert [host.fault("start"), host.fault("start"), host.fault("start")] == [first, second, Fault()]
+    assert host.fault("stop") == FakeFault()
+    assert [host.fault("start"), host.fault("start"), host.fault("start")] == [first, second, FakeFault()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT])
@@ -160,14 +160,14 @@ CAT = ProcessSpec(argv=("cat", "/f"), env={}, name="web", root="/r", files=(File
 
 def test_it_is_held_until_its_first_run() -> None:
     process = FakeProcess(SLEEPS, 1)
-    assert (process.told().state, process.told().run, process.ends_at) == (Run.HELD, 0, math.inf)
+    assert (process.told().state, process.told().run, process.ends_at) == (ProcessPhase.HELD, 0, math.inf)
 
 
 def test_a_run_has_a_number_a_pid_and_an_end() -> None:
     process = FakeProcess(SLEEPS, 1)
     process.begin(100.0, {})
     told = process.told()
-    assert (told.name, told.state, told.run, told.pid, told.started_at) == ("web", Run.RUNNING, 1, 3, 100.0)
+    assert (told.name, told.state, told.run, told.pid, told.started_at) == ("web", ProcessPhase.RUNNING, 1, 3, 100.0)
     assert process.ends_at == 105.0
 
 
@@ -175,7 +175,7 @@ def test_the_last_exit_is_kept_through_the_next_run() -> None:
     process, exit = FakeProcess(SLEEPS, 0), Exit(exit_code=3, exited_at=105.0)
     process.begin(100.0, {})
     process.end(exit)
-    assert (process.told().state, process.told().exit, process.told().pid) == (Run.EXITED, exit, None)
+    assert (process.told().state, process.told().exit, process.told().pid) == (ProcessPhase.EXITED, exit, None)
     process.begin(106.0, {})
     assert (process.told().run, process.told().exit, process.told().last_exit) == (2, None, exit)
 

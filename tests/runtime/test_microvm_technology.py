@@ -12,7 +12,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.runtime.crun import Crun
 from hawker.runtime.driver import Exit, Suspension
 from hawker.runtime.kernel.guest_kernel import GuestKernel
-from hawker.runtime.microvm import MicroVMs
+from hawker.runtime.microvm import MicroVMTechnology
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.crun_jail import CrunJail
 from hawker.runtime.vmm.qemu import Qemu
@@ -21,11 +21,11 @@ CLOCK = SystemClock()
 NOBODY = MachineId("00000000000bad")
 
 
-def microvms(place: Path) -> MicroVMs:
+def microvms(place: Path) -> MicroVMTechnology:
     cgroups = Cgroups(NodeId("0123abcd"), Hierarchies({}, place / "cgroup"))
     kernel = GuestKernel(place / "kernels", None, pilot_path(), CLOCK)
     jail = CrunJail(Crun(place / "crun", cgroups), cgroups)
-    return MicroVMs(Qemu(CLOCK, accelerates=True), jail, kernel, cgroups, CLOCK, None)
+    return MicroVMTechnology(Qemu(CLOCK, accelerates=True), jail, kernel, cgroups, CLOCK, None)
 
 
 def test_it_has_kernels_disks_and_snapshots(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.oci_bundle import PILOT_PATH, Placement, cpu_shares, oci_config, seccomp_profile
-from hawker.runtime.spec import InstanceSpec, Limits, MountSpec, ProcessSpec
+from hawker.runtime.oci_bundle import PILOT_PATH, ContainerPlacement, cpu_shares, oci_config, seccomp_profile
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
 from hawker.runtime.spec_rules import container_root
 
-PLACEMENT = Placement(
+PLACEMENT = ContainerPlacement(
     pilot=Path("/opt/pilot"),
     arguments=("--listen", "3"),
     environment=(),
@@ -24,13 +24,13 @@ SPEC = InstanceSpec(
     instance_id=InstanceId("I1"),
     hostname="web",
     processes=(ProcessSpec(argv=("/bin/web",), env={"SECRET": "x"}),),
-    limits=Limits(cpus=2, cpu_weight=100, memory_mib=256, pids=50),
+    limits=InstanceLimits(cpus=2, cpu_weight=100, memory_mib=256, pids=50),
     rootfs="/data/root",
     netns="/data/netns/m",
 )
 
 
-def _config(spec: InstanceSpec = SPEC, placement: Placement = PLACEMENT) -> dict[str, Any]:
+def _config(spec: InstanceSpec = SPEC, placement: ContainerPlacement = PLACEMENT) -> dict[str, Any]:
     return msgspec.json.decode(oci_config(spec, placement), type=dict[str, Any])
 
 
@@ -67,7 +67,7 @@ def test_namespaces_are_new_but_for_the_given_network() -> None:
 
 
 def test_without_a_network_the_hosts_is_used_and_old_kernels_get_no_cgroup_namespace() -> None:
-    placement = Placement(Path("/opt/pilot"), (), (), "/x", cgroup_namespace=False)
+    placement = ContainerPlacement(Path("/opt/pilot"), (), (), "/x", cgroup_namespace=False)
     namespaces = _config(msgspec.structs.replace(SPEC, netns=None), placement)["linux"]["namespaces"]
     assert {entry["type"] for entry in namespaces} == {"pid", "ipc", "uts", "mount"}
 

@@ -5,20 +5,20 @@ import pytest
 
 from hawker.errors import BadRequest, NotServed, WrongState
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Exit, Features, ProcessState, Run
-from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, MountSpec, ProcessSpec
+from hawker.runtime.driver import Exit, Features, ProcessPhase, ProcessState
+from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
 from hawker.runtime.spec_rules import MAX_PROCESSES, may_begin, process_of, refuse_conclusion, refuse_containers
 
 ALL = Features(rootfs=True, network=True, limits=True, containers=True)
 M = MachineId("0123456789abcd")
 PLAIN = ProcessSpec(argv=("true",), env={})
 WEB = msgspec.structs.replace(PLAIN, name="web", root="/roots/web")
-NEVER, RUNS = ProcessState(name="web"), ProcessState(name="web", state=Run.RUNNING, run=2)
-ENDED = ProcessState(name="web", state=Run.EXITED, run=2, last_exit=Exit(exit_code=1, exited_at=1.0))
+NEVER, RUNS = ProcessState(name="web"), ProcessState(name="web", state=ProcessPhase.RUNNING, run=2)
+ENDED = ProcessState(name="web", state=ProcessPhase.EXITED, run=2, last_exit=Exit(exit_code=1, exited_at=1.0))
 
 
 def spec(*processes: ProcessSpec) -> InstanceSpec:
-    limits = Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1)
+    limits = InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1)
     return InstanceSpec(machine_id=M, instance_id=InstanceId("I"), hostname="h", processes=processes, limits=limits)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hawker.config import MachineConfig
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.holding import at_rest, kept_layer
@@ -119,7 +119,7 @@ async def test_a_start_that_fails_does_not_cost_the_layer(worker: Worker, stall:
     first = layer_of(stall, machine_id)
     await worker.stop(machine_id)
     await worker.reaches(machine_id, State.STOPPED)
-    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.start(machine_id)
     record = await worker.reaches(machine_id, State.FAILED)
     assert layer_of(stall, machine_id) == first and record.holds.disk_mib > 0

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from hawker.config import Container
 from hawker.config.effective_containers import container_restart
 from hawker.machine import Policy
-from hawker.runtime.driver import ProcessState, Run
+from hawker.runtime.driver import ProcessPhase, ProcessState
 from hawker.worker.records import MachineRecord
 
-_RUNS = (Run.STARTING, Run.RUNNING)
+_RUNS = (ProcessPhase.STARTING, ProcessPhase.RUNNING)
 
 
 def wrong_containers(record: MachineRecord, states: Sequence[ProcessState]) -> Iterator[str]:

@@ -24,14 +24,14 @@ from hawker.host.mount import mounts
 from hawker.host.swap import lack_of_swap
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import proc
-from hawker.runtime.crun import Bundle, Crun
-from hawker.runtime.driver import Exit, Features, Memory, Part, Stats, Suspension
-from hawker.runtime.oci_bundle import OPEN_FILES, Placement, cgroup_bounds, oci_config
-from hawker.runtime.pilot.channel import PILOT_OPTIONS, Channel, UnixSocket
+from hawker.runtime.crun import Crun, CrunBundle
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, Suspension
+from hawker.runtime.oci_bundle import OPEN_FILES, ContainerPlacement, cgroup_bounds, oci_config
+from hawker.runtime.pilot.channel import PILOT_OPTIONS, PilotChannel, UnixSocketChannel
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.process_exit import end
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 
 _KERNELS_OWN = ("proc", "dev", "sys")
 _LINKS_MAX = 40  # as the kernel has it
@@ -104,10 +104,12 @@ def container_driver(
 ) -> "ContainerDriver":
     """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
-    return ContainerDriver(Containers(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock)
+    return ContainerDriver(
+        ContainerTechnology(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock
+    )
 
 
-class Containers:
+class ContainerTechnology:
     """Keeps `Technology` with crun. Remembers nothing."""
 
     name = "container"
@@ -117,7 +119,7 @@ class Containers:
         self._crun = crun
         self._cgroups = cgroups
         self._clock = clock
-        self.channel: Channel = UnixSocket()
+        self.channel: PilotChannel = UnixSocketChannel()
         freezes = suspends and cgroups.has("freezer")
         self.features = Features(
             rootfs=True,
@@ -145,12 +147,12 @@ class Containers:
         _refuse_incomplete(spec)
         processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
         laid = msgspec.structs.replace(spec, processes=processes)
-        Bundle(run.path).config.write_bytes(oci_config(laid, self._placement(spec.machine_id)))
+        CrunBundle(run.path).config.write_bytes(oci_config(laid, self._placement(spec.machine_id)))
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
         if self._crun.knows(spec.machine_id):
             await anyio.to_thread.run_sync(self._crun.forget, spec.machine_id)
-        return await self._crun.run(spec.machine_id, Bundle(run.path), fds)
+        return await self._crun.run(spec.machine_id, CrunBundle(run.path), fds)
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         """All are in the machine's control group, the pilot too, unless that was taken away from them: then the pilot's
@@ -192,7 +194,7 @@ class Containers:
         use = memory.read_use(self._cgroups.group("memory", run.machine_id))
         return Memory(limit_mib=use.limit // _MIB, available_mib=use.available // _MIB)
 
-    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         group = self._cgroups.group("memory", run.machine_id)
         await anyio.to_thread.run_sync(memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
 
@@ -214,10 +216,10 @@ class Containers:
     def last_words(self, run: RunDir) -> str:
         return ""
 
-    def lost(self, machine_id: MachineId) -> frozenset[Part]:
-        found = [] if self._crun.knows(machine_id) else [Part.RUNTIME_STATE]
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
+        found = [] if self._crun.knows(machine_id) else [LostPart.RUNTIME_STATE]
         if self._cgroups.is_lost(machine_id):
-            found.append(Part.CGROUP)
+            found.append(LostPart.CGROUP)
         return frozenset(found)
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
@@ -235,8 +237,8 @@ class Containers:
     def list(self) -> list[MachineId]:
         return self._crun.list()
 
-    def _placement(self, machine_id: MachineId) -> Placement:
-        return Placement(
+    def _placement(self, machine_id: MachineId) -> ContainerPlacement:
+        return ContainerPlacement(
             pilot=guest.pilot_path(),
             arguments=PILOT_OPTIONS,
             environment=(),
@@ -249,7 +251,7 @@ class Containers:
 class ContainerDriver(PilotDriver):
     """`PilotDriver`, with an eye for containers and control groups that have lost their run directory."""
 
-    def __init__(self, containers: Containers, machines: Path, clock: Clock) -> None:
+    def __init__(self, containers: ContainerTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(containers, machines, clock)
         self._containers = containers
 

@@ -21,7 +21,7 @@ from hawker.ids import InstanceId, MachineId
 from hawker.runtime.spec import InstanceSpec
 
 
-class Part(StrEnum):
+class LostPart(StrEnum):
     """What a running instance can lose on the host without ending."""
 
     CGROUP = "control group"
@@ -65,7 +65,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
-class Run(StrEnum):
+class ProcessPhase(StrEnum):
     """Where one process of a machine is."""
 
     HELD = "held"  # it never ran
@@ -79,7 +79,7 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
     is the machine's own number; `last_exit` is how the latest run that has ended did so: this one or the one before."""
 
     name: str = ""
-    state: Run = Run.HELD
+    state: ProcessPhase = ProcessPhase.HELD
     run: int = 0
     pid: int | None = None
     started_at: float | None = None
@@ -88,7 +88,7 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit(self) -> Exit | None:
         """How run number `run` ended; None while it goes on, and before the first."""
-        return self.last_exit if self.state is Run.EXITED else None
+        return self.last_exit if self.state is ProcessPhase.EXITED else None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     available_mib: int
 
 
-class ListenSocket(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessSocket(msgspec.Struct, frozen=True, kw_only=True):
     """Where a process accepts connections: `proto` is tcp or tcp6, `address` as in "[::]:8080"."""
 
     proto: str
@@ -122,7 +122,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     cpu_s: float
     rss_bytes: int
-    sockets: tuple[ListenSocket, ...] = ()
+    sockets: tuple[ProcessSocket, ...] = ()
     container: str = ""  # the container's name, where it can be told
 
 
@@ -293,7 +293,7 @@ class Driver(Protocol):
     async def end_loose(self, machine_id: MachineId) -> None:
         """End such pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
 
-    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
         """What these running machines have lost; those that are whole are left out."""
 
     async def mend(self, machine_id: MachineId) -> None:

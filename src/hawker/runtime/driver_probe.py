@@ -16,7 +16,7 @@ AUTO = "auto"
 EMULATED = "emulates, which is slow, so auto never takes it"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DriverVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """`usable`: machines can be run with it here. `by_itself`: `auto` may take it."""
 
     name: str
@@ -38,27 +38,27 @@ class Candidate:
     emulates: bool = False
 
 
-async def judge(candidates: Sequence[Candidate]) -> tuple[Verdict, ...]:
+async def judge(candidates: Sequence[Candidate]) -> tuple[DriverVerdict, ...]:
     """In the order given, the best first."""
     return tuple([await _verdict(candidate) for candidate in candidates])
 
 
-async def _verdict(candidate: Candidate) -> Verdict:
+async def _verdict(candidate: Candidate) -> DriverVerdict:
     name = candidate.name
     try:
         await candidate.check()
         if candidate.trial is None:
-            return Verdict(name=name, usable=True, reason=candidate.works, by_itself=True)
+            return DriverVerdict(name=name, usable=True, reason=candidate.works, by_itself=True)
         trial = await candidate.trial()
     except (CannotStart, OSError) as error:
-        return Verdict(name=name, usable=False, reason=str(error), by_itself=False)
+        return DriverVerdict(name=name, usable=False, reason=str(error), by_itself=False)
     if trial.boots:
-        return Verdict(name=name, usable=True, reason=trial.reason, by_itself=True)
+        return DriverVerdict(name=name, usable=True, reason=trial.reason, by_itself=True)
     reason = f"{EMULATED} ({trial.reason})" if candidate.emulates else trial.reason
-    return Verdict(name=name, usable=candidate.emulates, reason=reason, by_itself=False)
+    return DriverVerdict(name=name, usable=candidate.emulates, reason=reason, by_itself=False)
 
 
-def choose(verdicts: Sequence[Verdict], bound: str | None) -> tuple[Verdict, ...]:
+def choose(verdicts: Sequence[DriverVerdict], bound: str | None) -> tuple[DriverVerdict, ...]:
     """The same, one of them chosen. `bound` is the driver whose machines are here: it stays the node's for as long as
     they are. Raises `CannotStart` when it cannot go on, and when there is none that can."""
     if bound is not None:
@@ -70,7 +70,7 @@ def choose(verdicts: Sequence[Verdict], bound: str | None) -> tuple[Verdict, ...
     return marked(verdicts, best)
 
 
-def _bound(verdicts: Sequence[Verdict], bound: str) -> tuple[Verdict, ...]:
+def _bound(verdicts: Sequence[DriverVerdict], bound: str) -> tuple[DriverVerdict, ...]:
     verdict = next((each for each in verdicts if each.name == bound), None)
     if verdict is None or not verdict.usable:
         reason = verdict.reason if verdict is not None else "it is not known any more"
@@ -81,6 +81,6 @@ def _bound(verdicts: Sequence[Verdict], bound: str) -> tuple[Verdict, ...]:
     return marked(verdicts, bound)
 
 
-def marked(verdicts: Sequence[Verdict], name: str) -> tuple[Verdict, ...]:
+def marked(verdicts: Sequence[DriverVerdict], name: str) -> tuple[DriverVerdict, ...]:
     """With this one chosen, and no other."""
     return tuple(msgspec.structs.replace(verdict, chosen=verdict.name == name) for verdict in verdicts)

@@ -17,7 +17,7 @@ from hawker.log import bind
 from hawker.place import Place
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver
-from hawker.runtime.driver_probe import AUTO, Candidate, Verdict, choose, judge, marked
+from hawker.runtime.driver_probe import AUTO, Candidate, DriverVerdict, choose, judge, marked
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
 from hawker.runtime.kernel.trial import CONTENDERS, Trial, Trials, lack_of_kvm
 from hawker.runtime.microvm import microvm_driver
@@ -38,7 +38,7 @@ _UNTRIED = "all that it needs is here; no kernel was booted to see, as --driver 
 _ANY_NODE = NodeId("00000000")
 
 
-class Roster:
+class DriverSelection:
     def __init__(self, settings: Settings, facts: Facts, place: Place, clock: Clock) -> None:
         self._settings = settings
         self._facts = facts
@@ -46,7 +46,7 @@ class Roster:
         self._clock = clock
         self._trials = Trials(place.trials, facts.boot_id, clock)
 
-    async def decide(self) -> tuple[Verdict, ...]:
+    async def decide(self) -> tuple[DriverVerdict, ...]:
         """What was found of each driver, with the node's own chosen: the one asked for; by default that of the machines
         that are here, else containers for root and processes for everybody else. Makes nothing but results of trials.
         Raises `CannotStart`, also for a driver that knows nothing of the machines that are here."""
@@ -67,11 +67,11 @@ class Roster:
                 raise CannotStart(f"--driver {asked}: {verdict.reason}" if asked in MICROVMS else verdict.reason)
         return marked(verdicts, asked)
 
-    def driver(self, verdicts: tuple[Verdict, ...], node_id: NodeId) -> Driver:
+    def driver(self, verdicts: tuple[DriverVerdict, ...], node_id: NodeId) -> Driver:
         chosen = next(verdict for verdict in verdicts if verdict.chosen)
         return self._make(chosen.name, node_id, accelerates=chosen.by_itself)
 
-    def remember(self, verdicts: tuple[Verdict, ...]) -> None:
+    def remember(self, verdicts: tuple[DriverVerdict, ...]) -> None:
         """What `auto` goes by as long as there are machines. On a full disk it is not remembered yet."""
         chosen = next(verdict for verdict in verdicts if verdict.chosen)
         draft = self._place.driver.with_suffix(".new")

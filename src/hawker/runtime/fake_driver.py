@@ -19,9 +19,9 @@ from hawker.runtime.driver import (
     Exit,
     Features,
     Inspection,
+    LostPart,
     Memory,
     OutputChunk,
-    Part,
     Phase,
     ProcessInfo,
     ProcessState,
@@ -32,7 +32,7 @@ from hawker.runtime.fake_host import FakeHost, Instance, contents
 from hawker.runtime.fake_program import FakeExecSession, at_most, last_lines, read_command
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.pilot.messages import signal_number
-from hawker.runtime.spec import InstanceSpec, Limits, VolumeDisk
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 from hawker.runtime.spec_rules import may_begin, process_of, refuse_conclusion, refuse_containers
 
 BLOCK_BYTES = 4096
@@ -256,7 +256,7 @@ class FakeDriver(FakeGuest):
         self._limits(self._alive(machine_id))
         return self._host.drop_caches(machine_id, amount_mib)
 
-    def _limits(self, instance: Instance) -> Limits:
+    def _limits(self, instance: Instance) -> InstanceLimits:
         if not self.features.limits:
             raise NotServed(f"the {self.name} driver has no limits")
         return instance.spec.limits
@@ -299,13 +299,13 @@ class FakeDriver(FakeGuest):
     async def end_loose(self, machine_id: MachineId) -> None:
         self._host.loose.discard(machine_id)
 
-    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
         worn = {each: frozenset(self._host.worn.get(each, ())) for each in machine_ids}
         return {each: parts for each, parts in worn.items() if parts and self._phase(each) in ALIVE}
 
     async def mend(self, machine_id: MachineId) -> None:
         async with _Call(self._host, "mend"):
-            self._host.worn.get(machine_id, set()).discard(Part.CGROUP)
+            self._host.worn.get(machine_id, set()).discard(LostPart.CGROUP)
 
     def _phase(self, machine_id: MachineId) -> Phase:
         instance = self._host.look(machine_id)

@@ -13,7 +13,7 @@ import anyio
 
 from hawker.clock import Clock
 from hawker.ids import MachineId
-from hawker.runtime.driver import ALIVE, Exit, OutputChunk, Part, Phase, ProcessState, Run
+from hawker.runtime.driver import ALIVE, Exit, LostPart, OutputChunk, Phase, ProcessPhase, ProcessState
 from hawker.runtime.fake_program import Script, read_command
 from hawker.runtime.spec import Ends, InstanceSpec, ProcessSpec
 
@@ -26,7 +26,7 @@ class FakeProcess:
 
     spec: ProcessSpec
     index: int
-    state: Run = Run.HELD
+    state: ProcessPhase = ProcessPhase.HELD
     run: int = 0
     started_at: float | None = None
     ends_at: float = math.inf
@@ -35,18 +35,18 @@ class FakeProcess:
 
     @property
     def running(self) -> bool:
-        return self.state is Run.RUNNING
+        return self.state is ProcessPhase.RUNNING
 
     def begin(self, now: float, files: Mapping[str, bytes]) -> Script:
         """The next run. A script that is `missing` must be ended by the caller."""
         own = files if self.spec.root is None else {file.path: file.content for file in self.spec.files}
         self.script = read_command(self.spec.argv, self.spec.env, own)
-        self.state, self.run, self.started_at = Run.RUNNING, self.run + 1, now
+        self.state, self.run, self.started_at = ProcessPhase.RUNNING, self.run + 1, now
         self.ends_at = now + self.script.runs_s
         return self.script
 
     def end(self, exit: Exit) -> None:
-        self.state, self.ends_at, self.last_exit = Run.EXITED, math.inf, exit
+        self.state, self.ends_at, self.last_exit = ProcessPhase.EXITED, math.inf, exit
 
     def told(self) -> ProcessState:
         return ProcessState(
@@ -67,7 +67,7 @@ _HARMLESS = (signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FakeFault:
     """What happens at the next call of one kind: wait `delay_s`, then raise `error` before the call's effect, or after
     it when `after`. An `error` that is no `Exception` plays the daemon's death."""
 
@@ -112,7 +112,7 @@ class FakeHost:
         self.clock = clock
         self.stubborn: set[MachineId] = set()  # these ignore every signal but SIGKILL
         self.loose: set[MachineId] = set()  # these have a pilot that lost its directory
-        self.worn: dict[MachineId, set[Part]] = {}  # what running instances have lost
+        self.worn: dict[MachineId, set[LostPart]] = {}  # what running instances have lost
         self.used: dict[MachineId, int] = {}  # MiB that instances need; 1 unless told
         self.cached: dict[MachineId, int] = {}  # MiB that they could do without
         self.memories: set[MachineId] = set()  # these have a snapshot of their memory on the host
@@ -120,10 +120,10 @@ class FakeHost:
         self.volume_sizes: dict[tuple[MachineId, str], int] = {}  # bytes, as guests were told
         self.still: set[tuple[MachineId, str]] = set()  # volumes that a guest holds still
         self._instances: dict[MachineId, Instance] = {}
-        self._faults: dict[str, list[Fault]] = {}
+        self._faults: dict[str, list[FakeFault]] = {}
         self._last_pid = _FIRST_PID
 
-    def script(self, call: str, *faults: Fault) -> None:
+    def script(self, call: str, *faults: FakeFault) -> None:
         """What befalls the next calls of the driver's method `call`, one each."""
         self._faults.setdefault(call, []).extend(faults)
 
@@ -267,9 +267,9 @@ class FakeHost:
     def machines(self) -> list[MachineId]:
         return sorted(self._instances)
 
-    def fault(self, call: str) -> Fault:
+    def fault(self, call: str) -> FakeFault:
         waiting = self._faults.get(call)
-        return waiting.pop(0) if waiting else Fault()
+        return waiting.pop(0) if waiting else FakeFault()
 
     def _ignored(self, instance: Instance, number: int) -> bool:
         stubborn = number != signal.SIGKILL and instance.spec.machine_id in self.stubborn

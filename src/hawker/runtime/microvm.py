@@ -17,22 +17,22 @@ from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import microvm_snapshot, proc
 from hawker.runtime.crun import Crun
-from hawker.runtime.driver import Exit, Features, Inspection, Memory, Part, Stats
+from hawker.runtime.driver import Exit, Features, Inspection, LostPart, Memory, Stats
 from hawker.runtime.driver import Suspension as Means
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.kernel.guest_kernel import GuestKernel
-from hawker.runtime.microvm_exit import Evidence, is_final, judge, last_words
-from hawker.runtime.microvm_launch import Launcher
-from hawker.runtime.microvm_memory import GuestsMemory
+from hawker.runtime.microvm_exit import VmmEvidence, is_final, judge, last_words
+from hawker.runtime.microvm_launch import MicroVMLauncher
+from hawker.runtime.microvm_memory import MicroVMMemory
 from hawker.runtime.microvm_plan import bounds
-from hawker.runtime.microvm_suspension import Suspension, refuse_suspended
+from hawker.runtime.microvm_suspension import SnapshotSuspension, refuse_suspended
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.runs import spec_of
-from hawker.runtime.spec import InstanceSpec, Limits, VolumeDisk
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 from hawker.runtime.vmm.cloud_hypervisor import CloudHypervisor
 from hawker.runtime.vmm.contract import Jail, Vmm
 from hawker.runtime.vmm.crun_jail import CrunJail
@@ -43,7 +43,7 @@ from hawker.runtime.vmm.qemu import Qemu
 _PASSES = 3
 
 
-class MicroVMs:
+class MicroVMTechnology:
     """Keeps `Technology`. Remembers nothing. `overhead_mib` is what a VMM may need beside its guest's memory; None:
     what this VMM is known to need."""
 
@@ -59,9 +59,9 @@ class MicroVMs:
         self._kernel = kernel
         self._cgroups = cgroups
         self._overhead_mib = vmm.overhead_mib if overhead_mib is None else overhead_mib
-        self._launcher = Launcher(vmm, jail, kernel, clock, self._overhead_mib)
-        self._memory = GuestsMemory(vmm, self.channel, cgroups, self._overhead_mib)
-        self.suspension = Suspension(vmm, jail, self.channel, self._launcher, self._memory, clock)
+        self._launcher = MicroVMLauncher(vmm, jail, kernel, clock, self._overhead_mib)
+        self._memory = MicroVMMemory(vmm, self.channel, cgroups, self._overhead_mib)
+        self.suspension = SnapshotSuspension(vmm, jail, self.channel, self._launcher, self._memory, clock)
         self.features = Features(
             rootfs=True,
             network=True,
@@ -118,7 +118,7 @@ class MicroVMs:
         available_mib = microvm_snapshot.read(run).available_mib
         return Memory(limit_mib=spec.limits.memory_mib, available_mib=available_mib)
 
-    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         refuse_suspended(run)
         await self._memory.limit(run, limits)
 
@@ -131,14 +131,14 @@ class MicroVMs:
     def failed_to_boot(self, run: RunDir) -> bool:
         return is_final(self._evidence(run))
 
-    def _evidence(self, run: RunDir) -> Evidence:
-        return Evidence(end=self._jail.ended(run), oom_kills=self._cgroups.oom_kills(run.machine_id))
+    def _evidence(self, run: RunDir) -> VmmEvidence:
+        return VmmEvidence(end=self._jail.ended(run), oom_kills=self._cgroups.oom_kills(run.machine_id))
 
     def last_words(self, run: RunDir) -> str:
         return last_words(self._jail.console(run))
 
-    def lost(self, machine_id: MachineId) -> frozenset[Part]:
-        return frozenset({Part.CGROUP} if self._cgroups.is_lost(machine_id) else ())
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
+        return frozenset({LostPart.CGROUP} if self._cgroups.is_lost(machine_id) else ())
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
         """All but the keeper, which is in none. A thread that is begun meanwhile is found by the next pass."""
@@ -179,7 +179,7 @@ def microvm_driver(
     own_jailer = name == Firecracker.name
     jail = FirecrackerJailer(cgroups) if own_jailer else CrunJail(Crun(crun_state, cgroups), cgroups)
     boots = GuestKernel(kernels, kernel, guest.pilot_path(), clock)
-    technology = MicroVMs(_vmm(name, clock, accelerates), jail, boots, cgroups, clock, overhead_mib)
+    technology = MicroVMTechnology(_vmm(name, clock, accelerates), jail, boots, cgroups, clock, overhead_mib)
     return MicroVMDriver(technology, machines, clock)
 
 
@@ -196,7 +196,7 @@ def _vmm(name: str, clock: Clock, accelerates: bool) -> Vmm:
 class MicroVMDriver(PilotDriver):
     """Keeps `Driver` and `GuestVolumes`."""
 
-    def __init__(self, microvms: MicroVMs, machines: Path, clock: Clock) -> None:
+    def __init__(self, microvms: MicroVMTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(microvms, machines, clock)
         self._microvms = microvms
 

@@ -22,7 +22,7 @@ _WORDS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class VmmEvidence:
     """What is left of a VMM. `end` is None when its keeper was ended before it could say; `oom_kills` is of its control
     group."""
 
@@ -30,7 +30,7 @@ class Evidence:
     oom_kills: int
 
 
-def judge(evidence: Evidence, recorded: Exit | None, killed: Exit) -> Exit:
+def judge(evidence: VmmEvidence, recorded: Exit | None, killed: Exit) -> Exit:
     """`recorded` is the pilot's own word; what it recorded happened, whatever became of the VMM then. `killed` is the
     exit of what was ended without a word."""
     if recorded is not None:
@@ -48,7 +48,7 @@ def judge(evidence: Evidence, recorded: Exit | None, killed: Exit) -> Exit:
     return Exit(exit_code=BROKEN, exited_at=at, fault=_fault(end))
 
 
-def is_final(evidence: Evidence) -> bool:
+def is_final(evidence: VmmEvidence) -> bool:
     """Of a machine whose pilot never took its spec: whether it was the guest that ended it, or its size. A VMM that
     fails says why to whoever launches it, and may be launched again."""
     return evidence.end is not None and (evidence.end.status == 0 or evidence.oom_kills > 0)

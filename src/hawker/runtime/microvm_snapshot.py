@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from hawker.errors import SnapshotLost
-from hawker.runtime.microvm_plan import Plan
+from hawker.runtime.microvm_plan import MicroVMPlan
 from hawker.runtime.pilot.rundir import RunDir
 
 SAVED = "snapshot"
@@ -34,12 +34,12 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     checksum: int  # CRC-32 of its first and its last 64 KiB
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class MicroVMSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`program` is the VMM that wrote it, by name and version; `plan` the machine's hardware, to which it belongs;
     `available_mib` how much of its memory the guest could still use."""
 
     program: str
-    plan: Plan
+    plan: MicroVMPlan
     files: tuple[SavedFile, ...]
     available_mib: int
 
@@ -64,7 +64,7 @@ def describe(run: RunDir) -> tuple[SavedFile, ...]:
     return found
 
 
-def publish(run: RunDir, snapshot: Snapshot) -> None:
+def publish(run: RunDir, snapshot: MicroVMSnapshot) -> None:
     """From here on the machine is suspended, also after a crash of the host."""
     draft = run.snapshot.with_name(run.snapshot.name + ".new")
     with draft.open("wb") as file:
@@ -75,15 +75,15 @@ def publish(run: RunDir, snapshot: Snapshot) -> None:
     _flush(run.path)
 
 
-def read(run: RunDir) -> Snapshot:
+def read(run: RunDir) -> MicroVMSnapshot:
     """Raises `SnapshotLost`."""
     try:
-        return msgspec.json.decode(run.snapshot.read_bytes(), type=Snapshot)
+        return msgspec.json.decode(run.snapshot.read_bytes(), type=MicroVMSnapshot)
     except (OSError, msgspec.DecodeError) as error:
         raise SnapshotLost("the record of the machine's snapshot cannot be read") from error
 
 
-def refuse_unusable(run: RunDir, snapshot: Snapshot, program: str) -> None:
+def refuse_unusable(run: RunDir, snapshot: MicroVMSnapshot, program: str) -> None:
     """Raises `SnapshotLost` with what has changed since it was made."""
     if snapshot.program != program:
         raise SnapshotLost(f"the machine's snapshot was made by {snapshot.program}, and this is {program}")

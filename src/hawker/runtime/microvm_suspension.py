@@ -18,11 +18,11 @@ from hawker.host.users import user_of
 from hawker.log import bind
 from hawker.runtime import microvm_snapshot
 from hawker.runtime.driver import Exit
-from hawker.runtime.microvm_launch import Launcher, read_plan
-from hawker.runtime.microvm_memory import GuestsMemory
-from hawker.runtime.microvm_snapshot import SAVED, Snapshot
+from hawker.runtime.microvm_launch import MicroVMLauncher, read_plan
+from hawker.runtime.microvm_memory import MicroVMMemory
+from hawker.runtime.microvm_snapshot import SAVED, MicroVMSnapshot
 from hawker.runtime.pilot import requests
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.runs import spec_of
@@ -33,11 +33,17 @@ _LEAVES_S = 5.0  # for a VMM to end itself
 _MIB = 1 << 20
 
 
-class Suspension:
+class SnapshotSuspension:
     """Remembers nothing."""
 
     def __init__(
-        self, vmm: Vmm, jail: Jail, channel: Channel, launcher: Launcher, memory: GuestsMemory, clock: Clock
+        self,
+        vmm: Vmm,
+        jail: Jail,
+        channel: PilotChannel,
+        launcher: MicroVMLauncher,
+        memory: MicroVMMemory,
+        clock: Clock,
     ) -> None:
         self._vmm = vmm
         self._jail = jail
@@ -88,7 +94,7 @@ class Suspension:
             await self._vmm.save(plan.vm, run, _inside(plan.vm))
             inside("saved")
             files = await anyio.to_thread.run_sync(microvm_snapshot.describe, run)
-            snapshot = Snapshot(program=program, plan=plan, files=files, available_mib=available_mib)
+            snapshot = MicroVMSnapshot(program=program, plan=plan, files=files, available_mib=available_mib)
             await anyio.to_thread.run_sync(microvm_snapshot.publish, run, snapshot)
         except BaseException as error:
             with anyio.CancelScope(shield=True):

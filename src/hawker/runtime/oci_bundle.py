@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hawker.host.gather import Bounds
-from hawker.runtime.spec import InstanceSpec, Limits, MountSpec
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec
 from hawker.runtime.spec_rules import container_root
 
 _EPERM, _ENOSYS = 1, 38
@@ -100,7 +100,7 @@ OPEN_FILES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ContainerPlacement:
     """What the host adds to a spec: the pilot's file and arguments, the cgroup's path, which namespaces exist."""
 
     pilot: Path
@@ -111,7 +111,7 @@ class Placement:
     open_files: int = OPEN_FILES
 
 
-def oci_config(spec: InstanceSpec, placement: Placement) -> bytes:
+def oci_config(spec: InstanceSpec, placement: ContainerPlacement) -> bytes:
     """The config.json of one instance."""
     assert spec.rootfs is not None, "a container has a root filesystem"
     config = {
@@ -132,7 +132,7 @@ def oci_config(spec: InstanceSpec, placement: Placement) -> bytes:
     return msgspec.json.encode(config)
 
 
-def _process(placement: Placement) -> dict[str, Any]:
+def _process(placement: ContainerPlacement) -> dict[str, Any]:
     kinds = ("bounding", "effective", "permitted")
     return {
         "terminal": False,
@@ -203,7 +203,7 @@ def _namespaces(netns: str | None, cgroup_namespace: bool) -> list[dict[str, str
     return [{"type": kind} for kind in kinds] + network
 
 
-def _resources(limits: Limits) -> dict[str, Any]:
+def _resources(limits: InstanceLimits) -> dict[str, Any]:
     """What the runtime calls swap is memory and swap together. Devices: none but the usual harmless ones, which the
     runtime allows."""
     memory = limits.memory_mib * _MIB
@@ -215,7 +215,7 @@ def _resources(limits: Limits) -> dict[str, Any]:
     }
 
 
-def cgroup_bounds(limits: Limits) -> Bounds:
+def cgroup_bounds(limits: InstanceLimits) -> Bounds:
     """The same for a control group that is made by hand."""
     return Bounds(
         cpu_period_us=_PERIOD_US,

@@ -7,7 +7,7 @@ import msgspec
 from hawker.ids import InstanceId, MachineId
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the kernel enforces. `cpus` is whole cpus; `cpu_weight` is the relative share, 1 to 10000 (cgroup v2)."""
 
     cpus: int
@@ -80,7 +80,7 @@ class VolumeDisk(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class GuestLink(msgspec.Struct, frozen=True, kw_only=True):
     """The network of a machine with a kernel of its own: `tap` in the spec's network namespace is `name` inside, with
     these addresses ("fdaa::3/64") and a default route by each gateway."""
 
@@ -108,14 +108,14 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     processes: tuple[ProcessSpec, ...]
     files: tuple[FileSpec, ...] = ()
-    limits: Limits
+    limits: InstanceLimits
     ends: Ends = Ends.FIRST
     rootfs: str | None = None  # a mounted root filesystem, maybe an empty directory; None for drivers without one
     mounts: tuple[MountSpec, ...] = ()
     netns: str | None = None  # a bound network namespace file; None: the host's network
     root_disk: RootDisk | None = None  # this and what follows, with a kernel of its own
     volumes: tuple[VolumeDisk, ...] = ()
-    link: Link | None = None
+    link: GuestLink | None = None
     disk_limits: DiskLimits = DiskLimits()
     kernel_args: tuple[str, ...] = ()  # appended to the kernel's command line
     max_memory_mib: int | None = None  # up to which the memory limit may be raised while it runs; None: no further

@@ -4,7 +4,7 @@ import re
 
 from hawker.errors import BadRequest, NotServed, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.driver import Features, ProcessState, Run
+from hawker.runtime.driver import Features, ProcessPhase, ProcessState
 from hawker.runtime.spec import InstanceSpec, ProcessSpec
 
 _ROOTS = "/.hawker/containers"
@@ -47,7 +47,7 @@ def may_begin(machine_id: MachineId, state: ProcessState, run: int) -> bool:
         raise BadRequest("runs count from 1")
     if run <= state.run:
         return False
-    if state.state in (Run.STARTING, Run.RUNNING):
+    if state.state in (ProcessPhase.STARTING, ProcessPhase.RUNNING):
         raise WrongState(f"run {state.run} of {_called(state)} of machine {machine_id} goes on")
     if run > state.run + 1:
         raise WrongState(f"{_called(state)} of machine {machine_id} had {state.run} runs; {run} is not the next")

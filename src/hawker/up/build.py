@@ -31,7 +31,7 @@ from hawker.observe.spans import MakeExporter
 from hawker.observe.spool import Spool
 from hawker.place import Place
 from hawker.runtime.driver import Driver
-from hawker.runtime.driver_probe import Verdict
+from hawker.runtime.driver_probe import DriverVerdict
 from hawker.runtime.guest_volumes import GuestVolumes
 from hawker.settings import Settings
 from hawker.store.contract import Store
@@ -173,7 +173,7 @@ def parts_of(
     http: aiohttp.ClientSession,
     metrics: Metrics,
     traces: Traces | None,
-    drivers: tuple[Verdict, ...],
+    drivers: tuple[DriverVerdict, ...],
 ) -> Parts:
     settings, room = deps.settings, Room(deps.settings, facts)
     queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}

@@ -7,7 +7,7 @@ from hawker.catalog.contract import Catalog
 from hawker.fsm.runner import Runner
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
-from hawker.runtime.driver_probe import Verdict
+from hawker.runtime.driver_probe import DriverVerdict
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
 from hawker.worker.containers.tending import Tending
@@ -49,7 +49,7 @@ class Parts:
     metrics: Metrics
     scraper: Scraper
     started_at: float
-    drivers: tuple[Verdict, ...] = ()
+    drivers: tuple[DriverVerdict, ...] = ()
     catalog: Catalog | None = None
     fleet: Fleet | None = None
     porter: Porter | None = None

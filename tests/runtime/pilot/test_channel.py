@@ -8,7 +8,7 @@ import pytest
 
 from hawker.errors import Unavailable
 from hawker.host.spawn import spawn
-from hawker.runtime.pilot.channel import UnixSocket, endpoint, pilot_files, pilot_pid
+from hawker.runtime.pilot.channel import UnixSocketChannel, endpoint, pilot_files, pilot_pid
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.records import ring, said
 from tests.runtime.plain import spec
@@ -67,7 +67,7 @@ def test_only_a_socket_is_connected_to(tmp_path: Path, place: str) -> None:
 
 
 async def test_a_spec_can_be_said_to_a_pilot_that_is_not_there_yet(tmp_path: Path) -> None:
-    run, channel = RunDir(tmp_path), UnixSocket()
+    run, channel = RunDir(tmp_path), UnixSocketChannel()
     with channel.files(run, spec("unused")) as fds:
         assert len(fds) == 4 and run.alive()
         channel.connect(run).close()
@@ -80,5 +80,5 @@ def test_output_is_read_from_both_segments(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     run.outputs[0].write_bytes(ring((0, b"a\n")))
     run.outputs[1].write_bytes(ring((1, b"b\n")))
-    assert said(UnixSocket().output(run)) == [b"a\n", b"b\n"]
-    assert said(UnixSocket().output(run, after=0)) == said(UnixSocket().output(run, tail=1)) == [b"b\n"]
+    assert said(UnixSocketChannel().output(run)) == [b"a\n", b"b\n"]
+    assert said(UnixSocketChannel().output(run, after=0)) == said(UnixSocketChannel().output(run, tail=1)) == [b"b\n"]

@@ -11,8 +11,8 @@ from hawker.ids import InstanceId
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.channel import connect, pilot_pid
 from hawker.runtime.pilot.connection import ByteStream, Inbox
-from hawker.runtime.pilot.frames import Kind
-from hawker.runtime.pilot.requests import Answer
+from hawker.runtime.pilot.frames import FrameKind
+from hawker.runtime.pilot.requests import StartAnswer
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, hello, pilot
 from tests.waiting import eventually
@@ -90,10 +90,10 @@ async def test_hello_tells_what_runs(run: RunDir) -> None:
 async def test_frames_that_only_a_newer_pilot_knows_are_passed_over(run: RunDir) -> None:
     newer = frames.number(200, 1)
     unknown = frames.number(5 + 4, 4) + newer + frames.number(0, 4) + b"more"
-    with pilot(run, HELLO, unknown, frames.encode(Kind.READY)), anyio.fail_after(DEADLINE_S):
+    with pilot(run, HELLO, unknown, frames.encode(FrameKind.READY)), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             requests.send_spec(connection, b"")
-            assert await requests.started(connection, InstanceId("instance")) is Answer.READY
+            assert await requests.started(connection, InstanceId("instance")) is StartAnswer.READY
 
 
 async def test_nobody_listening_is_unavailable(run: RunDir) -> None:
@@ -108,7 +108,7 @@ async def test_nobody_listening_is_unavailable(run: RunDir) -> None:
         pytest.param(b"", id="silence"),
         pytest.param(b"\xff" * 20, id="no frames"),
         pytest.param(HELLO[:7], id="half a hello"),
-        pytest.param(frames.encode(Kind.READY), id="another frame first"),
+        pytest.param(frames.encode(FrameKind.READY), id="another frame first"),
         pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another protocol"),
     ],
 )
@@ -122,9 +122,9 @@ async def test_whoever_is_no_pilot_is_unavailable(run: RunDir, answer: bytes) ->
 @pytest.mark.parametrize(
     "frame",
     [
-        pytest.param(frames.encode(Kind.STATE, 77), id="for nobody"),
+        pytest.param(frames.encode(FrameKind.STATE, 77), id="for nobody"),
         pytest.param(b"\x05\0\0\0\xfa\0\0\0\0", id="of an unknown type"),
-        pytest.param(frames.encode(Kind.READY), id="that nobody takes"),
+        pytest.param(frames.encode(FrameKind.READY), id="that nobody takes"),
     ],
 )
 async def test_a_flood_of_frames_is_cut_off(run: RunDir, frame: bytes) -> None:
@@ -137,7 +137,7 @@ async def test_a_flood_of_frames_is_cut_off(run: RunDir, frame: bytes) -> None:
 
 
 async def test_a_trickle_of_large_frames_is_held_only_to_a_bound(run: RunDir) -> None:
-    large = frames.encode(Kind.STDOUT, 0, bytes(frames.PAYLOAD_MAX))
+    large = frames.encode(FrameKind.STDOUT, 0, bytes(frames.PAYLOAD_MAX))
     with pilot(run, HELLO, large * 20, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             inbox = Inbox()

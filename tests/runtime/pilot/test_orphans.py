@@ -12,8 +12,8 @@ import pytest
 
 from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId
-from hawker.runtime.pilot.journal_disk import ledger_file
-from hawker.runtime.pilot.orphans import end_loose, holder_of, loose_pilots
+from hawker.runtime.pilot.journal_disk import journal_disk_file
+from hawker.runtime.pilot.orphans import end_orphans, find_orphans, holder_of
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.proc import named
 from tests.contract.drivers import Rig, process_rig
@@ -36,15 +36,15 @@ async def test_only_a_pilot_without_its_directory_is_loose(tmp_path: Path) -> No
     async with process_rig(tmp_path) as rig:
         kept, lost = await rig.started(FOREVER), await rig.started(FOREVER)
         pid = await pid_of(rig, lost.machine_id)
-        assert loose_pilots(machines) == {}
+        assert find_orphans(machines) == {}
         shutil.rmtree(machines / lost.machine_id / "run")
-        assert loose_pilots(machines) == {lost.machine_id: [pid]}
-        assert loose_pilots(tmp_path / "others") == {}
+        assert find_orphans(machines) == {lost.machine_id: [pid]}
+        assert find_orphans(tmp_path / "others") == {}
         with anyio.fail_after(DEADLINE_S):
-            await end_loose(machines, kept.machine_id)
-            await end_loose(machines, lost.machine_id)
-            await end_loose(machines, lost.machine_id)
-        await eventually(lambda: loose_pilots(machines) == {})
+            await end_orphans(machines, kept.machine_id)
+            await end_orphans(machines, lost.machine_id)
+            await end_orphans(machines, lost.machine_id)
+        await eventually(lambda: find_orphans(machines) == {})
         assert (await rig.driver.inspect(kept.machine_id)).pid is not None
         await rig.destroy_all()
 
@@ -56,7 +56,7 @@ async def test_a_launch_after_it_leaves_one_instance(tmp_path: Path) -> None:
         shutil.rmtree(machines / lost.machine_id / "run")
         again = await rig.spec("exec sleep 1000", again=lost)
         await rig.driver.start(again)
-        assert loose_pilots(machines) == {}
+        assert find_orphans(machines) == {}
         assert (await rig.driver.inspect(lost.machine_id)).instance_id == again.instance_id
         await rig.destroy_all()
 
@@ -67,7 +67,7 @@ def keeper(tmp_path: Path) -> Iterator[tuple[RunDir, int]]:
     run = RunDir(tmp_path / "machines" / "0123456789abcd" / "run")
     run.path.mkdir(parents=True)
     program = shutil.copy("/bin/sleep", tmp_path / "keeper")
-    with ledger_file(run, spec("unused")) as ledger:
+    with journal_disk_file(run, spec("unused")) as ledger:
         pid = spawn((str(program), "1000"), fds=(ledger,), session=True)
     yield run, pid
     with suppress(ProcessLookupError):
@@ -81,7 +81,7 @@ async def test_a_keeper_is_found_by_the_journal_that_it_holds(keeper: tuple[RunD
     await eventually(lambda: pid in named("keeper"))
     assert await holder_of(run) == pid
     assert await holder_of(RunDir(tmp_path / "machines" / "another" / "run")) is None
-    assert loose_pilots(tmp_path / "machines") == {}
+    assert find_orphans(tmp_path / "machines") == {}
 
 
 async def test_a_keeper_without_its_directory_is_loose_and_can_be_ended(
@@ -90,7 +90,7 @@ async def test_a_keeper_without_its_directory_is_loose_and_can_be_ended(
     run, pid = keeper
     await eventually(lambda: pid in named("keeper"))
     shutil.rmtree(run.path)
-    assert loose_pilots(tmp_path / "machines") == {run.machine_id: [pid]}
+    assert find_orphans(tmp_path / "machines") == {run.machine_id: [pid]}
     with anyio.fail_after(DEADLINE_S):
-        await end_loose(tmp_path / "machines", run.machine_id)
+        await end_orphans(tmp_path / "machines", run.machine_id)
         assert await reap(pid) == -signal.SIGKILL

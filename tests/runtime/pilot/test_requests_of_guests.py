@@ -14,7 +14,7 @@ from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
 from hawker.runtime.pilot.requests import GuestMemory, freeze, read_memory, read_usage
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.liar import answering
@@ -41,13 +41,13 @@ def numbers(*values: int) -> bytes:
 class Guest:
     """Notes what it is asked, and answers each kind as it is told to; with DONE where it is told nothing."""
 
-    def __init__(self, **answers: tuple[Kind, bytes] | None) -> None:
+    def __init__(self, **answers: tuple[FrameKind, bytes] | None) -> None:
         self.asked: list[tuple[int, bytes]] = []
-        self._answers = {Kind[name]: answer for name, answer in answers.items()}
+        self._answers = {FrameKind[name]: answer for name, answer in answers.items()}
 
     def __call__(self, frame: Frame) -> bytes:
         self.asked.append((frame.kind, frame.payload))
-        answer = self._answers.get(Kind(frame.kind), (Kind.DONE, frames.string("")))
+        answer = self._answers.get(FrameKind(frame.kind), (FrameKind.DONE, frames.string("")))
         return b"" if answer is None else frames.encode(answer[0], frame.channel, answer[1])
 
 
@@ -58,7 +58,9 @@ async def greeted(run: RunDir) -> Connection:
 
 
 async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> None:
-    guest = Guest(MEMORY=(Kind.MEMORY_IS, numbers(9, 8, 7, 2, 1)), USAGE=(Kind.USAGE_IS, numbers(4096, 9, 3, 2)))
+    guest = Guest(
+        MEMORY=(FrameKind.MEMORY_IS, numbers(9, 8, 7, 2, 1)), USAGE=(FrameKind.USAGE_IS, numbers(4096, 9, 3, 2))
+    )
     target = frames.string("/data")
     with answering(run, guest):
         async with await greeted(run) as pilot:
@@ -66,7 +68,7 @@ async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> Non
             await requests.grow(pilot, "/data")
             told = await requests.memory(pilot), await requests.usage(pilot, "/data")
             async with freeze(pilot, "/data", 2.5):
-                assert guest.asked[-1] == (Kind.FREEZE, target + frames.number(2500, 4))
+                assert guest.asked[-1] == (FrameKind.FREEZE, target + frames.number(2500, 4))
     assert told == (
         GuestMemory(total=9, available=8, free=7, swap_total=2, swap_free=1),
         VolumeUsage(block_size=4096, blocks=9, blocks_free=3, blocks_avail=2),
@@ -79,18 +81,18 @@ async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> Non
 @pytest.mark.parametrize(
     ("answer", "error", "why"),
     [
-        ((Kind.REFUSED, frames.string("not here")), WrongState, "not here"),
-        ((Kind.REFUSED, b"\xff\xff\xff\xff"), Unavailable, "broke the protocol"),
-        ((Kind.DONE, frames.string("no \x1b[2Jspace")), Unavailable, r"no \\x1b|answer of type 42"),
-        ((Kind.READY, b""), Unavailable, "broke the protocol"),
-        ((Kind.DONE, b""), Unavailable, "broke the protocol"),
+        ((FrameKind.REFUSED, frames.string("not here")), WrongState, "not here"),
+        ((FrameKind.REFUSED, b"\xff\xff\xff\xff"), Unavailable, "broke the protocol"),
+        ((FrameKind.DONE, frames.string("no \x1b[2Jspace")), Unavailable, r"no \\x1b|answer of type 42"),
+        ((FrameKind.READY, b""), Unavailable, "broke the protocol"),
+        ((FrameKind.DONE, b""), Unavailable, "broke the protocol"),
     ],
     ids=["refused", "refused without words", "not done", "another answer", "no words"],
 )
 async def test_what_is_not_done_says_why(
     run: RunDir,
     ask: Callable[[Connection], object],
-    answer: tuple[Kind, bytes],
+    answer: tuple[FrameKind, bytes],
     error: type[Exception],
     why: str,
 ) -> None:
@@ -111,7 +113,7 @@ async def test_an_older_pilot_is_not_asked(run: RunDir) -> None:
 
 
 async def test_what_was_let_go_too_early_was_not_held(run: RunDir) -> None:
-    with answering(run, Guest(THAW=(Kind.DONE, frames.string("it was let go")))):
+    with answering(run, Guest(THAW=(FrameKind.DONE, frames.string("it was let go")))):
         async with await greeted(run) as pilot:
             with pytest.raises(Unavailable, match="let go"):
                 async with freeze(pilot, "/data", 60):
@@ -158,7 +160,7 @@ async def test_who_is_cancelled_within_lets_go(run: RunDir) -> None:
                 async with freeze(pilot, "/data", 60):
                     scope.cancel()
                     await anyio.sleep_forever()
-            assert guest.asked[-1][0] == Kind.THAW
+            assert guest.asked[-1][0] == FrameKind.THAW
 
 
 @pytest.mark.parametrize(
@@ -176,17 +178,17 @@ async def test_who_is_cancelled_within_lets_go(run: RunDir) -> None:
         (read_usage, numbers(4096, 5, 5, 6)),
     ],
 )
-def test_numbers_that_cannot_be_are_malformed(read: Callable[[Reader], object], payload: bytes) -> None:
-    with pytest.raises(Malformed, match="than there is"):
-        read(Reader(payload))
+def test_numbers_that_cannot_be_are_malformed(read: Callable[[PayloadReader], object], payload: bytes) -> None:
+    with pytest.raises(MalformedFrame, match="than there is"):
+        read(PayloadReader(payload))
 
 
 @given(st.binary(max_size=48))
 def test_any_bytes_are_malformed_or_sober(data: bytes) -> None:
     for read in (read_memory, read_usage):
         try:
-            told = read(Reader(data))
-        except Malformed:
+            told = read(PayloadReader(data))
+        except MalformedFrame:
             continue
         if isinstance(told, GuestMemory):
             assert told.available <= told.total < 2**64

@@ -11,7 +11,7 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Unavailable, WrongState
-from hawker.runtime.driver import Run
+from hawker.runtime.driver import ProcessPhase
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.process import process_driver
 from hawker.runtime.spec import Ends, InstanceSpec
@@ -73,4 +73,4 @@ async def test_nothing_is_begun_once_the_pilot_is_gone(driver: PilotDriver) -> N
     with pytest.raises(WrongState):
         await driver.start_process(MACHINE, 0, 1)
     (state,) = await driver.process_states(MACHINE)
-    assert state.state is Run.HELD
+    assert state.state is ProcessPhase.HELD

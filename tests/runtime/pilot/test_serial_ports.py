@@ -14,9 +14,18 @@ from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.frames import FrameParser, Kind
+from hawker.runtime.pilot.frames import FrameKind, FrameParser
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.serial_ports import END, NONCE_BYTES, PORTS, SerialPorts, Unescape, begin, escape, nonce_of
+from hawker.runtime.pilot.serial_ports import (
+    END,
+    NONCE_BYTES,
+    PORTS,
+    SerialPortsChannel,
+    Unescape,
+    begin,
+    escape,
+    nonce_of,
+)
 from hawker.runtime.proc import named
 from tests.runtime.pilot.liar import HELLO, port_pilot
 from tests.runtime.plain import spec
@@ -35,11 +44,13 @@ async def run(tmp_path: Path) -> AsyncIterator[RunDir]:
 
 
 @pytest.fixture
-def channel() -> SerialPorts:
-    return SerialPorts(ManualClock())
+def channel() -> SerialPortsChannel:
+    return SerialPortsChannel(ManualClock())
 
 
-async def test_what_is_inherited_is_the_locked_ledger_and_then_the_ports(channel: SerialPorts, run: RunDir) -> None:
+async def test_what_is_inherited_is_the_locked_ledger_and_then_the_ports(
+    channel: SerialPortsChannel, run: RunDir
+) -> None:
     assert not run.alive()
     with channel.files(run, SPEC) as (ledger, *ports):
         assert os.path.samestat(os.fstat(ledger), run.journal.stat()) and run.alive()
@@ -50,7 +61,7 @@ async def test_what_is_inherited_is_the_locked_ledger_and_then_the_ports(channel
     assert not run.alive()
 
 
-async def test_what_was_on_its_way_to_somebody_else_is_passed_over(channel: SerialPorts, run: RunDir) -> None:
+async def test_what_was_on_its_way_to_somebody_else_is_passed_over(channel: SerialPortsChannel, run: RunDir) -> None:
     stale = b"\xff" * 50 + begin(bytes(NONCE_BYTES)) + escape(b"\xfe a frame for another client") + b"\xfe"
     with channel.files(run, SPEC) as fds, port_pilot(fds[1], escape(HELLO), before=stale) as heard:
         async with channel.connect(run) as pilot:
@@ -58,7 +69,7 @@ async def test_what_was_on_its_way_to_somebody_else_is_passed_over(channel: Seri
     assert heard[0].endswith(END)
 
 
-async def test_a_run_spec_waits_for_a_guest_that_is_not_there_yet(channel: SerialPorts, run: RunDir) -> None:
+async def test_a_run_spec_waits_for_a_guest_that_is_not_there_yet(channel: SerialPortsChannel, run: RunDir) -> None:
     encoded = b"\xfe\x00\x01\x02\xfe" * 10
     with channel.files(run, SPEC) as fds:
         pilot = channel.connect(run)
@@ -68,10 +79,10 @@ async def test_a_run_spec_waits_for_a_guest_that_is_not_there_yet(channel: Seria
             pilot.close()
     said = heard[0][2 + NONCE_BYTES :].removesuffix(END).replace(b"\xfe\x00", b"\xfe")
     greeting, part = FrameParser().feed(said)
-    assert (greeting.kind, part.kind, part.payload) == (Kind.HELLO, Kind.SPEC, b"\1" + encoded)
+    assert (greeting.kind, part.kind, part.payload) == (FrameKind.HELLO, FrameKind.SPEC, b"\1" + encoded)
 
 
-async def test_each_client_has_a_port_to_itself_until_all_are_taken(channel: SerialPorts, run: RunDir) -> None:
+async def test_each_client_has_a_port_to_itself_until_all_are_taken(channel: SerialPortsChannel, run: RunDir) -> None:
     with channel.files(run, SPEC) as (_, *ports):
         clients = [channel.connect(run) for _ in ports]
         with pytest.raises(Unavailable, match="all 12 ways into the machine are taken"):
@@ -95,7 +106,7 @@ def take_up(port: int) -> None:
             pass
 
 
-async def connected(channel: SerialPorts, run: RunDir) -> Connection:
+async def connected(channel: SerialPortsChannel, run: RunDir) -> Connection:
     found: list[Connection] = []
 
     def is_free() -> bool:
@@ -120,7 +131,7 @@ def locks(run: RunDir) -> int:
 
 
 async def test_a_vmm_that_never_reads_is_left_and_its_port_freed(
-    channel: SerialPorts, run: RunDir, monkeypatch: pytest.MonkeyPatch
+    channel: SerialPortsChannel, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hawker.runtime.pilot.connection.LINGER_S", 0.01)
     with channel.files(run, SPEC):
@@ -137,10 +148,12 @@ async def test_a_vmm_that_never_reads_is_left_and_its_port_freed(
         pytest.param(END, id="an end"),
         pytest.param(begin(bytes(NONCE_BYTES)), id="another beginning"),
         pytest.param(b"\xff" * 64, id="no frames"),
-        pytest.param(escape(frames.encode(Kind.READY)), id="another frame first"),
+        pytest.param(escape(frames.encode(FrameKind.READY)), id="another frame first"),
     ],
 )
-async def test_a_pilot_that_corrupts_its_port_is_unavailable(channel: SerialPorts, run: RunDir, answer: bytes) -> None:
+async def test_a_pilot_that_corrupts_its_port_is_unavailable(
+    channel: SerialPortsChannel, run: RunDir, answer: bytes
+) -> None:
     with channel.files(run, SPEC) as fds, port_pilot(fds[1], answer):
         async with channel.connect(run) as pilot:
             with pytest.raises(Unavailable):
@@ -148,7 +161,7 @@ async def test_a_pilot_that_corrupts_its_port_is_unavailable(channel: SerialPort
     await eventually(lambda: locks(run) == 0)
 
 
-async def test_a_flood_without_the_answer_is_not_kept(channel: SerialPorts, run: RunDir) -> None:
+async def test_a_flood_without_the_answer_is_not_kept(channel: SerialPortsChannel, run: RunDir) -> None:
     with channel.files(run, SPEC) as fds, port_pilot(fds[1], before=bytes(8 << 20)):
         async with channel.connect(run) as pilot:
             with anyio.move_on_after(0.2) as waited:
@@ -156,7 +169,7 @@ async def test_a_flood_without_the_answer_is_not_kept(channel: SerialPorts, run:
             assert waited.cancelled_caught
 
 
-async def test_nobody_is_reached_who_was_never_launched(channel: SerialPorts, run: RunDir) -> None:
+async def test_nobody_is_reached_who_was_never_launched(channel: SerialPortsChannel, run: RunDir) -> None:
     with pytest.raises(Unavailable, match="never launched"):
         channel.connect(run)
     with channel.files(run, SPEC):
@@ -166,7 +179,7 @@ async def test_nobody_is_reached_who_was_never_launched(channel: SerialPorts, ru
     assert locks(run) == 0
 
 
-async def test_nobody_keeps_what_no_keeper_holds(channel: SerialPorts, run: RunDir) -> None:
+async def test_nobody_keeps_what_no_keeper_holds(channel: SerialPortsChannel, run: RunDir) -> None:
     with channel.files(run, SPEC):
         assert os.getpid() not in named("pilot", "keeper")
         assert await channel.pid(run) is None

@@ -11,15 +11,15 @@ import pytest
 
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, messages, requests
-from hawker.runtime.pilot.frames import FrameParser, Kind
+from hawker.runtime.pilot.frames import FrameKind, FrameParser
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.vsock import Vsock
+from hawker.runtime.pilot.vsock import VsockChannel
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO
 from tests.runtime.plain import spec
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-CHANNEL = Vsock()
+CHANNEL = VsockChannel()
 CONNECT = b"CONNECT 1024\n"
 
 
@@ -68,7 +68,7 @@ async def test_what_is_said_waits_until_the_guest_listens(run: RunDir) -> None:
         pilot.close()
     assert heard[0].startswith(CONNECT)
     greeting, part = FrameParser().feed(heard[0].removeprefix(CONNECT))
-    assert (greeting.kind, part.kind, part.payload) == (Kind.HELLO, Kind.SPEC, b"\1a run spec")
+    assert (greeting.kind, part.kind, part.payload) == (FrameKind.HELLO, FrameKind.SPEC, b"\1a run spec")
 
 
 async def test_what_was_said_before_closing_is_delivered_once_the_guest_listens(run: RunDir) -> None:
@@ -106,9 +106,9 @@ async def test_a_guest_that_hangs_up_is_gone(run: RunDir) -> None:
         listener.listen()
         async with CHANNEL.connect(run) as pilot:
             stream = await anyio.to_thread.run_sync(lambda: listener.accept()[0])
-            stream.sendall(b"OK 1\n" + frames.encode(Kind.READY))
+            stream.sendall(b"OK 1\n" + frames.encode(FrameKind.READY))
             stream.close()
-            assert (await pilot.take()).kind == Kind.READY
+            assert (await pilot.take()).kind == FrameKind.READY
             with pytest.raises(Unavailable, match="gone"):
                 await pilot.take()
 

@@ -8,19 +8,19 @@ import pytest
 
 from hawker.host.gather import Bounds
 from hawker.ids import MachineId
-from hawker.runtime.vmm.cell_config import Device, Surroundings, cell_config, vmm_profile
-from hawker.runtime.vmm.contract import Cell, Grant
+from hawker.runtime.vmm.cell_config import CellSurroundings, JailDevice, cell_config, vmm_profile
+from hawker.runtime.vmm.contract import JailCell, JailGrant
 
 BOUNDS = Bounds(
     cpu_period_us=100_000, cpu_quota_us=200_000, cpu_shares=77, memory_bytes=1 << 30, swapped_bytes=1 << 30, pids=99
 )
-TUN = Device("/dev/net/tun", "c", 10, 200)
+TUN = JailDevice("/dev/net/tun", "c", 10, 200)
 
 
 def _config(
-    *, netns: str | None = None, devices: tuple[str, ...] = (), cgroups: bool = True, nodes: tuple[Device, ...] = ()
+    *, netns: str | None = None, devices: tuple[str, ...] = (), cgroups: bool = True, nodes: tuple[JailDevice, ...] = ()
 ) -> dict[str, Any]:
-    cell = Cell(
+    cell = JailCell(
         machine_id=MachineId("0123456789abcd"),
         uid=4321,
         argv=("/usr/bin/vmm", "--quick"),
@@ -29,9 +29,9 @@ def _config(
         netns=netns,
         bounds=BOUNDS,
     )
-    around = Surroundings(
+    around = CellSurroundings(
         root="/srv/root",
-        files=(Grant(Path("/boot/k"), "/cell/kernel"), Grant(Path("/srv/vmm"), "/cell/vmm", writable=True)),
+        files=(JailGrant(Path("/boot/k"), "/cell/kernel"), JailGrant(Path("/srv/vmm"), "/cell/vmm", writable=True)),
         devices=nodes,
         cgroup="/hawker-ab12/0123456789abcd",
         cgroup_namespace=cgroups,
@@ -77,7 +77,7 @@ def test_its_network_is_the_machine_s_or_none_but_never_the_host_s() -> None:
 
 
 def test_no_device_is_usable_but_those_granted() -> None:
-    linux = _config(nodes=(TUN, Device("/dev/data", "b", 7, 3, writable=False)))["linux"]
+    linux = _config(nodes=(TUN, JailDevice("/dev/data", "b", 7, 3, writable=False)))["linux"]
     assert linux["resources"]["devices"] == [
         {"allow": False, "access": "rwm"},
         {"allow": True, "type": "c", "major": 10, "minor": 200, "access": "rw"},

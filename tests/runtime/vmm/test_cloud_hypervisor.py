@@ -10,7 +10,7 @@ from hawker.errors import SnapshotLost, Unavailable
 from hawker.runtime.spec import DiskLimits
 from hawker.runtime.vmm.cloud_hypervisor import CloudHypervisor
 from hawker.runtime.vmm.contract import Restored
-from hawker.runtime.vmm.vmm_api import Refused
+from hawker.runtime.vmm.vmm_api import VmmRefused
 from tests.vmm.guests import NoGuest
 from tests.vmm.hosts import LINK, MIB, Host, host
 from tests.vmm.played_cloud_hypervisor import PlayedCloudHypervisor
@@ -71,7 +71,7 @@ async def test_what_is_refused_is_told_in_its_words(here: Host, driver: CloudHyp
     vm = here.vm(here.drive("ledger"))
     here.lose(vm.kernel)
     expected = "refuses PUT /api/v1/vm.boot: Error from API: vm.boot failed: .*kernel"
-    with here.served(PlayedCloudHypervisor(NoGuest())), pytest.raises(Refused, match=expected):
+    with here.served(PlayedCloudHypervisor(NoGuest())), pytest.raises(VmmRefused, match=expected):
         await driver.boot(vm, here.run, None)
 
 
@@ -79,7 +79,7 @@ async def test_a_boot_twice_is_refused(here: Host, driver: CloudHypervisor) -> N
     vm = here.vm(here.drive("ledger"))
     with here.served(PlayedCloudHypervisor(NoGuest())):
         await driver.boot(vm, here.run, None)
-        with pytest.raises(Refused, match="there is a VM already"):
+        with pytest.raises(VmmRefused, match="there is a VM already"):
             await driver.boot(vm, here.run, None)
 
 
@@ -147,7 +147,7 @@ async def test_a_snapshot_that_fails_lets_the_guest_go_on_and_leaves_nothing(
     guest, directory, vm = Full(), here.directory(), here.vm(here.drive("ledger"))
     with here.served(PlayedCloudHypervisor(guest)):
         await driver.boot(vm, here.run, None)
-        with pytest.raises(Refused, match="No space left"):
+        with pytest.raises(VmmRefused, match="No space left"):
             await driver.save(vm, here.run, directory)
     assert guest.did == ["start", "hold", "go on"]
     assert here.saved() == []
@@ -169,7 +169,7 @@ async def test_a_drive_that_grew_is_told_of(here: Host, driver: CloudHypervisor)
     with here.served(PlayedCloudHypervisor(NoGuest())):
         await driver.boot(here.vm(drive), here.run, None)
         await driver.enlarge(here.run, "vol-a", MIB)
-        with pytest.raises(Refused, match="there is no disk other"):
+        with pytest.raises(VmmRefused, match="there is no disk other"):
             await driver.enlarge(here.run, "other", MIB)
     assert here.size(drive.path) == MIB
 

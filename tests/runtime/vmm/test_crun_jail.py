@@ -15,7 +15,7 @@ from hawker.host.cgroup import Cgroups, Hierarchies
 from hawker.ids import NodeId
 from hawker.runtime.crun import Crun
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.contract import Grant
+from hawker.runtime.vmm.contract import JailGrant
 from hawker.runtime.vmm.crun_jail import CrunJail
 from tests.conftest import Mark
 from tests.runtime.vmm.cells import MACHINE, OTHER, Prison, With, prison
@@ -148,7 +148,7 @@ async def test_a_disk_that_is_a_device_is_one_in_the_jail(cells: Prison, device:
     assert cells.jail.inside(device, "data") == "/dev/data"
     assert cells.jail.inside(cells.directory / "file", "data") == "/cell/data"
     for writable, said in ((True, "yes: 3"), (False, "no: PermissionError 13")):
-        wish = With(grants=(Grant(device, "/dev/data", writable=writable),))
+        wish = With(grants=(JailGrant(device, "/dev/data", writable=writable),))
         assert await cells.tries("os.pwrite(os.open('/dev/data', os.O_RDWR), b'new', 0)", wish) == said
     assert _owner(device) == 0
 

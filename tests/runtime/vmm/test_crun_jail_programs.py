@@ -7,14 +7,14 @@ import pytest
 
 from hawker import guest
 from hawker.errors import CannotStart
-from hawker.runtime.vmm.contract import Grant
-from hawker.runtime.vmm.crun_jail import Needs
+from hawker.runtime.vmm.contract import JailGrant
+from hawker.runtime.vmm.crun_jail import ProgramFiles
 
 SHELL = Path("/bin/sh")
 
 
 def test_a_program_needs_itself_its_libraries_and_nothing_more() -> None:
-    needed = {grant.source for grant in Needs().of(SHELL)}
+    needed = {grant.source for grant in ProgramFiles().of(SHELL)}
     assert SHELL in needed
     assert any(path.name.startswith(("libc.", "libc-", "ld-musl")) for path in needed)
     assert all(path.exists() for path in needed)
@@ -22,23 +22,25 @@ def test_a_program_needs_itself_its_libraries_and_nothing_more() -> None:
 
 
 def test_everything_is_read_only_and_where_the_program_looks_for_it() -> None:
-    assert all(grant == Grant(grant.source, str(grant.source), writable=False) for grant in Needs().of(SHELL))
+    assert all(
+        grant == JailGrant(grant.source, str(grant.source), writable=False) for grant in ProgramFiles().of(SHELL)
+    )
 
 
 def test_a_static_program_needs_itself_alone() -> None:
-    assert [grant.source for grant in Needs().of(guest.pilot_path())] == [guest.pilot_path()]
+    assert [grant.source for grant in ProgramFiles().of(guest.pilot_path())] == [guest.pilot_path()]
 
 
 @pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not on this host")
 def test_qemu_has_its_firmware() -> None:
     program = Path(shutil.which("qemu-system-x86_64") or "")
-    needed = [grant.source for grant in Needs().of(program)]
+    needed = [grant.source for grant in ProgramFiles().of(program)]
     assert any((path / "bios-microvm.bin").exists() for path in needed if path.is_dir())
     assert not any(path in (Path("/"), Path("/usr"), Path("/usr/lib"), Path("/etc")) for path in needed)
 
 
 def test_it_asks_again_when_a_file_is_another_one(tmp_path: Path) -> None:
-    program, needs = tmp_path / "program", Needs()
+    program, needs = tmp_path / "program", ProgramFiles()
     shutil.copy(guest.pilot_path(), program)
     assert len(needs.of(program)) == 1
     program.unlink()
@@ -52,10 +54,10 @@ def test_a_missing_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ldd.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotStart, match=r"lacks a library.*libfoo"):
-        Needs().of(SHELL)
+        ProgramFiles().of(SHELL)
 
 
 def test_a_host_without_ldd_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CannotStart, match="apt-get install libc-bin"):
-        Needs().of(SHELL)
+        ProgramFiles().of(SHELL)

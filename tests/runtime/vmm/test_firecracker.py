@@ -10,7 +10,7 @@ from hawker.errors import SnapshotLost, Unavailable
 from hawker.runtime.spec import DiskLimits
 from hawker.runtime.vmm.contract import Restored
 from hawker.runtime.vmm.firecracker import Firecracker
-from hawker.runtime.vmm.vmm_api import Refused
+from hawker.runtime.vmm.vmm_api import VmmRefused
 from tests.vmm.guests import NoGuest
 from tests.vmm.hosts import LINK, MIB, Host, host
 from tests.vmm.played_firecracker import PlayedFirecracker
@@ -79,7 +79,10 @@ async def test_limits_are_buckets_of_one_second(here: Host, driver: Firecracker)
 async def test_what_is_refused_is_told_in_its_words(here: Host, driver: Firecracker) -> None:
     vm = here.vm(here.drive("ledger"))
     here.lose(vm.kernel)
-    with here.served(PlayedFirecracker(NoGuest())), pytest.raises(Refused, match=r"refuses PUT /boot-source: .*kernel"):
+    with (
+        here.served(PlayedFirecracker(NoGuest())),
+        pytest.raises(VmmRefused, match=r"refuses PUT /boot-source: .*kernel"),
+    ):
         await driver.boot(vm, here.run, None)
 
 
@@ -87,7 +90,7 @@ async def test_a_boot_twice_is_refused(here: Host, driver: Firecracker) -> None:
     vm = here.vm(here.drive("ledger"))
     with here.served(PlayedFirecracker(NoGuest())):
         await driver.boot(vm, here.run, None)
-        with pytest.raises(Refused, match="not supported once"):
+        with pytest.raises(VmmRefused, match="not supported once"):
             await driver.boot(vm, here.run, None)
 
 
@@ -150,7 +153,7 @@ async def test_a_snapshot_that_fails_lets_the_guest_go_on_and_leaves_nothing(her
     guest, directory, vm = Full(), here.directory(), here.vm(here.drive("ledger"))
     with here.served(PlayedFirecracker(guest)):
         await driver.boot(vm, here.run, None)
-        with pytest.raises(Refused, match="No space left"):
+        with pytest.raises(VmmRefused, match="No space left"):
             await driver.save(vm, here.run, directory)
     assert guest.did == ["start", "hold", "go on"]
     assert here.saved() == []

@@ -9,11 +9,11 @@ from hawker.clock import SystemClock
 from hawker.errors import CannotStart, Unavailable
 from hawker.runtime.vmm.cloud_hypervisor import CLOUD_HYPERVISOR
 from hawker.runtime.vmm.firecracker import FIRECRACKER
-from hawker.runtime.vmm.vmm_api import Refused, Request, VmmApi, VmmProgram, discard, readable
+from hawker.runtime.vmm.vmm_api import ApiRequest, VmmApi, VmmProgram, VmmRefused, discard, readable
 from tests.runtime.vmm.test_unix_http import answering, stay
 
 pytestmark = pytest.mark.anyio
-LOOK = Request("GET", "/look")
+LOOK = ApiRequest("GET", "/look")
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +40,14 @@ async def test_an_answer_that_is_no_such_value_is_an_error(tmp_path: Path, body:
 
 
 async def test_a_refusal_has_its_words(tmp_path: Path) -> None:
-    with answering(tmp_path / "s", reply(400, b"no\nsuch \x1b[31mthing"), stay), pytest.raises(Refused) as caught:
+    with answering(tmp_path / "s", reply(400, b"no\nsuch \x1b[31mthing"), stay), pytest.raises(VmmRefused) as caught:
         await api(tmp_path).send(LOOK)
     assert str(caught.value) == "Played refuses GET /look: no such [31mthing"
     assert caught.value.said == "no such [31mthing"
 
 
 async def test_a_refusal_without_words_has_its_status(tmp_path: Path) -> None:
-    with answering(tmp_path / "s", reply(503, b""), stay), pytest.raises(Refused, match="status 503"):
+    with answering(tmp_path / "s", reply(503, b""), stay), pytest.raises(VmmRefused, match="status 503"):
         await api(tmp_path).send(LOOK)
 
 

@@ -24,8 +24,8 @@ from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
 
 
-class Channel(Protocol):
-    """Remembers nothing. Kept by `UnixSocket`, `SerialPorts` and `Vsock`."""
+class PilotChannel(Protocol):
+    """Remembers nothing. Kept by `UnixSocketChannel`, `SerialPorts` and `Vsock`."""
 
     def files(
         self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False
@@ -92,8 +92,8 @@ def _fresh(path: Path) -> Iterator[int]:
 # The channel to a pilot that is a process under this host's kernel: the unix socket that it listens on.
 
 
-class UnixSocket:
-    """Keeps `Channel`."""
+class UnixSocketChannel:
+    """Keeps `PilotChannel`."""
 
     def files(
         self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False

@@ -15,7 +15,7 @@ import anyio
 
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Frame, FrameParser, Malformed
+from hawker.runtime.pilot.frames import Frame, FrameParser, MalformedFrame
 
 OnData = Callable[[bytes], None]
 OnEnd = Callable[[str], None]  # why: for people
@@ -25,7 +25,7 @@ LINGER_S = 5.0
 _READ_MAX = 64 << 10
 
 
-class Stream(Protocol):
+class FrameStream(Protocol):
     """What carries frames. Its maker is told what arrives, and once, unless it closes first, that nothing more will."""
 
     def write(self, data: bytes) -> None:
@@ -38,12 +38,12 @@ class Stream(Protocol):
         """Close at once."""
 
 
-OpenStream = Callable[[OnData, OnEnd], Stream]
+OpenStream = Callable[[OnData, OnEnd], FrameStream]
 
 
 class ByteStream:
-    """Keeps `Stream`. With `on_closed`, which is called when all is over, closing waits for the other end to close too,
-    for up to `LINGER_S`: a VMM drops what it has not read of a client that is gone."""
+    """Keeps `FrameStream`. With `on_closed`, which is called when all is over, closing waits for the other end to close
+    too, for up to `LINGER_S`: a VMM drops what it has not read of a client that is gone."""
 
     def __init__(
         self, endpoint: socket.socket, on_data: OnData, on_end: OnEnd, *, on_closed: Callable[[], None] | None = None
@@ -139,7 +139,7 @@ _HELD_BYTES_MAX = 2 * frames.OUT_WINDOW
 
 
 class Receiver(Protocol):
-    """The end of a channel. Called in the event loop; `receive` may raise `Malformed`."""
+    """The end of a channel. Called in the event loop; `receive` may raise `MalformedFrame`."""
 
     def receive(self, frame: Frame) -> None: ...
 
@@ -159,7 +159,7 @@ class Inbox:
     def receive(self, frame: Frame) -> None:
         self._bytes += len(frame.payload)
         if len(self._frames) >= _HELD_MAX or self._bytes > _HELD_BYTES_MAX:
-            raise Malformed("more than the credit given")
+            raise MalformedFrame("more than the credit given")
         self._frames.append(frame)
         self._wake()
 
@@ -219,11 +219,11 @@ class Connection:
             receiver.lose(self._lost)
         return channel
 
-    async def hello(self) -> messages.Hello:
+    async def hello(self) -> messages.PilotHello:
         """The pilot's first frame. Call it once, before any other `take`."""
         try:
             hello = messages.read_hello(await self.take())
-        except Malformed as broken:
+        except MalformedFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
         self.version = min(hello.version, frames.VERSION)
         return hello
@@ -236,7 +236,7 @@ class Connection:
                     receiver.receive(frame)
                 else:
                     self._pass_over()
-        except Malformed as broken:
+        except MalformedFrame as broken:
             self._lose(f"the pilot broke the protocol: {broken}")
             self._stream.abort()
 
@@ -244,7 +244,7 @@ class Connection:
         """What a newer pilot may say, and who asked has stopped listening; but not for ever."""
         self._passed_over += 1
         if self._passed_over > PATIENCE:
-            raise Malformed("it says too much that nobody asked for")
+            raise MalformedFrame("it says too much that nobody asked for")
 
     def _lose(self, why: str) -> None:
         self._lost = self._lost or why

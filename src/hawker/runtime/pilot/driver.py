@@ -16,7 +16,7 @@ from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.endings import Endings
 from hawker.runtime.pilot.processes import refuse_older
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S, BOOT_TIMEOUT_S, START_TIMEOUT_S
-from hawker.runtime.pilot.requests import Answer
+from hawker.runtime.pilot.requests import StartAnswer
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.session import PilotSession
 from hawker.runtime.spec import InstanceSpec
@@ -51,7 +51,7 @@ class PilotDriver(Endings):
         await self.prepare(spec)
         run = self._run(spec.machine_id)
         try:
-            if await self._begin(run, spec) is Answer.ENDED:
+            if await self._begin(run, spec) is StartAnswer.ENDED:
                 await self._last_words(run, spec)
         except TimeoutError:
             if not self.features.kernel:
@@ -59,15 +59,15 @@ class PilotDriver(Endings):
             await self._give_up(spec.machine_id, run, f"no word from the guest within {BOOT_TIMEOUT_S:g} s")
         return await self.inspect(spec.machine_id)
 
-    async def _begin(self, run: RunDir, spec: InstanceSpec) -> Answer:
+    async def _begin(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
         if run.lives():
             self._refuse_suspended(run)
             return await self._begin_again(run, spec)
         if self._has_ended(run, self._story(run)):
-            return Answer.ENDED
+            return StartAnswer.ENDED
         return await self._launch(run, spec)
 
-    async def _launch(self, run: RunDir, spec: InstanceSpec) -> Answer:
+    async def _launch(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
         """The spec is on its way before the pilot exists: it waits in the socket, so nobody waits for anybody."""
         with self._channel.files(run, spec) as fds:
             pilot = self._channel.connect(run)
@@ -83,24 +83,24 @@ class PilotDriver(Endings):
         async with pilot:
             return await (self._boot(pilot, spec) if self.features.kernel else _started(pilot, spec))
 
-    async def _boot(self, pilot: Connection, spec: InstanceSpec) -> Answer:
+    async def _boot(self, pilot: Connection, spec: InstanceSpec) -> StartAnswer:
         """A guest is told only once it is there: its clock is set by the spec."""
         with anyio.fail_after(BOOT_TIMEOUT_S):
             try:
                 await pilot.hello()
             except Unavailable:
-                return Answer.ENDED
+                return StartAnswer.ENDED
             requests.send_spec(pilot, self._encode(spec))
             return await requests.started(pilot, spec.instance_id)
 
-    async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> Answer:
+    async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
         """A pilot runs: an earlier call was cut short, or this one comes twice. It knows its spec again."""
         try:
             async with self._channel.connect(run) as pilot:
                 requests.send_spec(pilot, self._encode(spec))
                 return await _started(pilot, spec)
         except Unavailable:
-            return Answer.ENDED
+            return StartAnswer.ENDED
 
     async def _last_words(self, run: RunDir, spec: InstanceSpec) -> None:
         """Only a guest, which may say anything, says that it ends and does not; and a VMM may end before its guest is
@@ -214,6 +214,6 @@ class PilotDriver(Endings):
         return messages.run_spec(spec, contained=self._technology.contained, now=self._clock.now())
 
 
-async def _started(pilot: Connection, spec: InstanceSpec) -> Answer:
+async def _started(pilot: Connection, spec: InstanceSpec) -> StartAnswer:
     with anyio.fail_after(START_TIMEOUT_S):
         return await requests.started(pilot, spec.instance_id)

@@ -12,7 +12,7 @@ from hawker.failpoint import inside, reach
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit
 from hawker.runtime.pilot import messages, requests
-from hawker.runtime.pilot.journal import Story
+from hawker.runtime.pilot.journal import JournalState
 from hawker.runtime.pilot.roll import Roll
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.runs import Runs, spec_of
@@ -85,7 +85,7 @@ class Endings(Runs, Roll):
         with suppress(OSError):
             run.path.parent.rmdir()  # others keep files there too; the last one takes the directory away
 
-    def _has_ended(self, run: RunDir, story: Story) -> bool:
+    def _has_ended(self, run: RunDir, story: JournalState) -> bool:
         """Of one that nobody runs: whether it did, or could not. Else nothing that was done to it means anything, and
         it may be launched."""
         return workload_began(story) or run.exit() is not None or self._technology.failed_to_boot(run)
@@ -126,7 +126,7 @@ class Endings(Runs, Roll):
         return Exit(exit_code=128 + _SIGKILL, signal=_SIGKILL, exited_at=self._clock.now())
 
 
-def workload_began(story: Story) -> bool:
+def workload_began(story: JournalState) -> bool:
     return story.instance_id is not None or story.final_exit is not None
 
 

@@ -2,9 +2,9 @@
 
 from hawker.errors import BadRequest
 from hawker.runtime.pilot import frames
-from hawker.runtime.spec import InstanceSpec, Link, VolumeDisk
+from hawker.runtime.spec import GuestLink, InstanceSpec, VolumeDisk
 
-LEDGER, IMAGE, LAYER = "ledger", "image", "layer"
+JOURNAL, IMAGE, LAYER = "ledger", "image", "layer"
 """What its first disks are called inside; then come its volumes, by their own names."""
 
 VOLUMES_MAX = 32
@@ -12,7 +12,7 @@ _KERNEL_SETTINGS = ("net.ipv4.ip_unprivileged_port_start=0", "net.ipv4.ping_grou
 """As containers have them: see `host.forwarding`."""
 
 
-def outfit(spec: InstanceSpec, now: float) -> bytes:
+def encode_guest_spec(spec: InstanceSpec, now: float) -> bytes:
     """`now` is Unix seconds, what the guest's clock is set to. Empty for a machine with the host's kernel. Raises
     `BadRequest`."""
     if spec.root_disk is None:
@@ -45,7 +45,7 @@ def _volume(volume: VolumeDisk) -> bytes:
     )
 
 
-def _link(link: Link) -> bytes:
+def _link(link: GuestLink) -> bytes:
     return b"".join(
         (
             frames.string(link.name),

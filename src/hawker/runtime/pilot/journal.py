@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from hawker.runtime.driver import Exit, ProcessState, Run
-from hawker.runtime.pilot.frames import Malformed, Reader
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
+from hawker.runtime.pilot.frames import MalformedFrame, PayloadReader
 from hawker.runtime.pilot.messages import read_ending
 
 _HEAD = struct.Struct("<IHBx")
@@ -30,7 +30,7 @@ class _Record(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class BootStages:
     """How far a guest was on its way up, in seconds since its kernel began, by the guest's own clock. `own_s` is
     the pilot's own share, without waiting and without the kernel's work on modules, disks, mounts and network."""
 
@@ -45,7 +45,7 @@ class Stages:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class JournalState:
     """What the journal tells. Times are Unix seconds. `exits` and `runs` are by the number of the process: how it ended
     in a machine that ends with the first; where it is in one that ends when it is told to."""
 
@@ -57,23 +57,23 @@ class Story:
     final_exit: Exit | None = None
     exits: Mapping[int, Exit] = field(default_factory=dict)
     runs: Mapping[int, ProcessState] = field(default_factory=dict)
-    stages: Stages | None = None  # only of a machine with a kernel of its own
+    stages: BootStages | None = None  # only of a machine with a kernel of its own
 
 
-def read_journal(path: Path) -> Story:
+def read_journal(path: Path) -> JournalState:
     try:
         with path.open("rb") as file:
-            return tell(file.read(_READ_MAX))
+            return replay_journal(file.read(_READ_MAX))
     except FileNotFoundError:
-        return Story()
+        return JournalState()
 
 
-def tell(data: bytes) -> Story:
-    story = Story()
+def replay_journal(data: bytes) -> JournalState:
+    story = JournalState()
     for kind, payload in _records(data):
         try:
-            story = _continued(story, kind, Reader(payload))
-        except Malformed:
+            story = _continued(story, kind, PayloadReader(payload))
+        except MalformedFrame:
             break
     return story
 
@@ -89,7 +89,7 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
         at = end
 
 
-def _continued(story: Story, kind: int, reader: Reader) -> Story:
+def _continued(story: JournalState, kind: int, reader: PayloadReader) -> JournalState:
     match kind:
         case _Record.STARTED:
             return replace(story, started_at=_seconds(reader), pilot_pid=reader.number(4))
@@ -108,31 +108,33 @@ def _continued(story: Story, kind: int, reader: Reader) -> Story:
         case _Record.RUN_ENDED:
             return _ended(story, reader)
         case _Record.STAGES:
-            return replace(story, stages=Stages(*(_seconds(reader) for _ in fields(Stages))))
+            return replace(story, stages=BootStages(*(_seconds(reader) for _ in fields(BootStages))))
         case _:
             return story  # a newer pilot knows more
 
 
-def _began(story: Story, reader: Reader) -> Story:
+def _began(story: JournalState, reader: PayloadReader) -> JournalState:
     """Runs come in order; one that is not later is what a cut-short rewrite left behind."""
     at, process, run, pid = _seconds(reader), reader.number(1), reader.number(4), reader.number(4)
     before = story.runs.get(process, ProcessState())
     if run <= before.run:
         return story
-    began = ProcessState(state=Run.RUNNING, run=run, pid=pid or None, started_at=at, last_exit=before.last_exit)
+    began = ProcessState(
+        state=ProcessPhase.RUNNING, run=run, pid=pid or None, started_at=at, last_exit=before.last_exit
+    )
     return replace(story, runs={**story.runs, process: began})
 
 
-def _ended(story: Story, reader: Reader) -> Story:
+def _ended(story: JournalState, reader: PayloadReader) -> JournalState:
     run, exit = reader.number(4), read_ending(reader)
     before = story.runs.get(exit.process, ProcessState())
     if run < before.run:
         return story
-    ended = msgspec.structs.replace(before, state=Run.EXITED, run=run, pid=None, last_exit=exit)
+    ended = msgspec.structs.replace(before, state=ProcessPhase.EXITED, run=run, pid=None, last_exit=exit)
     return replace(story, runs={**story.runs, exit.process: ended})
 
 
-def _seconds(reader: Reader) -> float:
+def _seconds(reader: PayloadReader) -> float:
     return reader.number(8) / 1e9
 
 
@@ -142,7 +144,7 @@ def _seconds(reader: Reader) -> float:
 _T = TypeVar("_T")
 
 
-def believed(story: Story, processes: int, now: float) -> Story:
+def sanitized(story: JournalState, processes: int, now: float) -> JournalState:
     """`processes` is how many the machine has, `now` the host's time in Unix seconds."""
     return replace(
         story,

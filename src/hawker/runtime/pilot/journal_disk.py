@@ -23,7 +23,7 @@ def segment_bytes(spec: InstanceSpec) -> int:
 
 
 @contextmanager
-def ledger_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> Iterator[int]:
+def journal_disk_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> Iterator[int]:
     """Open and locked; empty unless it is `resumed`. Space is taken on the host as the guest writes."""
     anew = 0 if resumed else os.O_CREAT | os.O_TRUNC
     fd = os.open(run.journal, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | anew, 0o600)
@@ -35,7 +35,7 @@ def ledger_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> It
         os.close(fd)
 
 
-def ledger_output(run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
+def journal_disk_output(run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
     """As `Driver.output`."""
     try:
         size = os.stat(run.journal).st_size

@@ -22,7 +22,7 @@ _JOURNAL_FDS = (PILOT_OPTIONS[PILOT_OPTIONS.index("--journal") + 1], "3")
 _DELETED = "/run/journal (deleted)"
 
 
-def loose_pilots(machines: Path) -> dict[MachineId, list[int]]:
+def find_orphans(machines: Path) -> dict[MachineId, list[int]]:
     """Their process ids, by machine."""
     found: dict[MachineId, list[int]] = {}
     for pid in proc.named(*_PROGRAMS):
@@ -32,9 +32,9 @@ def loose_pilots(machines: Path) -> dict[MachineId, list[int]]:
     return found
 
 
-async def end_loose(machines: Path, machine_id: MachineId) -> None:
+async def end_orphans(machines: Path, machine_id: MachineId) -> None:
     """End every loose pilot of the machine, and what descends from it."""
-    found = await anyio.to_thread.run_sync(loose_pilots, machines)
+    found = await anyio.to_thread.run_sync(find_orphans, machines)
     for pid in found.get(machine_id, ()):
         for below in _descendants(pid):
             with suppress(ProcessLookupError):

@@ -5,11 +5,11 @@ import msgspec
 
 from hawker.errors import Unavailable, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, ProcessState, Run
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
-from hawker.runtime.pilot.frames import Kind, Malformed, Reader
-from hawker.runtime.pilot.journal import Story
+from hawker.runtime.pilot.frames import FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.journal import JournalState
 from hawker.runtime.spec import InstanceSpec
 from hawker.runtime.spec_rules import may_begin, refuse_conclusion
 
@@ -26,7 +26,7 @@ def refuse_older(pilot: Connection, machine_id: MachineId) -> None:
         )
 
 
-class Watch:
+class ProcessWatch:
     """A look at all processes that goes on as they change."""
 
     def __init__(self, pilot: Connection, spec: InstanceSpec) -> None:
@@ -37,12 +37,12 @@ class Watch:
         self._idle_frames = 0
         self._inbox = Inbox()
         self.channel = pilot.open_channel(self._inbox)
-        pilot.send(frames.encode(Kind.WATCH, self.channel))
+        pilot.send(frames.encode(FrameKind.WATCH, self.channel))
 
     async def begin(self) -> tuple[ProcessState, ...]:
         """The states now. Call it once, first."""
         for _ in range(PATIENCE):
-            if await self._take() == Kind.WATCHING:
+            if await self._take() == FrameKind.WATCHING:
                 break
         if len(self._states) != len(self._spec.processes):
             raise Unavailable(f"the pilot of machine {self._spec.machine_id} runs other processes than its spec says")
@@ -67,45 +67,45 @@ class Watch:
     async def _take(self) -> int:
         frame = await self._inbox.take()
         try:
-            if frame.kind == Kind.STATE:
+            if frame.kind == FrameKind.STATE:
                 index, state = messages.read_state(frame.payload)
                 if index < len(self._spec.processes):
                     self._states[index] = msgspec.structs.replace(state, name=self._spec.processes[index].name)
-            if frame.kind == Kind.REFUSED:
-                raise WrongState(f"machine {self._spec.machine_id}: {Reader(frame.payload).words()}")
-        except Malformed as broken:
+            if frame.kind == FrameKind.REFUSED:
+                raise WrongState(f"machine {self._spec.machine_id}: {PayloadReader(frame.payload).words()}")
+        except MalformedFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
         return frame.kind
 
 
-async def begin_run(watch: Watch, spec: InstanceSpec, index: int, run: int) -> ProcessState:
+async def begin_run(watch: ProcessWatch, spec: InstanceSpec, index: int, run: int) -> ProcessState:
     """Begin it unless it was begun, and wait until it is executed or has ended."""
     states = await watch.begin()
     if may_begin(spec.machine_id, states[index], run):
         watch.send(messages.run_request(watch.channel, index, run))
-    while states[index].run < run or states[index].state is Run.STARTING:
+    while states[index].run < run or states[index].state is ProcessPhase.STARTING:
         states = await watch.next()
     return states[index]
 
 
-async def end_run(watch: Watch, index: int, signal: int, timeout_s: float) -> ProcessState:
+async def end_run(watch: ProcessWatch, index: int, signal: int, timeout_s: float) -> ProcessState:
     """Have it ended, and wait for that. A later run is none of ours."""
     states = await watch.begin()
     run = states[index].run
-    if states[index].state in (Run.STARTING, Run.RUNNING):
+    if states[index].state in (ProcessPhase.STARTING, ProcessPhase.RUNNING):
         watch.send(messages.end_request(watch.channel, index, signal, timeout_s))
-    while states[index].run == run and states[index].state in (Run.STARTING, Run.RUNNING):
+    while states[index].run == run and states[index].state in (ProcessPhase.STARTING, ProcessPhase.RUNNING):
         states = await watch.next()
     return states[index]
 
 
-async def conclude(watch: Watch, spec: InstanceSpec, index: int) -> None:
+async def conclude(watch: ProcessWatch, spec: InstanceSpec, index: int) -> None:
     """Raises `WrongState` when that process has not ended. The machine's end is for others to wait for."""
     refuse_conclusion(spec.machine_id, (await watch.begin())[index])
     watch.send(messages.conclude_request(watch.channel, index))
 
 
-def recorded_states(spec: InstanceSpec, story: Story, exit: Exit | None) -> tuple[ProcessState, ...]:
+def recorded_states(spec: InstanceSpec, story: JournalState, exit: Exit | None) -> tuple[ProcessState, ...]:
     """From the journal alone. `exit` is the machine's, once it has one: what was not recorded to have ended before
     was killed then."""
     return tuple(
@@ -114,15 +114,15 @@ def recorded_states(spec: InstanceSpec, story: Story, exit: Exit | None) -> tupl
     )
 
 
-def _recorded(index: int, story: Story, exit: Exit | None, *, held: bool) -> ProcessState:
+def _recorded(index: int, story: JournalState, exit: Exit | None, *, held: bool) -> ProcessState:
     state, own = story.runs.get(index), story.exits.get(index)
     if state is None and own is None and (held or story.instance_id is None):
         return ProcessState()
     if state is None:  # it ran once, as the machine did
-        state = ProcessState(state=Run.RUNNING, run=1, started_at=story.ready_at)
+        state = ProcessState(state=ProcessPhase.RUNNING, run=1, started_at=story.ready_at)
     if own is not None:
-        return msgspec.structs.replace(state, state=Run.EXITED, pid=None, last_exit=own)
-    if exit is None or state.state is Run.EXITED:
+        return msgspec.structs.replace(state, state=ProcessPhase.EXITED, pid=None, last_exit=own)
+    if exit is None or state.state is ProcessPhase.EXITED:
         return state
     killed = Exit(exit_code=128 + _KILLED, signal=_KILLED, exited_at=exit.exited_at, process=index)
-    return msgspec.structs.replace(state, state=Run.EXITED, pid=None, last_exit=killed)
+    return msgspec.structs.replace(state, state=ProcessPhase.EXITED, pid=None, last_exit=killed)

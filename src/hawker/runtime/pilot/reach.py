@@ -11,7 +11,7 @@ from hawker.errors import NotFound, Unavailable, WrongState
 from hawker.ids import MachineId
 from hawker.runtime.driver import Features
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.messages import Hello
+from hawker.runtime.pilot.messages import PilotHello
 from hawker.runtime.pilot.process_exit import ended
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.technology import Technology
@@ -96,7 +96,7 @@ class Reach:
             if run.lives():
                 await self._clock.sleep(_SAVED_LOOK_AGAIN_S if run.saved() else _LOOK_AGAIN_S)
 
-    def _refuse_stranger(self, run: RunDir, hello: Hello) -> None:
+    def _refuse_stranger(self, run: RunDir, hello: PilotHello) -> None:
         """A VMM that is no longer ours may lead us to another machine's pilot."""
         spec = run.spec() if self.features.kernel else None
         if spec is not None and hello.instance_id not in ("", spec.instance_id):

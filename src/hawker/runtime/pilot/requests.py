@@ -14,13 +14,13 @@ from hawker.runtime.driver import ProcessInfo
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
-from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
 
 _PROCESSES_MAX = 512  # a pilot lists no more
 _PROCESSES_BYTES_MAX = 4 << 20
 
 
-class Answer(Enum):
+class StartAnswer(Enum):
     READY = "ready"
     ENDED = "ended"
 
@@ -30,24 +30,24 @@ def send_spec(pilot: Connection, encoded: bytes) -> None:
         pilot.send(frame)
 
 
-async def started(pilot: Connection, instance_id: InstanceId) -> Answer:
+async def started(pilot: Connection, instance_id: InstanceId) -> StartAnswer:
     """After `send_spec`: whether the workload was executed, or has ended already. Raises `Conflict` when the pilot
     runs something else."""
     for _ in range(PATIENCE):
         try:
             frame = await pilot.take()
         except Unavailable:
-            return Answer.ENDED
+            return StartAnswer.ENDED
         match frame.kind:
-            case Kind.READY:
-                return Answer.READY
-            case Kind.EXIT:
-                return Answer.ENDED
-            case Kind.REFUSED:
+            case FrameKind.READY:
+                return StartAnswer.READY
+            case FrameKind.EXIT:
+                return StartAnswer.ENDED
+            case FrameKind.REFUSED:
                 raise Conflict(f"instance {instance_id}: {read_refusal(frame)}")
             case _:
                 pass
-    return Answer.ENDED
+    return StartAnswer.ENDED
 
 
 def request_stop(pilot: Connection, signal: int, timeout_s: float) -> None:
@@ -55,22 +55,22 @@ def request_stop(pilot: Connection, signal: int, timeout_s: float) -> None:
 
 
 def send_signal(pilot: Connection, signal: int) -> None:
-    pilot.send(frames.encode(Kind.SIGNAL, 0, frames.number(signal, 1)))
+    pilot.send(frames.encode(FrameKind.SIGNAL, 0, frames.number(signal, 1)))
 
 
 async def list_processes(pilot: Connection) -> tuple[ProcessInfo, ...]:
     inbox = Inbox()
     channel = pilot.open_channel(inbox)
-    pilot.send(frames.encode(Kind.LIST, channel))
+    pilot.send(frames.encode(FrameKind.LIST, channel))
     found: list[ProcessInfo] = []
     size = 0
-    while (frame := await inbox.take()).kind == Kind.PROCESS:
+    while (frame := await inbox.take()).kind == FrameKind.PROCESS:
         size += len(frame.payload)
         if len(found) == _PROCESSES_MAX or size > _PROCESSES_BYTES_MAX:
             raise Unavailable("the machine runs more processes than can be listed")
         try:
             found.append(messages.read_process(frame.payload))
-        except Malformed as broken:
+        except MalformedFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
     return tuple(found)
 
@@ -78,8 +78,8 @@ async def list_processes(pilot: Connection) -> tuple[ProcessInfo, ...]:
 def read_refusal(frame: Frame) -> str:
     """Why, for people. Raises `Unavailable` for what says nothing."""
     try:
-        return Reader(frame.payload).words()
-    except Malformed as broken:
+        return PayloadReader(frame.payload).words()
+    except MalformedFrame as broken:
         raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
 
 
@@ -109,7 +109,7 @@ class GuestMemory:
 
 async def set_clock(pilot: Connection, now: float) -> None:
     """To `now`, Unix seconds."""
-    await _do(pilot, Kind.CLOCK, frames.nanoseconds(now))
+    await _do(pilot, FrameKind.CLOCK, frames.nanoseconds(now))
 
 
 @asynccontextmanager
@@ -118,7 +118,7 @@ async def freeze(pilot: Connection, target: str, timeout_s: float) -> AsyncItera
     at the block's end when the guest has let go before, as it does after `timeout_s`."""
     began = anyio.current_time()
     with anyio.move_on_after(timeout_s) as entry:
-        await _do(pilot, Kind.FREEZE, frames.string(target) + frames.milliseconds(timeout_s))
+        await _do(pilot, FrameKind.FREEZE, frames.string(target) + frames.milliseconds(timeout_s))
     if entry.cancelled_caught:
         raise Unavailable(f"the guest did not hold {target} still within {timeout_s:g} s")
     try:
@@ -134,58 +134,60 @@ async def freeze(pilot: Connection, target: str, timeout_s: float) -> AsyncItera
 
 async def _thaw(pilot: Connection, target: str) -> None:
     with anyio.move_on_after(THAW_TIMEOUT_S, shield=True):
-        await _do(pilot, Kind.THAW, frames.string(target))
+        await _do(pilot, FrameKind.THAW, frames.string(target))
         return
     raise Unavailable(f"the guest does not say whether it let go of {target}")
 
 
 async def grow(pilot: Connection, target: str) -> None:
     """The file system at `target`, to the size that its disk has."""
-    await _do(pilot, Kind.GROW, frames.string(target))
+    await _do(pilot, FrameKind.GROW, frames.string(target))
 
 
 async def memory(pilot: Connection) -> GuestMemory:
-    return await _ask(pilot, Kind.MEMORY, b"", Kind.MEMORY_IS, read_memory)
+    return await _ask(pilot, FrameKind.MEMORY, b"", FrameKind.MEMORY_IS, read_memory)
 
 
 async def usage(pilot: Connection, target: str) -> VolumeUsage:
-    return await _ask(pilot, Kind.USAGE, frames.string(target), Kind.USAGE_IS, read_usage)
+    return await _ask(pilot, FrameKind.USAGE, frames.string(target), FrameKind.USAGE_IS, read_usage)
 
 
-def read_memory(reader: Reader) -> GuestMemory:
-    """Raises `Malformed`, also for what cannot be."""
+def read_memory(reader: PayloadReader) -> GuestMemory:
+    """Raises `MalformedFrame`, also for what cannot be."""
     total, available, free, swap_total, swap_free = (reader.number(8) for _ in range(5))
     if total + swap_total > _SIZE_MAX or max(available, free) > total or swap_free > swap_total:
-        raise Malformed("more memory than there is")
+        raise MalformedFrame("more memory than there is")
     return GuestMemory(total=total, available=available, free=free, swap_total=swap_total, swap_free=swap_free)
 
 
-def read_usage(reader: Reader) -> VolumeUsage:
-    """Raises `Malformed`, also for what cannot be."""
+def read_usage(reader: PayloadReader) -> VolumeUsage:
+    """Raises `MalformedFrame`, also for what cannot be."""
     block_size, blocks, free, available = (reader.number(8) for _ in range(4))
     if not 0 < block_size <= _BLOCK_MAX or block_size * blocks > _SIZE_MAX or max(free, available) > blocks:
-        raise Malformed("more space than there is")
+        raise MalformedFrame("more space than there is")
     return VolumeUsage(block_size=block_size, blocks=blocks, blocks_free=free, blocks_avail=available)
 
 
-async def _do(pilot: Connection, kind: Kind, payload: bytes) -> None:
-    why = await _ask(pilot, kind, payload, Kind.DONE, lambda reader: reader.words())
+async def _do(pilot: Connection, kind: FrameKind, payload: bytes) -> None:
+    why = await _ask(pilot, kind, payload, FrameKind.DONE, lambda reader: reader.words())
     if why:
         raise Unavailable(f"the guest could not do it: {why}")
 
 
-async def _ask(pilot: Connection, kind: Kind, payload: bytes, answer: Kind, read: Callable[[Reader], _T]) -> _T:
+async def _ask(
+    pilot: Connection, kind: FrameKind, payload: bytes, answer: FrameKind, read: Callable[[PayloadReader], _T]
+) -> _T:
     if pilot.version < _FIRST_VERSION:
         raise WrongState("the machine was started by an older version, which cannot do this: stop and start it")
     inbox = Inbox()
     pilot.send(frames.encode(kind, pilot.open_channel(inbox), payload))
     frame = await inbox.take()
     try:
-        reader = Reader(frame.payload)
-        if frame.kind == Kind.REFUSED:
+        reader = PayloadReader(frame.payload)
+        if frame.kind == FrameKind.REFUSED:
             raise WrongState(f"the machine's pilot refuses: {reader.words()}")
         if frame.kind != answer:
-            raise Malformed(f"an answer of type {frame.kind} to a question of type {kind}")
+            raise MalformedFrame(f"an answer of type {frame.kind} to a question of type {kind}")
         return read(reader)
-    except Malformed as broken:
+    except MalformedFrame as broken:
         raise Unavailable(f"the pilot broke the protocol: {broken}") from broken

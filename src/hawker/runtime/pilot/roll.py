@@ -8,8 +8,8 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Part
-from hawker.runtime.pilot.orphans import end_loose, loose_pilots
+from hawker.runtime.driver import LostPart
+from hawker.runtime.pilot.orphans import end_orphans, find_orphans
 from hawker.runtime.pilot.reach import Reach
 
 _AT_ONCE = 100  # locks looked at before others have a turn
@@ -40,17 +40,17 @@ class Roll(Reach):
         return frozenset(each for each in await self.running() if self._technology.is_suspended(self._run(each)))
 
     async def loose(self) -> frozenset[MachineId]:
-        return frozenset(await anyio.to_thread.run_sync(loose_pilots, self._machines))
+        return frozenset(await anyio.to_thread.run_sync(find_orphans, self._machines))
 
     async def end_loose(self, machine_id: MachineId) -> None:
         self._technology.thaw(machine_id)
-        await end_loose(self._machines, machine_id)
+        await end_orphans(self._machines, machine_id)
 
-    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
         lost = await anyio.to_thread.run_sync(self._find_lost, tuple(machine_ids))
         return {each: parts for each, parts in lost.items() if self._run(each).alive()}
 
-    def _find_lost(self, machine_ids: tuple[MachineId, ...]) -> dict[MachineId, frozenset[Part]]:
+    def _find_lost(self, machine_ids: tuple[MachineId, ...]) -> dict[MachineId, frozenset[LostPart]]:
         lost = {each: self._technology.lost(each) for each in machine_ids}
         return {each: parts for each, parts in lost.items() if parts}
 

@@ -11,8 +11,8 @@ from hawker.ids import MachineId
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.pilot import messages, processes
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.journal import Story, believed, read_journal
-from hawker.runtime.pilot.processes import FIRST_VERSION, Watch, recorded_states
+from hawker.runtime.pilot.journal import JournalState, read_journal, sanitized
+from hawker.runtime.pilot.processes import FIRST_VERSION, ProcessWatch, recorded_states
 from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S, START_TIMEOUT_S, Reach
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
@@ -34,7 +34,7 @@ class Runs(Reach):
         with suppress(_Over):
             async with self._asking(run, ANSWER_TIMEOUT_S) as pilot:
                 if pilot.version >= FIRST_VERSION:
-                    return await Watch(pilot, spec_of(run)).begin()
+                    return await ProcessWatch(pilot, spec_of(run)).begin()
         return self._recorded(run)
 
     async def await_process_change(
@@ -44,7 +44,7 @@ class Runs(Reach):
         with suppress(_Over):
             async with self._asking(run, math.inf) as pilot:
                 if pilot.version >= FIRST_VERSION:
-                    return await _changed(Watch(pilot, spec_of(run)), seen)
+                    return await _changed(ProcessWatch(pilot, spec_of(run)), seen)
             await self._gone(run)
         return self._recorded(run)
 
@@ -55,7 +55,7 @@ class Runs(Reach):
         process_of(spec, index)
         with suppress(_Over):
             async with self._asking(here, START_TIMEOUT_S) as pilot:
-                return await processes.begin_run(Watch(pilot, spec), spec, index, run)
+                return await processes.begin_run(ProcessWatch(pilot, spec), spec, index, run)
         state = self._recorded(here)[index]
         if state.run < run:
             raise WrongState(f"machine {machine_id} is not running")
@@ -68,14 +68,14 @@ class Runs(Reach):
         process_of(spec, index)
         with suppress(_Over):
             async with self._asking(run, timeout_s + _KILL_GRACE_S) as pilot:
-                return await processes.end_run(Watch(pilot, spec), index, number, timeout_s)
+                return await processes.end_run(ProcessWatch(pilot, spec), index, number, timeout_s)
         return self._recorded(run)[index]
 
     async def _ask_to_conclude(self, run: RunDir, index: int) -> None:
         spec = spec_of(run)
         with suppress(_Over):
             async with self._asking(run, ANSWER_TIMEOUT_S) as pilot:
-                await processes.conclude(Watch(pilot, spec), spec, index)
+                await processes.conclude(ProcessWatch(pilot, spec), spec, index)
 
     @asynccontextmanager
     async def _asking(self, run: RunDir, within_s: float) -> AsyncIterator[Connection]:
@@ -95,10 +95,10 @@ class Runs(Reach):
                 raise
             raise _Over from None
 
-    def _story(self, run: RunDir) -> Story:
+    def _story(self, run: RunDir) -> JournalState:
         story = read_journal(run.journal)
         spec = run.spec() if self.features.kernel else None
-        return story if spec is None else believed(story, len(spec.processes), self._clock.now())
+        return story if spec is None else sanitized(story, len(spec.processes), self._clock.now())
 
     def _recorded(self, run: RunDir) -> tuple[ProcessState, ...]:
         story = self._story(run)
@@ -113,7 +113,7 @@ def spec_of(run: RunDir) -> InstanceSpec:
     return spec
 
 
-async def _changed(watch: Watch, seen: tuple[ProcessState, ...]) -> tuple[ProcessState, ...]:
+async def _changed(watch: ProcessWatch, seen: tuple[ProcessState, ...]) -> tuple[ProcessState, ...]:
     with anyio.fail_after(ANSWER_TIMEOUT_S):
         states = await watch.begin()
     while states == seen:

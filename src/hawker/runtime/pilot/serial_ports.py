@@ -18,7 +18,7 @@ from hawker.errors import Unavailable
 from hawker.runtime.driver import OutputChunk
 from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.connection import ByteStream, Connection, OnData, OnEnd
-from hawker.runtime.pilot.journal_disk import ledger_file, ledger_output
+from hawker.runtime.pilot.journal_disk import journal_disk_file, journal_disk_output
 from hawker.runtime.pilot.orphans import holder_of
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
@@ -85,7 +85,7 @@ PORTS = 12  # conversations at a time; a port costs a VMM nothing while it is id
 _BACKLOG = 2  # a client may come before the VMM has seen the last one go
 
 
-class SerialPorts:
+class SerialPortsChannel:
     """Keeps `Channel`. What is launched inherits the ledger as 3 and the ports as 4 and on."""
 
     def __init__(self, clock: Clock) -> None:
@@ -95,7 +95,7 @@ class SerialPorts:
     def files(self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> Iterator[tuple[int, ...]]:
         run.ports.mkdir(mode=0o700, exist_ok=True)
         with ExitStack() as stack:
-            ledger = stack.enter_context(ledger_file(run, spec, resumed=resumed))
+            ledger = stack.enter_context(journal_disk_file(run, spec, resumed=resumed))
             listeners = [stack.enter_context(_listener(_socket_of(run, port))) for port in range(PORTS)]
             yield (ledger, *(listener.fileno() for listener in listeners))
 
@@ -113,7 +113,7 @@ class SerialPorts:
         return await holder_of(run)
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return ledger_output(run, after=after, tail=tail)
+        return journal_disk_output(run, after=after, tail=tail)
 
 
 class PortStream:

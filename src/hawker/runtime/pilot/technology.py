@@ -7,10 +7,10 @@ whose guest runs it. What is launched then is the VMM's keeper, a process of thi
 from typing import Protocol
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, Features, Memory, Part, Stats
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceSpec, Limits
+from hawker.runtime.spec import InstanceLimits, InstanceSpec
 
 
 class Technology(Protocol):
@@ -19,7 +19,7 @@ class Technology(Protocol):
     name: str
     features: Features
     contained: bool  # the pilot is process 1 of namespaces and a root filesystem of its own
-    channel: Channel
+    channel: PilotChannel
 
     async def check(self) -> None:
         """As `Driver.check`."""
@@ -28,8 +28,8 @@ class Technology(Protocol):
         """Make what `launch` needs and the run directory does not have yet. Refuse what cannot be served."""
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
-        """Start the pilot, or keeper and VMM, detached from this daemon, with `fds` (`Channel.files`) as descriptors 3,
-        4, ... Returns the process id on the host of the pilot, or of the keeper. `fds` belong to the caller, who closes
+        """Start the pilot, or keeper and VMM, detached from this daemon, with `fds` (`PilotChannel.files`) as descriptors
+        3, 4, ... Returns the process id on the host of the pilot, or of the keeper. `fds` belong to the caller, who closes
         them. Never called while anyone holds the journal's lock."""
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
@@ -55,7 +55,7 @@ class Technology(Protocol):
     async def memory(self, run: RunDir) -> Memory:
         """Raises `NotServed` where there are no limits."""
 
-    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         """Enforce the memory and swap of `limits`. Raises `WrongState` when more is in use."""
 
     async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int: ...
@@ -73,7 +73,7 @@ class Technology(Protocol):
     def last_words(self, run: RunDir) -> str:
         """The last lines that a kernel of its own wrote to its console; "" without one."""
 
-    def lost(self, machine_id: MachineId) -> frozenset[Part]:
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
         """What a running machine has lost."""
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hawker.host.gather import Bounds
-from hawker.runtime.vmm.contract import Cell, Grant
+from hawker.runtime.vmm.contract import JailCell, JailGrant
 
 _ENOSYS, _EPERM = 38, 1
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWUSER, PID, NET, IPC, UTS, CGROUP, NS, TIME
@@ -80,7 +80,7 @@ _UMASK = 0o077
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class JailDevice:
     """By its path in the jail; `kind` is "c" or "b"."""
 
     path: str
@@ -91,18 +91,18 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CellSurroundings:
     """What the host adds to a cell. `root` is an empty directory; `files` is all that is shown in it."""
 
     root: str
-    files: tuple[Grant, ...]
-    devices: tuple[Device, ...]
+    files: tuple[JailGrant, ...]
+    devices: tuple[JailDevice, ...]
     cgroup: str
     cgroup_namespace: bool
     open_files: int = OPEN_FILES
 
 
-def cell_config(cell: Cell, around: Surroundings) -> bytes:
+def cell_config(cell: JailCell, around: CellSurroundings) -> bytes:
     config = {
         "ociVersion": "1.0.2",
         "hostname": "vmm",
@@ -129,7 +129,7 @@ _DEV = {
 _NO_DEVICES = {"allow": False, "access": "rwm"}
 
 
-def _process(cell: Cell, around: Surroundings) -> dict[str, Any]:
+def _process(cell: JailCell, around: CellSurroundings) -> dict[str, Any]:
     kinds = ("bounding", "effective", "inheritable", "permitted", "ambient")
     locked = cell.bounds.memory_bytes if _has_whole_devices(cell) else _LOCKED_BYTES
     return {
@@ -149,7 +149,7 @@ def _process(cell: Cell, around: Surroundings) -> dict[str, Any]:
     }
 
 
-def _has_whole_devices(cell: Cell) -> bool:
+def _has_whole_devices(cell: JailCell) -> bool:
     """Then all memory of the guest is pinned for them."""
     return any(device.startswith("/dev/vfio/") for device in cell.devices)
 
@@ -158,7 +158,7 @@ def _limit(kind: str, value: int) -> dict[str, Any]:
     return {"type": kind, "soft": value, "hard": value}
 
 
-def _mount(grant: Grant) -> dict[str, Any]:
+def _mount(grant: JailGrant) -> dict[str, Any]:
     options = _WRITABLE if grant.writable else _READ_ONLY
     return {"destination": grant.target, "type": "bind", "source": str(grant.source), "options": options}
 
@@ -171,16 +171,16 @@ def _limits(bounds: Bounds) -> dict[str, Any]:
     }
 
 
-def _usable(devices: Iterable[Device]) -> list[dict[str, Any]]:
+def _usable(devices: Iterable[JailDevice]) -> list[dict[str, Any]]:
     return [{"allow": True, **_numbers(device), "access": "rw" if device.writable else "r"} for device in devices]
 
 
-def _node(device: Device, uid: int) -> dict[str, Any]:
+def _node(device: JailDevice, uid: int) -> dict[str, Any]:
     mode = 0o600 if device.writable else 0o400
     return {"path": device.path, **_numbers(device), "fileMode": mode, "uid": uid, "gid": uid}
 
 
-def _numbers(device: Device) -> dict[str, Any]:
+def _numbers(device: JailDevice) -> dict[str, Any]:
     return {"type": device.kind, "major": device.major, "minor": device.minor}
 
 

@@ -9,9 +9,9 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import SnapshotLost, Unavailable
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.vsock import PORT, Vsock
+from hawker.runtime.pilot.vsock import PORT, VsockChannel
 from hawker.runtime.vmm import cloud_hypervisor_api as api
 from hawker.runtime.vmm.balloon import followed
 from hawker.runtime.vmm.contract import Restored, Vm
@@ -63,8 +63,8 @@ class CloudHypervisor:
         self._program = program
         self.program = program.command
 
-    def channel(self) -> Channel:
-        return Vsock()
+    def channel(self) -> PilotChannel:
+        return VsockChannel()
 
     def console(self) -> str:
         return f"console=ttyS0 hawker.vsock={PORT}"

@@ -7,8 +7,8 @@ the default that the document gives it, but for the console: without a word it w
 import msgspec
 
 from hawker.runtime.spec import DiskLimits
-from hawker.runtime.vmm.contract import Drive, Vm
-from hawker.runtime.vmm.vmm_api import Request
+from hawker.runtime.vmm.contract import Vm, VmDrive
+from hawker.runtime.vmm.vmm_api import ApiRequest
 
 SNAPSHOT_FILES = ("config.json", "state.json", "memory-ranges")
 """As it names them."""
@@ -124,15 +124,15 @@ class RestoreConfig(_Body, frozen=True, kw_only=True):
     source_url: str
 
 
-PING = Request("GET", f"{_ROOT}/vmm.ping")
-INFO = Request("GET", f"{_ROOT}/vm.info")
-BOOT = Request("PUT", f"{_ROOT}/vm.boot")
-PAUSE = Request("PUT", f"{_ROOT}/vm.pause")
-RESUME = Request("PUT", f"{_ROOT}/vm.resume")
-SHUTDOWN = Request("PUT", f"{_ROOT}/vmm.shutdown")
+PING = ApiRequest("GET", f"{_ROOT}/vmm.ping")
+INFO = ApiRequest("GET", f"{_ROOT}/vm.info")
+BOOT = ApiRequest("PUT", f"{_ROOT}/vm.boot")
+PAUSE = ApiRequest("PUT", f"{_ROOT}/vm.pause")
+RESUME = ApiRequest("PUT", f"{_ROOT}/vm.resume")
+SHUTDOWN = ApiRequest("PUT", f"{_ROOT}/vmm.shutdown")
 
 
-def create(vm: Vm, vsock: str) -> Request:
+def create(vm: Vm, vsock: str) -> ApiRequest:
     config = VmConfig(
         payload=Payload(kernel=vm.kernel, initramfs=vm.initramfs, cmdline=vm.command_line),
         cpus=Cpus(boot_vcpus=vm.cpus, max_vcpus=vm.cpus, nested=False),
@@ -146,26 +146,26 @@ def create(vm: Vm, vsock: str) -> Request:
         net=() if vm.link is None else (Net(id="link", tap=vm.link.tap, mac=vm.link.mac),),
         devices=tuple(_device(place, address) for place, address in enumerate(vm.gpus)),
     )
-    return Request("PUT", f"{_ROOT}/vm.create", config)
+    return ApiRequest("PUT", f"{_ROOT}/vm.create", config)
 
 
-def snapshot(directory: str) -> Request:
-    return Request("PUT", f"{_ROOT}/vm.snapshot", VmSnapshotConfig(destination_url=f"file://{directory}"))
+def snapshot(directory: str) -> ApiRequest:
+    return ApiRequest("PUT", f"{_ROOT}/vm.snapshot", VmSnapshotConfig(destination_url=f"file://{directory}"))
 
 
-def restore(directory: str) -> Request:
-    return Request("PUT", f"{_ROOT}/vm.restore", RestoreConfig(source_url=f"file://{directory}"))
+def restore(directory: str) -> ApiRequest:
+    return ApiRequest("PUT", f"{_ROOT}/vm.restore", RestoreConfig(source_url=f"file://{directory}"))
 
 
-def inflate(amount_mib: int) -> Request:
-    return Request("PUT", f"{_ROOT}/vm.resize", VmResize(desired_balloon=amount_mib * _MIB))
+def inflate(amount_mib: int) -> ApiRequest:
+    return ApiRequest("PUT", f"{_ROOT}/vm.resize", VmResize(desired_balloon=amount_mib * _MIB))
 
 
-def resize_disk(drive: str, size_bytes: int) -> Request:
-    return Request("PUT", f"{_ROOT}/vm.resize-disk", VmResizeDisk(id=drive, desired_size=size_bytes))
+def resize_disk(drive: str, size_bytes: int) -> ApiRequest:
+    return ApiRequest("PUT", f"{_ROOT}/vm.resize-disk", VmResizeDisk(id=drive, desired_size=size_bytes))
 
 
-def _disk(drive: Drive) -> Disk:
+def _disk(drive: VmDrive) -> Disk:
     return Disk(
         id=drive.name,
         serial=drive.name,

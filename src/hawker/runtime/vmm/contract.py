@@ -12,15 +12,15 @@ from typing import Protocol
 
 from hawker.host.gather import Bounds
 from hawker.ids import MachineId
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import DiskLimits, Link
+from hawker.runtime.spec import DiskLimits, GuestLink
 
 NO_LIMITS = DiskLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class VmDrive:
     """A block file, by its path in the jail. `name` is its serial number, where the VMM can give it one."""
 
     name: str
@@ -42,9 +42,9 @@ class Vm:
     kernel: str
     initramfs: str
     command_line: str
-    drives: tuple[Drive, ...]
+    drives: tuple[VmDrive, ...]
     directory: str
-    link: Link | None = None
+    link: GuestLink | None = None
     gpus: tuple[str, ...] = ()
     fds: int = 0  # how many descriptors from 3 on it inherits, as `Vmm.channel` makes them
 
@@ -69,7 +69,7 @@ class Vmm(Protocol):
     gpus: bool
     overhead_mib: int  # beside the guest's memory, at the most
 
-    def channel(self) -> Channel:
+    def channel(self) -> PilotChannel:
         """How its machines' pilots are reached."""
 
     def console(self) -> str:
@@ -106,7 +106,7 @@ class Vmm(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class JailGrant:
     """A file, directory or block device of the host that the jail shows at `target`. `Jail.launch` gives its user what
     is writable, and lets it read the rest. Nothing in `RunDir.vmm` is granted, but that directory itself."""
 
@@ -116,14 +116,14 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class JailCell:
     """One machine's jail. `devices` are paths such as /dev/kvm, readable and writable by `uid`. `bounds` limit VMM and
     guest together. `fds` become 3, 4, ... of the command."""
 
     machine_id: MachineId
     uid: int
     argv: tuple[str, ...]
-    grants: tuple[Grant, ...]
+    grants: tuple[JailGrant, ...]
     devices: tuple[str, ...]
     netns: str | None
     bounds: Bounds
@@ -151,7 +151,7 @@ class Jail(Protocol):
     def inside(self, source: Path, name: str) -> str:
         """The path in a jail at which a granted file called `name` is best shown."""
 
-    async def launch(self, cell: Cell, run: RunDir) -> int:
+    async def launch(self, cell: JailCell, run: RunDir) -> int:
         """Start keeper and VMM; the keeper's pid. The first of `cell.fds` holds the journal's lock: keeper and
         VMM both inherit it. Raises `Unavailable` with the reason."""
 

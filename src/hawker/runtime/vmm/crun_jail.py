@@ -21,12 +21,12 @@ from hawker.errors import CannotStart, Unavailable
 from hawker.host.cgroup import Cgroups, Layout
 from hawker.ids import MachineId
 from hawker.runtime import proc
-from hawker.runtime.crun import Bundle, Crun
+from hawker.runtime.crun import Crun, CrunBundle
 from hawker.runtime.pilot.process_exit import end
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.cell_config import OPEN_FILES, Device, Surroundings, cell_config
-from hawker.runtime.vmm.contract import Cell, Grant, VmmEnd
+from hawker.runtime.vmm.cell_config import OPEN_FILES, CellSurroundings, JailDevice, cell_config
+from hawker.runtime.vmm.contract import JailCell, JailGrant, VmmEnd
 from hawker.runtime.vmm.grants import own
 
 _TIMEOUT_S = 10.0
@@ -45,21 +45,21 @@ _DIRECTORIES = {
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    grants: tuple[Grant, ...]
+    grants: tuple[JailGrant, ...]
     stamps: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ProgramFiles:
     """Remembers what it found, for as long as the files are the same."""
 
     _known: dict[str, _Found] = field(default_factory=dict)
 
-    def of(self, program: Path) -> tuple[Grant, ...]:
+    def of(self, program: Path) -> tuple[JailGrant, ...]:
         """Raises `CannotStart` when the loader cannot tell."""
         found = self._known.get(str(program))
         if found is None or found.stamps != _stamps(found.grants):
-            grants = tuple(Grant(path, str(path)) for path in _files(program))
+            grants = tuple(JailGrant(path, str(path)) for path in _files(program))
             found = self._known[str(program)] = _Found(grants, _stamps(grants))
         return found.grants
 
@@ -92,7 +92,7 @@ def _directories(program: Path) -> list[Path]:
     return [place for place in places if place.is_dir()]
 
 
-def _stamps(grants: tuple[Grant, ...]) -> tuple[tuple[int, int], ...]:
+def _stamps(grants: tuple[JailGrant, ...]) -> tuple[tuple[int, int], ...]:
     """Of a file that went away, none: then it is asked for again."""
     found = []
     for grant in grants:
@@ -117,7 +117,7 @@ class CrunJail:
     def __init__(self, crun: Crun, cgroups: Cgroups) -> None:
         self._crun = crun
         self._cgroups = cgroups
-        self._needs = Needs()
+        self._needs = ProgramFiles()
 
     async def check(self) -> None:
         if os.geteuid() != 0:
@@ -131,10 +131,10 @@ class CrunJail:
         """Devices are where devices may be; all else may be on a file system without."""
         return f"/dev/{name}" if source.is_block_device() else f"/cell/{name}"
 
-    async def launch(self, cell: Cell, run: RunDir) -> int:
-        bundle = Bundle(run.path)
+    async def launch(self, cell: JailCell, run: RunDir) -> int:
+        bundle = CrunBundle(run.path)
         await anyio.to_thread.run_sync(self._lay_out, cell, run)
-        launch = keeper.Launch(
+        launch = keeper.KeeperLaunch(
             argv=self._crun.run_argv(cell.machine_id, bundle, len(cell.fds)),
             fds=cell.fds,
             pid_file=bundle.pid,
@@ -168,7 +168,7 @@ class CrunJail:
     def console(self, run: RunDir) -> bytes:
         return keeper.read_console(run)
 
-    def _lay_out(self, cell: Cell, run: RunDir) -> None:
+    def _lay_out(self, cell: JailCell, run: RunDir) -> None:
         if self._crun.knows(cell.machine_id):
             self._crun.forget(cell.machine_id)
         root = run.path / "root"
@@ -176,7 +176,7 @@ class CrunJail:
         root.chmod(0o755)  # the cell's user must get through, whatever the daemon's umask
         own(cell, run)
         disks = tuple(grant for grant in cell.grants if grant.source.is_block_device())
-        around = Surroundings(
+        around = CellSurroundings(
             root=str(root),
             files=(*self._needs.of(Path(cell.argv[0])), *(grant for grant in cell.grants if grant not in disks)),
             devices=(*(_device(Path(path), path) for path in cell.devices), *map(_disk, disks)),
@@ -184,18 +184,18 @@ class CrunJail:
             cgroup_namespace=_CGROUP_NAMESPACE.exists(),
             open_files=min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         )
-        Bundle(run.path).config.write_bytes(cell_config(cell, around))
+        CrunBundle(run.path).config.write_bytes(cell_config(cell, around))
 
 
-def _disk(grant: Grant) -> Device:
+def _disk(grant: JailGrant) -> JailDevice:
     return _device(grant.source, grant.target, writable=grant.writable)
 
 
-def _device(source: Path, target: str, *, writable: bool = True) -> Device:
+def _device(source: Path, target: str, *, writable: bool = True) -> JailDevice:
     """Raises `Unavailable`."""
     try:
         found = source.stat()
     except OSError as error:
         raise Unavailable(f"the device {source} is not there: {error.strerror}") from error
     kind = "b" if stat.S_ISBLK(found.st_mode) else "c"
-    return Device(target, kind, os.major(found.st_rdev), os.minor(found.st_rdev), writable)
+    return JailDevice(target, kind, os.major(found.st_rdev), os.minor(found.st_rdev), writable)

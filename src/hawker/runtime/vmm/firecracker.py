@@ -8,9 +8,9 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import SnapshotLost, Unavailable
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.vsock import PORT, Vsock
+from hawker.runtime.pilot.vsock import PORT, VsockChannel
 from hawker.runtime.vmm import firecracker_api as api
 from hawker.runtime.vmm.balloon import followed
 from hawker.runtime.vmm.contract import Restored, Vm
@@ -67,8 +67,8 @@ class Firecracker:
         self._program = program
         self.program = program.command
 
-    def channel(self) -> Channel:
-        return Vsock()
+    def channel(self) -> PilotChannel:
+        return VsockChannel()
 
     def console(self) -> str:
         """A reset by its keyboard controller is what ends it. There is no mouse to look for."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from hawker.runtime.spec import DiskLimits
-from hawker.runtime.vmm.contract import Drive, Vm
-from hawker.runtime.vmm.vmm_api import Request
+from hawker.runtime.vmm.contract import Vm, VmDrive
+from hawker.runtime.vmm.vmm_api import ApiRequest
 
 SNAPSHOT_FILES = _STATE, _MEMORY = "state", "memory"
 
@@ -110,56 +110,56 @@ class PartialDrive(_Body, frozen=True, kw_only=True):
     path_on_host: str
 
 
-VERSION = Request("GET", "/version")
-STATISTICS = Request("GET", "/balloon/statistics")
-MACHINE = Request("GET", "/machine-config")
-CONFIGURATION = Request("GET", "/vm/config")
-START = Request("PUT", "/actions", InstanceActionInfo(action_type="InstanceStart"))
-PAUSE = Request("PATCH", "/vm", VmState(state="Paused"))
-RESUME = Request("PATCH", "/vm", VmState(state="Resumed"))
+VERSION = ApiRequest("GET", "/version")
+STATISTICS = ApiRequest("GET", "/balloon/statistics")
+MACHINE = ApiRequest("GET", "/machine-config")
+CONFIGURATION = ApiRequest("GET", "/vm/config")
+START = ApiRequest("PUT", "/actions", InstanceActionInfo(action_type="InstanceStart"))
+PAUSE = ApiRequest("PATCH", "/vm", VmState(state="Paused"))
+RESUME = ApiRequest("PATCH", "/vm", VmState(state="Resumed"))
 
 
-def configure(vm: Vm, vsock: str) -> Iterator[Request]:
+def configure(vm: Vm, vsock: str) -> Iterator[ApiRequest]:
     """Everything before the start, in an order that the document allows: drives are vda, vdb, ... as they come."""
     boot = BootSource(kernel_image_path=vm.kernel, initrd_path=vm.initramfs, boot_args=vm.command_line)
-    yield Request("PUT", "/boot-source", boot)
-    yield Request("PUT", "/machine-config", MachineConfiguration(vcpu_count=vm.cpus, mem_size_mib=vm.max_memory_mib))
+    yield ApiRequest("PUT", "/boot-source", boot)
+    yield ApiRequest("PUT", "/machine-config", MachineConfiguration(vcpu_count=vm.cpus, mem_size_mib=vm.max_memory_mib))
     for drive in vm.drives:
         yield _drive(drive)
     if vm.link is not None:
         interface = NetworkInterface(iface_id=_INTERFACE, host_dev_name=vm.link.tap, guest_mac=vm.link.mac)
-        yield Request("PUT", f"/network-interfaces/{_INTERFACE}", interface)
-    yield Request("PUT", "/vsock", Vsock(guest_cid=_CID, uds_path=vsock))
+        yield ApiRequest("PUT", f"/network-interfaces/{_INTERFACE}", interface)
+    yield ApiRequest("PUT", "/vsock", Vsock(guest_cid=_CID, uds_path=vsock))
     balloon = Balloon(
         amount_mib=vm.max_memory_mib - vm.memory_mib,
         deflate_on_oom=False,
         stats_polling_interval_s=_STATISTICS_S,
         free_page_reporting=True,
     )
-    yield Request("PUT", "/balloon", balloon)
-    yield Request("PUT", "/entropy", EntropyDevice())
+    yield ApiRequest("PUT", "/balloon", balloon)
+    yield ApiRequest("PUT", "/entropy", EntropyDevice())
 
 
-def create_snapshot(directory: str) -> Request:
+def create_snapshot(directory: str) -> ApiRequest:
     files = SnapshotCreateParams(snapshot_path=f"{directory}/{_STATE}", mem_file_path=f"{directory}/{_MEMORY}")
-    return Request("PUT", "/snapshot/create", files)
+    return ApiRequest("PUT", "/snapshot/create", files)
 
 
-def load_snapshot(directory: str) -> Request:
+def load_snapshot(directory: str) -> ApiRequest:
     memory = MemoryBackend(backend_type="File", backend_path=f"{directory}/{_MEMORY}")
-    return Request(
+    return ApiRequest(
         "PUT", "/snapshot/load", SnapshotLoadParams(snapshot_path=f"{directory}/{_STATE}", mem_backend=memory)
     )
 
 
-def inflate(amount_mib: int) -> Request:
-    return Request("PATCH", "/balloon", BalloonUpdate(amount_mib=amount_mib))
+def inflate(amount_mib: int) -> ApiRequest:
+    return ApiRequest("PATCH", "/balloon", BalloonUpdate(amount_mib=amount_mib))
 
 
-def look_again(drive: str, path: str) -> Request:
+def look_again(drive: str, path: str) -> ApiRequest:
     """Have it see that the file of a drive has another size."""
     drive_id = id_of(drive)
-    return Request("PATCH", f"/drives/{drive_id}", PartialDrive(drive_id=drive_id, path_on_host=path))
+    return ApiRequest("PATCH", f"/drives/{drive_id}", PartialDrive(drive_id=drive_id, path_on_host=path))
 
 
 def id_of(drive: str) -> str:
@@ -167,7 +167,7 @@ def id_of(drive: str) -> str:
     return drive.replace("-", "_")
 
 
-def _drive(drive: Drive) -> Request:
+def _drive(drive: VmDrive) -> ApiRequest:
     body = DriveBody(
         drive_id=id_of(drive.name),
         path_on_host=drive.path,
@@ -176,7 +176,7 @@ def _drive(drive: Drive) -> Request:
         cache_type="Writeback",
         rate_limiter=_limiter(drive.limits),
     )
-    return Request("PUT", f"/drives/{body.drive_id}", body)
+    return ApiRequest("PUT", f"/drives/{body.drive_id}", body)
 
 
 def _limiter(limits: DiskLimits) -> RateLimiter | None:

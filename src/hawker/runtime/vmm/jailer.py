@@ -25,7 +25,7 @@ from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.contract import Cell, Grant, VmmEnd
+from hawker.runtime.vmm.contract import JailCell, JailGrant, VmmEnd
 from hawker.runtime.vmm.firecracker import FIRECRACKER
 from hawker.runtime.vmm.grants import own
 
@@ -36,7 +36,7 @@ _OPEN_FILES = 4096
 _SHARES_MAX, _WEIGHT_MAX = 262_144, 10_000
 
 
-def jailer_command(jailer: str, cell: Cell, base: Path, cgroup: str, unified: bool) -> tuple[str, ...]:
+def jailer_command(jailer: str, cell: JailCell, base: Path, cgroup: str, unified: bool) -> tuple[str, ...]:
     """It starts the VMM as process 1 of a pid namespace, in a root below `base`, and ends. `cgroup` is the path of the
     machine's group in each tree, whose last name is the machine's id, as the jailer makes it."""
     parent = cgroup.rpartition("/")[0].lstrip("/")
@@ -91,17 +91,17 @@ class FirecrackerJailer:
     def inside(self, source: Path, name: str) -> str:
         return f"/cell/{name}"
 
-    async def launch(self, cell: Cell, run: RunDir) -> int:
+    async def launch(self, cell: JailCell, run: RunDir) -> int:
         if not set(cell.devices) <= DEVICES.keys():
             raise Unavailable(f"Firecracker's jailer gives its machines {' and '.join(DEVICES)} alone")
         await anyio.to_thread.run_sync(self._cgroups.remove, cell.machine_id)
         chroot = await anyio.to_thread.run_sync(_lay_out, cell, run)
-        wanted = keeper.Launch(
+        wanted = keeper.KeeperLaunch(
             argv=jailer_command(JAILER.find(), cell, _base(run), self._cgroups.path_of(cell.machine_id), self._unified),
             fds=cell.fds,
             pid_file=chroot / f"{_program(cell).name}.pid",
             uid=cell.uid,
-            views=[Grant(each.source, str(chroot / each.target[1:]), each.writable) for each in cell.grants],
+            views=[JailGrant(each.source, str(chroot / each.target[1:]), each.writable) for each in cell.grants],
             apart=True,
         )
         try:
@@ -129,7 +129,7 @@ class FirecrackerJailer:
     def console(self, run: RunDir) -> bytes:
         return keeper.read_console(run)
 
-    def _gather(self, cell: Cell, keeper_pid: int) -> None:
+    def _gather(self, cell: JailCell, keeper_pid: int) -> None:
         """Where each controller has a tree of its own, the jailer knows only those whose limits it was told. It is done
         before the VMM is told what to run."""
         if not self._unified:
@@ -141,12 +141,12 @@ def _base(run: RunDir) -> Path:
     return run.path / "jail"
 
 
-def _program(cell: Cell) -> Path:
+def _program(cell: JailCell) -> Path:
     """As the jailer names things after it: where links lead."""
     return Path(cell.argv[0]).resolve()
 
 
-def _lay_out(cell: Cell, run: RunDir) -> Path:
+def _lay_out(cell: JailCell, run: RunDir) -> Path:
     """The chroot, with a place for each grant; what an earlier VMM left there is gone."""
     own(cell, run)
     remove_tree(_base(run))

@@ -29,7 +29,7 @@ _SAID_MAX = 400  # characters
 _T = TypeVar("_T")
 
 
-class Refused(Unavailable):
+class VmmRefused(Unavailable):
     """The VMM understood a request, and did not do it. `said` is why, in its words."""
 
     def __init__(self, message: str, said: str) -> None:
@@ -38,7 +38,7 @@ class Refused(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One call of an API. `body` is what msgspec makes JSON of; None for none."""
 
     method: str
@@ -54,7 +54,7 @@ class VmmApi:
     socket: Path
     complaint: Callable[[bytes], str]
 
-    async def appeared(self, first: Request, alive: Callable[[], bool], clock: Clock) -> None:
+    async def appeared(self, first: ApiRequest, alive: Callable[[], bool], clock: Clock) -> None:
         """Return once `first` is answered, which must change nothing. Raises `Unavailable` when the VMM has ended, or
         takes too long."""
         with anyio.move_on_after(_APPEARS_S):
@@ -67,24 +67,24 @@ class VmmApi:
                 await clock.sleep(_LOOK_EVERY_S)
         raise Unavailable(f"{self.name} does not listen within {_APPEARS_S:g} s")
 
-    async def send(self, request: Request, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    async def send(self, request: ApiRequest, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """A request whose answer says nothing more."""
         await self._asked(request, timeout_s)
 
-    async def try_send(self, request: Request) -> None:
+    async def try_send(self, request: ApiRequest) -> None:
         """Where it does not matter whether it is done."""
         with suppress(Unavailable):
             await self.send(request)
 
-    async def ask(self, request: Request, shape: type[_T]) -> _T:
+    async def ask(self, request: ApiRequest, shape: type[_T]) -> _T:
         answer = await self._asked(request, REQUEST_TIMEOUT_S)
         try:
             return msgspec.json.decode(answer, type=shape)
         except (msgspec.DecodeError, RecursionError) as error:
             raise Unavailable(f"{self.name} answers {_named(request)} with what cannot be read: {error}") from error
 
-    async def _asked(self, request: Request, timeout_s: float) -> bytes:
-        """Raises `Refused`; `Absent` and `HungUp` as they are, for what they tell of the VMM's life."""
+    async def _asked(self, request: ApiRequest, timeout_s: float) -> bytes:
+        """Raises `VmmRefused`; `Absent` and `HungUp` as they are, for what they tell of the VMM's life."""
         body = None if request.body is None else msgspec.json.encode(request.body)
         try:
             answer = await exchange(self.socket, request.method, request.target, body, timeout_s=timeout_s)
@@ -93,7 +93,7 @@ class VmmApi:
         if 200 <= answer.status < 300:
             return answer.body
         said = readable(self.complaint(answer.body)) or f"status {answer.status}"
-        raise Refused(f"{self.name} refuses {_named(request)}: {said}", said)
+        raise VmmRefused(f"{self.name} refuses {_named(request)}: {said}", said)
 
 
 def patience_s(vm: Vm) -> float:
@@ -107,7 +107,7 @@ def readable(text: str) -> str:
     return " ".join(plain.split())[:_SAID_MAX]
 
 
-def _named(request: Request) -> str:
+def _named(request: ApiRequest) -> str:
     return f"{request.method} {request.target}"
 
 

@@ -19,7 +19,7 @@ from hawker.errors import HawkerError, NotFound
 from hawker.fsm.verdict import leaf_of
 from hawker.ids import InstanceId
 from hawker.log import bind
-from hawker.runtime.driver import ProcessState, Run
+from hawker.runtime.driver import ProcessPhase, ProcessState
 from hawker.store.contract import Durability, Tx
 from hawker.worker.containers.ask import Asker
 from hawker.worker.containers.plan import Blocked, Condition, Need, Rules, Seen, Start, plan
@@ -216,7 +216,7 @@ class Tender:
 
     def _watch(self, tasks: TaskGroup, states: tuple[ProcessState, ...]) -> None:
         for index, state in enumerate(states):
-            watched, run = self._watches.get(index), state.run if state.state is Run.RUNNING else None
+            watched, run = self._watches.get(index), state.run if state.state is ProcessPhase.RUNNING else None
             if watched is not None and watched.run != run:
                 watched.scope.cancel()
                 del self._watches[index]

@@ -8,7 +8,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker.config.effective_containers import healthchecks
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
-from hawker.runtime.driver import Run
+from hawker.runtime.driver import ProcessPhase
 from hawker.worker.changes import Changes
 from hawker.worker.containers.tender import Tender
 from hawker.worker.health import CheckResult
@@ -16,7 +16,12 @@ from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.probe import Prober
 from hawker.worker.records import MACHINES, MachineRecord
 
-_SHOWN = {Run.HELD: "pending", Run.STARTING: "starting", Run.RUNNING: "running", Run.EXITED: "exited"}
+_SHOWN = {
+    ProcessPhase.HELD: "pending",
+    ProcessPhase.STARTING: "starting",
+    ProcessPhase.RUNNING: "running",
+    ProcessPhase.EXITED: "exited",
+}
 
 
 class Tending:
@@ -33,7 +38,7 @@ class Tending:
         """Name and state of each container, in the config's order."""
         tended = self._tended.get(record.id)
         known = {} if tended is None else {each.name: _SHOWN[each.state] for each in tended.tender.states}
-        default = _untended(record) if tended is None else _SHOWN[Run.HELD]
+        default = _untended(record) if tended is None else _SHOWN[ProcessPhase.HELD]
         return tuple((each.name or "", known.get(each.name or "", default)) for each in record.config.containers or ())
 
     def checks(self, record: MachineRecord) -> tuple[CheckResult, ...]:

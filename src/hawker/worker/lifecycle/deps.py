@@ -13,7 +13,7 @@ from hawker.fsm.contract import Resource, StepContext
 from hawker.ids import Digest, InstanceId, MachineId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.runtime.driver import Driver
-from hawker.runtime.spec import Link
+from hawker.runtime.spec import GuestLink
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
 from hawker.worker.fences import Fences
@@ -100,7 +100,7 @@ class Networks(Protocol):
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         """The bound network namespace."""
 
-    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+    def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
         """How a machine with a kernel of its own is to set up what `ensure` made for it; None for all others."""
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:

@@ -17,7 +17,7 @@ from hawker.fsm.run import Run
 from hawker.ids import MachineId, first_ulid
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
-from hawker.runtime.driver import ALIVE, Inspection, Part, Phase
+from hawker.runtime.driver import ALIVE, Inspection, LostPart, Phase
 from hawker.store.contract import Reader
 from hawker.worker.histories import histories_waiting
 from hawker.worker.images import digests_of
@@ -33,9 +33,9 @@ _log = bind("hawker.reconcile")
 
 LATE_S = 3600.0
 
-_PARTS: Mapping[Part, tuple[Kind, str]] = {
-    Part.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
-    Part.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
+_PARTS: Mapping[LostPart, tuple[Kind, str]] = {
+    LostPart.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
+    LostPart.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
 }
 
 
