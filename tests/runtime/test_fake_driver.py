@@ -10,7 +10,7 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Driver, ExecSpec, Phase
+from hawker.runtime.driver import ExecSpec, NodeDriver, Phase
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeFault, FakeHost
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
@@ -48,16 +48,16 @@ def host(clock: ManualClock) -> FakeHost:
 
 
 @pytest.fixture
-def driver(host: FakeHost) -> Driver:
+def driver(host: FakeHost) -> NodeDriver:
     return FakeDriver(host)
 
 
-async def _launch(driver: Driver, spec: InstanceSpec) -> None:
+async def _launch(driver: NodeDriver, spec: InstanceSpec) -> None:
     await driver.prepare(spec)
     await driver.start(spec)
 
 
-async def test_instance_runs_for_as_long_as_the_clock_says(driver: Driver, clock: ManualClock) -> None:
+async def test_instance_runs_for_as_long_as_the_clock_says(driver: NodeDriver, clock: ManualClock) -> None:
     await _launch(driver, _spec("sleep 10; exit 3"))
     began = clock.now()
     clock.advance(9.0)
@@ -68,18 +68,18 @@ async def test_instance_runs_for_as_long_as_the_clock_says(driver: Driver, clock
     assert (found.exit.exit_code, found.exit.exited_at) == (3, began + 10.0)
 
 
-async def test_waiting_lets_the_time_pass(driver: Driver, clock: ManualClock) -> None:
+async def test_waiting_lets_the_time_pass(driver: NodeDriver, clock: ManualClock) -> None:
     await _launch(driver, _spec("sleep 10"))
     assert (await driver.wait(MACHINE)).exited_at == pytest.approx(clock.now())
 
 
-async def test_the_process_that_ends_first_ends_the_instance(driver: Driver) -> None:
+async def test_the_process_that_ends_first_ends_the_instance(driver: NodeDriver) -> None:
     await _launch(driver, _spec("sleep infinity", "sleep 5; exit 9"))
     ended = await driver.wait(MACHINE)
     assert (ended.process, ended.exit_code) == (1, 9)
 
 
-async def test_end_from_outside_wakes_who_waits(driver: Driver, host: FakeHost) -> None:
+async def test_end_from_outside_wakes_who_waits(driver: NodeDriver, host: FakeHost) -> None:
     await _launch(driver, _spec())
     async with anyio.create_task_group() as tasks:
 
@@ -91,7 +91,7 @@ async def test_end_from_outside_wakes_who_waits(driver: Driver, host: FakeHost) 
         host.end(MACHINE, 137, signal=9, oom_killed=True)
 
 
-async def test_a_new_driver_finds_what_runs_and_what_ended_meanwhile(driver: Driver, host: FakeHost) -> None:
+async def test_a_new_driver_finds_what_runs_and_what_ended_meanwhile(driver: NodeDriver, host: FakeHost) -> None:
     other = MachineId("ffffffffffffff")
     await _launch(driver, _spec())
     await _launch(driver, _spec(machine_id=other))
@@ -103,7 +103,7 @@ async def test_a_new_driver_finds_what_runs_and_what_ended_meanwhile(driver: Dri
     assert await restarted.list() == [MACHINE, other]
 
 
-async def test_a_fault_before_the_effect_leaves_nothing(driver: Driver, host: FakeHost) -> None:
+async def test_a_fault_before_the_effect_leaves_nothing(driver: NodeDriver, host: FakeHost) -> None:
     host.script("start", FakeFault(Unavailable("no")))
     await driver.prepare(_spec())
     with pytest.raises(Unavailable):
@@ -112,7 +112,7 @@ async def test_a_fault_before_the_effect_leaves_nothing(driver: Driver, host: Fa
     assert (await driver.start(_spec())).phase is Phase.RUNNING
 
 
-async def test_a_death_after_the_effect_leaves_one_instance(driver: Driver, host: FakeHost) -> None:
+async def test_a_death_after_the_effect_leaves_one_instance(driver: NodeDriver, host: FakeHost) -> None:
     host.script("start", FakeFault(DaemonDied(), after=True))
     await driver.prepare(_spec())
     with pytest.raises(DaemonDied):
@@ -123,7 +123,7 @@ async def test_a_death_after_the_effect_leaves_one_instance(driver: Driver, host
     assert (await restarted.start(_spec())).pid == pid
 
 
-async def test_a_slow_call_takes_virtual_time(driver: Driver, host: FakeHost, clock: ManualClock) -> None:
+async def test_a_slow_call_takes_virtual_time(driver: NodeDriver, host: FakeHost, clock: ManualClock) -> None:
     host.script("prepare", FakeFault(delay_s=30.0))
     began = clock.now()
     await driver.prepare(_spec())
@@ -132,7 +132,7 @@ async def test_a_slow_call_takes_virtual_time(driver: Driver, host: FakeHost, cl
 
 
 async def test_a_stubborn_machine_is_killed_after_the_timeout(
-    driver: Driver, host: FakeHost, clock: ManualClock
+    driver: NodeDriver, host: FakeHost, clock: ManualClock
 ) -> None:
     host.stubborn.add(MACHINE)
     await _launch(driver, _spec())
@@ -142,14 +142,14 @@ async def test_a_stubborn_machine_is_killed_after_the_timeout(
     assert host.signals(MACHINE) == [signal.SIGTERM, signal.SIGKILL]
 
 
-async def test_stop_twice_tells_the_same_exit(driver: Driver) -> None:
+async def test_stop_twice_tells_the_same_exit(driver: NodeDriver) -> None:
     await _launch(driver, _spec())
     first = await driver.stop(MACHINE, "SIGINT", 5.0)
     assert first.signal == signal.SIGINT
     assert await driver.stop(MACHINE, "SIGINT", 5.0) == first
 
 
-async def test_a_command_that_does_not_exist_says_so(driver: Driver) -> None:
+async def test_a_command_that_does_not_exist_says_so(driver: NodeDriver) -> None:
     spec = _spec()
     missing = ProcessSpec(argv=("/nope",), env={})
     spec = msgspec.structs.replace(spec, processes=(missing,))
@@ -160,7 +160,7 @@ async def test_a_command_that_does_not_exist_says_so(driver: Driver) -> None:
     assert "no such file" in found.exit.reason
 
 
-async def test_a_running_machine_is_not_prepared_as_another(driver: Driver) -> None:
+async def test_a_running_machine_is_not_prepared_as_another(driver: NodeDriver) -> None:
     await _launch(driver, _spec())
     with pytest.raises(WrongState):
         await driver.prepare(_spec(instance="I2"))
@@ -169,7 +169,7 @@ async def test_a_running_machine_is_not_prepared_as_another(driver: Driver) -> N
     assert (await driver.inspect(MACHINE)).phase is Phase.PREPARED
 
 
-async def test_output_is_read_from_a_position_and_by_lines(driver: Driver) -> None:
+async def test_output_is_read_from_a_position_and_by_lines(driver: NodeDriver) -> None:
     await _launch(driver, _spec("echo one; echo two >&2; echo three $NAME; sleep infinity"))
     chunks = driver.output(MACHINE)
     assert [(chunk.stream, chunk.data) for chunk in chunks] == [(1, b"one\n"), (2, b"two\n"), (1, b"three world\n")]
@@ -177,7 +177,7 @@ async def test_output_is_read_from_a_position_and_by_lines(driver: Driver) -> No
     assert driver.output(MACHINE, tail=2) == chunks[1:]
 
 
-async def test_exec_echoes_its_input_and_ends_with_it(driver: Driver) -> None:
+async def test_exec_echoes_its_input_and_ends_with_it(driver: NodeDriver) -> None:
     await _launch(driver, _spec())
     session = await driver.exec(MACHINE, ExecSpec(argv=("cat",)))
     await session.send(b"hello")
@@ -186,7 +186,7 @@ async def test_exec_echoes_its_input_and_ends_with_it(driver: Driver) -> None:
     assert (await session.wait()).exit_code == 0
 
 
-async def test_exec_needs_a_command_and_a_running_machine(driver: Driver) -> None:
+async def test_exec_needs_a_command_and_a_running_machine(driver: NodeDriver) -> None:
     with pytest.raises(NotFound):
         await driver.exec(MACHINE, ExecSpec(argv=("true",)))
     await _launch(driver, _spec("exit 0"))
@@ -196,14 +196,14 @@ async def test_exec_needs_a_command_and_a_running_machine(driver: Driver) -> Non
         await driver.exec(MACHINE, ExecSpec(argv=("true",)))
 
 
-async def test_closing_a_session_ends_its_command(driver: Driver) -> None:
+async def test_closing_a_session_ends_its_command(driver: NodeDriver) -> None:
     await _launch(driver, _spec())
     session = await driver.exec(MACHINE, ExecSpec(argv=("sleep", "infinity")))
     await session.close()
     assert (await session.wait()).signal == signal.SIGHUP
 
 
-async def test_destroy_leaves_nothing_and_can_be_repeated(driver: Driver) -> None:
+async def test_destroy_leaves_nothing_and_can_be_repeated(driver: NodeDriver) -> None:
     await _launch(driver, _spec())
     await driver.destroy(MACHINE)
     await driver.destroy(MACHINE)

@@ -41,10 +41,10 @@ def _launched(host: FakeHost, *argv: str) -> Instance:
 def test_an_instance_without_its_directory_is_found_by_nobody_until_it_is_ended(host: FakeHost) -> None:
     instance = _launched(host)
     host.lose_directory(MACHINE)
-    assert host.look(MACHINE) is None and host.loose == {MACHINE} and not instance.ended.is_set()
+    assert host.look(MACHINE) is None and host.orphans == {MACHINE} and not instance.ended.is_set()
     host.lose_directory(MACHINE)
     host.remove(MACHINE)
-    assert not host.loose
+    assert not host.orphans
 
 
 def test_every_launch_has_a_process_id_of_its_own(host: FakeHost) -> None:

@@ -44,6 +44,6 @@ async def test_without_a_kernel_it_cannot_start_and_says_what_to_do(tmp_path: Pa
 
 def test_nobody_s_machine_is_neither_suspended_nor_at_its_end(tmp_path: Path) -> None:
     run, made = RunDir(tmp_path / NOBODY / "run"), microvms(tmp_path)
-    assert not made.is_suspended(run) and not made.failed_to_boot(run) and made.list() == []
+    assert not made.is_suspended(run) and not made.failed_to_boot(run) and made.remnants() == []
     lost = Exit(exit_code=137, signal=9, exited_at=1.0)
     assert made.complete(run, None, lost).fault == "the VMM and its keeper were ended from outside"

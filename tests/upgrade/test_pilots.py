@@ -131,7 +131,7 @@ async def test_what_the_earlier_pilot_does_not_know_is_refused_and_harms_nothing
     running = spec("exec sleep 1000")
     running = msgspec.structs.replace(running, processes=running.processes * 2)
     await ask(earlier, tmp_path / "machines", "start", running)
-    async with driver._pilot(MACHINE) as pilot:
+    async with driver._link.open(MACHINE) as pilot:
         assert pilot.version == version_of(earlier)
         with pytest.raises(WrongState, match="started by an older version"):
             await requests.grow(pilot, "/")

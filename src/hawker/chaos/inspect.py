@@ -20,7 +20,7 @@ from hawker.proof.host_state import HostState
 from hawker.proof.promises import Promises
 from hawker.proof.violation import Violation
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import ALIVE, Driver
+from hawker.runtime.driver import ALIVE, Driver, NodeDriver
 from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.process import process_driver
 from hawker.store.contract import Reader
@@ -94,7 +94,7 @@ async def host_state(daemon: Daemon, reader: Reader, clock: Clock) -> HostState:
     )
 
 
-def driver_of(daemon: Daemon, node_id: NodeId, clock: Clock) -> Driver:
+def driver_of(daemon: Daemon, node_id: NodeId, clock: Clock) -> NodeDriver:
     place = daemon.place
     if daemon.driver in GUEST_DRIVERS:
         return microvm_driver(

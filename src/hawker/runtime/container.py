@@ -101,10 +101,10 @@ _CGROUP_NAMESPACE = Path("/proc/self/ns/cgroup")
 
 def container_driver(
     node_id: NodeId, machines: Path, crun_state: Path, clock: Clock, *, suspends: bool = True
-) -> "ContainerDriver":
+) -> PilotDriver:
     """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
-    return ContainerDriver(
+    return PilotDriver(
         ContainerTechnology(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock
     )
 
@@ -213,6 +213,9 @@ class ContainerTechnology:
     def failed_to_boot(self, run: RunDir) -> bool:
         return False
 
+    async def take_up(self, run: RunDir) -> None:
+        """Nothing is left half-done: a machine is frozen or not."""
+
     def last_words(self, run: RunDir) -> str:
         return ""
 
@@ -234,7 +237,7 @@ class ContainerTechnology:
         usage = self._cgroups.usage(spec.machine_id)
         return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
 
-    def list(self) -> list[MachineId]:
+    def remnants(self) -> list[MachineId]:
         return self._crun.list()
 
     def _placement(self, machine_id: MachineId) -> ContainerPlacement:
@@ -246,17 +249,6 @@ class ContainerTechnology:
             cgroup_namespace=_CGROUP_NAMESPACE.exists(),
             open_files=min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         )
-
-
-class ContainerDriver(PilotDriver):
-    """`PilotDriver`, with an eye for containers and control groups that have lost their run directory."""
-
-    def __init__(self, containers: ContainerTechnology, machines: Path, clock: Clock) -> None:
-        super().__init__(containers, machines, clock)
-        self._containers = containers
-
-    async def list(self) -> list[MachineId]:
-        return sorted({*await super().list(), *self._containers.list()})
 
 
 def _refuse_incomplete(spec: InstanceSpec) -> None:

@@ -192,20 +192,23 @@ class OutputChunk:
 
 
 class Driver(Protocol):
-    """One technology on this host."""
+    """What one technology does with the instances of this host. Calls about a machine raise `NotFound` when it has no
+    instance, `WrongState` when its instance is not in a state for the call."""
 
-    name: str
+    name: str  # "container", "process", "qemu", ...: as the operator chooses it
     features: Features
 
     async def check(self) -> None:
         """Raise `CannotStart` with one line that says what to do if this host cannot run this driver."""
 
     async def prepare(self, spec: InstanceSpec) -> None:
-        """Make the instance's files on the host; drops what is left of an earlier, exited instance of the machine."""
+        """Make the instance's files on the host; drops what is left of an earlier, exited instance of the machine. No
+        change when this instance is prepared. Raises `WrongState` while an earlier instance runs, `BadRequest` and
+        `NotServed` for a spec that cannot be run here, `Unavailable` when the host lacks something for now."""
 
     async def start(self, spec: InstanceSpec) -> Inspection:
         """Running when it returns, with the workload's exec done; or EXITED with an `Exit.reason` when it could not be
-        executed. Starting what runs is no change."""
+        executed. Starting what runs is no change. Raises as `prepare`, and `WrongState` for a suspended instance."""
 
     async def recover(self, machine_id: MachineId) -> Inspection:
         """As `inspect`, and takes up watching again after a daemon restart."""
@@ -214,7 +217,8 @@ class Driver(Protocol):
         """Return when the instance has exited; at once when it already has. Raises `NotFound` when there is none."""
 
     async def stop(self, machine_id: MachineId, signal: str, timeout_s: float) -> Exit:
-        """Signal the workload, wait up to `timeout_s`, then SIGKILL everything."""
+        """Signal the workload, wait up to `timeout_s`, then SIGKILL everything. An instance that has ended keeps its
+        exit. Raises `BadRequest` for no signal, `NotFound` when there is no instance."""
 
     async def suspend(self, machine_id: MachineId) -> None:
         """Hold a running instance still until `resume`, `stop` or `destroy`, whoever watches; no call ever waits for
@@ -227,9 +231,11 @@ class Driver(Protocol):
         snapshot cannot be used: the instance has then ended, with an exit whose `fault` says why."""
 
     async def signal(self, machine_id: MachineId, signal: int) -> None:
-        """This and what follows raise `WrongState` for a suspended instance: it could not answer."""
+        """Send a signal, 1 to 64, to the workload. This and what follows raise `WrongState` for a suspended instance:
+        it could not answer."""
 
-    async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession: ...
+    async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession:
+        """Begin a command beside the workload. Raises `BadRequest` for no command and for no such process."""
 
     async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
         """All of the spec, in its order, as they are or, once the instance has exited, as they ended. Raises
@@ -245,19 +251,22 @@ class Driver(Protocol):
         """Begin run number `run` of a process: 1 for the first, else one more than the run that ended. A run that was
         begun before is not begun again, so a call may be repeated. Returns with it executed, or exited; when it could
         not be executed that exit has its `reason`, and ends the instance only if any end does. Raises `WrongState`
-        when the run before goes on, or was never begun, or the instance does not run."""
+        when the run before goes on, or was never begun, or the instance does not run; `BadRequest` for no such
+        process."""
 
     async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
         """Signal a process, wait up to `timeout_s`, then SIGKILL it and what it started. What does not run is left as
-        it is. Returns once it has ended."""
+        it is. Returns once it has ended. Raises `BadRequest` for no signal and for no such process."""
 
     async def conclude(self, machine_id: MachineId, index: int) -> Exit:
         """End the instance: the other processes get SIGTERM and, two seconds later, SIGKILL. Its exit is the last one
         of that process. Raises `WrongState` while that process runs or when it never did. What has ended stays so."""
 
-    async def inspect(self, machine_id: MachineId) -> Inspection: ...
+    async def inspect(self, machine_id: MachineId) -> Inspection:
+        """What is on the host now; ABSENT when there is no instance."""
 
-    async def stats(self, machine_id: MachineId) -> Stats: ...
+    async def stats(self, machine_id: MachineId) -> Stats:
+        """Use so far. Raises `WrongState` when the instance does not run."""
 
     async def memory(self, machine_id: MachineId) -> Memory:
         """Also of a suspended instance. Raises `NotServed` without limits, `WrongState` when it has ended."""
@@ -270,16 +279,22 @@ class Driver(Protocol):
         """Have the instance give back so much of what it only caches; how much it was, in MiB."""
 
     async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
-        """What runs inside, at most 512 of them; drivers without a view of the inside may answer with less."""
+        """What runs inside, at most 512 of them; drivers without a view of the inside may answer with less. Raises
+        `Unavailable` when the inside does not answer, or runs more."""
 
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         """Recorded output past position `after`, at most the last `tail` lines; never more than 4 MiB at once.
         Readable until `destroy`."""
 
-    async def destroy(self, machine_id: MachineId) -> None: ...
+    async def destroy(self, machine_id: MachineId) -> None:
+        """End the instance and drop all that the driver has of it; nothing there is no error."""
+
+
+class HostView(Protocol):
+    """What one technology has on this host, whatever a store says: for the reconciler."""
 
     async def list(self) -> list[MachineId]:
-        """Every machine of which anything of this driver's is on the host; for the reconciler, as what follows."""
+        """Every machine of which anything of this driver's is on the host, sorted."""
 
     async def running(self) -> frozenset[MachineId]:
         """Every machine with a pilot that can be found by its directory, suspended or not."""
@@ -287,17 +302,22 @@ class Driver(Protocol):
     async def suspended(self) -> frozenset[MachineId]:
         """Those of them that are suspended."""
 
-    async def loose(self) -> frozenset[MachineId]:
-        """Every machine with a pilot whose directory is gone: nobody can talk to it."""
+    async def orphans(self) -> frozenset[MachineId]:
+        """Every machine with an orphaned pilot: its directory is gone, and nobody can talk to it."""
 
-    async def end_loose(self, machine_id: MachineId) -> None:
-        """End such pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
+    async def end_orphans(self, machine_id: MachineId) -> None:
+        """End the orphaned pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
 
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
         """What these running machines have lost; those that are whole are left out."""
 
     async def mend(self, machine_id: MachineId) -> None:
-        """Give a running machine back its control group, with its limits and its processes. They go on meanwhile."""
+        """Give a running machine back its control group, with its limits and its processes. They go on meanwhile.
+        Raises `NotFound` and `WrongState` when it does not run, or is in a snapshot."""
+
+
+class NodeDriver(Driver, HostView, Protocol):
+    """The driver that a node is built with: its instances, and the view of its host."""
 
 
 MachineDir = Callable[[MachineId], Path]  # where a machine's host-side files live; the driver owns `run/` beneath it

@@ -16,7 +16,7 @@ from hawker.ids import NodeId
 from hawker.log import bind
 from hawker.place import Place
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import Driver
+from hawker.runtime.driver import NodeDriver
 from hawker.runtime.driver_probe import AUTO, Candidate, DriverVerdict, choose, judge, marked
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
 from hawker.runtime.kernel.trial import CONTENDERS, Trial, Trials, lack_of_kvm
@@ -67,7 +67,7 @@ class DriverSelection:
                 raise CannotStart(f"--driver {asked}: {verdict.reason}" if asked in MICROVMS else verdict.reason)
         return marked(verdicts, asked)
 
-    def driver(self, verdicts: tuple[DriverVerdict, ...], node_id: NodeId) -> Driver:
+    def driver(self, verdicts: tuple[DriverVerdict, ...], node_id: NodeId) -> NodeDriver:
         chosen = next(verdict for verdict in verdicts if verdict.chosen)
         return self._make(chosen.name, node_id, accelerates=chosen.by_itself)
 
@@ -111,7 +111,7 @@ class DriverSelection:
         place, settings = self._place, self._settings
         return GuestKernel(place.kernels, settings.kernel, guest.pilot_path(), self._clock).files(form)
 
-    def _make(self, name: str, node_id: NodeId, *, accelerates: bool = False) -> Driver:
+    def _make(self, name: str, node_id: NodeId, *, accelerates: bool = False) -> NodeDriver:
         place, settings, clock = self._place, self._settings, self._clock
         if name == CONTAINER:
             suspends = settings.container_suspend == "freeze"

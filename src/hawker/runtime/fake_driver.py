@@ -288,16 +288,16 @@ class FakeDriver(FakeGuest):
             self._host.remove(machine_id)
 
     async def list(self) -> list[MachineId]:
-        return sorted({*self._host.machines(), *self._host.loose})
+        return sorted({*self._host.machines(), *self._host.orphans})
 
     async def running(self) -> frozenset[MachineId]:
         return frozenset(each for each in self._host.machines() if self._phase(each) in ALIVE)
 
-    async def loose(self) -> frozenset[MachineId]:
-        return frozenset(self._host.loose)
+    async def orphans(self) -> frozenset[MachineId]:
+        return frozenset(self._host.orphans)
 
-    async def end_loose(self, machine_id: MachineId) -> None:
-        self._host.loose.discard(machine_id)
+    async def end_orphans(self, machine_id: MachineId) -> None:
+        self._host.orphans.discard(machine_id)
 
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
         worn = {each: frozenset(self._host.worn.get(each, ())) for each in machine_ids}

@@ -111,7 +111,7 @@ class FakeHost:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.stubborn: set[MachineId] = set()  # these ignore every signal but SIGKILL
-        self.loose: set[MachineId] = set()  # these have a pilot that lost its directory
+        self.orphans: set[MachineId] = set()  # these have a pilot that lost its directory
         self.worn: dict[MachineId, set[LostPart]] = {}  # what running instances have lost
         self.used: dict[MachineId, int] = {}  # MiB that instances need; 1 unless told
         self.cached: dict[MachineId, int] = {}  # MiB that they could do without
@@ -170,7 +170,7 @@ class FakeHost:
     def place(self, spec: InstanceSpec) -> Instance:
         """Make the instance's place; drops an earlier one of the machine."""
         self.worn.pop(spec.machine_id, None)
-        self.loose.discard(spec.machine_id)
+        self.orphans.discard(spec.machine_id)
         self._forget_memory(spec.machine_id)
         processes = tuple(FakeProcess(each, index) for index, each in enumerate(spec.processes))
         self._instances[spec.machine_id] = instance = Instance(spec, processes=processes)
@@ -252,7 +252,7 @@ class FakeHost:
             self.resume(instance)
             self.deliver(instance, signal.SIGKILL)
         self._instances.pop(machine_id, None)
-        self.loose.discard(machine_id)
+        self.orphans.discard(machine_id)
         self._forget_memory(machine_id)
 
     def _forget_memory(self, machine_id: MachineId) -> None:
@@ -262,7 +262,7 @@ class FakeHost:
     def lose_directory(self, machine_id: MachineId) -> None:
         """The instance goes on, and nobody can find it or talk to it any more."""
         if self._instances.pop(machine_id, None) is not None:
-            self.loose.add(machine_id)
+            self.orphans.add(machine_id)
 
     def machines(self) -> list[MachineId]:
         return sorted(self._instances)

@@ -3,7 +3,7 @@ kernel. What each call takes is in the files beside this one.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -17,7 +17,7 @@ from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import microvm_snapshot, proc
 from hawker.runtime.crun import Crun
-from hawker.runtime.driver import Exit, Features, Inspection, LostPart, Memory, Stats
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
 from hawker.runtime.driver import Suspension as Means
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.kernel.guest_kernel import GuestKernel
@@ -29,9 +29,8 @@ from hawker.runtime.microvm_suspension import SnapshotSuspension, refuse_suspend
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
-from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.runs import spec_of
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.rundir import RunDir, spec_of
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 from hawker.runtime.vmm.cloud_hypervisor import CloudHypervisor
 from hawker.runtime.vmm.contract import Jail, Vmm
@@ -61,7 +60,7 @@ class MicroVMTechnology:
         self._overhead_mib = vmm.overhead_mib if overhead_mib is None else overhead_mib
         self._launcher = MicroVMLauncher(vmm, jail, kernel, clock, self._overhead_mib)
         self._memory = MicroVMMemory(vmm, self.channel, cgroups, self._overhead_mib)
-        self.suspension = SnapshotSuspension(vmm, jail, self.channel, self._launcher, self._memory, clock)
+        self._suspension = SnapshotSuspension(vmm, jail, self.channel, self._launcher, self._memory, clock)
         self.features = Features(
             rootfs=True,
             network=True,
@@ -92,16 +91,16 @@ class MicroVMTechnology:
         return await self._launcher.launch(spec, run, fds)
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
-        await self.suspension.give_up(run)
+        await self._suspension.give_up(run)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
         await self._jail.clear(machine_id, run)
 
     async def suspend(self, run: RunDir) -> None:
-        await self.suspension.suspend(run)
+        await self._suspension.suspend(run)
 
     async def resume(self, run: RunDir) -> None:
-        await self.suspension.resume(run)
+        await self._suspension.resume(run)
 
     def is_suspended(self, run: RunDir) -> bool:
         return run.saved()
@@ -134,6 +133,10 @@ class MicroVMTechnology:
     def _evidence(self, run: RunDir) -> VmmEvidence:
         return VmmEvidence(end=self._jail.ended(run), oom_kills=self._cgroups.oom_kills(run.machine_id))
 
+    async def take_up(self, run: RunDir) -> None:
+        """A guest that a daemon left held still is let go."""
+        await self._suspension.let_go(run)
+
     def last_words(self, run: RunDir) -> str:
         return last_words(self._jail.console(run))
 
@@ -150,8 +153,8 @@ class MicroVMTechnology:
         usage = self._cgroups.usage(run.machine_id)
         return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
 
-    def list(self) -> list[MachineId]:
-        """Whose control groups are left."""
+    def remnants(self) -> list[MachineId]:
+        """Machines whose control groups are left."""
         return self._cgroups.list()
 
 
@@ -200,26 +203,18 @@ class MicroVMDriver(PilotDriver):
         super().__init__(microvms, machines, clock)
         self._microvms = microvms
 
-    async def recover(self, machine_id: MachineId) -> Inspection:
-        with suppress(Unavailable):
-            await self._microvms.suspension.let_go(self._run(machine_id))
-        return await super().recover(machine_id)
-
-    async def list(self) -> list[MachineId]:
-        return sorted({*await super().list(), *self._microvms.list()})
-
     # --- volumes
 
     async def grow_volume(self, machine_id: MachineId, name: str, size_bytes: int) -> None:
         volume = self._volume(machine_id, name)
         async with self._asked(machine_id, _GROW_TIMEOUT_S) as pilot:
-            await self._microvms.vmm.enlarge(self._run(machine_id), name, size_bytes)
+            await self._microvms.vmm.enlarge(self._files.run(machine_id), name, size_bytes)
             await requests.grow(pilot, volume.target)
 
     @asynccontextmanager
     async def freeze_volume(self, machine_id: MachineId, name: str, timeout_s: float) -> AsyncIterator[None]:
         volume = self._volume(machine_id, name)
-        async with self._pilot(machine_id) as pilot, requests.freeze(pilot, volume.target, timeout_s):
+        async with self._link.open(machine_id) as pilot, requests.freeze(pilot, volume.target, timeout_s):
             yield
 
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
@@ -228,14 +223,14 @@ class MicroVMDriver(PilotDriver):
             return await requests.usage(pilot, volume.target)
 
     def _volume(self, machine_id: MachineId, name: str) -> VolumeDisk:
-        for volume in spec_of(self._existing(machine_id)).volumes:
+        for volume in spec_of(self._files.existing(machine_id)).volumes:
             if volume.name == name:
                 return volume
         raise NotFound(f"machine {machine_id} has no volume {name}")
 
     @asynccontextmanager
     async def _asked(self, machine_id: MachineId, within_s: float) -> AsyncIterator[Connection]:
-        async with self._pilot(machine_id) as pilot:
+        async with self._link.open(machine_id) as pilot:
             with _answered(within_s):
                 yield pilot
 

@@ -16,10 +16,9 @@ from hawker.runtime.driver import Memory
 from hawker.runtime.microvm_launch import read_plan
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import PilotChannel
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
 from hawker.runtime.pilot.requests import GuestMemory
-from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.runs import spec_of
+from hawker.runtime.pilot.rundir import RunDir, spec_of
 from hawker.runtime.spec import InstanceLimits
 from hawker.runtime.vmm.contract import Vmm
 

@@ -23,9 +23,8 @@ from hawker.runtime.microvm_memory import MicroVMMemory
 from hawker.runtime.microvm_snapshot import SAVED, MicroVMSnapshot
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import PilotChannel
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
-from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.runs import spec_of
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.rundir import RunDir, spec_of
 from hawker.runtime.vmm.contract import Jail, Restored, Vm, Vmm
 
 _log = bind("hawker.microvm")

@@ -117,8 +117,14 @@ class ProcessTechnology:
     def failed_to_boot(self, run: RunDir) -> bool:
         return False
 
+    async def take_up(self, run: RunDir) -> None:
+        """Nothing is ever left half-done to such a machine."""
+
     def last_words(self, run: RunDir) -> str:
         return ""
+
+    def remnants(self) -> list[MachineId]:
+        return []
 
     def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
         return frozenset()

@@ -127,7 +127,7 @@ async def test_an_instance_that_no_record_knows(worker: Worker, stall: Stall) ->
 
 async def test_a_process_that_lost_its_directory(worker: Worker, stall: Stall) -> None:
     machine_id = MachineId(await worker.stopped())
-    stall.host.loose |= {machine_id, OTHER}
+    stall.host.orphans |= {machine_id, OTHER}
     found = await worker.reconciler.find()
     assert sorted(finding.about for finding in found) == sorted([machine_id, OTHER])
     assert {finding.kind for finding in found} == {Kind.STRAY_INSTANCE}

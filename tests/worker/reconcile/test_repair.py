@@ -198,9 +198,9 @@ async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: Worker, s
 
 async def test_a_process_without_a_directory_is_ended(worker: Worker, stall: Stall) -> None:
     machine_id = MachineId(await worker.stopped())
-    stall.host.loose |= {machine_id, OTHER}
+    stall.host.orphans |= {machine_id, OTHER}
     await worker.reconciler.once()
-    assert not stall.host.loose and await worker.reconciler.find() == []
+    assert not stall.host.orphans and await worker.reconciler.find() == []
 
 
 async def test_mounts_and_links_of_nobody_are_removed(worker: Worker, stall: Stall) -> None:

@@ -1,6 +1,10 @@
 """The processes of a machine, one by one: what the pilot says of them while it lives, what its journal says after that,
-and what it is asked to do with one. Deadlines are the caller's."""
+and what it is asked to do with one."""
 
+import math
+from contextlib import suppress
+
+import anyio
 import msgspec
 
 from hawker.errors import Unavailable, WrongState
@@ -8,13 +12,85 @@ from hawker.ids import MachineId
 from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
+from hawker.runtime.pilot.exit import ExitJournal
 from hawker.runtime.pilot.frames import FrameKind, MalformedFrame, PayloadReader
 from hawker.runtime.pilot.journal import JournalState
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, InstanceEnded, PilotLink
+from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.spec import InstanceSpec
-from hawker.runtime.spec_rules import may_begin, refuse_conclusion
+from hawker.runtime.spec_rules import may_begin, process_of, refuse_conclusion
 
+START_TIMEOUT_S = 60.0  # for a spec or a run to be executed: files are written and programs loaded, maybe slowly
 _KILLED = 9
+_KILL_GRACE_S = 5.0  # beyond a stop's own timeout, for the pilot to kill and bury
 FIRST_VERSION = 2  # of the protocol that speaks of one process
+
+
+class Processes:
+    """Keeps the calls of `Driver` about one process. Asks the pilot while it lives; what an older one does not tell,
+    and a dead one, is read from the journal."""
+
+    def __init__(self, files: MachineFiles, link: PilotLink, journal: ExitJournal) -> None:
+        self._files = files
+        self._link = link
+        self._journal = journal
+
+    async def states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
+        """As `Driver.process_states`."""
+        run = self._files.existing(machine_id)
+        with suppress(InstanceEnded):
+            async with self._link.ask(run, ANSWER_TIMEOUT_S) as pilot:
+                if pilot.version >= FIRST_VERSION:
+                    return await ProcessWatch(pilot, spec_of(run)).begin()
+        return self._recorded(run)
+
+    async def await_change(self, machine_id: MachineId, seen: tuple[ProcessState, ...]) -> tuple[ProcessState, ...]:
+        """As `Driver.await_process_change`."""
+        run = self._files.existing(machine_id)
+        with suppress(InstanceEnded):
+            async with self._link.ask(run, math.inf) as pilot:
+                if pilot.version >= FIRST_VERSION:
+                    return await _changed(ProcessWatch(pilot, spec_of(run)), seen)
+            await self._link.wait_ended(run)
+        return self._recorded(run)
+
+    async def start(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
+        """As `Driver.start_process`. An answer that the end of the machine cut off is read from the journal: a run may
+        be that end itself."""
+        here = self._link.running(machine_id)
+        spec = spec_of(here)
+        process_of(spec, index)
+        with suppress(InstanceEnded):
+            async with self._link.ask(here, START_TIMEOUT_S) as pilot:
+                return await begin_run(ProcessWatch(pilot, spec), spec, index, run)
+        state = self._recorded(here)[index]
+        if state.run < run:
+            raise WrongState(f"machine {machine_id} is not running")
+        return state
+
+    async def stop(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
+        """As `Driver.stop_process`."""
+        number = messages.signal_number(signal)
+        run = self._files.existing(machine_id)
+        spec = spec_of(run)
+        process_of(spec, index)
+        with suppress(InstanceEnded):
+            async with self._link.ask(run, timeout_s + _KILL_GRACE_S) as pilot:
+                return await end_run(ProcessWatch(pilot, spec), index, number, timeout_s)
+        return self._recorded(run)[index]
+
+    async def conclude(self, run: RunDir, index: int) -> None:
+        """Ask for the end of the instance; nothing when it has ended. Raises `WrongState` when that process has not
+        ended. The instance's end is for others to wait for."""
+        spec = spec_of(run)
+        with suppress(InstanceEnded):
+            async with self._link.ask(run, ANSWER_TIMEOUT_S) as pilot:
+                await conclude(ProcessWatch(pilot, spec), spec, index)
+
+    def _recorded(self, run: RunDir) -> tuple[ProcessState, ...]:
+        state = self._journal.read(run)
+        over = None if run.lives() else run.exit() or state.final_exit or state.first_exit
+        return recorded_states(spec_of(run), state, over)
 
 
 def refuse_older(pilot: Connection, machine_id: MachineId) -> None:
@@ -76,6 +152,14 @@ class ProcessWatch:
         except MalformedFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
         return frame.kind
+
+
+async def _changed(watch: ProcessWatch, seen: tuple[ProcessState, ...]) -> tuple[ProcessState, ...]:
+    with anyio.fail_after(ANSWER_TIMEOUT_S):
+        states = await watch.begin()
+    while states == seen:
+        states = await watch.next()
+    return states
 
 
 async def begin_run(watch: ProcessWatch, spec: InstanceSpec, index: int, run: int) -> ProcessState:

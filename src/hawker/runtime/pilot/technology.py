@@ -28,9 +28,9 @@ class Technology(Protocol):
         """Make what `launch` needs and the run directory does not have yet. Refuse what cannot be served."""
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
-        """Start the pilot, or keeper and VMM, detached from this daemon, with `fds` (`PilotChannel.files`) as descriptors
-        3, 4, ... Returns the process id on the host of the pilot, or of the keeper. `fds` belong to the caller, who closes
-        them. Never called while anyone holds the journal's lock."""
+        """Start the pilot, or keeper and VMM, detached from this daemon, with `fds` (`PilotChannel.files`) as
+        descriptors 3, 4, ... Returns the process id on the host of the pilot, or of the keeper. `fds` belong to the
+        caller, who closes them. Never called while anyone holds the journal's lock."""
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         """SIGKILL every process of the machine, the one that was launched too (`pid`, where it is known), and return
@@ -70,8 +70,15 @@ class Technology(Protocol):
         would end too, as with a kernel that panics: that is an exit, for `complete` to tell. Never for a pilot that is
         itself launched: it can be launched again."""
 
+    async def take_up(self, run: RunDir) -> None:
+        """Called by `Driver.recover`: finish what a daemon that died left half-done to a machine that runs. Raises
+        `Unavailable` when that cannot be done now, which the next call may repeat."""
+
     def last_words(self, run: RunDir) -> str:
         """The last lines that a kernel of its own wrote to its console; "" without one."""
+
+    def remnants(self) -> list[MachineId]:
+        """Machines of which something is left outside of run directories: a container, a control group."""
 
     def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
         """What a running machine has lost."""

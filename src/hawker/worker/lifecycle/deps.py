@@ -12,7 +12,7 @@ from hawker.config.effective_containers import TempDir
 from hawker.fsm.contract import Resource, StepContext
 from hawker.ids import Digest, InstanceId, MachineId, VolumeId
 from hawker.image.cache import ImageCache
-from hawker.runtime.driver import Driver
+from hawker.runtime.driver import NodeDriver
 from hawker.runtime.spec import GuestLink
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
@@ -146,7 +146,7 @@ class Deps:
     store: Store
     table: MachineTable
     images: ImageCache
-    driver: Driver
+    driver: NodeDriver
     rootfs: Rootfs | None
     networks: Networks | None
     settings: Settings

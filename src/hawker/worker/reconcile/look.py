@@ -169,12 +169,12 @@ class Look:
 
     async def _instances(self, read: Books) -> list[Finding]:
         alive = await self._deps.driver.running()
-        loose = await self._deps.driver.loose()
+        orphaned = await self._deps.driver.orphans()
         found: list[Finding] = []
         for machine_id, record in read.machines.items():
             if machine_id in read.busy or record.state not in SETTLED:
                 continue
-            if runs(record) == (machine_id in alive) and machine_id not in loose:
+            if runs(record) == (machine_id in alive) and machine_id not in orphaned:
                 continue
             try:
                 seen = await self._deps.driver.inspect(machine_id)

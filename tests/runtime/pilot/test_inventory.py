@@ -1,4 +1,4 @@
-"""Who is there, when some are in snapshots and have no process."""
+"""The inventory of a host, when some machines are in snapshots and have no process."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ async def test_a_guest_in_a_snapshot_is_among_the_running_and_the_suspended(tmp_
         await driver.suspend(MACHINE)
         later = PilotDriver(Guest(), tmp_path, SystemClock())
         assert await later.running() == await later.suspended() == {MACHINE} == set(await later.list())
-        assert await later.lost([MACHINE]) == {} and await later.loose() == frozenset()
+        assert await later.lost([MACHINE]) == {} and await later.orphans() == frozenset()
         with pytest.raises(WrongState, match="suspended"):
             await later.mend(MACHINE)
         await later.destroy(MACHINE)

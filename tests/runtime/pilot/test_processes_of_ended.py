@@ -47,7 +47,7 @@ async def test_a_run_whose_end_is_the_machine_s_is_told_from_the_journal(driver:
 async def test_a_pilot_that_is_held_up_is_unavailable(driver: PilotDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = (await driver.start(held("sleep 1000"))).pid
     assert pid is not None
-    monkeypatch.setattr("hawker.runtime.pilot.reach.ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("hawker.runtime.pilot.link.ANSWER_TIMEOUT_S", 0.1)
     os.kill(pid, signal.SIGSTOP)
     for call in (driver.process_states(MACHINE), driver.start_process(MACHINE, 0, 1)):
         with pytest.raises(Unavailable, match="does not answer"):

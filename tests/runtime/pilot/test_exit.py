@@ -42,11 +42,12 @@ def run_of(place: Path) -> RunDir:
 async def test_a_keeper_that_ends_before_its_vmm_is_not_the_end(tmp_path: Path, clock: PatientClock) -> None:
     """The one that was launched is gone, and another holds the lock: looked at again and again, but with pauses."""
     keeper = "import os, time; os.fork() and os._exit(0); time.sleep(1)"
-    driver = PilotDriver(Program(keeper, boots=False), tmp_path, clock)
+    program = Program(keeper, boots=False)
+    driver = PilotDriver(program, tmp_path, clock)
     await driver.prepare(spec("unused"))
     run = run_of(tmp_path)
-    with driver._channel.files(run, spec("unused")) as fds:
-        pid = await driver._technology.launch(spec("unused"), run, fds)
+    with program.channel.files(run, spec("unused")) as fds:
+        pid = await program.launch(spec("unused"), run, fds)
         run.write_pid(pid)
     exit = await driver.wait(MACHINE)
     assert exit.fault == "kernel panic: no root" and not run.alive()
