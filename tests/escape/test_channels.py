@@ -13,10 +13,10 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.firecracker import SOCKET
 from hawker.runtime.vmm.qemu_command import MONITOR
 from hawker.runtime.vmm.qmp import monitor
 from hawker.runtime.vmm.unix_http import exchange
+from hawker.runtime.vmm.vmm_api import SOCKET
 from tests.runtime.vmm.cells import OTHER, Prison, With
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]

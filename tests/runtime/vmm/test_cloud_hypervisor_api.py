@@ -33,6 +33,6 @@ def test_every_request_is_one_that_the_description_has(
     )
     fixed = (api.PING, api.INFO, api.BOOT, api.PAUSE, api.RESUME, api.SHUTDOWN)
     changes = (api.snapshot("/s"), api.restore("/s"), api.inflate(1), api.resize_disk("a", 1 << 40))
-    for request in (api.create(vm, "/cell/vmm/vsock.sock"), *fixed, *changes):
+    for request in (*api.boot(vm, "/cell/vmm/vsock.sock"), *fixed, *changes):
         body = None if request.body is None else msgspec.json.decode(msgspec.json.encode(request.body))
         CLOUD_HYPERVISOR.check(request.method, request.target, body)

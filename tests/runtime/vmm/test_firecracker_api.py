@@ -39,7 +39,7 @@ def test_every_request_is_one_that_the_description_has(
     )
     more = (api.START, api.PAUSE, api.RESUME, api.VERSION, api.STATISTICS, api.MACHINE, api.CONFIGURATION)
     changes = (api.create_snapshot("/s"), api.load_snapshot("/s"), api.inflate(1), api.look_again("a-b", "/p"))
-    for request in (*api.configure(vm, "/cell/vmm/vsock.sock"), *more, *changes):
+    for request in (*api.boot(vm, "/cell/vmm/vsock.sock"), *more, *changes):
         body = None if request.body is None else msgspec.json.decode(msgspec.json.encode(request.body))
         FIRECRACKER.check(request.method, request.target, body)
 

@@ -6,46 +6,28 @@ default that the document gives it.
 
 from collections.abc import Iterator
 
-import msgspec
-
-from hawker.runtime.spec import DiskLimits
 from hawker.runtime.vmm.contract import Vm, VmDrive
-from hawker.runtime.vmm.vmm_api import ApiRequest
+from hawker.runtime.vmm.vmm_api import ApiBody, ApiRequest, RateLimiter, rate_limiter
 
 SNAPSHOT_FILES = _STATE, _MEMORY = "state", "memory"
 
 _CID = 3  # of the guest; each VMM has a vsock of its own
 _INTERFACE = "eth0"
-_REFILL_MS = 1000
 _STATISTICS_S = 60  # what is read of the balloon is as it is now; the guest is asked for the rest so often
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has no value is not said."""
-
-
-class BootSource(_Body, frozen=True, kw_only=True):
+class BootSource(ApiBody, frozen=True, kw_only=True):
     kernel_image_path: str
     initrd_path: str
     boot_args: str
 
 
-class MachineConfiguration(_Body, frozen=True, kw_only=True):
+class MachineConfiguration(ApiBody, frozen=True, kw_only=True):
     vcpu_count: int
     mem_size_mib: int
 
 
-class TokenBucket(_Body, frozen=True, kw_only=True):
-    size: int
-    refill_time: int  # ms
-
-
-class RateLimiter(_Body, frozen=True, kw_only=True):
-    bandwidth: TokenBucket | None = None
-    ops: TokenBucket | None = None
-
-
-class DriveBody(_Body, frozen=True, kw_only=True):
+class DriveBody(ApiBody, frozen=True, kw_only=True):
     """ "Writeback": what the guest has flushed is on the host's disk, where the default loses it."""
 
     drive_id: str
@@ -56,56 +38,56 @@ class DriveBody(_Body, frozen=True, kw_only=True):
     rate_limiter: RateLimiter | None = None
 
 
-class NetworkInterface(_Body, frozen=True, kw_only=True):
+class NetworkInterface(ApiBody, frozen=True, kw_only=True):
     iface_id: str
     host_dev_name: str
     guest_mac: str
 
 
-class Vsock(_Body, frozen=True, kw_only=True):
+class Vsock(ApiBody, frozen=True, kw_only=True):
     guest_cid: int
     uds_path: str
 
 
-class Balloon(_Body, frozen=True, kw_only=True):
+class Balloon(ApiBody, frozen=True, kw_only=True):
     amount_mib: int
     deflate_on_oom: bool
     stats_polling_interval_s: int
     free_page_reporting: bool
 
 
-class EntropyDevice(_Body, frozen=True, kw_only=True):
+class EntropyDevice(ApiBody, frozen=True, kw_only=True):
     """Without a limit."""
 
 
-class InstanceActionInfo(_Body, frozen=True, kw_only=True):
+class InstanceActionInfo(ApiBody, frozen=True, kw_only=True):
     action_type: str
 
 
-class VmState(_Body, frozen=True, kw_only=True):
+class VmState(ApiBody, frozen=True, kw_only=True):
     state: str
 
 
-class SnapshotCreateParams(_Body, frozen=True, kw_only=True):
+class SnapshotCreateParams(ApiBody, frozen=True, kw_only=True):
     snapshot_path: str
     mem_file_path: str
 
 
-class MemoryBackend(_Body, frozen=True, kw_only=True):
+class MemoryBackend(ApiBody, frozen=True, kw_only=True):
     backend_type: str
     backend_path: str
 
 
-class SnapshotLoadParams(_Body, frozen=True, kw_only=True):
+class SnapshotLoadParams(ApiBody, frozen=True, kw_only=True):
     snapshot_path: str
     mem_backend: MemoryBackend
 
 
-class BalloonUpdate(_Body, frozen=True, kw_only=True):
+class BalloonUpdate(ApiBody, frozen=True, kw_only=True):
     amount_mib: int
 
 
-class PartialDrive(_Body, frozen=True, kw_only=True):
+class PartialDrive(ApiBody, frozen=True, kw_only=True):
     drive_id: str
     path_on_host: str
 
@@ -119,10 +101,10 @@ PAUSE = ApiRequest("PATCH", "/vm", VmState(state="Paused"))
 RESUME = ApiRequest("PATCH", "/vm", VmState(state="Resumed"))
 
 
-def configure(vm: Vm, vsock: str) -> Iterator[ApiRequest]:
-    """Everything before the start, in an order that the document allows: drives are vda, vdb, ... as they come."""
-    boot = BootSource(kernel_image_path=vm.kernel, initrd_path=vm.initramfs, boot_args=vm.command_line)
-    yield ApiRequest("PUT", "/boot-source", boot)
+def boot(vm: Vm, vsock: str) -> Iterator[ApiRequest]:
+    """Everything up to the start, in an order that the document allows: drives are vda, vdb, ... as they come."""
+    source = BootSource(kernel_image_path=vm.kernel, initrd_path=vm.initramfs, boot_args=vm.command_line)
+    yield ApiRequest("PUT", "/boot-source", source)
     yield ApiRequest("PUT", "/machine-config", MachineConfiguration(vcpu_count=vm.cpus, mem_size_mib=vm.max_memory_mib))
     for drive in vm.drives:
         yield _drive(drive)
@@ -138,6 +120,7 @@ def configure(vm: Vm, vsock: str) -> Iterator[ApiRequest]:
     )
     yield ApiRequest("PUT", "/balloon", balloon)
     yield ApiRequest("PUT", "/entropy", EntropyDevice())
+    yield START
 
 
 def create_snapshot(directory: str) -> ApiRequest:
@@ -174,16 +157,6 @@ def _drive(drive: VmDrive) -> ApiRequest:
         is_root_device=False,
         is_read_only=drive.read_only,
         cache_type="Writeback",
-        rate_limiter=_limiter(drive.limits),
+        rate_limiter=rate_limiter(drive.limits),
     )
     return ApiRequest("PUT", f"/drives/{body.drive_id}", body)
-
-
-def _limiter(limits: DiskLimits) -> RateLimiter | None:
-    if limits == DiskLimits():
-        return None
-    return RateLimiter(bandwidth=_bucket(limits.bytes_per_s), ops=_bucket(limits.operations_per_s))
-
-
-def _bucket(per_s: int) -> TokenBucket | None:
-    return TokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None

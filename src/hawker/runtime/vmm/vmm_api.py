@@ -1,6 +1,7 @@
-"""The HTTP API of one VMM: values in, values out, and errors in the VMM's own words.
+"""What VMMs that are driven by an HTTP API share: the calls, the program, and the order in which things are said.
 
-What it says is for people to read, and may be a guest's: it is cut and cleaned before it is passed on.
+Values in, values out, and errors in the VMM's own words. What it says is for people to read, and may be a guest's: it
+is cut and cleaned before it is passed on. What is said to one VMM is in its `*_api` module, pure.
 """
 
 import os
@@ -14,18 +15,30 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from hawker.clock import Clock
-from hawker.errors import CannotStart, Unavailable
-from hawker.runtime.vmm.contract import Vm
+from hawker.errors import CannotStart, SnapshotLost, Unavailable
+from hawker.runtime.pilot.channel import PilotChannel
+from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.vsock import VsockChannel
+from hawker.runtime.spec import DiskLimits
+from hawker.runtime.vmm.contract import Restored, Vm
 from hawker.runtime.vmm.unix_http import Absent, exchange
+
+SOCKET = "api.sock"
+"""The socket of the API, in the VMM's directory."""
 
 REQUEST_TIMEOUT_S = 20.0
 _APPEARS_S = 20.0  # from the launch to an API that listens
 _LOOK_EVERY_S = 0.01
 _MEMORY_S, _MIB_PER_S = 30.0, 20
 _SAID_MAX = 400  # characters
+_TELLS_WITHIN_S = 10.0  # for a program to say its version
+_VERSION = re.compile(r"(?<![\d.])v?(\d{1,4})\.(\d{1,4})")
+_LET_GO_S = 10.0  # to undo a snapshot that failed
+_REFILL_MS = 1000  # well above the 100 ms for which a limiter rests
 _T = TypeVar("_T")
 
 
@@ -44,6 +57,35 @@ class ApiRequest:
     method: str
     target: str
     body: msgspec.Struct | None = None
+
+
+class ApiBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of a request. What has no value is not said."""
+
+
+class TokenBucket(ApiBody, frozen=True, kw_only=True):
+    """`size` is in bytes or operations; so much may be used at once, and comes back in `refill_time` ms."""
+
+    size: int
+    refill_time: int
+
+
+class RateLimiter(ApiBody, frozen=True, kw_only=True):
+    """The limits of one disk: bytes and operations, each None for no limit."""
+
+    bandwidth: TokenBucket | None = None
+    ops: TokenBucket | None = None
+
+
+def rate_limiter(limits: DiskLimits) -> RateLimiter | None:
+    """None for a disk without limits."""
+    if limits == DiskLimits():
+        return None
+    return RateLimiter(bandwidth=_bucket(limits.bytes_per_s), ops=_bucket(limits.operations_per_s))
+
+
+def _bucket(per_s: int) -> TokenBucket | None:
+    return TokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +153,11 @@ def _named(request: ApiRequest) -> str:
     return f"{request.method} {request.target}"
 
 
-# The program of a VMM on this host: where it is, and whether it is a version that can be spoken to.
-
-_TELLS_WITHIN_S = 10.0
-_VERSION = re.compile(r"(?<![\d.])v?(\d{1,4})\.(\d{1,4})")
-
-
 @dataclass(frozen=True, slots=True)
 class VmmProgram:
-    """`command` is its name on the PATH, or a path. `least` and `known` are versions: the oldest that has all that is
-    asked of it, and the one whose documents its driver was written by."""
+    """The program of a VMM on this host: where it is, and whether it is a version that can be spoken to. `command` is
+    its name on the PATH, or a path. `least` and `known` are versions: the oldest that has all that is asked of it, and
+    the one whose documents its driver was written by."""
 
     command: str
     title: str
@@ -163,13 +200,84 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-# The files of a snapshot that a VMM writes by itself, by name, into a directory below its own. The VMM may be a
-# guest's by then: no link is followed.
+@dataclass(frozen=True, slots=True)
+class VmmCalls:
+    """What is said to one VMM, where all VMMs with an API are told the same things. `first` changes nothing and is
+    answered as soon as the API is there; `boot` gives all requests from a fresh VMM to a guest that runs, with the path
+    of its vsock; `save` and `load` take the directory of a snapshot, as the VMM sees it, and `snapshot_files` are what
+    it writes there; `complaint` finds what an error's body says."""
+
+    first: ApiRequest
+    boot: Callable[[Vm, str], Iterable[ApiRequest]]
+    pause: ApiRequest
+    resume: ApiRequest
+    save: Callable[[str], ApiRequest]
+    load: Callable[[str], ApiRequest]
+    snapshot_files: tuple[str, ...]
+    complaint: Callable[[bytes], str]
+
+
+class ApiVmm:
+    """The part of `Vmm` that all monitors with an API share. `lack_of_kvm` says why KVM cannot be used, "" when it
+    can. It reaches its guests by vsock."""
+
+    accelerates = True
+    kernel_format = "vmlinux"
+    snapshots = True
+
+    def __init__(self, clock: Clock, lack_of_kvm: Callable[[], str], program: VmmProgram, calls: VmmCalls) -> None:
+        self._clock = clock
+        self._lack_of_kvm = lack_of_kvm
+        self._program = program
+        self._calls = calls
+        self.program = program.command
+
+    def channel(self) -> PilotChannel:
+        return VsockChannel()
+
+    async def check(self) -> None:
+        await self._program.check(self._lack_of_kvm)
+
+    async def version(self) -> str:
+        return await self._program.version()
+
+    async def boot(self, vm: Vm, run: RunDir, restored: Restored | None) -> None:
+        """Raises also when a request of those before the start is refused: the VMM is then of no more use."""
+        api = self._api(run)
+        await api.appeared(self._calls.first, run.alive, self._clock)
+        if restored is not None:
+            await self._load(api, vm, restored)
+            return
+        for request in self._calls.boot(vm, f"{vm.directory}/{run.vsock.name}"):
+            await api.send(request)
+
+    async def _load(self, api: VmmApi, vm: Vm, restored: Restored) -> None:
+        try:
+            await api.send(self._calls.load(restored.directory), timeout_s=patience_s(vm))
+        except Unavailable as error:
+            raise SnapshotLost(f"the snapshot cannot be taken up: {error}") from error
+
+    async def save(self, vm: Vm, run: RunDir, directory: str) -> None:
+        api = self._api(run)
+        await api.send(self._calls.pause)
+        try:
+            await api.send(self._calls.save(directory), timeout_s=patience_s(vm))
+        except BaseException:
+            with anyio.move_on_after(_LET_GO_S, shield=True):
+                await anyio.to_thread.run_sync(discard, run.vmm, directory, self._calls.snapshot_files)
+                await api.try_send(self._calls.resume)
+            raise
+
+    async def proceed(self, run: RunDir) -> None:
+        await self._api(run).send(self._calls.resume)
+
+    def _api(self, run: RunDir) -> VmmApi:
+        return VmmApi(self._program.title, run.vmm / SOCKET, self._calls.complaint)
 
 
 def discard(own: Path, inside: str, names: Iterable[str]) -> None:
-    """Take them away; what is not there is no error. `own` is the VMM's directory on the host, `inside` the snapshot's
-    as the VMM sees it."""
+    """Take away the files of a snapshot that a VMM wrote; what is not there is no error. `own` is the VMM's directory
+    on the host, `inside` the snapshot's as the VMM sees it. The VMM may be a guest's by then: no link is followed."""
     with suppress(OSError):
         place = os.open(own / Path(inside).name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
