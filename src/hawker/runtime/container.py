@@ -1,7 +1,8 @@
 """The container driver: a machine is a container of crun whose process 1 is the pilot.
 
 Here is what crun and the kernel add to `PilotDriver`: the bundle, limits, the memory limit's verdict, and every end by
-control group, so that no process escapes it. Root filesystem and network are given in the spec and belong to others.
+control group, so that no process escapes it. Root filesystem and network are given in the spec and belong to others;
+here are only made the places for what is mounted in the root filesystems of a machine's own containers.
 """
 
 import os
@@ -35,64 +36,7 @@ from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 
 _KERNELS_OWN = ("proc", "dev", "sys")
 _LINKS_MAX = 40  # as the kernel has it
-
-
-def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
-    """Make the root ready for its mounts; the process with the true targets of these. Raises `WrongState` when the root
-    is not mounted."""
-    if process.root is None:
-        return process
-    root = Path(process.root)
-    if not root.is_dir():
-        raise WrongState(
-            f"the root filesystem of container {process.name} of machine {machine_id} is not mounted: {root}"
-        )
-    for name in _KERNELS_OWN:
-        if (root / name).is_symlink():
-            (root / name).unlink()
-        (root / name).mkdir(exist_ok=True)
-    mounts = tuple(msgspec.structs.replace(each, target=_place(root, each.target)) for each in process.mounts)
-    return msgspec.structs.replace(process, mounts=mounts)
-
-
-def _place(root: Path, target: str) -> str:
-    found = resolve(root, target)
-    if found.split("/")[1] in ("", *_KERNELS_OWN):
-        raise BadRequest(f"nothing can be mounted on {target}, which is {found} of the container")
-    return found
-
-
-def resolve(root: Path, path: str) -> str:
-    """Where an absolute path leads for whoever has `root` as its root; what is not there is taken as it is named."""
-    done: list[str] = []
-    waiting = path.split("/")[::-1]
-    links = 0
-    while waiting:
-        part = waiting.pop()
-        if part == "..":
-            del done[-1:]
-        if part in ("", ".", ".."):
-            continue
-        try:
-            link = os.readlink(root.joinpath(*done, part))
-        except OSError:
-            done.append(part)
-            continue
-        links += 1
-        if links > _LINKS_MAX:
-            raise BadRequest(f"{path} leads round in a circle of links")
-        if link.startswith("/"):
-            done.clear()
-        waiting += link.split("/")[::-1]
-    return "/" + "/".join(done)
-
-
-# The root filesystems of a machine's containers, seen from the host before anything runs in them. Here are made the
-# places for what is mounted there, and links in a mount's path are followed as they are meant: the one who mounts
-# would follow them from the machine's root.
-
 SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
-
 _HALTED_EVERY_S = 0.005
 _PASSES = 3
 _MIB = 1 << 20
@@ -266,3 +210,55 @@ def _raise_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, max(hard, OPEN_FILES)))
+
+
+def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
+    """Make the root ready for its mounts; the process with the true targets of these. Raises `WrongState` when the root
+    is not mounted."""
+    if process.root is None:
+        return process
+    root = Path(process.root)
+    if not root.is_dir():
+        raise WrongState(
+            f"the root filesystem of container {process.name} of machine {machine_id} is not mounted: {root}"
+        )
+    for name in _KERNELS_OWN:
+        if (root / name).is_symlink():
+            (root / name).unlink()
+        (root / name).mkdir(exist_ok=True)
+    mounts = tuple(msgspec.structs.replace(each, target=_place(root, each.target)) for each in process.mounts)
+    return msgspec.structs.replace(process, mounts=mounts)
+
+
+def _place(root: Path, target: str) -> str:
+    found = resolve(root, target)
+    if found.split("/")[1] in ("", *_KERNELS_OWN):
+        raise BadRequest(f"nothing can be mounted on {target}, which is {found} of the container")
+    return found
+
+
+def resolve(root: Path, path: str) -> str:
+    """Where an absolute path leads for whoever has `root` as its root; what is not there is taken as it is named. Links
+    are followed as they are meant: the one who mounts would follow them from the machine's root. Raises `BadRequest`
+    when they lead round in a circle."""
+    done: list[str] = []
+    waiting = path.split("/")[::-1]
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            del done[-1:]
+        if part in ("", ".", ".."):
+            continue
+        try:
+            link = os.readlink(root.joinpath(*done, part))
+        except OSError:
+            done.append(part)
+            continue
+        links += 1
+        if links > _LINKS_MAX:
+            raise BadRequest(f"{path} leads round in a circle of links")
+        if link.startswith("/"):
+            done.clear()
+        waiting += link.split("/")[::-1]
+    return "/" + "/".join(done)

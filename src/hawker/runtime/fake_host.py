@@ -1,4 +1,4 @@
-"""The fake driver's machine room: it holds the instances and outlives a driver, as a host outlives a daemon.
+"""The fake driver's host: it holds the instances and outlives a driver, as a host outlives a daemon.
 
 Time passes only as the clock says: what is due is settled whenever somebody looks. Tests `script` faults of the
 driver's calls, and `end` an instance from outside.
@@ -18,11 +18,15 @@ from hawker.runtime.fake_program import Script, read_command
 from hawker.runtime.spec import Ends, InstanceSpec, ProcessSpec
 
 _FIRST_PID_INSIDE = 2  # inside its machine; 1 is the pilot
+_FIRST_PID = 1000
+_SIGNALLED = 128
+_HARMLESS = (signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT)
 
 
 @dataclass(slots=True)
 class FakeProcess:
-    """`ends_at` is when it ends by itself; infinite for a server, and while it does not run."""
+    """One process of an instance, through its runs. `ends_at` is when it ends by itself; infinite for a server, and
+    while it does not run."""
 
     spec: ProcessSpec
     index: int
@@ -57,13 +61,6 @@ class FakeProcess:
             started_at=self.started_at,
             last_exit=self.last_exit,
         )
-
-
-# One process of the fake driver's machine, through its runs. Pure: who calls says what time it is.
-
-_FIRST_PID = 1000
-_SIGNALLED = 128
-_HARMLESS = (signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True)

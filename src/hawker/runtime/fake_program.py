@@ -1,4 +1,5 @@
-"""What a command would do, for the fake driver: its output, how long it runs, how it ends. Pure; nothing is executed.
+"""The guest programs of the fake driver: what a command would write, how long it runs, how it ends. Nothing is
+executed.
 
 Understood: echo, printf, sleep, exit, true, false, cat, env, and `sh -c` with these joined by `;` or `&&`, `>&2` and
 `$NAME`. A command in `MISSING` does not exist. Whatever else is taken for a server: it runs until it is stopped.
@@ -20,6 +21,7 @@ MISSING = frozenset({"/nope", "/no/such/program", "/does/not/exist", "nope", "no
 _SHELLS = frozenset({"sh", "bash", "ash"})
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _NOT_FOUND = 127
+_SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,6 @@ def _print(words: Sequence[str], *, newline: bool) -> Script:
     stream = 2 if ">&2" in words else 1
     text = " ".join(word for word in words if word != ">&2")
     return Script(output=((stream, (text + "\n" if newline else text.replace("\\n", "\n")).encode()),))
-
-
-# An exec session of the fake driver, and what it does with output: cutting it to a size and to lines.
-
-_SIGNALLED = 128
 
 
 class FakeExecSession:

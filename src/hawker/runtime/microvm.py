@@ -1,5 +1,7 @@
-"""Machines with kernels of their own, as `PilotDriver` needs them: a VMM in a jail, a channel to the pilot inside, a
-kernel. What each call takes is in the files beside this one.
+"""The drivers for microVMs: a machine is a virtual machine whose kernel starts the pilot as its process 1.
+
+Here is what a VMM in a jail, a channel to the pilot inside and a kernel add to `PilotDriver`; what each call takes is
+in the `microvm_*` files beside this one.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -40,6 +42,8 @@ from hawker.runtime.vmm.jailer import FirecrackerJailer
 from hawker.runtime.vmm.qemu import Qemu
 
 _PASSES = 3
+_GROW_TIMEOUT_S = 60.0
+_UNACCELERATED = "no kernel came up with it here"
 
 
 class MicroVMTechnology:
@@ -158,13 +162,6 @@ class MicroVMTechnology:
         return self._cgroups.list()
 
 
-# The drivers for microVMs: a machine is a virtual machine whose kernel starts the pilot as its process 1.
-# `PilotDriver`, with what only a guest can do for its volumes, and an eye for guests that a daemon left held still.
-
-_GROW_TIMEOUT_S = 60.0
-_UNACCELERATED = "no kernel came up with it here"
-
-
 def microvm_driver(
     name: str,
     node_id: NodeId,
@@ -197,7 +194,7 @@ def _vmm(name: str, clock: Clock, accelerates: bool) -> Vmm:
 
 
 class MicroVMDriver(PilotDriver):
-    """Keeps `Driver` and `GuestVolumes`."""
+    """Keeps `Driver`, `HostView` and `GuestVolumes`: `PilotDriver`, with what only a guest can do for its volumes."""
 
     def __init__(self, microvms: MicroVMTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(microvms, machines, clock)

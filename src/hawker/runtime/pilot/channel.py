@@ -1,7 +1,7 @@
 """How a pilot is reached: which files it or its VMM inherits, and how a connection to it begins.
 
 Three kinds: a unix socket that the pilot itself listens on; virtio serial ports, a socket each; vsock through the
-socket that a VMM makes for it. What differs is here; everything after is frames.
+socket that a VMM makes for it. What differs is in a `PilotChannel`; everything after is frames. The first kind is here.
 """
 
 import contextlib
@@ -22,6 +22,10 @@ from hawker.runtime.pilot.connection import ByteStream, Connection
 from hawker.runtime.pilot.output import Segment, read_output
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
+
+# The descriptors of a pilot, whatever starts it: a socket that is listening before it runs, its journal, its output.
+PILOT_OPTIONS = ("--listen", "3", "--journal", "4", "--output", "5", "--output", "6")
+_BACKLOG = 32
 
 
 class PilotChannel(Protocol):
@@ -44,13 +48,6 @@ class PilotChannel(Protocol):
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         """As `Driver.output`."""
-
-
-# What a pilot inherits: a socket that is listening before it runs, its journal, its two output segments. The
-# descriptors are made here and become 3, 4, 5 and 6 of the pilot, whatever starts it; `PILOT_OPTIONS` names them.
-
-PILOT_OPTIONS = ("--listen", "3", "--journal", "4", "--output", "5", "--output", "6")
-_BACKLOG = 32
 
 
 @contextmanager
@@ -89,11 +86,8 @@ def _fresh(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-# The channel to a pilot that is a process under this host's kernel: the unix socket that it listens on.
-
-
 class UnixSocketChannel:
-    """Keeps `PilotChannel`."""
+    """Keeps `PilotChannel` for a pilot that is a process under this host's kernel: the socket that it listens on."""
 
     def files(
         self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False

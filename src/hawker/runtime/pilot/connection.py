@@ -1,7 +1,7 @@
-"""A connected socket in the event loop, without a task and without waiting.
+"""One connection to a pilot: frames out, frames in, sorted by channel. Made for one conversation, then closed.
 
-Unlike the loop's own transports it goes on reading when writing fails: the last words of a pilot that has just ended,
-how its machine did, are in the socket when a write to it breaks.
+It needs no task: what arrives is parsed in the event loop's callback and given to the channel's receiver there. What a
+receiver holds is bounded; a pilot that sends more is cut off.
 """
 
 import asyncio
@@ -23,6 +23,9 @@ OnEnd = Callable[[str], None]  # why: for people
 GONE = "the machine's pilot has gone"
 LINGER_S = 5.0
 _READ_MAX = 64 << 10
+PATIENCE = 1024  # frames that say nothing new, before a pilot is cut off
+_HELD_MAX = 1024  # frames; more than any answer has
+_HELD_BYTES_MAX = 2 * frames.OUT_WINDOW
 
 
 class FrameStream(Protocol):
@@ -42,8 +45,11 @@ OpenStream = Callable[[OnData, OnEnd], FrameStream]
 
 
 class ByteStream:
-    """Keeps `FrameStream`. With `on_closed`, which is called when all is over, closing waits for the other end to close
-    too, for up to `LINGER_S`: a VMM drops what it has not read of a client that is gone."""
+    """Keeps `FrameStream` over a connected socket in the event loop, without a task and without waiting. Unlike the
+    loop's own transports it goes on reading when writing fails: the last words of a pilot that has just ended, how its
+    machine did, are in the socket when a write to it breaks. With `on_closed`, which is called when all is over,
+    closing waits for the other end to close too, for up to `LINGER_S`: a VMM drops what it has not read of a client
+    that is gone."""
 
     def __init__(
         self, endpoint: socket.socket, on_data: OnData, on_end: OnEnd, *, on_closed: Callable[[], None] | None = None
@@ -127,15 +133,6 @@ class ByteStream:
             self._deadline.cancel()
         if self._on_closed is not None:
             self._on_closed()
-
-
-# One connection to a pilot: frames out, frames in, sorted by channel. Made for one conversation, then closed. It
-# needs no task: what arrives is parsed in the event loop's callback and given to the channel's receiver there. What
-# a receiver holds is bounded; a pilot that sends more is cut off.
-
-PATIENCE = 1024  # frames that say nothing new, before a pilot is cut off
-_HELD_MAX = 1024  # frames; more than any answer has
-_HELD_BYTES_MAX = 2 * frames.OUT_WINDOW
 
 
 class Receiver(Protocol):

@@ -1,4 +1,10 @@
-"""What a driver says to a pilot and how it answers, one function a question. Deadlines are the caller's."""
+"""Requests to a pilot and its answers, one function a request. Deadlines are the caller's, but for those of a freeze.
+
+`set_clock` and what follows it are only for the pilot of a machine with a kernel of its own. What such a guest says of
+itself is bounded, and not to be believed in anything that matters. Each of these raises `WrongState` when the pilot
+refuses, as one without a kernel of its own does, and `Unavailable` when the guest does not do it, or breaks the
+protocol.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +24,11 @@ from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, Payloa
 
 _PROCESSES_MAX = 512  # a pilot lists no more
 _PROCESSES_BYTES_MAX = 4 << 20
+THAW_TIMEOUT_S = 5.0
+_FIRST_VERSION = 3  # of the protocol that asks such things
+_BLOCK_MAX = 1 << 20  # bytes
+_SIZE_MAX = 1 << 63  # bytes
+_T = TypeVar("_T")
 
 
 class StartAnswer(Enum):
@@ -81,19 +92,6 @@ def read_refusal(frame: Frame) -> str:
         return PayloadReader(frame.payload).words()
     except MalformedFrame as broken:
         raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
-
-
-# What only a guest's pilot is asked, one function a question: its clock, its file systems, its memory. Deadlines
-# are the caller's, but for those of a freeze. What a guest says of itself is bounded, and not to be believed in
-# anything that matters. Each raises `WrongState` when the pilot refuses, as one without a kernel of its own does,
-# and `Unavailable` when the guest does not do it, or breaks the protocol.
-
-THAW_TIMEOUT_S = 5.0
-_FIRST_VERSION = 3  # of the protocol that asks such things
-_BLOCK_MAX = 1 << 20  # bytes
-_SIZE_MAX = 1 << 63  # bytes
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 a run spec may wait in one, and that the VMM inherits. A client has a port to itself while it holds the port's lock.
 
 The sockets are beside the VMM's own directory, not in it: whatever becomes of the VMM, it cannot put another machine's
-socket in their place.
+socket in their place. How a port, which has no connections, carries one: guest/PROTOCOL.md, "Serial ports".
 """
 
 import fcntl
@@ -28,59 +28,6 @@ _ESCAPED = b"\xfe\x00"
 _BEGIN = b"\xfe\x01"
 END = b"\xfe\x02"
 NONCE_BYTES = 8
-
-
-def nonce_of(random: bytes) -> bytes:
-    """Of `NONCE_BYTES` random ones. None of them looks like an escape."""
-    assert len(random) == NONCE_BYTES
-    return bytes(byte & 0x7F for byte in random)
-
-
-def begin(nonce: bytes) -> bytes:
-    return _BEGIN + nonce
-
-
-def escape(data: bytes) -> bytes:
-    return data.replace(_ESCAPE, _ESCAPED)
-
-
-class Unescape:
-    """Feed it what arrives after `begin`: what came before the answer to that is passed over."""
-
-    def __init__(self, nonce: bytes) -> None:
-        self._mark = begin(nonce)
-        self._rest = b""
-        self._begun = False
-        self.over = ""  # why, once there is no more to come
-
-    def feed(self, data: bytes) -> bytes:
-        """What is said in `data`, up to where the connection is over."""
-        if self.over:
-            return b""
-        data = self._rest + data
-        if not self._begun:
-            before, mark, data = data.partition(self._mark)
-            if not mark:
-                self._rest = before[1 - len(self._mark) :]
-                return b""
-            self._begun = True
-        self._rest = data[-1:] if data.endswith(_ESCAPE) else b""
-        return self._said(data[: len(data) - len(self._rest)])
-
-    def _said(self, data: bytes) -> bytes:
-        """`data` ends in no half an escape."""
-        if data.count(_ESCAPE) == data.count(_ESCAPED):
-            return data.replace(_ESCAPED, _ESCAPE)
-        at = data.index(_ESCAPE)
-        while data.startswith(_ESCAPED, at):
-            at = data.index(_ESCAPE, at + 1)
-        ended = data.startswith(END, at)
-        self.over = "the machine's pilot has gone" if ended else "the pilot broke the framing of its serial port"
-        return data[:at].replace(_ESCAPED, _ESCAPE)
-
-
-# How a serial port, which has no connections, carries one: guest/PROTOCOL.md, "Serial ports". Pure.
-
 PORTS = 12  # conversations at a time; a port costs a VMM nothing while it is idle
 _BACKLOG = 2  # a client may come before the VMM has seen the last one go
 
@@ -173,3 +120,53 @@ def _free_port(run: RunDir) -> tuple[int, int]:
         else:
             return port, lock
     raise Unavailable(f"all {PORTS} ways into the machine are taken: end a command that runs in it, or try again soon")
+
+
+def nonce_of(random: bytes) -> bytes:
+    """Of `NONCE_BYTES` random ones. None of them looks like an escape."""
+    assert len(random) == NONCE_BYTES
+    return bytes(byte & 0x7F for byte in random)
+
+
+def begin(nonce: bytes) -> bytes:
+    return _BEGIN + nonce
+
+
+def escape(data: bytes) -> bytes:
+    return data.replace(_ESCAPE, _ESCAPED)
+
+
+class Unescape:
+    """Reads a connection out of a port. Feed it what arrives after `begin`: what came before the answer to that is
+    passed over."""
+
+    def __init__(self, nonce: bytes) -> None:
+        self._mark = begin(nonce)
+        self._rest = b""
+        self._begun = False
+        self.over = ""  # why, once there is no more to come
+
+    def feed(self, data: bytes) -> bytes:
+        """What is said in `data`, up to where the connection is over."""
+        if self.over:
+            return b""
+        data = self._rest + data
+        if not self._begun:
+            before, mark, data = data.partition(self._mark)
+            if not mark:
+                self._rest = before[1 - len(self._mark) :]
+                return b""
+            self._begun = True
+        self._rest = data[-1:] if data.endswith(_ESCAPE) else b""
+        return self._said(data[: len(data) - len(self._rest)])
+
+    def _said(self, data: bytes) -> bytes:
+        """`data` ends in no half an escape."""
+        if data.count(_ESCAPE) == data.count(_ESCAPED):
+            return data.replace(_ESCAPED, _ESCAPE)
+        at = data.index(_ESCAPE)
+        while data.startswith(_ESCAPED, at):
+            at = data.index(_ESCAPE, at + 1)
+        ended = data.startswith(END, at)
+        self.over = "the machine's pilot has gone" if ended else "the pilot broke the framing of its serial port"
+        return data[:at].replace(_ESCAPED, _ESCAPE)

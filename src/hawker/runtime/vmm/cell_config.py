@@ -2,7 +2,7 @@
 
 A VMM is treated as if its guest had taken it over: a user of its own with no capability, who can gain none; namespaces
 of its own, without /proc and /sys; an empty read-only root with the files and devices that it was given; the system
-calls of `syscalls.py`; one control group for it and its guest.
+calls of `vmm_profile`; one control group for it and its guest.
 """
 
 from collections.abc import Iterable
@@ -18,6 +18,10 @@ _ENOSYS, _EPERM = 38, 1
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWUSER, PID, NET, IPC, UTS, CGROUP, NS, TIME
 _FAMILIES = (1, 2, 10)  # unix, IPv4 and IPv6; above all not vsock, which knows no namespaces, netlink and raw packets
 
+# A list of permissions, because a monitor, unlike a workload, is a program that we know: files that it was given,
+# memory, threads, signals, clocks, polling, sockets of its own network namespace, and ioctls of the devices it was
+# given. Not among them: anything that makes or enters a namespace, mounts, traces, loads code into the kernel, keeps
+# keys, changes a user, or releases the lock that the keeper and it hold together (flock). Monitors narrow it further.
 _ALLOWED = (
     # files and directories
     "access chdir chmod close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate "
@@ -46,37 +50,18 @@ _ALLOWED = (
     "accept accept4 bind connect getpeername getsockname getsockopt getrandom inotify_add_watch inotify_init1 "
     "inotify_rm_watch ioctl listen recvfrom recvmmsg recvmsg sendmmsg sendmsg sendto setsockopt shutdown"
 ).split()
-
-
-def vmm_profile() -> dict[str, Any]:
-    """The `linux.seccomp` object. Only the machine's own architecture: a call of another one ends the process."""
-    no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
-    families = [{"index": 0, "value": family, "op": "SCMP_CMP_EQ"} for family in _FAMILIES]
-    rules = [
-        _allow(_ALLOWED),
-        _allow(["clone"], no_namespace),
-        *(_allow(["socket", "socketpair"], family) for family in families),
-    ]
-    return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": _ENOSYS, "syscalls": rules}
-
-
-def _allow(names: list[str], *arguments: dict[str, Any]) -> dict[str, Any]:
-    rule: dict[str, Any] = {"names": names, "action": "SCMP_ACT_ALLOW"}
-    return {**rule, "args": list(arguments)} if arguments else rule
-
-
-# The system calls that a monitor may make, as the runtime specification writes them: all others do not exist for
-# it. A list of permissions, because a monitor, unlike a workload, is a program that we know: files that it was
-# given, memory, threads, signals, clocks, polling, sockets of its own network namespace, and ioctls of the devices
-# it was given. Not among them: anything that makes or enters a namespace, mounts, traces, loads code into the
-# kernel, keeps keys, changes a user, or releases the lock that the keeper and it hold together (flock). Monitors
-# narrow it further by filters of their own.
-
 _READ_ONLY = ["bind", "ro", "nosuid", "nodev"]
 _WRITABLE = ["bind", "rw", "nosuid", "nodev", "noexec"]
 _LOCKED_BYTES = 64 << 10  # that a process may keep out of swap, without whole devices
 OPEN_FILES = 4096
 _UMASK = 0o077
+_DEV = {
+    "destination": "/dev",
+    "type": "tmpfs",
+    "source": "tmpfs",
+    "options": ["nosuid", "noexec", "mode=755", "size=64k"],
+}
+_NO_DEVICES = {"allow": False, "access": "rwm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +103,6 @@ def cell_config(cell: JailCell, around: CellSurroundings) -> bytes:
         },
     }
     return msgspec.json.encode(config)
-
-
-_DEV = {
-    "destination": "/dev",
-    "type": "tmpfs",
-    "source": "tmpfs",
-    "options": ["nosuid", "noexec", "mode=755", "size=64k"],
-}
-_NO_DEVICES = {"allow": False, "access": "rwm"}
 
 
 def _process(cell: JailCell, around: CellSurroundings) -> dict[str, Any]:
@@ -189,3 +165,21 @@ def _namespaces(netns: str | None, cgroup_namespace: bool) -> list[dict[str, str
     kinds = ["pid", "ipc", "uts", "mount", *(["cgroup"] if cgroup_namespace else [])]
     network = {"type": "network"} if netns is None else {"type": "network", "path": netns}
     return [*({"type": kind} for kind in kinds), network]
+
+
+def vmm_profile() -> dict[str, Any]:
+    """The `linux.seccomp` object: the system calls that a monitor may make; all others do not exist for it. Only the
+    machine's own architecture: a call of another one ends the process."""
+    no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    families = [{"index": 0, "value": family, "op": "SCMP_CMP_EQ"} for family in _FAMILIES]
+    rules = [
+        _allow(_ALLOWED),
+        _allow(["clone"], no_namespace),
+        *(_allow(["socket", "socketpair"], family) for family in families),
+    ]
+    return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": _ENOSYS, "syscalls": rules}
+
+
+def _allow(names: list[str], *arguments: dict[str, Any]) -> dict[str, Any]:
+    rule: dict[str, Any] = {"names": names, "action": "SCMP_ACT_ALLOW"}
+    return {**rule, "args": list(arguments)} if arguments else rule
