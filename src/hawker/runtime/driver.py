@@ -43,26 +43,25 @@ ALIVE = frozenset({Phase.RUNNING, Phase.SUSPENDED})
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How an instance ended. `signal` is 0 when it exited by itself; `exit_code` is 128+signal when it did not.
-    `process` is the index of the process that ended first. `exited_at` is Unix seconds."""
+    """How an instance, or one run of a process, ended."""
 
-    exit_code: int
-    signal: int = 0
-    oom_killed: bool = False
-    exited_at: float
-    process: int = 0
+    exit_code: int  # 0 to 255; 128 + signal when a signal ended it
+    signal: int = 0  # 1 to 64; 0 when it exited by itself
+    oom_killed: bool = False  # the memory limit ended it
+    exited_at: float  # Unix seconds
+    process: int = 0  # index of the process whose end it is: for an instance, the one that ended first
     reason: str = ""  # set when the workload never started: "exec: no such file or directory: /nope"
     fault: str = ""  # set when not the workload ended it: "kernel panic: ...", "the VMM was ended by SIGSEGV"
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on the host now. `pid` is process 1 of the instance as the host sees it."""
+    """What is on the host now."""
 
     phase: Phase
-    instance_id: InstanceId | None = None
-    pid: int | None = None
-    started_at: float | None = None
-    exit: Exit | None = None
+    instance_id: InstanceId | None = None  # None when ABSENT
+    pid: int | None = None  # process 1 of the instance as the host sees it; None when no process of it is there
+    started_at: float | None = None  # Unix seconds; None until the workload was executed
+    exit: Exit | None = None  # when EXITED
 
 
 class ProcessPhase(StrEnum):
@@ -75,15 +74,14 @@ class ProcessPhase(StrEnum):
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a machine, by its place in the spec. `run` counts its runs from 1 and is 0 before the first; `pid`
-    is the machine's own number; `last_exit` is how the latest run that has ended did so: this one or the one before."""
+    """One process of a machine, by its place in the spec."""
 
-    name: str = ""
+    name: str = ""  # the container's; "" for a process that is none
     state: ProcessPhase = ProcessPhase.HELD
-    run: int = 0
-    pid: int | None = None
-    started_at: float | None = None
-    last_exit: Exit | None = None
+    run: int = 0  # counts its runs from 1; 0 before the first
+    pid: int | None = None  # the machine's own number; None unless it runs
+    started_at: float | None = None  # of run number `run`, in Unix seconds
+    last_exit: Exit | None = None  # of the latest run that has ended: this one or the one before
 
     @property
     def exit(self) -> Exit | None:
@@ -92,49 +90,49 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Use so far: cpu in seconds since the start, memory in bytes now, processes now."""
+    """What an instance uses."""
 
-    cpu_s: float
-    memory_bytes: int
-    pids: int
+    cpu_s: float  # cpu time since the start
+    memory_bytes: int  # now
+    pids: int  # processes and threads now
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel enforces, and how much of it the instance could still use; caches count as usable."""
+    """The memory of an instance."""
 
-    limit_mib: int
-    available_mib: int
+    limit_mib: int  # MiB; what the kernel enforces
+    available_mib: int  # MiB of it that the instance could still use; caches count as usable
 
 
 class ProcessSocket(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a process accepts connections: `proto` is tcp or tcp6, `address` as in "[::]:8080"."""
+    """Where a process accepts connections."""
 
-    proto: str
-    address: str
+    proto: str  # "tcp" or "tcp6"
+    address: str  # "[::]:8080"
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A process inside a machine, by the machine's own numbers. `started_at` is Unix seconds."""
+    """A process inside a machine, by the machine's own numbers. A guest may say anything of its own."""
 
     pid: int
-    started_at: float
+    started_at: float  # Unix seconds
     command: str
     cwd: str
-    cpu_s: float
-    rss_bytes: int
+    cpu_s: float  # cpu time since its start
+    rss_bytes: int  # memory now
     sockets: tuple[ProcessSocket, ...] = ()
     container: str = ""  # the container's name, where it can be told
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A command to run beside the workload. An empty `argv` is refused. It runs in the root filesystem of process
-    number `process`, whether that runs or not; unset user, cwd and env follow it too."""
+    """A command to run beside the workload. It runs in the root filesystem of process number `process`, whether that
+    runs or not; unset user, cwd and env follow it too."""
 
-    argv: tuple[str, ...]
-    env: dict[str, str] = {}
-    user: str | None = None
-    cwd: str | None = None
-    tty: bool = False
+    argv: tuple[str, ...]  # an empty one is refused; with `env` it takes less than 64 KiB
+    env: dict[str, str] = {}  # laid over the process's own
+    user: str | None = None  # as `ProcessSpec.user`
+    cwd: str | None = None  # absolute, inside
+    tty: bool = False  # it has a terminal of `rows` and `cols`
     rows: int = 24
     cols: int = 80
     process: int = 0
@@ -146,11 +144,16 @@ class ExecSession(Protocol):
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
         """(1 for stdout or terminal, 2 for stderr, bytes), until both are closed. Slow readers slow the command."""
 
-    async def send(self, data: bytes) -> None: ...
+    async def send(self, data: bytes) -> None:
+        """Write to its input; waits while the command reads more slowly. What comes after its end is dropped."""
+
     async def send_eof(self) -> None: ...
     async def resize(self, rows: int, cols: int) -> None: ...
     async def signal(self, signal: int) -> None: ...
-    async def wait(self) -> Exit: ...
+
+    async def wait(self) -> Exit:
+        """How the command ended. Raises `Unavailable` when contact was lost before that."""
+
     async def close(self) -> None: ...
 
 
@@ -163,31 +166,30 @@ class Suspension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the technology can do; the API refuses what it cannot. `driver` is its name for such a refusal. `lacks_swap`
-    is why machines cannot have swap here, "" where they can; `kernel`: each machine has a kernel of its own."""
+    """What the technology can do; the API refuses what it cannot."""
 
-    rootfs: bool
-    network: bool
-    limits: bool
-    suspend: Suspension | None = None
-    kernel: bool = False
-    lacks_swap: str = "its machines have no limits"
-    driver: str = "fake"
+    rootfs: bool  # machines have a root filesystem of their own
+    network: bool  # machines have a network of their own
+    limits: bool  # `InstanceLimits` are enforced
+    suspend: Suspension | None = None  # None: it cannot suspend
+    kernel: bool = False  # each machine has a kernel of its own
+    lacks_swap: str = "its machines have no limits"  # why machines cannot have swap here, "" where they can
+    driver: str = "fake"  # its name, for refusals
     containers: bool = False  # processes with root filesystems of their own
     mounts: bool = False  # directories of the host are seen inside
     disks: bool = False  # with a kernel of its own: root filesystem and volumes are block files; see `guest_volumes`
-    gpus: bool = False
-    overhead_mib: int = 0  # of memory, what each machine needs at the most beside what its limits give it
+    gpus: bool = False  # devices of the host can be given to machines
+    overhead_mib: int = 0  # MiB of memory that each machine needs at the most beside its limit
 
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """A piece of a machine's output. `stream` 1 or 2; `at` is Unix seconds; `position` orders and resumes."""
+    """A piece of a machine's output."""
 
-    position: int
-    at: float
-    stream: int
-    process: int
+    position: int  # 0, 1, 2, ... in the order of writing: orders and resumes
+    at: float  # Unix seconds
+    stream: int  # 1 stdout or terminal, 2 stderr
+    process: int  # index of the process that wrote it
     data: bytes
 
 
