@@ -130,7 +130,8 @@ class ContainerTechnology:
         return self._cgroups.has("freezer") and freezer.is_frozen(self._cgroups.group("freezer", run.machine_id))
 
     def thaw(self, machine_id: MachineId) -> None:
-        """Also where machines are not suspended any more: one may be from before."""
+        """Let frozen processes go on, also where suspending is switched off: a machine may have been frozen before
+        that."""
         if self._cgroups.has("freezer"):
             freezer.thaw(self._cgroups.group("freezer", machine_id))
 

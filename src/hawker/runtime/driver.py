@@ -213,7 +213,7 @@ class Driver(Protocol):
         executed. Starting what runs is no change. Raises as `prepare`, and `WrongState` for a suspended instance."""
 
     async def recover(self, machine_id: MachineId) -> Inspection:
-        """As `inspect`, and takes up watching again after a daemon restart."""
+        """Take up the instance again after a daemon restart; what is on the host, as `inspect` says it."""
 
     async def wait(self, machine_id: MachineId) -> Exit:
         """Return when the instance has exited; at once when it already has. Raises `NotFound` when there is none."""
@@ -240,7 +240,7 @@ class Driver(Protocol):
         """Begin a command beside the workload. Raises `BadRequest` for no command and for no such process."""
 
     async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
-        """All of the spec, in its order, as they are or, once the instance has exited, as they ended. Raises
+        """The states of all processes of the spec, in its order; once the instance has exited, as they ended. Raises
         `NotFound` when there is no instance."""
 
     async def await_process_change(
@@ -271,7 +271,8 @@ class Driver(Protocol):
         """Use so far. Raises `WrongState` when the instance does not run."""
 
     async def memory(self, machine_id: MachineId) -> Memory:
-        """Also of a suspended instance. Raises `NotServed` without limits, `WrongState` when it has ended."""
+        """The memory of an instance, suspended or not. Raises `NotServed` without limits, `WrongState` when it has
+        ended."""
 
     async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
         """Another limit, for as long as this instance lives, also through `mend`. Raises `WrongState` and changes

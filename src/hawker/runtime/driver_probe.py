@@ -39,7 +39,7 @@ class Candidate:
 
 
 async def judge(candidates: Sequence[Candidate]) -> tuple[DriverVerdict, ...]:
-    """In the order given, the best first."""
+    """A verdict for each candidate, in the order given, the best first."""
     return tuple([await _verdict(candidate) for candidate in candidates])
 
 
@@ -59,8 +59,8 @@ async def _verdict(candidate: Candidate) -> DriverVerdict:
 
 
 def choose(verdicts: Sequence[DriverVerdict], bound: str | None) -> tuple[DriverVerdict, ...]:
-    """The same, one of them chosen. `bound` is the driver whose machines are here: it stays the node's for as long as
-    they are. Raises `CannotStart` when it cannot go on, and when there is none that can."""
+    """The verdicts, with one of them chosen. `bound` is the driver whose machines are here: it stays the node's for as
+    long as they are. Raises `CannotStart` when it cannot go on, and when there is none that can."""
     if bound is not None:
         return _bound(verdicts, bound)
     best = next((verdict.name for verdict in verdicts if verdict.by_itself), None)
@@ -82,5 +82,5 @@ def _bound(verdicts: Sequence[DriverVerdict], bound: str) -> tuple[DriverVerdict
 
 
 def marked(verdicts: Sequence[DriverVerdict], name: str) -> tuple[DriverVerdict, ...]:
-    """With this one chosen, and no other."""
+    """The verdicts, with the one of that name chosen and no other."""
     return tuple(msgspec.structs.replace(verdict, chosen=verdict.name == name) for verdict in verdicts)

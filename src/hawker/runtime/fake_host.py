@@ -142,7 +142,7 @@ class FakeHost:
     def end_process(
         self, machine_id: MachineId, index: int, code: int = 0, *, signal: int = 0, oom_killed: bool = False
     ) -> None:
-        """As `end`, of one process."""
+        """One process ends now, whether a daemon watches or not."""
         instance = self.look(machine_id)
         if instance is not None and instance.processes[index].running:
             now = self.clock.now()
@@ -222,7 +222,7 @@ class FakeHost:
             self._tell(instance)
 
     def deliver(self, instance: Instance, number: int) -> None:
-        """To every process; the machine ends when it is to be stopped, or when any end is its own."""
+        """Send a signal to every process; the machine ends when it is to be stopped, or when any end is its own."""
         instance.signals.append(number)
         if self._ignored(instance, number):
             return
@@ -233,7 +233,7 @@ class FakeHost:
             self._note(instance, self._killed(number, process.index))
 
     def deliver_to(self, instance: Instance, index: int, number: int) -> None:
-        """To one process."""
+        """Send a signal to one process."""
         instance.signals.append(number)
         if not self._ignored(instance, number) and instance.processes[index].running:
             self._note(instance, self._killed(number, index))

@@ -113,7 +113,7 @@ class MicroVMTechnology:
         """These machines are never frozen."""
 
     async def memory(self, run: RunDir) -> Memory:
-        """Of a suspended one: as it was."""
+        """The guest's own answer; for a suspended machine, what it was."""
         if not run.saved():
             return await self._memory.read(run)
         spec = run.spec()
@@ -148,7 +148,8 @@ class MicroVMTechnology:
         return frozenset({LostPart.CGROUP} if self._cgroups.is_lost(machine_id) else ())
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
-        """All but the keeper, which is in none. A thread that is begun meanwhile is found by the next pass."""
+        """Gather all processes but the keeper, which is in no group. A thread that is begun meanwhile is found by the
+        next pass."""
         for _ in range(_PASSES):
             pids = [entry.pid for entry in proc.descendants(pid) if entry.pid != pid]
             self._cgroups.gather(spec.machine_id, bounds(spec.limits, self._overhead_mib), pids)

@@ -49,7 +49,7 @@ def judge(evidence: VmmEvidence, recorded: Exit | None, killed: Exit) -> Exit:
 
 
 def is_final(evidence: VmmEvidence) -> bool:
-    """Of a machine whose pilot never took its spec: whether it was the guest that ended it, or its size. A VMM that
+    """Whether a machine whose pilot never took its spec was ended by its guest, or for its size. A VMM that
     fails says why to whoever launches it, and may be launched again."""
     return evidence.end is not None and (evidence.end.status == 0 or evidence.oom_kills > 0)
 

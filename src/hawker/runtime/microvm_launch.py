@@ -1,4 +1,4 @@
-"""From a plan to a VMM that runs: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses."""
+"""Launching a VMM by its plan: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses."""
 
 import stat
 from pathlib import Path
@@ -116,7 +116,7 @@ def write_plan(run: RunDir, plan: MicroVMPlan) -> None:
 
 
 def read_plan(run: RunDir) -> MicroVMPlan:
-    """Of a machine that was launched. Raises `WrongState`."""
+    """The plan of a machine that was launched. Raises `WrongState` when it cannot be read."""
     try:
         return msgspec.json.decode(plan_path(run).read_bytes(), type=MicroVMPlan)
     except (OSError, msgspec.DecodeError) as error:

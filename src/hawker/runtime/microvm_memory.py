@@ -50,8 +50,9 @@ class MicroVMMemory:
             raise Unavailable("the machine's pilot does not answer") from error
 
     async def limit(self, run: RunDir, limits: InstanceLimits) -> None:
-        """More: first the host's bound, then the guest's. Less: the other way round; what the balloon took from within
-        huge pages is the host's only once it looks for memory."""
+        """Raising the limit: raise the control group's, then deflate the balloon. Lowering: inflate it first, so that
+        the guest never exceeds its control group; what the balloon took from within huge pages is the host's only once
+        it looks for memory. Raises `WrongState` above what the machine was started for, and when more is in use."""
         before_mib, wanted_mib = spec_of(run).limits.memory_mib, limits.memory_mib
         most_mib = read_plan(run).vm.max_memory_mib
         if wanted_mib > most_mib:

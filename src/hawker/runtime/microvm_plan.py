@@ -1,4 +1,4 @@
-"""From an instance's spec to one virtual machine: drives, kernel command line, user, bounds. Pure.
+"""Plans one virtual machine by an instance's spec: drives, kernel command line, user, bounds. Pure.
 
 `make_plan` decides; the plan is kept in the run directory, so that a machine goes on from its snapshot with exactly the
 hardware it began with, whatever this version would give a new one.
@@ -94,6 +94,7 @@ def make_plan(
 
 
 def refuse(spec: InstanceSpec, vmm: Vmm) -> None:
+    """Raises `BadRequest` for what no microVM can be, `NotServed` for what this VMM cannot do."""
     if spec.root_disk is None:
         raise BadRequest(f"a {vmm.name} machine needs a root disk")
     if spec.mounts:
@@ -122,7 +123,8 @@ def max_memory_mib(spec: InstanceSpec) -> int:
 
 
 def command_line(spec: InstanceSpec, vmm: Vmm, disks: tuple[str, ...]) -> str:
-    """The kernel takes the last of two that contradict each other: a user's arguments come after ours."""
+    """The kernel's command line. It takes the last of two arguments that contradict each other: a user's come after
+    ours. Raises `BadRequest` for one that is too long."""
     ours = (vmm.console(), *_QUIETLY, f"hawker.disks={','.join(disks)}", f"hawker.end={vmm.power_off}")
     line = " ".join((*ours, *spec.kernel_args))
     if len(line) > _COMMAND_LINE_MAX:
@@ -131,7 +133,7 @@ def command_line(spec: InstanceSpec, vmm: Vmm, disks: tuple[str, ...]) -> str:
 
 
 def devices(spec: InstanceSpec, vmm: Vmm) -> tuple[str, ...]:
-    """Of the host, which the VMM opens itself."""
+    """The devices of the host that the VMM opens itself."""
     return tuple(_devices(spec, vmm))
 
 
@@ -143,7 +145,7 @@ def _devices(spec: InstanceSpec, vmm: Vmm) -> Iterator[str]:
 
 
 def bounds(limits: InstanceLimits, overhead_mib: int) -> Bounds:
-    """Of VMM and guest together: a guest's memory is its VMM's, and what the VMM needs comes on top."""
+    """The bounds of VMM and guest together: a guest's memory is its VMM's, and what the VMM needs comes on top."""
     with_vmm = msgspec.structs.replace(
         limits, memory_mib=limits.memory_mib + overhead_mib, swap_mib=0, pids=_THREADS + limits.cpus
     )

@@ -56,7 +56,7 @@ def make_room(run: RunDir, uid: int) -> None:
 
 
 def describe(run: RunDir) -> tuple[SavedFile, ...]:
-    """All that a VMM has saved, made durable. Raises `SnapshotLost`."""
+    """Every file that a VMM has saved, made durable. Raises `SnapshotLost`."""
     with _opened(run) as place:
         names = sorted(os.listdir(place))
         found = tuple(_look(place, name, flush=True) for name in names)
@@ -65,7 +65,7 @@ def describe(run: RunDir) -> tuple[SavedFile, ...]:
 
 
 def publish(run: RunDir, snapshot: MicroVMSnapshot) -> None:
-    """From here on the machine is suspended, also after a crash of the host."""
+    """Write the record: from here on the machine is suspended, also after a crash of the host."""
     draft = run.snapshot.with_name(run.snapshot.name + ".new")
     with draft.open("wb") as file:
         file.write(msgspec.json.encode(snapshot))
@@ -97,7 +97,7 @@ def refuse_unusable(run: RunDir, snapshot: MicroVMSnapshot, program: str) -> Non
 
 
 def forget(run: RunDir) -> None:
-    """From here on the machine is not suspended, also after a crash of the host."""
+    """Remove the record: from here on the machine is not suspended, also after a crash of the host."""
     run.snapshot.unlink(missing_ok=True)
     with suppress(FileNotFoundError):
         _flush(run.path)

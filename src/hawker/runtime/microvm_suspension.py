@@ -153,6 +153,7 @@ def _lost(why: str, at: float) -> Exit:
 
 
 def refuse_suspended(run: RunDir) -> None:
+    """Raises `WrongState` for a machine in a snapshot."""
     if run.saved():
         raise WrongState(f"machine {run.machine_id} is suspended")
 

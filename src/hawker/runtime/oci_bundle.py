@@ -1,4 +1,4 @@
-"""From an instance's spec to the runtime specification's config.json: what isolates a container machine. Pure.
+"""Writes the runtime specification's config.json by an instance's spec: what isolates a container machine. Pure.
 
 Process 1 is the pilot, which starts the workload itself; so users, files, environment and commands are not here. The
 workload has Docker's default capabilities less NET_RAW: raw sockets would let it forge addresses on its network's
@@ -196,7 +196,7 @@ def _resources(limits: InstanceLimits) -> dict[str, Any]:
 
 
 def cgroup_bounds(limits: InstanceLimits) -> Bounds:
-    """The same for a control group that is made by hand."""
+    """The limits of `_resources` for a control group that is made by hand."""
     return Bounds(
         cpu_period_us=_PERIOD_US,
         cpu_quota_us=limits.cpus * _PERIOD_US,

@@ -57,7 +57,7 @@ def named(*names: str) -> list[int]:
 
 
 def _comm(pid: int) -> bytes:
-    """In three calls of the kernel and nothing else: a host has thousands of processes."""
+    """The kernel's name of a process, in three calls and nothing else: a host has thousands of processes."""
     try:
         fd = os.open(f"/proc/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

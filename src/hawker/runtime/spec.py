@@ -96,8 +96,8 @@ class Ends(StrEnum):
 
 
 class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a driver needs to run one instance. Stored with the machine; complete, so that a new daemon can finish
-    the start that an old one began. Paths are on the host."""
+    """Everything that a driver needs to run one instance. Stored with the machine; complete, so that a new daemon can
+    finish the start that an old one began. Paths are on the host."""
 
     machine_id: MachineId
     instance_id: InstanceId  # another one for each start of the machine

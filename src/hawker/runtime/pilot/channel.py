@@ -47,7 +47,7 @@ class PilotChannel(Protocol):
         died before it wrote that down. Raises `Unavailable` when it has to be asked and does not answer."""
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        """As `Driver.output`."""
+        """Read recorded output: see `Driver.output`."""
 
 
 @contextmanager

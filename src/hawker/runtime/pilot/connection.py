@@ -217,7 +217,7 @@ class Connection:
         return channel
 
     async def hello(self) -> messages.PilotHello:
-        """The pilot's first frame. Call it once, before any other `take`."""
+        """The pilot's first frame. Call it once, before any other `take`. Raises `Unavailable`."""
         try:
             hello = messages.read_hello(await self.take())
         except MalformedFrame as broken:

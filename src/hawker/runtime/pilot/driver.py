@@ -188,7 +188,7 @@ class PilotDriver:
         return await self._technology.memory(self._files.living(machine_id))
 
     async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
-        """Where the spec is, the limit is found again by `mend`."""
+        """The limit is kept in the spec, where `mend` finds it again."""
         run = self._files.living(machine_id)
         spec = run.spec()
         assert spec is not None, "a living machine has a spec"

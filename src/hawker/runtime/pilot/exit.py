@@ -33,7 +33,7 @@ class ExitJournal:
         return state if spec is None else sanitized(state, len(spec.processes), self._clock.now())
 
     def has_ended(self, run: RunDir, state: JournalState) -> bool:
-        """Of an instance that nobody runs: whether it ended, or could not begin. Else nothing that was done to it means
+        """Whether an instance that nobody runs has ended, or could not begin. If not, nothing that was done to it means
         anything, and it may be launched."""
         return workload_began(state) or run.exit() is not None or self._technology.failed_to_boot(run)
 

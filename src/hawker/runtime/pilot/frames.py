@@ -105,7 +105,7 @@ class FrameParser:
 
 
 class PayloadReader:
-    """Fields of a payload, in order. Running past the end is `MalformedFrame`."""
+    """Reads the fields of a payload, in order. Each call raises `MalformedFrame` past the end, and for what is none."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -155,7 +155,7 @@ def number(value: int, width: int) -> bytes:
 
 
 def nanoseconds(unix_s: float) -> bytes:
-    """As the protocol has points in time."""
+    """A point in time, as the protocol has it."""
     return number(round(unix_s * 1e9), 8)
 
 

@@ -36,7 +36,7 @@ def journal_disk_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False)
 
 
 def journal_disk_output(run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-    """As `Driver.output`."""
+    """Read recorded output: see `Driver.output`."""
     try:
         size = os.stat(run.journal).st_size
     except FileNotFoundError:

@@ -47,7 +47,7 @@ class PilotLink:
             raise WrongState(f"machine {run.machine_id} is suspended")
 
     def connect(self, run: RunDir) -> Connection:
-        """As `PilotChannel.connect`: nothing has been heard of the pilot yet."""
+        """A connection on which nothing has been heard yet. Raises `Unavailable` when nobody listens."""
         return self._channel.connect(run)
 
     @asynccontextmanager
@@ -75,8 +75,8 @@ class PilotLink:
 
     @asynccontextmanager
     async def ask(self, run: RunDir, within_s: float) -> AsyncIterator[Connection]:
-        """As `open`, for a block that may take so long. Raises `InstanceEnded` when there is, or soon will be, no pilot
-        to ask, and `Unavailable` when it does not answer."""
+        """A connection to the pilot for a block that may take `within_s`. Raises `InstanceEnded` when there is, or soon
+        will be, no pilot to ask, and `Unavailable` when it does not answer."""
         if not run.lives():
             raise InstanceEnded
         try:

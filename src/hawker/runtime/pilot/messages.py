@@ -39,6 +39,7 @@ def hello() -> bytes:
 
 
 def read_hello(frame: Frame) -> PilotHello:
+    """Raises `MalformedFrame` for what is no hello, or one of a version that is not spoken here."""
     reader = PayloadReader(frame.payload)
     if frame.kind != FrameKind.HELLO or reader.number(4) != frames.MAGIC:
         raise MalformedFrame("no pilot at the other end")
@@ -128,6 +129,7 @@ def _command(
 
 
 def exec_request(channel: int, spec: ExecSpec) -> bytes:
+    """Raises `BadRequest` for no command, and for one that is too long to send."""
     if not spec.argv:
         raise BadRequest("a command is needed")
     given = (1 if spec.user is not None else 0) | (2 if spec.cwd is not None else 0) | (4 if spec.process else 0)
@@ -168,7 +170,7 @@ def read_ending(reader: PayloadReader) -> Exit:
 
 
 def read_state(payload: bytes) -> tuple[int, ProcessState]:
-    """A process's number and its state, without the name."""
+    """A process's number and its state, without the name. Raises `MalformedFrame`."""
     reader = PayloadReader(payload)
     process, code, run, pid, began = (reader.number(width) for width in (1, 1, 4, 4, 8))
     state = _STATES.get(code)

@@ -23,7 +23,8 @@ async def ended(pid: int, is_it: Callable[[], bool]) -> None:
 
 
 async def end(pid: int, is_it: Callable[[], bool]) -> None:
-    """As `ended`, after SIGKILL to the process that is meant, and to no other."""
+    """Send SIGKILL to the process that is meant, and to no other, and return when it has ended. `is_it` as in
+    `ended`."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -36,7 +36,7 @@ class Processes:
         self._journal = journal
 
     async def states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
-        """As `Driver.process_states`."""
+        """See `Driver.process_states`."""
         run = self._files.existing(machine_id)
         with suppress(InstanceEnded):
             async with self._link.ask(run, ANSWER_TIMEOUT_S) as pilot:
@@ -45,7 +45,7 @@ class Processes:
         return self._recorded(run)
 
     async def await_change(self, machine_id: MachineId, seen: tuple[ProcessState, ...]) -> tuple[ProcessState, ...]:
-        """As `Driver.await_process_change`."""
+        """See `Driver.await_process_change`."""
         run = self._files.existing(machine_id)
         with suppress(InstanceEnded):
             async with self._link.ask(run, math.inf) as pilot:
@@ -55,7 +55,7 @@ class Processes:
         return self._recorded(run)
 
     async def start(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
-        """As `Driver.start_process`. An answer that the end of the machine cut off is read from the journal: a run may
+        """See `Driver.start_process`. An answer that the end of the machine cut off is read from the journal: a run may
         be that end itself."""
         here = self._link.running(machine_id)
         spec = spec_of(here)
@@ -69,7 +69,7 @@ class Processes:
         return state
 
     async def stop(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
-        """As `Driver.stop_process`."""
+        """See `Driver.stop_process`."""
         number = messages.signal_number(signal)
         run = self._files.existing(machine_id)
         spec = spec_of(run)
@@ -116,7 +116,8 @@ class ProcessWatch:
         pilot.send(frames.encode(FrameKind.WATCH, self.channel))
 
     async def begin(self) -> tuple[ProcessState, ...]:
-        """The states now. Call it once, first."""
+        """The states now. Call it once, first. Raises `Unavailable` when the pilot runs other processes, or has
+        gone."""
         for _ in range(PATIENCE):
             if await self._take() == FrameKind.WATCHING:
                 break
@@ -190,8 +191,8 @@ async def conclude(watch: ProcessWatch, spec: InstanceSpec, index: int) -> None:
 
 
 def recorded_states(spec: InstanceSpec, story: JournalState, exit: Exit | None) -> tuple[ProcessState, ...]:
-    """From the journal alone. `exit` is the machine's, once it has one: what was not recorded to have ended before
-    was killed then."""
+    """The states of all processes, from the journal alone. `exit` is the machine's, once it has one: what was not
+    recorded to have ended before was killed then."""
     return tuple(
         msgspec.structs.replace(_recorded(index, story, exit, held=process.held), name=process.name)
         for index, process in enumerate(spec.processes)

@@ -42,8 +42,8 @@ def send_spec(pilot: Connection, encoded: bytes) -> None:
 
 
 async def started(pilot: Connection, instance_id: InstanceId) -> StartAnswer:
-    """After `send_spec`: whether the workload was executed, or has ended already. Raises `Conflict` when the pilot
-    runs something else."""
+    """The answer to `send_spec`: whether the workload was executed, or has ended already. Raises `Conflict` when the
+    pilot runs something else."""
     for _ in range(PATIENCE):
         try:
             frame = await pilot.take()
@@ -70,6 +70,7 @@ def send_signal(pilot: Connection, signal: int) -> None:
 
 
 async def list_processes(pilot: Connection) -> tuple[ProcessInfo, ...]:
+    """Raises `Unavailable` when the pilot has gone, breaks the protocol, or lists too much."""
     inbox = Inbox()
     channel = pilot.open_channel(inbox)
     pilot.send(frames.encode(FrameKind.LIST, channel))
@@ -96,7 +97,7 @@ def read_refusal(frame: Frame) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuestMemory:
-    """In bytes, as the guest's kernel counts."""
+    """The memory of a guest in bytes, as its kernel counts."""
 
     total: int
     available: int
@@ -106,7 +107,7 @@ class GuestMemory:
 
 
 async def set_clock(pilot: Connection, now: float) -> None:
-    """To `now`, Unix seconds."""
+    """Set the guest's clock to `now`, Unix seconds."""
     await _do(pilot, FrameKind.CLOCK, frames.nanoseconds(now))
 
 

@@ -123,7 +123,7 @@ def _free_port(run: RunDir) -> tuple[int, int]:
 
 
 def nonce_of(random: bytes) -> bytes:
-    """Of `NONCE_BYTES` random ones. None of them looks like an escape."""
+    """A nonce of `NONCE_BYTES` random bytes, none of which looks like an escape."""
     assert len(random) == NONCE_BYTES
     return bytes(byte & 0x7F for byte in random)
 

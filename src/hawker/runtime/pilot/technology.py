@@ -22,7 +22,7 @@ class Technology(Protocol):
     channel: PilotChannel
 
     async def check(self) -> None:
-        """As `Driver.check`."""
+        """See `Driver.check`."""
 
     async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
         """Make what `launch` needs and the run directory does not have yet. Refuse what cannot be served."""
@@ -40,12 +40,13 @@ class Technology(Protocol):
         """Remove what `lay_out` and `launch` made outside `run`. Called after `kill`."""
 
     async def suspend(self, run: RunDir) -> None:
-        """As `Driver.suspend`, of a machine that lives. Raises `NotServed` where it cannot, `Unavailable` when it does
-        not come to a halt in time, and then lets it go on."""
+        """Suspend a machine that lives: see `Driver.suspend`. Raises `NotServed` where it cannot, `Unavailable` when it
+        does not come to a halt in time, and then lets it go on."""
 
     async def resume(self, run: RunDir) -> None:
-        """As `Driver.resume`; no error when nobody is there. From a snapshot: launch with the files of a channel that
-        is `resumed`, and remove `RunDir.snapshot` before the guest goes on. What raises `SnapshotLost` is killed."""
+        """Resume it: see `Driver.resume`; no error when nobody is there. From a snapshot: launch with the files of a
+        channel that is `resumed`, and remove `RunDir.snapshot` before the guest goes on. What raises `SnapshotLost` is
+        killed."""
 
     def is_suspended(self, run: RunDir) -> bool: ...
 

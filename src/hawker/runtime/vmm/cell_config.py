@@ -1,4 +1,4 @@
-"""From a cell to the runtime specification's config.json: what a VMM sees of the host, and what limits it. Pure.
+"""Writes the runtime specification's config.json by a cell: what a VMM sees of the host, and what limits it. Pure.
 
 A VMM is treated as if its guest had taken it over: a user of its own with no capability, who can gain none; namespaces
 of its own, without /proc and /sys; an empty read-only root with the files and devices that it was given; the system
@@ -66,10 +66,10 @@ _NO_DEVICES = {"allow": False, "access": "rwm"}
 
 @dataclass(frozen=True, slots=True)
 class JailDevice:
-    """By its path in the jail; `kind` is "c" or "b"."""
+    """A device of the host that the jail has."""
 
-    path: str
-    kind: str
+    path: str  # in the jail
+    kind: str  # "c" or "b"
     major: int
     minor: int
     writable: bool = True

@@ -47,7 +47,8 @@ class DiskConfig(ApiBody, frozen=True, kw_only=True):
 
 
 class NetConfig(ApiBody, frozen=True, kw_only=True):
-    """Without an MTU: Cloud Hypervisor would set it on the tap, and has no right to. The guest's pilot sets it."""
+    """A network interface, without an MTU: Cloud Hypervisor would set it on the tap, and has no right to. The guest's
+    pilot sets it."""
 
     id: str
     tap: str

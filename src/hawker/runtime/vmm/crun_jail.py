@@ -167,7 +167,7 @@ def _files(program: Path) -> list[Path]:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """By the loader's own list; none of a program that is linked statically."""
+    """The libraries on the loader's own list; none of a program that is linked statically."""
     ldd = shutil.which("ldd")
     if ldd is None:
         raise CannotStart("ldd is missing: apt-get install libc-bin")
@@ -190,7 +190,7 @@ def _directories(program: Path) -> list[Path]:
 
 
 def _stamps(grants: tuple[JailGrant, ...]) -> tuple[tuple[int, int], ...]:
-    """Of a file that went away, none: then it is asked for again."""
+    """What tells a file's version; a file that went away has none, so that it is asked for again."""
     found = []
     for grant in grants:
         with suppress(FileNotFoundError):

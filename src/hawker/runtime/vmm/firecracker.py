@@ -98,7 +98,8 @@ class Firecracker(ApiVmm):
         await followed(actual, before, wanted, guest_mib, self._clock)
 
     async def enlarge(self, run: RunDir, drive: str, size_bytes: int) -> None:
-        """It looks at the size of the file itself, once told to open it again."""
+        """It looks at the size of the file itself, once told to open it again. Raises `Unavailable` for no such
+        drive."""
         spoken, drive_id = self._api(run), api.id_of(drive)
         found = (await spoken.ask(api.CONFIGURATION, _Configuration)).drives
         for each in found:

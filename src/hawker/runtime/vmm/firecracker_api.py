@@ -57,7 +57,7 @@ class Balloon(ApiBody, frozen=True, kw_only=True):
 
 
 class EntropyDevice(ApiBody, frozen=True, kw_only=True):
-    """Without a limit."""
+    """The guest's source of randomness, without a limit."""
 
 
 class InstanceActionInfo(ApiBody, frozen=True, kw_only=True):

@@ -108,7 +108,7 @@ def _base(run: RunDir) -> Path:
 
 
 def _program(cell: JailCell) -> Path:
-    """As the jailer names things after it: where links lead."""
+    """The file that links to the program lead to: the jailer names things after it."""
     return Path(cell.argv[0]).resolve()
 
 

@@ -71,6 +71,7 @@ class Monitor:
         self._asked = 0
 
     async def greeted(self) -> None:
+        """Raises `Unavailable` when it is no monitor."""
         if (await self._line()).greeting == _NOTHING:
             raise Unavailable("QEMU's monitor does not speak QMP")
 

@@ -114,11 +114,12 @@ class VmmApi:
         await self._asked(request, timeout_s)
 
     async def try_send(self, request: ApiRequest) -> None:
-        """Where it does not matter whether it is done."""
+        """Send a request where it does not matter whether it is done."""
         with suppress(Unavailable):
             await self.send(request)
 
     async def ask(self, request: ApiRequest, shape: type[_T]) -> _T:
+        """The answer to a request. Raises `VmmRefused`, and `Unavailable` for what cannot be read."""
         answer = await self._asked(request, REQUEST_TIMEOUT_S)
         try:
             return msgspec.json.decode(answer, type=shape)
@@ -166,6 +167,7 @@ class VmmProgram:
     known: tuple[int, int]
 
     def find(self) -> str:
+        """Its path. Raises `CannotStart` when it is not on the PATH."""
         found = shutil.which(self.command)
         if found is None:
             raise CannotStart(
