@@ -31,7 +31,7 @@ async def pid_of(rig: Rig, machine_id: MachineId) -> int:
     return pid
 
 
-async def test_only_a_pilot_without_its_directory_is_loose(tmp_path: Path) -> None:
+async def test_only_a_pilot_without_its_directory_is_an_orphan(tmp_path: Path) -> None:
     machines = tmp_path / "machines"
     async with process_rig(tmp_path) as rig:
         kept, lost = await rig.started(FOREVER), await rig.started(FOREVER)
@@ -84,7 +84,7 @@ async def test_a_keeper_is_found_by_the_journal_that_it_holds(keeper: tuple[RunD
     assert find_orphans(tmp_path / "machines") == {}
 
 
-async def test_a_keeper_without_its_directory_is_loose_and_can_be_ended(
+async def test_a_keeper_without_its_directory_is_an_orphan_and_can_be_ended(
     keeper: tuple[RunDir, int], tmp_path: Path
 ) -> None:
     run, pid = keeper

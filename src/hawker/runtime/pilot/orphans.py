@@ -33,7 +33,7 @@ def find_orphans(machines: Path) -> dict[MachineId, list[int]]:
 
 
 async def end_orphans(machines: Path, machine_id: MachineId) -> None:
-    """End every loose pilot of the machine, and what descends from it."""
+    """End every orphaned pilot of the machine, and what descends from it."""
     found = await anyio.to_thread.run_sync(find_orphans, machines)
     for pid in found.get(machine_id, ()):
         for below in _descendants(pid):

@@ -190,21 +190,21 @@ async def conclude(watch: ProcessWatch, spec: InstanceSpec, index: int) -> None:
     watch.send(messages.conclude_request(watch.channel, index))
 
 
-def recorded_states(spec: InstanceSpec, story: JournalState, exit: Exit | None) -> tuple[ProcessState, ...]:
+def recorded_states(spec: InstanceSpec, journal: JournalState, exit: Exit | None) -> tuple[ProcessState, ...]:
     """The states of all processes, from the journal alone. `exit` is the machine's, once it has one: what was not
     recorded to have ended before was killed then."""
     return tuple(
-        msgspec.structs.replace(_recorded(index, story, exit, held=process.held), name=process.name)
+        msgspec.structs.replace(_recorded(index, journal, exit, held=process.held), name=process.name)
         for index, process in enumerate(spec.processes)
     )
 
 
-def _recorded(index: int, story: JournalState, exit: Exit | None, *, held: bool) -> ProcessState:
-    state, own = story.runs.get(index), story.exits.get(index)
-    if state is None and own is None and (held or story.instance_id is None):
+def _recorded(index: int, journal: JournalState, exit: Exit | None, *, held: bool) -> ProcessState:
+    state, own = journal.runs.get(index), journal.exits.get(index)
+    if state is None and own is None and (held or journal.instance_id is None):
         return ProcessState()
     if state is None:  # it ran once, as the machine did
-        state = ProcessState(state=ProcessPhase.RUNNING, run=1, started_at=story.ready_at)
+        state = ProcessState(state=ProcessPhase.RUNNING, run=1, started_at=journal.ready_at)
     if own is not None:
         return msgspec.structs.replace(state, state=ProcessPhase.EXITED, pid=None, last_exit=own)
     if exit is None or state.state is ProcessPhase.EXITED:
