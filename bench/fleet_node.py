@@ -38,7 +38,7 @@ from hawker.observe.metrics import build_metrics
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import Features
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.settings import Settings
 from hawker.store.sqlite import SqliteStore

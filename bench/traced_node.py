@@ -21,10 +21,10 @@ from hawker.fsm.recorder import Recorder
 from hawker.image.cache import ImageCache
 from hawker.runtime.crun import Crun
 from hawker.runtime.microvm import MicroVMDriver
-from hawker.runtime.microvm_launch import Launcher
-from hawker.runtime.microvm_suspension import Suspension
+from hawker.runtime.microvm_launch import MicroVMLauncher
+from hawker.runtime.microvm_suspension import SnapshotSuspension
 from hawker.runtime.pilot import driver
-from hawker.runtime.vmm.jail import CrunJail
+from hawker.runtime.vmm.crun_jail import CrunJail
 from hawker.runtime.vmm.qemu import Qemu
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.lifecycle.network import HostNetworks
@@ -54,11 +54,11 @@ WATCHED: tuple[tuple[Any, str, str], ...] = (
     (Recorder, "attempt", "record"),
     (MicroVMDriver, "start", "begin"),
     (DiskRootfs, "mount", "mount"),
-    (Launcher, "plan", "plan"),
+    (MicroVMLauncher, "plan", "plan"),
     (CrunJail, "launch", "jail"),
     (Qemu, "boot", "boot"),
     (MicroVMDriver, "resume", "resume"),
-    (Suspension, "_go_on", "go on"),
+    (SnapshotSuspension, "_go_on", "go on"),
 )
 
 

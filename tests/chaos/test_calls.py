@@ -13,7 +13,7 @@ from hawker.chaos.calls import APP, Calls, params_of
 from hawker.chaos.tally import Outcome, Tally
 from hawker.errors import Fault, HawkerError, Unavailable
 from hawker.ids import MachineId
-from hawker.runtime.fake_host import Fault as HostFault
+from hawker.runtime.fake_host import FakeFault as HostFault
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import Stall
 from tests.worker.hourglass import in_virtual_time

@@ -15,7 +15,7 @@ from hawker.ids import EventId, MachineId
 from hawker.record import views
 from hawker.record.machine import EVENTS, Detail, EventRecord, Network
 from hawker.runtime.driver import Exit
-from hawker.runtime.pilot.launch import pilot_files
+from hawker.runtime.pilot.channel import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore

@@ -7,7 +7,7 @@ from hawker.errors import CannotStart
 from hawker.ids import InstanceId, MachineId, VolumeId
 from hawker.place import Place
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
 
 MACHINE, OTHER = MachineId("00000000000001"), MachineId("00000000000002")
 
@@ -50,7 +50,7 @@ def test_memories_and_volumes_are_found_in_run_directories(tmp_path: Path) -> No
             instance_id=InstanceId("I1"),
             hostname="m",
             processes=(ProcessSpec(argv=("serve",), env={}),),
-            limits=Limits(cpus=1, cpu_weight=100, memory_mib=256, pids=100),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=256, pids=100),
             volumes=(VolumeDisk(name="data", file="/volumes/vol_1/disk", target="/data"),),
         )
     )

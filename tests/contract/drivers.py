@@ -17,11 +17,11 @@ from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import Driver, Part
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.driver import LostPart, NodeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
-from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec, RootDisk
+from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk
 from tests.microvm import lack_of_qemu, qemu_driver, root_disks
 from tests.rootfs import host_programs
 from tests.vmm import node
@@ -40,8 +40,8 @@ class Rig:
     shell and coreutils are there. Where a boot takes its time, `boot_s`, what is tried often elsewhere is tried less.
     """
 
-    driver: Driver
-    renew: Callable[[], Driver]
+    driver: NodeDriver
+    renew: Callable[[], NodeDriver]
     kill_pilot: Callable[[MachineId], Awaitable[None]]
     lose_directory: Callable[[MachineId], None]
     lose_cgroup: Callable[[MachineId], None] | None = None
@@ -70,7 +70,7 @@ class Rig:
             hostname="under-test",
             processes=tuple(ProcessSpec(argv=argv, env=env or {}, user=user, tty=tty) for argv in argvs),
             files=files,
-            limits=Limits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
             max_memory_mib=256,
             rootfs=None if self.make_rootfs is None else await self.make_rootfs(machine_id),
             root_disk=None if self.root_disk is None else self.root_disk(machine_id),
@@ -93,7 +93,7 @@ MakeRig = Callable[[Path], AbstractAsyncContextManager[Rig]]
 
 @asynccontextmanager
 async def process_rig(place: Path) -> AsyncIterator[Rig]:
-    def renew() -> Driver:
+    def renew() -> NodeDriver:
         return process_driver(place / "machines", CLOCK)
 
     driver = renew()
@@ -105,7 +105,7 @@ async def process_rig(place: Path) -> AsyncIterator[Rig]:
     )
 
 
-async def kill_from_outside(driver: Driver, machine_id: MachineId) -> None:
+async def kill_from_outside(driver: NodeDriver, machine_id: MachineId) -> None:
     pid = (await driver.inspect(machine_id)).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -116,7 +116,7 @@ async def container_rig(place: Path) -> AsyncIterator[Rig]:
     """Containers with copies of the host's programs, on the host's network."""
     node_id = new_node_id(CLOCK)
 
-    def renew() -> Driver:
+    def renew() -> NodeDriver:
         return container_driver(node_id, place / "machines", place / "crun", CLOCK)
 
     async def make_rootfs(machine_id: MachineId) -> str:
@@ -158,7 +158,7 @@ async def fake_rig(place: Path) -> AsyncIterator[Rig]:
         renew=lambda: FakeDriver(host),
         kill_pilot=kill,
         lose_directory=host.lose_directory,
-        lose_cgroup=lambda machine_id: host.worn.update({machine_id: {Part.CGROUP}}),
+        lose_cgroup=lambda machine_id: host.worn.update({machine_id: {LostPart.CGROUP}}),
         real=False,
     )
 
@@ -168,7 +168,7 @@ async def api_rig(name: str, place: Path) -> AsyncIterator[Rig]:
     """A VMM that is driven by its API: the real one where it boots a kernel, else its stand-in, see tests/vmm."""
     node_id = new_node_id(CLOCK)
 
-    def renew() -> Driver:
+    def renew() -> NodeDriver:
         return node.driver(name, node_id, place)
 
     async def kill(machine_id: MachineId) -> None:
@@ -193,7 +193,7 @@ async def qemu_rig(place: Path) -> AsyncIterator[Rig]:
         pytest.skip(lack)
     node_id = new_node_id(CLOCK)
 
-    def renew() -> Driver:
+    def renew() -> NodeDriver:
         return qemu_driver(node_id, place)
 
     async def kill(machine_id: MachineId) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hawker.errors import BadRequest, NotServed, WrongState
 from hawker.host.mount import mounts
 from hawker.ids import MachineId
-from hawker.runtime.driver import Driver, ExecSession, ExecSpec, Run
+from hawker.runtime.driver import Driver, ExecSession, ExecSpec, ProcessPhase
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, MountSpec
 from tests.contract.drivers import Rig
 from tests.waiting import eventually
@@ -67,7 +67,7 @@ async def said(driver: Driver, spec: InstanceSpec, process: int) -> bytes:
 async def final(rig: Rig, spec: InstanceSpec, process: int = 0) -> bytes:
     """All that it said, once it has ended."""
     states = await rig.driver.process_states(spec.machine_id)
-    while states[process].state is not Run.EXITED:
+    while states[process].state is not ProcessPhase.EXITED:
         states = await rig.driver.await_process_change(spec.machine_id, states)
     return await said(rig.driver, spec, process)
 
@@ -93,7 +93,7 @@ async def test_containers_are_served_or_refused_by_name(rig: Rig) -> None:
         return
     await started(rig, spec)
     (state,) = await rig.driver.process_states(spec.machine_id)
-    assert (state.name, state.state) == ("web", Run.RUNNING)
+    assert (state.name, state.state) == ("web", ProcessPhase.RUNNING)
 
 
 async def test_each_container_has_its_files(able: Rig) -> None:
@@ -168,7 +168,7 @@ async def test_a_user_that_the_container_does_not_know_is_the_reason_of_its_end(
         126,
         "user stranger not found in /etc/passwd",
     )
-    assert db.state is Run.RUNNING
+    assert db.state is ProcessPhase.RUNNING
 
 
 async def test_a_command_has_the_user_and_the_cwd_of_its_process(real: Rig) -> None:
@@ -211,7 +211,7 @@ async def test_a_file_that_cannot_be_written_ends_the_container(real: Rig) -> No
     await final(real, spec)
     (web, db) = await real.driver.process_states(spec.machine_id)
     assert web.exit is not None and web.exit.reason == "write /etc: is a directory"
-    assert db.state is Run.RUNNING
+    assert db.state is ProcessPhase.RUNNING
 
 
 async def test_each_run_begins_with_the_files_as_given(real: Rig) -> None:
@@ -316,7 +316,7 @@ async def test_the_memory_limit_s_victim_is_known(real: Rig) -> None:
     await final(real, spec)
     (hog, web) = await real.driver.process_states(spec.machine_id)
     assert hog.exit is not None and hog.exit.oom_killed
-    assert web.state is Run.RUNNING
+    assert web.state is ProcessPhase.RUNNING
     ended = await real.driver.stop_process(spec.machine_id, 1, "SIGKILL", 5)
     assert ended.exit is not None and not ended.exit.oom_killed
     assert (await real.driver.conclude(spec.machine_id, 1)) == ended.exit
@@ -340,7 +340,7 @@ async def test_what_left_its_session_and_its_parent_ends_with_its_run(real: Rig,
     await final(real, spec)
     await eventually(gone)
     (_, db) = await real.driver.process_states(spec.machine_id)
-    assert db.state is Run.RUNNING
+    assert db.state is ProcessPhase.RUNNING
 
 
 async def test_a_command_in_a_container_ends_with_its_run(real: Rig) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Part
+from hawker.runtime.driver import LostPart
 from tests.contract.drivers import Rig
 
 pytestmark = pytest.mark.anyio
@@ -21,8 +21,8 @@ async def test_who_runs_is_known_to_a_driver_that_has_just_begun(rig: Rig) -> No
 async def test_a_whole_instance_has_lost_nothing(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
     assert await rig.driver.lost([spec.machine_id, NOBODY]) == {}
-    assert await rig.driver.loose() == frozenset()
-    await rig.driver.end_loose(spec.machine_id)
+    assert await rig.driver.orphans() == frozenset()
+    await rig.driver.end_orphans(spec.machine_id)
     await rig.driver.mend(spec.machine_id)
     assert await rig.driver.running() == {spec.machine_id}
 
@@ -32,16 +32,16 @@ async def test_an_instance_that_lost_its_directory_is_loose_and_can_be_ended(rig
     rig.lose_directory(spec.machine_id)
     driver = rig.renew()
     assert await driver.running() == frozenset()
-    assert await driver.loose() == {spec.machine_id} and spec.machine_id in await driver.list()
-    await driver.end_loose(spec.machine_id)
-    assert await driver.loose() == frozenset()
+    assert await driver.orphans() == {spec.machine_id} and spec.machine_id in await driver.list()
+    await driver.end_orphans(spec.machine_id)
+    assert await driver.orphans() == frozenset()
 
 
 async def test_destroy_ends_what_lost_its_directory(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
     rig.lose_directory(spec.machine_id)
     await rig.driver.destroy(spec.machine_id)
-    assert await rig.driver.loose() == frozenset()
+    assert await rig.driver.orphans() == frozenset()
     assert spec.machine_id not in await rig.driver.list()
 
 
@@ -51,7 +51,7 @@ async def test_a_lost_control_group_is_given_back_while_the_instance_runs(rig: R
     spec = await rig.started(FOREVER)
     before = await rig.driver.inspect(spec.machine_id)
     rig.lose_cgroup(spec.machine_id)
-    assert await rig.driver.lost([spec.machine_id]) == {spec.machine_id: frozenset({Part.CGROUP})}
+    assert await rig.driver.lost([spec.machine_id]) == {spec.machine_id: frozenset({LostPart.CGROUP})}
     await rig.renew().mend(spec.machine_id)
     assert await rig.driver.lost([spec.machine_id]) == {}
     assert await rig.driver.inspect(spec.machine_id) == before

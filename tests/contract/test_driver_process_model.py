@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hawker.clock import SystemClock
 from hawker.errors import HawkerError
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Driver, Run
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.driver import Driver, ProcessPhase
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.process import process_driver
-from hawker.runtime.spec import Ends, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.spec import Ends, InstanceLimits, InstanceSpec, ProcessSpec
 
 CLOCK = SystemClock()
 MACHINE = MachineId("0123456789abcd")
@@ -34,7 +34,7 @@ SPEC = InstanceSpec(
     instance_id=InstanceId("I1"),
     hostname="unused",
     processes=PROCESSES,
-    limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+    limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
     ends=Ends.TOLD,
 )
 ENDLESS = (0, 4)
@@ -96,7 +96,11 @@ async def _answer(driver: Driver, call: Call) -> object:
 async def _settled(driver: Driver) -> object:
     """What is so once all that ends by itself has ended. How the others fell at the machine's end may differ."""
     states = await driver.process_states(MACHINE)
-    while any(state.state in (Run.STARTING, Run.RUNNING) for index, state in enumerate(states) if index not in ENDLESS):
+    while any(
+        state.state in (ProcessPhase.STARTING, ProcessPhase.RUNNING)
+        for index, state in enumerate(states)
+        if index not in ENDLESS
+    ):
         states = await driver.await_process_change(MACHINE, states)
     phase = (await driver.inspect(MACHINE)).phase
     return phase, [

@@ -9,7 +9,7 @@ import pytest
 
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.driver import Driver, Phase, ProcessState, Run
+from hawker.runtime.driver import Driver, Phase, ProcessPhase, ProcessState
 from hawker.runtime.spec import Ends, InstanceSpec
 from tests.contract.drivers import Rig
 from tests.waiting import eventually
@@ -41,7 +41,7 @@ async def until(
 
 
 def exited(index: int) -> Callable[[tuple[ProcessState, ...]], bool]:
-    return lambda states: states[index].state is Run.EXITED
+    return lambda states: states[index].state is ProcessPhase.EXITED
 
 
 async def output(driver: Driver, machine_id: MachineId) -> list[tuple[int, bytes]]:
@@ -54,7 +54,7 @@ async def output(driver: Driver, machine_id: MachineId) -> list[tuple[int, bytes
 async def test_a_running_process_has_one_run(rig: Rig) -> None:
     spec = await rig.started(FOREVER, FOREVER)
     one, two = await rig.renew().process_states(spec.machine_id)
-    assert (one.state, one.run, one.exit) == (two.state, two.run, two.exit) == (Run.RUNNING, 1, None)
+    assert (one.state, one.run, one.exit) == (two.state, two.run, two.exit) == (ProcessPhase.RUNNING, 1, None)
     assert one.pid != two.pid and one.started_at is not None
 
 
@@ -66,14 +66,14 @@ async def test_processes_of_no_instance_are_not_found(rig: Rig) -> None:
 async def test_nothing_ran_in_what_is_only_prepared(rig: Rig) -> None:
     spec = await rig.spec(FOREVER)
     await rig.driver.prepare(spec)
-    assert [state.state for state in await rig.driver.process_states(spec.machine_id)] == [Run.HELD]
+    assert [state.state for state in await rig.driver.process_states(spec.machine_id)] == [ProcessPhase.HELD]
 
 
 async def test_the_states_outlive_the_machine(rig: Rig) -> None:
     spec = await rig.started(FOREVER, "exit 5")
     await rig.driver.wait(spec.machine_id)
     one, two = await rig.renew().process_states(spec.machine_id)
-    assert (one.state, two.state) == (Run.EXITED, Run.EXITED)
+    assert (one.state, two.state) == (ProcessPhase.EXITED, ProcessPhase.EXITED)
     assert two.exit is not None and two.exit.exit_code == 5
     assert one.exit is not None and one.exit.signal in (9, 15)
 
@@ -85,14 +85,14 @@ async def test_a_held_process_waits_for_its_start(rig: Rig) -> None:
     spec = await told(rig, "echo never; sleep 1000", held=(0,))
     assert (await rig.driver.inspect(spec.machine_id)).phase is Phase.RUNNING
     (state,) = await rig.driver.process_states(spec.machine_id)
-    assert (state.state, state.run, state.pid, state.exit) == (Run.HELD, 0, None, None)
+    assert (state.state, state.run, state.pid, state.exit) == (ProcessPhase.HELD, 0, None, None)
     assert rig.driver.output(spec.machine_id) == []
 
 
 async def test_starting_a_held_process_is_its_first_run(rig: Rig) -> None:
     spec = await told(rig, FOREVER, "echo up; sleep 1000", held=(1,))
     state = await rig.driver.start_process(spec.machine_id, 1, 1)
-    assert (state.state, state.run) == (Run.RUNNING, 1)
+    assert (state.state, state.run) == (ProcessPhase.RUNNING, 1)
     await eventually(partial(output, rig.driver, spec.machine_id))
     assert await output(rig.driver, spec.machine_id) == [(1, b"up\n")]
 
@@ -114,7 +114,7 @@ async def test_a_held_process_may_end_a_machine_that_ends_with_the_first(rig: Ri
 async def test_the_end_of_a_process_leaves_a_told_machine(rig: Rig) -> None:
     spec = await told(rig, FOREVER, "exit 6")
     states = await until(rig.driver, spec.machine_id, exited(1))
-    assert states[0].state is Run.RUNNING
+    assert states[0].state is ProcessPhase.RUNNING
     assert states[1].exit is not None and (states[1].exit.exit_code, states[1].exit.process) == (6, 1)
     assert (await rig.driver.inspect(spec.machine_id)).phase is Phase.RUNNING
 
@@ -134,7 +134,7 @@ async def test_the_last_exit_is_kept_while_the_next_run_goes_on(rig: Rig) -> Non
     await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
     await rig.driver.start_process(spec.machine_id, 0, 2)
     (state,) = await rig.renew().process_states(spec.machine_id)
-    assert (state.state, state.run, state.exit) == (Run.RUNNING, 2, None)
+    assert (state.state, state.run, state.exit) == (ProcessPhase.RUNNING, 2, None)
     assert state.last_exit is not None and state.last_exit.signal == 15
 
 
@@ -142,10 +142,10 @@ async def test_a_run_is_begun_once_however_often_it_is_asked_for(rig: Rig) -> No
     spec = await told(rig, "echo once; sleep 1000", held=(0,))
     for driver in (rig.driver, rig.renew(), rig.renew()):
         state = await driver.start_process(spec.machine_id, 0, 1)
-        assert (state.state, state.run) == (Run.RUNNING, 1)
+        assert (state.state, state.run) == (ProcessPhase.RUNNING, 1)
     await eventually(partial(output, rig.driver, spec.machine_id))
     await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
-    assert (await rig.renew().start_process(spec.machine_id, 0, 1)).state is Run.EXITED
+    assert (await rig.renew().start_process(spec.machine_id, 0, 1)).state is ProcessPhase.EXITED
     assert await output(rig.driver, spec.machine_id) == [(0, b"once\n")]
 
 
@@ -182,7 +182,9 @@ async def test_what_cannot_be_executed_is_an_end_with_its_reason(rig: Rig) -> No
     exit = states[1].exit
     assert exit is not None and (exit.exit_code, exit.reason) == (127, "exec /nope: no such file or directory")
     again = await rig.driver.start_process(spec.machine_id, 1, 2)
-    assert (again.state, again.run) == (Run.EXITED, 2) and again.exit is not None and again.exit.exit_code == 127
+    assert (
+        (again.state, again.run) == (ProcessPhase.EXITED, 2) and again.exit is not None and again.exit.exit_code == 127
+    )
     assert (await rig.driver.inspect(spec.machine_id)).phase is Phase.RUNNING
 
 
@@ -213,7 +215,7 @@ async def test_who_waits_hears_of_each_end(rig: Rig) -> None:
             tasks.start_soon(wait, driver)
         await anyio.wait_all_tasks_blocked()
         await rig.driver.stop_process(spec.machine_id, 1, "SIGTERM", 5)
-    assert all(states[0].state is Run.RUNNING and states[1].state is Run.EXITED for states in heard)
+    assert all(states[0].state is ProcessPhase.RUNNING and states[1].state is ProcessPhase.EXITED for states in heard)
     assert len(heard) == 3
 
 
@@ -233,12 +235,12 @@ async def test_stopping_a_process_leaves_the_others(rig: Rig) -> None:
     spec = await told(rig, FOREVER, FOREVER)
     state = await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)
     assert state.exit is not None and (state.exit.signal, state.exit.exit_code) == (15, 143)
-    assert (await rig.driver.process_states(spec.machine_id))[1].state is Run.RUNNING
+    assert (await rig.driver.process_states(spec.machine_id))[1].state is ProcessPhase.RUNNING
 
 
 async def test_stopping_what_does_not_run_is_no_change(rig: Rig) -> None:
     spec = await told(rig, FOREVER, held=(0,))
-    assert (await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)).state is Run.HELD
+    assert (await rig.driver.stop_process(spec.machine_id, 0, "SIGTERM", 5)).state is ProcessPhase.HELD
     with pytest.raises(BadRequest, match="SIGNOPE"):
         await rig.driver.stop_process(spec.machine_id, 0, "SIGNOPE", 5)
 
@@ -249,7 +251,7 @@ async def test_a_process_that_does_not_listen_is_killed_with_what_it_started(rea
     state = await real.driver.stop_process(spec.machine_id, 0, "SIGTERM", 0.2)
     assert state.exit is not None and state.exit.signal == 9
     await eventually(partial(_gone, real.driver, spec.machine_id, "sleep 977"))
-    assert (await real.driver.process_states(spec.machine_id))[1].state is Run.RUNNING
+    assert (await real.driver.process_states(spec.machine_id))[1].state is ProcessPhase.RUNNING
 
 
 async def test_what_a_run_left_behind_ends_with_it(real: Rig) -> None:
@@ -274,7 +276,7 @@ async def test_the_conclusion_is_the_exit_of_that_process(rig: Rig) -> None:
     assert await rig.renew().conclude(spec.machine_id, 0) == exit, "what has ended stays so"
     states = await rig.renew().process_states(spec.machine_id)
     assert [state.exit.exit_code for state in states if state.exit is not None][:2] == [3, 4]
-    assert states[2].state is Run.EXITED
+    assert states[2].state is ProcessPhase.EXITED
 
 
 async def test_the_reason_of_a_conclusion_is_kept(rig: Rig) -> None:

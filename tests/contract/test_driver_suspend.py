@@ -113,8 +113,8 @@ async def test_one_that_lost_its_directory_can_be_ended(suspending: Rig) -> None
     spec = await suspending.started(FOREVER)
     await suspending.driver.suspend(spec.machine_id)
     suspending.lose_directory(spec.machine_id)
-    await suspending.renew().end_loose(spec.machine_id)
-    assert await suspending.driver.loose() == frozenset()
+    await suspending.renew().end_orphans(spec.machine_id)
+    assert await suspending.driver.orphans() == frozenset()
 
 
 async def test_what_has_ended_cannot_be_suspended(suspending: Rig) -> None:

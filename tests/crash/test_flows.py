@@ -11,7 +11,7 @@ from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.machine import State
 from hawker.record.history import ARCHIVED
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.fuse import Death, Fuse
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
@@ -62,7 +62,7 @@ class Play:
         if self.scene.archives:
             self.stall.archive = Archive(Vault(self.directory / "archive", self.stall.fuse), self.directory / "staging")
         if self.scene.spoilt:
-            self.stall.host.script("start", *[Fault(error=OSError("spoilt"), after=True)] * 3)
+            self.stall.host.script("start", *[FakeFault(error=OSError("spoilt"), after=True)] * 3)
         try:
             async with self.stall.open() as worker:
                 await self.scene.act(worker, self.machine_id)

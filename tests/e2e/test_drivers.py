@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.node import NODE_INFO
-from hawker.runtime.roster import NAMES
+from hawker.runtime.driver_selection import NAMES
 from tests.e2e.running_node import running_node
 from tests.e2e.shop import HELLO, Shop
 

@@ -13,7 +13,7 @@ from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.runtime.driver import ExecSpec
 from hawker.runtime.microvm import MicroVMDriver, microvm_driver
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec, RootDisk, VolumeDisk
+from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk, VolumeDisk
 from tests.guest.vm import MIB, make_erofs, make_ext4, make_tree, require_tools
 from tests.kernel import kernels
 
@@ -50,7 +50,7 @@ class Host:
             hostname="box",
             processes=(ProcessSpec(argv=("/bin/sh", "-c", command), env={}),),
             files=files,
-            limits=Limits(cpus=1, cpu_weight=100, memory_mib=160, pids=64),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=160, pids=64),
             root_disk=RootDisk(image=str(self.image), layer=str(layer)),
             volumes=(VolumeDisk(name="volume", file=str(volume), target="/data"),),
         )

@@ -11,13 +11,11 @@ import anyio
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.pilot.launch import short_path
+from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import endpoint
-from hawker.runtime.vmm.firecracker import SOCKET
 from hawker.runtime.vmm.qemu_command import MONITOR
 from hawker.runtime.vmm.qmp import monitor
-from hawker.runtime.vmm.vmm_api import exchange
+from hawker.runtime.vmm.vmm_api import SOCKET, exchange
 from tests.runtime.vmm.cells import OTHER, Prison, With
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]

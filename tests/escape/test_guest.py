@@ -11,7 +11,7 @@ from hawker.errors import HawkerError
 from hawker.host.mount import mounts
 from hawker.ids import NodeId, new_node_id
 from hawker.runtime import proc
-from hawker.runtime.pilot.ports import PORTS
+from hawker.runtime.pilot.serial_ports import PORTS
 from hawker.runtime.spec import FileSpec
 from hawker.runtime.vmm import keeper
 from tests.conftest import Mark

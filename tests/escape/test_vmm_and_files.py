@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.runtime.vmm.contract import Grant
+from hawker.runtime.vmm.contract import JailGrant
 from tests.runtime.vmm.cells import MACHINE, OTHER, UIDS, Prison, With
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
@@ -46,7 +46,7 @@ def leave(directory: Path) -> None:
 
 
 async def test_it_sees_nothing_but_what_it_was_granted(cells: Prison, secret: Path) -> None:
-    granted = Grant(secret, "/cell/kernel")
+    granted = JailGrant(secret, "/cell/kernel")
     await cells.launch(("/usr/bin/find", "/", "-xdev", "-not", "-type", "d"), With(grants=(granted,)))
     seen = set((await cells.end()).console.decode().split())
     libraries = {path for path in seen if path.startswith(("/lib", "/usr/lib"))}
@@ -77,7 +77,7 @@ async def test_a_granted_file_is_read_only_and_its_neighbours_are_not_shown(cell
         print(tried(lambda: os.unlink("/cell/kernel")), tried(lambda: os.rename("/cell/kernel", "/cell/vmm/mine")))
         print(sorted(os.listdir("/cell")), tried(lambda: os.listdir("/cell/kernel/..")))
         """,
-        With(grants=(Grant(secret, "/cell/kernel"),)),
+        With(grants=(JailGrant(secret, "/cell/kernel"),)),
     )
     read, written, moved, neighbours = end.console.decode().splitlines()
     assert read == "of the host" == text_of(secret)
@@ -132,7 +132,7 @@ async def test_a_link_in_the_place_of_a_writable_file_is_refused(cells: Prison, 
     disk = cells.directory / "disk"
     disk.symlink_to(secret)
     with pytest.raises(Exception, match="cannot be given to machine"):
-        await cells.launch(("/usr/bin/true",), With(grants=(Grant(disk, "/cell/disk", writable=True),)))
+        await cells.launch(("/usr/bin/true",), With(grants=(JailGrant(disk, "/cell/disk", writable=True),)))
     assert owner_of(secret) == 0
 
 

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from hawker import guest
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Exit, OutputChunk, ProcessState, Run
+from hawker.runtime.driver import Exit, OutputChunk, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Frame, FrameParser, Kind, Reader
-from hawker.runtime.pilot.journal import Story, read_journal
+from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, PayloadReader
+from hawker.runtime.pilot.journal import JournalState, read_journal
 from hawker.runtime.pilot.output import Segment, read_output
-from hawker.runtime.spec import Ends, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.spec import Ends, InstanceLimits, InstanceSpec, ProcessSpec
 
 DEADLINE_S = 60.0
 
@@ -38,7 +38,7 @@ def spec(
             hostname="unused",
             processes=tuple(ProcessSpec(argv=argv, env={}, held=index in held) for index, argv in enumerate(argvs)),
             ends=Ends.TOLD if told else Ends.FIRST,
-            limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+            limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
             output_bytes=output_bytes,
             stop_signal="SIGTERM",
             stop_timeout_s=5.0,
@@ -64,19 +64,19 @@ class Pilot:
     parser: FrameParser = field(default_factory=FrameParser)
     arrived: deque[Frame] = field(default_factory=deque)
 
-    def send(self, kind: Kind, channel: int = 0, payload: bytes = b"") -> None:
+    def send(self, kind: FrameKind, channel: int = 0, payload: bytes = b"") -> None:
         self.stream.sendall(frames.encode(kind, channel, payload))
 
-    def greet(self) -> messages.Hello:
+    def greet(self) -> messages.PilotHello:
         self.stream.sendall(messages.hello())
-        return messages.read_hello(self.take(Kind.HELLO))
+        return messages.read_hello(self.take(FrameKind.HELLO))
 
     def run(self, encoded: bytes) -> None:
         self.greet()
         for part in messages.spec_frames(encoded):
             self.stream.sendall(part)
 
-    def take(self, kind: Kind) -> Frame:
+    def take(self, kind: FrameKind) -> Frame:
         """The next frame of that kind; others are passed over."""
         while (frame := self.next()).kind != kind:
             pass
@@ -92,20 +92,20 @@ class Pilot:
         return self.arrived.popleft()
 
     def exit(self) -> Exit:
-        return messages.read_ending(Reader(self.take(Kind.EXIT).payload))
+        return messages.read_ending(PayloadReader(self.take(FrameKind.EXIT).payload))
 
     def watch(self, channel: int = 7) -> dict[int, ProcessState]:
         """The states as they are now; changes follow on that channel."""
-        self.send(Kind.WATCH, channel)
+        self.send(FrameKind.WATCH, channel)
         states: dict[int, ProcessState] = {}
-        while (frame := self.next()).kind != Kind.WATCHING:
-            states |= dict([messages.read_state(frame.payload)]) if frame.kind == Kind.STATE else {}
+        while (frame := self.next()).kind != FrameKind.WATCHING:
+            states |= dict([messages.read_state(frame.payload)]) if frame.kind == FrameKind.STATE else {}
         return states
 
     def state(self) -> tuple[int, ProcessState]:
-        return messages.read_state(self.take(Kind.STATE).payload)
+        return messages.read_state(self.take(FrameKind.STATE).payload)
 
-    def until(self, process: int, state: Run, run: int = 1) -> ProcessState:
+    def until(self, process: int, state: ProcessPhase, run: int = 1) -> ProcessState:
         """What it is told next of that process in that state and run."""
         while True:
             index, found = self.state()
@@ -115,7 +115,7 @@ class Pilot:
     def status(self) -> int:
         return self.program.wait(DEADLINE_S)
 
-    def story(self) -> Story:
+    def story(self) -> JournalState:
         return read_journal(self.files / "journal")
 
     def output(self) -> list[OutputChunk]:

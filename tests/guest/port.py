@@ -2,7 +2,7 @@
 
 import socket
 
-from hawker.runtime.pilot import escapes
+from hawker.runtime.pilot import serial_ports
 
 NONCE = b"nonce  1"
 
@@ -12,11 +12,11 @@ class Port:
 
     def __init__(self, joined: socket.socket, nonce: bytes = NONCE) -> None:
         self.joined = joined
-        self._unescape = escapes.Unescape(nonce)
-        joined.sendall(escapes.begin(nonce))
+        self._unescape = serial_ports.Unescape(nonce)
+        joined.sendall(serial_ports.begin(nonce))
 
     def sendall(self, data: bytes) -> None:
-        self.joined.sendall(escapes.escape(data))
+        self.joined.sendall(serial_ports.escape(data))
 
     def recv(self, size: int) -> bytes:
         """Empty when the pilot has ended the connection, or the port is gone."""
@@ -26,4 +26,4 @@ class Port:
         return b""
 
     def close(self) -> None:
-        self.joined.sendall(escapes.END)
+        self.joined.sendall(serial_ports.END)

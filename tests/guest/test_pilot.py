@@ -15,15 +15,15 @@ from hawker import guest
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import ExecSpec
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Kind, Reader
+from hawker.runtime.pilot.frames import FrameKind, PayloadReader
 from hawker.runtime.pilot.messages import PilotState
-from hawker.runtime.spec import InstanceSpec, Limits, Link, ProcessSpec, RootDisk, VolumeDisk
+from hawker.runtime.spec import GuestLink, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk, VolumeDisk
 from tests.guest.pilot import Pilot, pilot, spec
 from tests.waiting import wait_for
 
 
 def refusal(running: Pilot) -> str:
-    return Reader(running.take(Kind.REFUSED).payload).string()
+    return PayloadReader(running.take(FrameKind.REFUSED).payload).string()
 
 
 def test_wrong_use_is_said_and_has_its_own_status() -> None:
@@ -43,16 +43,16 @@ def test_a_client_of_a_newer_version_is_answered_in_ours(version: int, tmp_path:
     """A machine's pilot is spoken to by every hawker that comes after the one that started it."""
     greeting = frames.number(frames.MAGIC, 4) + frames.number(version, 2) + b"what a newer one adds"
     with pilot(tmp_path) as running:
-        running.send(Kind.HELLO, 0, greeting)
+        running.send(FrameKind.HELLO, 0, greeting)
         for part in messages.spec_frames(spec("exit 4")):
             running.stream.sendall(part)
-        assert messages.read_hello(running.take(Kind.HELLO)).version == frames.VERSION
+        assert messages.read_hello(running.take(FrameKind.HELLO)).version == frames.VERSION
         assert running.exit().exit_code == 4
 
 
 def test_a_client_of_no_version_is_refused(tmp_path: Path) -> None:
     with pilot(tmp_path) as waiting:
-        waiting.send(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(0, 2))
+        waiting.send(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(0, 2))
         assert refusal(waiting)
         waiting.program.terminate()
 
@@ -68,7 +68,7 @@ def test_what_its_parent_left_open_it_closes(tmp_path: Path) -> None:
 def test_a_run_is_told_and_recorded_from_spec_to_exit(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("echo out; exit 3"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         told = running.exit()
         assert running.status() == 3
         story = running.story()
@@ -96,7 +96,7 @@ def test_the_ring_stays_within_its_limit(tmp_path: Path) -> None:
 def test_a_stop_counts_although_its_sender_is_gone(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         running.stream.sendall(messages.stop_request(signal.SIGTERM, 5.0))
         running.stream.close()
         assert running.status() == 143
@@ -105,7 +105,7 @@ def test_a_stop_counts_although_its_sender_is_gone(tmp_path: Path) -> None:
 def test_sigterm_is_a_stop(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         running.program.terminate()
         assert running.exit().signal == signal.SIGTERM
 
@@ -122,16 +122,16 @@ def test_a_stop_before_any_spec_ends_it(tmp_path: Path) -> None:
 def test_the_same_spec_again_is_answered_with_the_state(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         for part in messages.spec_frames(spec("sleep 1000")):
             running.stream.sendall(part)
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
 
 
 def test_another_spec_is_refused(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         for part in messages.spec_frames(spec("sleep 1000", instance="instance-2")):
             running.stream.sendall(part)
         assert refusal(running) == "instance instance-1 runs here"
@@ -188,24 +188,24 @@ def _said(running: Pilot) -> bytes:
 def test_a_session_beyond_its_credit_is_cut_off(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         running.stream.sendall(messages.exec_request(1, ExecSpec(argv=("sleep", "1000"))))
         with suppress(BrokenPipeError):
             for _ in range(6):
-                running.send(Kind.STDIN, 1, bytes(frames.PAYLOAD_MAX))
+                running.send(FrameKind.STDIN, 1, bytes(frames.PAYLOAD_MAX))
         assert refusal(running) == "protocol error"
 
 
 def test_output_stops_at_the_credit_and_goes_on_with_more(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         running.stream.sendall(messages.exec_request(1, ExecSpec(argv=("head", "-c", "400000", "/dev/zero"))))
         got = 0
         while got < frames.OUT_WINDOW:
-            got += len(running.take(Kind.STDOUT).payload)
+            got += len(running.take(FrameKind.STDOUT).payload)
         assert got == frames.OUT_WINDOW
-        running.send(Kind.CREDIT, 1, frames.number(200_000, 4))
+        running.send(FrameKind.CREDIT, 1, frames.number(200_000, 4))
         assert running.exit().exit_code == 0
 
 
@@ -217,10 +217,10 @@ def outfit(instance: str = "instance-1") -> bytes:
             instance_id=InstanceId(instance),
             hostname="box",
             processes=(ProcessSpec(argv=("true",), env={}),),
-            limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+            limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
             root_disk=RootDisk(image="unused", layer="unused"),
             volumes=(VolumeDisk(name="volume", file="unused", target="/data"),),
-            link=Link(mac="02:00:00:00:00:03", addresses=("fdaa::3/64",), gateways=("fdaa::1",)),
+            link=GuestLink(mac="02:00:00:00:00:03", addresses=("fdaa::3/64",), gateways=("fdaa::1",)),
         ),
         contained=False,
         now=1.0,
@@ -239,8 +239,8 @@ def test_what_is_for_a_kernel_of_its_own_is_not_for_the_host_s(tmp_path: Path) -
 @pytest.mark.parametrize(("version", "channel"), [(1, 5), (2, 5), (3, 0)])
 def test_what_came_with_version_3_is_not_for_older_clients(version: int, channel: int, tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
-        running.send(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(version, 2))
-        running.send(Kind.MEMORY, channel)
+        running.send(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(version, 2))
+        running.send(FrameKind.MEMORY, channel)
         assert refusal(running) == "protocol error"
         running.program.terminate()
 
@@ -248,10 +248,10 @@ def test_what_came_with_version_3_is_not_for_older_clients(version: int, channel
 BAD_FRAMES = [
     pytest.param(b"\0\0\0\0", id="no length"),
     pytest.param(b"\xff\xff\xff\xff", id="too long"),
-    pytest.param(frames.encode(Kind.READY), id="a pilot's own frame"),
-    pytest.param(frames.encode(Kind.STOP, 0, b"\x0f"), id="a short payload"),
-    pytest.param(frames.encode(Kind.SIGNAL, 0, b"\xff"), id="no signal"),
-    pytest.param(frames.encode(Kind.EXEC, 0), id="a session on channel 0"),
+    pytest.param(frames.encode(FrameKind.READY), id="a pilot's own frame"),
+    pytest.param(frames.encode(FrameKind.STOP, 0, b"\x0f"), id="a short payload"),
+    pytest.param(frames.encode(FrameKind.SIGNAL, 0, b"\xff"), id="no signal"),
+    pytest.param(frames.encode(FrameKind.EXEC, 0), id="a session on channel 0"),
 ]
 
 
@@ -259,7 +259,7 @@ BAD_FRAMES = [
 def test_a_protocol_error_ends_the_connection_and_nothing_else(tmp_path: Path, bad: bytes) -> None:
     with pilot(tmp_path) as running:
         running.run(spec("sleep 1000"))
-        running.take(Kind.READY)
+        running.take(FrameKind.READY)
         running.stream.sendall(bad)
         assert refusal(running) == "protocol error"
         with pytest.raises(EOFError):
@@ -272,7 +272,7 @@ def test_a_protocol_error_ends_the_connection_and_nothing_else(tmp_path: Path, b
     st.lists(
         st.one_of(
             st.binary(max_size=400),
-            st.builds(frames.encode, st.sampled_from(list(Kind)), st.integers(0, 3), st.binary(max_size=200)),
+            st.builds(frames.encode, st.sampled_from(list(FrameKind)), st.integers(0, 3), st.binary(max_size=200)),
         ),
         max_size=12,
     ),
@@ -280,9 +280,9 @@ def test_a_protocol_error_ends_the_connection_and_nothing_else(tmp_path: Path, b
 )
 def test_hostile_bytes_never_bring_it_down(tmp_path: Path, pieces: list[bytes], greets: bool) -> None:
     """Not even a signal or an exit of its own: it ends only when a stop says so."""
-    pieces = [piece for piece in pieces if len(piece) < 5 or piece[4] not in (Kind.STOP, Kind.SIGNAL)]
+    pieces = [piece for piece in pieces if len(piece) < 5 or piece[4] not in (FrameKind.STOP, FrameKind.SIGNAL)]
     with pilot(tmp_path) as running:
-        running.take(Kind.HELLO)  # it is up: a stop before that is a plain end
+        running.take(FrameKind.HELLO)  # it is up: a stop before that is a plain end
         if greets:
             running.stream.sendall(messages.hello())
         with suppress(OSError):  # it may cut us off before it has read all
@@ -301,7 +301,7 @@ def test_a_spec_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st
     with pilot(tmp_path) as running:
         running.run(bytes(encoded))
         answer = None
-        while answer not in (Kind.REFUSED, Kind.EXIT):
+        while answer not in (FrameKind.REFUSED, FrameKind.EXIT):
             answer = running.next().kind
         running.program.terminate()
         assert running.status() >= 0

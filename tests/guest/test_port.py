@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawker.runtime.driver import ExecSpec
-from hawker.runtime.pilot import escapes, frames, messages
-from hawker.runtime.pilot.frames import Kind, Reader
+from hawker.runtime.pilot import frames, messages, serial_ports
+from hawker.runtime.pilot.frames import FrameKind, PayloadReader
 from hawker.runtime.pilot.messages import PilotState
 from tests.guest.pilot import Pilot, pilot, spec
 from tests.guest.port import Port
@@ -34,7 +34,7 @@ def connected(running: Pilot, wire: socket.socket, nonce: bytes = OTHER) -> Pilo
 
 
 def refusal(running: Pilot) -> str:
-    return Reader(running.take(Kind.REFUSED).payload).string()
+    return PayloadReader(running.take(FrameKind.REFUSED).payload).string()
 
 
 def test_it_says_nothing_until_a_connection_begins(tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_it_says_nothing_until_a_connection_begins(tmp_path: Path) -> None:
 
 def test_a_connection_is_answered_with_its_nonce_and_a_hello(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
-        wire.sendall(escapes.begin(OTHER))
+        wire.sendall(serial_ports.begin(OTHER))
         answer = wire.recv(65536)
         while len(answer) < 15:
             answer += wire.recv(65536)
-        assert answer.startswith(escapes.begin(OTHER))
-        assert answer[10 + 4] == Kind.HELLO
+        assert answer.startswith(serial_ports.begin(OTHER))
+        assert answer[10 + 4] == FrameKind.HELLO
         running.program.terminate()
 
 
@@ -70,13 +70,13 @@ def test_sessions_carry_any_byte(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire)
         client.run(spec("sleep 1000"))
-        client.take(Kind.READY)
+        client.take(FrameKind.READY)
         client.stream.sendall(messages.exec_request(3, ExecSpec(argv=("cat",))))
         got = b""
         for at in range(0, len(noise), 50_000):
-            client.send(Kind.STDIN, 3, noise[at : at + 50_000])
+            client.send(FrameKind.STDIN, 3, noise[at : at + 50_000])
             while len(got) < min(at + 50_000, len(noise)):
-                got += client.take(Kind.STDOUT).payload
+                got += client.take(FrameKind.STDOUT).payload
         assert got == noise
         running.program.terminate()
 
@@ -85,14 +85,14 @@ def test_a_new_connection_takes_the_place_of_the_one_before(tmp_path: Path) -> N
     with on_a_port(tmp_path) as (running, wire):
         first = connected(running, wire, b"nonce  1")
         first.run(spec("sleep 1000"))
-        first.take(Kind.READY)
+        first.take(FrameKind.READY)
         first.stream.sendall(messages.exec_request(1, ExecSpec(argv=("sh", "-c", "echo up; exec sleep 1000"))))
-        first.take(Kind.STDOUT)
+        first.take(FrameKind.STDOUT)
         second = connected(running, wire)
         hello = second.greet()
         assert (hello.state, hello.instance_id) == (PilotState.RUNNING, "instance-1")
         second.stream.sendall(messages.exec_request(1, ExecSpec(argv=("echo", "mine"))))
-        assert second.take(Kind.STDOUT).payload == b"mine\n"
+        assert second.take(FrameKind.STDOUT).payload == b"mine\n"
         running.program.terminate()
 
 
@@ -100,7 +100,7 @@ def test_a_stop_counts_although_its_sender_has_ended_the_connection(tmp_path: Pa
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire)
         client.run(spec("sleep 1000"))
-        client.take(Kind.READY)
+        client.take(FrameKind.READY)
         client.stream.sendall(messages.stop_request(signal.SIGTERM, 5.0))
         client.stream.close()
         assert running.status() == 143
@@ -110,7 +110,7 @@ def test_a_protocol_error_ends_the_connection_and_not_the_port(tmp_path: Path) -
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire, b"nonce  1")
         client.greet()
-        client.send(Kind.READY)
+        client.send(FrameKind.READY)
         assert refusal(client) == "protocol error"
         with pytest.raises(EOFError):
             client.next()
@@ -123,9 +123,9 @@ BROKEN = [
     pytest.param(b"\xfe", id="half an escape"),
     pytest.param(b"\xfe\x01abc", id="half a nonce"),
     pytest.param(b"\xfe\x01abc\x80", id="a byte that no nonce has"),
-    pytest.param(escapes.END * 3, id="ends of nothing"),
+    pytest.param(serial_ports.END * 3, id="ends of nothing"),
     pytest.param(b"\xff" * 300_000, id="a flood"),
-    pytest.param(escapes.begin(b"nonce  3") * 100, id="a flood of connections"),
+    pytest.param(serial_ports.begin(b"nonce  3") * 100, id="a flood of connections"),
 ]
 
 
@@ -144,7 +144,7 @@ def test_a_port_that_nobody_holds_costs_nothing(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire)
         client.run(spec("sleep 1.5; exit 7"))
-        client.take(Kind.READY)
+        client.take(FrameKind.READY)
         wire.shutdown(socket.SHUT_RDWR)
         _, status, usage = os.wait4(running.program.pid, 0)
         running.program.returncode = os.waitstatus_to_exitcode(status)
@@ -156,9 +156,9 @@ def test_who_does_not_read_is_dropped_and_the_next_is_served(tmp_path: Path) -> 
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire, b"nonce  1")
         client.run(spec("sleep 1000"))
-        client.take(Kind.READY)
+        client.take(FrameKind.READY)
         for _ in range(3000):  # each answer is larger than its question
-            client.send(Kind.SPEC, 0, b"\1" + spec("true", instance="instance-2"))
+            client.send(FrameKind.SPEC, 0, b"\1" + spec("true", instance="instance-2"))
         assert connected(running, wire).greet().state == PilotState.RUNNING
         running.program.terminate()
 
@@ -167,14 +167,14 @@ def test_what_only_a_kernel_of_its_own_can_do_is_refused(tmp_path: Path) -> None
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire)
         client.run(spec("sleep 1000"))
-        client.take(Kind.READY)
+        client.take(FrameKind.READY)
         for kind, payload in (
-            (Kind.CLOCK, frames.number(0, 8)),
-            (Kind.FREEZE, frames.string("/") + frames.number(1, 4)),
-            (Kind.THAW, frames.string("/")),
-            (Kind.GROW, frames.string("/")),
-            (Kind.MEMORY, b""),
-            (Kind.USAGE, frames.string("/")),
+            (FrameKind.CLOCK, frames.number(0, 8)),
+            (FrameKind.FREEZE, frames.string("/") + frames.number(1, 4)),
+            (FrameKind.THAW, frames.string("/")),
+            (FrameKind.GROW, frames.string("/")),
+            (FrameKind.MEMORY, b""),
+            (FrameKind.USAGE, frames.string("/")),
         ):
             client.send(kind, 9, payload)
             assert refusal(client) == "this machine has the host's kernel"
@@ -186,7 +186,7 @@ def test_what_only_a_kernel_of_its_own_can_do_is_refused(tmp_path: Path) -> None
     st.lists(
         st.one_of(
             st.binary(max_size=60),
-            st.sampled_from([b"\xfe", b"\xfe\x00", b"\xfe\x01", b"\xfe\x02", escapes.begin(b"nonce  4")]),
+            st.sampled_from([b"\xfe", b"\xfe\x00", b"\xfe\x01", b"\xfe\x02", serial_ports.begin(b"nonce  4")]),
             st.just(messages.hello()),
         ),
         max_size=30,

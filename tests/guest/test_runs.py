@@ -9,20 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hawker.runtime.driver import ExecSpec, Run
+from hawker.runtime.driver import ExecSpec, ProcessPhase
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Kind, Reader
+from hawker.runtime.pilot.frames import FrameKind, PayloadReader
 from tests.guest.pilot import Pilot, pilot, spec
 from tests.waiting import wait_for
 
 
 def refusal(running: Pilot) -> str:
-    return Reader(running.take(Kind.REFUSED).payload).string()
+    return PayloadReader(running.take(FrameKind.REFUSED).payload).string()
 
 
 def begun(running: Pilot, encoded: bytes) -> Pilot:
     running.run(encoded)
-    running.take(Kind.READY)
+    running.take(FrameKind.READY)
     return running
 
 
@@ -30,11 +30,14 @@ def test_who_watches_is_told_all_and_then_every_change(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         begun(running, spec("sleep 1000", "sleep 1000", told=True, held=(1,)))
         states = running.watch()
-        assert [(states[index].state, states[index].run) for index in (0, 1)] == [(Run.RUNNING, 1), (Run.HELD, 0)]
+        assert [(states[index].state, states[index].run) for index in (0, 1)] == [
+            (ProcessPhase.RUNNING, 1),
+            (ProcessPhase.HELD, 0),
+        ]
         running.stream.sendall(messages.run_request(9, 1, 1))
-        assert running.until(1, Run.RUNNING).pid is not None
+        assert running.until(1, ProcessPhase.RUNNING).pid is not None
         running.stream.sendall(messages.end_request(9, 0, signal.SIGTERM, 5.0))
-        ended = running.until(0, Run.EXITED)
+        ended = running.until(0, ProcessPhase.EXITED)
         assert ended.last_exit is not None and ended.last_exit.signal == signal.SIGTERM
 
 
@@ -44,7 +47,7 @@ def test_a_second_watch_takes_the_place_of_the_first(tmp_path: Path) -> None:
         running.watch(7)
         running.watch(8)
         running.stream.sendall(messages.end_request(9, 0, signal.SIGTERM, 5.0))
-        channels = {running.take(Kind.STATE).channel for _ in range(2)}
+        channels = {running.take(FrameKind.STATE).channel for _ in range(2)}
         assert channels == {8, 9}
 
 
@@ -80,7 +83,7 @@ def test_what_cannot_be_done_is_refused_and_nothing_else(tmp_path: Path, request
         begun(running, spec("sleep 1000", "sleep 1000", told=True, held=(1,)))
         running.stream.sendall(request_)
         assert refusal(running) == why
-        assert running.watch()[0].state is Run.RUNNING
+        assert running.watch()[0].state is ProcessPhase.RUNNING
 
 
 def test_the_conclusion_is_told_and_recorded(tmp_path: Path) -> None:
@@ -88,13 +91,13 @@ def test_the_conclusion_is_told_and_recorded(tmp_path: Path) -> None:
         begun(running, spec("exit 3", "sleep 1000", told=True, held=(0,)))
         running.watch()
         running.stream.sendall(messages.run_request(9, 0, 1))
-        running.until(0, Run.EXITED)
+        running.until(0, ProcessPhase.EXITED)
         running.stream.sendall(messages.conclude_request(9, 0))
         told = running.exit()
         assert (told.exit_code, told.process, running.status()) == (3, 0, 3)
         story = running.story()
         assert story.final_exit == told == story.runs[0].last_exit
-        assert story.runs[1].state is Run.EXITED and story.first_exit is None
+        assert story.runs[1].state is ProcessPhase.EXITED and story.first_exit is None
 
 
 def test_what_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
@@ -102,10 +105,10 @@ def test_what_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
         begun(running, spec("head -c 40000 /dev/zero; exit 1", told=True))
         running.watch()
         for run in range(2, 31):  # often, so that a descriptor's number is used again while its old events are told
-            while running.watch()[0].state is not Run.EXITED:
+            while running.watch()[0].state is not ProcessPhase.EXITED:
                 pass
             running.stream.sendall(messages.run_request(9, 0, run))
-        running.until(0, Run.EXITED, 30)
+        running.until(0, ProcessPhase.EXITED, 30)
         running.program.terminate()
         running.status()
         assert sum(len(chunk.data) for chunk in running.output()) == 30 * 40_000
@@ -118,7 +121,7 @@ def test_the_journal_of_endless_runs_stays_short_and_true(tmp_path: Path) -> Non
         largest = 0
         for run in range(1, 1200):
             running.stream.sendall(messages.run_request(9, 1, run))
-            running.until(1, Run.EXITED, run)
+            running.until(1, ProcessPhase.EXITED, run)
             largest = max(largest, (tmp_path / "journal").stat().st_size)
             if run % 100 == 0:
                 story = running.story()
@@ -137,15 +140,15 @@ def test_the_journal_of_endless_runs_stays_short_and_true(tmp_path: Path) -> Non
 
 def test_who_speaks_version_1_cannot_ask_for_more(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
-        running.send(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(1, 2))
-        running.send(Kind.WATCH, 1)
+        running.send(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(1, 2))
+        running.send(FrameKind.WATCH, 1)
         assert refusal(running) == "protocol error"
 
 
 def test_the_machine_itself_is_no_channel_to_watch(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.greet()
-        running.send(Kind.WATCH, 0)
+        running.send(FrameKind.WATCH, 0)
         assert refusal(running) == "protocol error"
 
 
@@ -181,7 +184,7 @@ def test_what_a_run_left_behind_ends_with_it(tmp_path: Path) -> None:
         wait_for(running.output)
         left = int(running.output()[0].data)
         wait_for(lambda: not _runs(left))
-        assert running.watch()[1].state is Run.RUNNING
+        assert running.watch()[1].state is ProcessPhase.RUNNING
 
 
 def _runs(pid: int) -> bool:
@@ -196,12 +199,14 @@ def test_a_client_that_does_not_read_is_dropped_and_harms_nobody(tmp_path: Path)
         begun(running, spec("sleep 1000", told=True))
         with suppress(OSError):
             for _ in range(40_000):
-                running.send(Kind.WATCH, 5)
+                running.send(FrameKind.WATCH, 5)
         rss = int(Path(f"/proc/{running.program.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
         assert running.program.poll() is None and rss < 8 << 20
 
 
-_REQUESTS = st.sampled_from([Kind.WATCH, Kind.RUN, Kind.END, Kind.CONCLUDE, Kind.EXEC, Kind.LIST])
+_REQUESTS = st.sampled_from(
+    [FrameKind.WATCH, FrameKind.RUN, FrameKind.END, FrameKind.CONCLUDE, FrameKind.EXEC, FrameKind.LIST]
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -232,7 +237,7 @@ def test_a_spec_of_containers_with_any_byte_changed_is_refused_or_run(tmp_path: 
     with pilot(tmp_path) as running:
         running.run(bytes(encoded))
         answer = None
-        while answer not in (Kind.REFUSED, Kind.EXIT, Kind.READY):
+        while answer not in (FrameKind.REFUSED, FrameKind.EXIT, FrameKind.READY):
             answer = running.next().kind
         running.program.terminate()
         assert running.status() >= 0

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.runtime.driver import Run
+from hawker.runtime.driver import ProcessPhase
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Kind, Reader
-from hawker.runtime.spec import Ends, Link, ProcessSpec, VolumeDisk
+from hawker.runtime.pilot.frames import FrameKind, PayloadReader
+from hawker.runtime.spec import Ends, GuestLink, ProcessSpec, VolumeDisk
 from tests.guest import vm
 from tests.guest.vm import Machine, VmPilot, fresh_disks, machine, make_erofs, make_ext4, make_tree, vm_spec
 from tests.waiting import wait_for
 
-LINK = Link(mac=vm.MAC, addresses=("fdaa::3/64", "10.1.2.3/24"), gateways=("fdaa::1",), mtu=1400)
+LINK = GuestLink(mac=vm.MAC, addresses=("fdaa::3/64", "10.1.2.3/24"), gateways=("fdaa::1",), mtu=1400)
 OLD_NS = 1_000_000_000 * 10**9  # in 2001
 
 
@@ -38,13 +38,13 @@ def files(tmp_path: Path, image: Path) -> Path:
     return tmp_path
 
 
-def answer(pilot: VmPilot, kind: Kind, payload: bytes, channel: int = 50) -> list[int] | str:
+def answer(pilot: VmPilot, kind: FrameKind, payload: bytes, channel: int = 50) -> list[int] | str:
     """Numbers, or the reason of DONE or REFUSED."""
     pilot.send(kind, channel, payload)
     while (frame := pilot.next()).channel != channel:
         pass
-    reader = Reader(frame.payload)
-    if frame.kind in (Kind.DONE, Kind.REFUSED):
+    reader = PayloadReader(frame.payload)
+    if frame.kind in (FrameKind.DONE, FrameKind.REFUSED):
         return reader.string()
     numbers = []
     while reader.more:
@@ -52,14 +52,14 @@ def answer(pilot: VmPilot, kind: Kind, payload: bytes, channel: int = 50) -> lis
     return numbers
 
 
-def numbers(pilot: VmPilot, kind: Kind, payload: bytes = b"") -> list[int]:
+def numbers(pilot: VmPilot, kind: FrameKind, payload: bytes = b"") -> list[int]:
     told = answer(pilot, kind, payload)
     assert isinstance(told, list), told
     return told
 
 
 def freeze(pilot: VmPilot, timeout_ms: int, target: str = "/data") -> list[int] | str:
-    return answer(pilot, Kind.FREEZE, frames.string(target) + frames.number(timeout_ms, 4))
+    return answer(pilot, FrameKind.FREEZE, frames.string(target) + frames.number(timeout_ms, 4))
 
 
 def is_clean(disk: Path) -> bool:
@@ -77,7 +77,7 @@ def test_a_machine_through_its_life(files: Path) -> None:
         wire.sendall(os.urandom(200_000) + b"\xfe\x01half")
         first = booted.pilot(booted.wire())
         first.run(vm_spec("echo begun; exec sleep 100000", failing, loud, link=LINK, ends=Ends.TOLD))
-        first.take(Kind.READY)
+        first.take(FrameKind.READY)
         its_world_is_as_it_was_told(first)
         its_network_is_as_it_was_told(first)
         its_start_is_recorded(first)
@@ -147,15 +147,15 @@ def its_start_is_recorded(pilot: VmPilot) -> None:
 
 
 def its_clock_and_memory_are_told(pilot: VmPilot) -> None:
-    assert answer(pilot, Kind.CLOCK, frames.number(OLD_NS, 8)) == ""
+    assert answer(pilot, FrameKind.CLOCK, frames.number(OLD_NS, 8)) == ""
     assert pilot.shell("date -u +%Y") == "2001\n0\n"
-    assert answer(pilot, Kind.CLOCK, frames.number(round(SystemClock().now() * 1e9), 8)) == ""
-    total, available, free, swap, swap_free = numbers(pilot, Kind.MEMORY)
+    assert answer(pilot, FrameKind.CLOCK, frames.number(round(SystemClock().now() * 1e9), 8)) == ""
+    total, available, free, swap, swap_free = numbers(pilot, FrameKind.MEMORY)
     assert 100 * vm.MIB < total < 192 * vm.MIB and 0 < free < available < total
     assert (swap, swap_free) == (0, 0)
-    size, blocks, free_blocks, available_blocks = numbers(pilot, Kind.USAGE, frames.string("/"))
+    size, blocks, free_blocks, available_blocks = numbers(pilot, FrameKind.USAGE, frames.string("/"))
     assert 40 * vm.MIB < size * blocks < 64 * vm.MIB and available_blocks < free_blocks < blocks
-    for kind in (Kind.THAW, Kind.GROW, Kind.USAGE):
+    for kind in (FrameKind.THAW, FrameKind.GROW, FrameKind.USAGE):
         assert answer(pilot, kind, frames.string("/etc")) == "no disk is mounted at /etc"
 
 
@@ -165,8 +165,8 @@ def its_volume_is_held_still(booted: Machine, wire: socket.socket, first: VmPilo
     assert "busy" in str(freeze(second, 60_000))
     first.begin_shell("touch /data/one", channel=60)
     assert second.shell("ls /data") == "file\nlost+found\n0\n"
-    assert answer(second, Kind.THAW, frames.string("/data")) == ""
-    assert first.take(Kind.EXIT).channel == 60
+    assert answer(second, FrameKind.THAW, frames.string("/data")) == ""
+    assert first.take(FrameKind.EXIT).channel == 60
     assert freeze(second, 300) == ""
     assert first.shell("touch /data/two") == "0\n"
     assert freeze(second, 60_000) == ""
@@ -177,12 +177,12 @@ def its_volume_is_held_still(booted: Machine, wire: socket.socket, first: VmPilo
 
 def its_volume_grows_with_its_disk(booted: Machine, pilot: VmPilot) -> None:
     data = frames.string("/data")
-    size, before, _, _ = numbers(pilot, Kind.USAGE, data)
-    assert answer(pilot, Kind.GROW, data) == ""
-    assert numbers(pilot, Kind.USAGE, data)[1] == before
+    size, before, _, _ = numbers(pilot, FrameKind.USAGE, data)
+    assert answer(pilot, FrameKind.GROW, data) == ""
+    assert numbers(pilot, FrameKind.USAGE, data)[1] == before
     booted.order("block_resize", device="volume", size=64 * vm.MIB)
-    assert answer(pilot, Kind.GROW, data) == ""
-    _, after, _, _ = numbers(pilot, Kind.USAGE, data)
+    assert answer(pilot, FrameKind.GROW, data) == ""
+    _, after, _, _ = numbers(pilot, FrameKind.USAGE, data)
     assert size * before < 32 * vm.MIB < 48 * vm.MIB < size * after
 
 
@@ -208,7 +208,7 @@ def a_port_that_nobody_holds_costs_nothing(booted: Machine, pilot: VmPilot) -> N
 def its_ring_goes_round(pilot: VmPilot) -> None:
     pilot.watch()
     pilot.stream.sendall(messages.run_request(71, 2, 1))
-    pilot.until(2, Run.EXITED)
+    pilot.until(2, ProcessPhase.EXITED)
     wait_for(lambda: pilot.output()[-1].data.endswith(b"last\n"))
     written = pilot.output()
     assert vm.SEGMENT_BYTES / 2 < sum(len(chunk.data) for chunk in written) < 2 * vm.SEGMENT_BYTES
@@ -221,9 +221,9 @@ def its_journal_keeps_the_latest_runs(pilot: VmPilot) -> None:
     runs = 260
     for run in range(1, runs + 1):
         pilot.stream.sendall(messages.run_request(70, 1, run))
-        assert pilot.until(1, Run.EXITED, run).run == run
+        assert pilot.until(1, ProcessPhase.EXITED, run).run == run
     kept = pilot.story().runs
-    assert (kept[1].run, kept[0].state, kept[2].state) == (runs, Run.RUNNING, Run.EXITED)
+    assert (kept[1].run, kept[0].state, kept[2].state) == (runs, ProcessPhase.RUNNING, ProcessPhase.EXITED)
     latest = kept[1].last_exit
     assert latest is not None and latest.exit_code in (126, 127) and latest.reason.startswith("exec /xxx")
 
@@ -245,7 +245,7 @@ def test_a_panic_is_an_end_without_a_word(files: Path, image: Path) -> None:
     with machine(files) as booted:
         pilot = booted.pilot(booted.wire())
         pilot.run(vm_spec("echo before; cat /etc/greeting; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000"))
-        pilot.take(Kind.READY)
+        pilot.take(FrameKind.READY)
         assert booted.status() == 0
     assert "Kernel panic" in booted.console()
     assert pilot.story().ready_at is not None and pilot.story().final_exit is None

@@ -19,9 +19,18 @@ from hawker.host.counter import counter_khz
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import ExecSpec, OutputChunk
 from hawker.runtime.pilot import messages
-from hawker.runtime.pilot.frames import Kind
+from hawker.runtime.pilot.frames import FrameKind
 from hawker.runtime.pilot.output import Segment, read_output
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, Link, ProcessSpec, RootDisk, VolumeDisk
+from hawker.runtime.spec import (
+    Ends,
+    FileSpec,
+    GuestLink,
+    InstanceLimits,
+    InstanceSpec,
+    ProcessSpec,
+    RootDisk,
+    VolumeDisk,
+)
 from tests.guest.pilot import Pilot
 from tests.guest.port import Port
 from tests.kernel import boot_files
@@ -96,7 +105,10 @@ def fresh_disks(files: Path, image: Path) -> None:
 
 
 def vm_spec(
-    *commands: str | ProcessSpec, volume: VolumeDisk | None = None, link: Link | None = None, ends: Ends = Ends.FIRST
+    *commands: str | ProcessSpec,
+    volume: VolumeDisk | None = None,
+    link: GuestLink | None = None,
+    ends: Ends = Ends.FIRST,
 ) -> bytes:
     """The run spec of a machine with all disks; a string is for its shell."""
     processes = tuple(
@@ -110,7 +122,7 @@ def vm_spec(
             processes=processes,
             files=(FileSpec(path="/etc/greeting", content=b"hello\n"),),
             ends=ends,
-            limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+            limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
             root_disk=RootDisk(image="unused", layer="unused"),
             volumes=(volume or VolumeDisk(name="volume", file="unused", target="/data"),),
             link=link,
@@ -136,7 +148,7 @@ class VmPilot(Pilot):
         """What a command says, both streams; its exit code is its last line."""
         self.begin_shell(command, user=user, channel=channel)
         said = b""
-        while (frame := self.next()).channel != channel or frame.kind != Kind.EXIT:
+        while (frame := self.next()).channel != channel or frame.kind != FrameKind.EXIT:
             said += frame.payload if frame.channel == channel else b""
         return said.decode()
 

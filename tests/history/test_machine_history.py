@@ -10,7 +10,7 @@ from hawker.archive.history import History
 from hawker.history.machine_history import answer, destroyed_history, live_history
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from tests.archive.histories import history
@@ -26,7 +26,7 @@ async def _of(worker: Worker, machine_id: str) -> History:
 
 
 async def test_every_attempt_of_every_step_is_told(worker: Worker, stall: Stall) -> None:
-    stall.host.script("start", Fault(error=OSError("input/output error"), after=True))
+    stall.host.script("start", FakeFault(error=OSError("input/output error"), after=True))
     machine_id = await worker.started()
     found = await _of(worker, machine_id)
     assert [(step.step, step.attempt, step.outcome) for step in found.steps if step.step == "launch"] == [

@@ -3,19 +3,19 @@ from typing import Any
 import pytest
 
 from hawker.proof.containers import wrong_containers
-from hawker.runtime.driver import Exit, ProcessState, Run
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.sim.life import config_of
 from tests.worker.machines import machine
 
 INIT = {"name": "init", "restart": {"policy": "no"}}
 WEB = {"name": "web", "depends_on": [{"name": "init", "condition": "exited_successfully"}]}
-RUNS = ProcessState(name="web", state=Run.RUNNING, run=1)
+RUNS = ProcessState(name="web", state=ProcessPhase.RUNNING, run=1)
 HELD = ProcessState(name="web")
 
 
 def init(run: int = 1, code: int | None = 0) -> ProcessState:
     exit = None if code is None else Exit(exit_code=code, exited_at=1.0)
-    state = Run.EXITED if exit else Run.RUNNING if run else Run.HELD
+    state = ProcessPhase.EXITED if exit else ProcessPhase.RUNNING if run else ProcessPhase.HELD
     return ProcessState(name="init", state=state, run=run, last_exit=exit)
 
 

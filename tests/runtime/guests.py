@@ -13,7 +13,7 @@ from hawker.clock import SystemClock
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_node_id, new_ulid
 from hawker.runtime.microvm import MicroVMDriver
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
 from tests.microvm import lack_of_qemu, qemu_driver, root_disks
 from tests.waiting import eventually
 
@@ -45,7 +45,7 @@ class Guests:
             instance_id=InstanceId(new_ulid(CLOCK)),
             hostname="under-test",
             processes=(ProcessSpec(argv=("/bin/sh", "-c", command), env={}),),
-            limits=Limits(cpus=1, cpu_weight=100, memory_mib=memory_mib, pids=64),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=memory_mib, pids=64),
             root_disk=root_disks(self.place)(machine_id),
             volumes=volumes,
             kernel_args=args,

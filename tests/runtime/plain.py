@@ -5,7 +5,7 @@ import os
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime import proc
 from hawker.runtime.process import MARK
-from hawker.runtime.spec import FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, ProcessSpec
 
 MACHINE = MachineId("0123456789abcd")
 
@@ -17,7 +17,7 @@ def spec(command: str, *, instance: str = "instance-of-test-process", files: tup
         hostname="unused",
         processes=(ProcessSpec(argv=("/bin/sh", "-c", command), env={}),),
         files=files,
-        limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+        limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
     )
 
 

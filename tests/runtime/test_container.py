@@ -16,9 +16,10 @@ from hawker.host.mount import mounts
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
-from hawker.runtime.container import ContainerDriver, container_driver
+from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Exit, Phase
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.pilot.driver import PilotDriver
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from tests.rootfs import host_programs
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
@@ -28,7 +29,7 @@ DEADLINE_S = 60.0
 
 
 @pytest.fixture
-async def driver(node_id: NodeId, tmp_path: Path) -> AsyncIterator[ContainerDriver]:
+async def driver(node_id: NodeId, tmp_path: Path) -> AsyncIterator[PilotDriver]:
     driver = container_driver(node_id, tmp_path / "machines", tmp_path / "crun", CLOCK)
     await driver.check()
     with anyio.fail_after(DEADLINE_S):
@@ -50,7 +51,7 @@ def spec(tmp_path: Path) -> InstanceSpec:
         instance_id=InstanceId(new_ulid(CLOCK)),
         hostname="under-test",
         processes=(ProcessSpec(argv=("sleep", "1000"), env={"PATH": "/bin"}),),
-        limits=Limits(cpus=1, cpu_weight=100, memory_mib=64, pids=40),
+        limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=64, pids=40),
         rootfs=str(host_programs(tmp_path / "root")),
     )
 
@@ -60,7 +61,7 @@ def _shell(spec: InstanceSpec, script: str) -> InstanceSpec:
     return msgspec.structs.replace(spec, processes=(process,), instance_id=InstanceId(new_ulid(CLOCK)))
 
 
-async def _run(driver: ContainerDriver, spec: InstanceSpec) -> tuple[Exit, str]:
+async def _run(driver: PilotDriver, spec: InstanceSpec) -> tuple[Exit, str]:
     """To its end: how it ended and what it wrote."""
     await driver.prepare(spec)
     await driver.start(spec)
@@ -73,14 +74,14 @@ async def _run(driver: ContainerDriver, spec: InstanceSpec) -> tuple[Exit, str]:
 _EAT = "head -c 200000000 /dev/zero | tail -n 1 > /dev/null"  # tail holds a line of 200 MB
 
 
-async def test_the_memory_limit_shows_as_oom_killed(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_the_memory_limit_shows_as_oom_killed(driver: PilotDriver, spec: InstanceSpec) -> None:
     ended, _ = await _run(driver, _shell(spec, f"{_EAT}; kill -9 $$"))
     assert ended.oom_killed
     assert (ended.signal, ended.exit_code) == (signal.SIGKILL, 137)
 
 
 async def test_oom_killed_is_found_by_a_daemon_that_was_away(
-    driver: ContainerDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
+    driver: PilotDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
 ) -> None:
     await _run(driver, _shell(spec, f"{_EAT}; exit 7"))
     later = container_driver(node_id, tmp_path / "machines", tmp_path / "crun", CLOCK)
@@ -89,26 +90,24 @@ async def test_oom_killed_is_found_by_a_daemon_that_was_away(
     assert (found.exit.oom_killed, found.exit.exit_code) == (True, 7)
 
 
-async def test_a_kill_that_the_workload_survived_is_not_its_end(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_a_kill_that_the_workload_survived_is_not_its_end(driver: PilotDriver, spec: InstanceSpec) -> None:
     ended, written = await _run(driver, _shell(spec, f"{_EAT}; echo survived; exit 0"))
     assert not ended.oom_killed
     assert "survived\n" in written
 
 
-async def test_a_plain_kill_is_not_the_memory_limit_s(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_a_plain_kill_is_not_the_memory_limit_s(driver: PilotDriver, spec: InstanceSpec) -> None:
     ended, _ = await _run(driver, _shell(spec, "kill -9 $$"))
     assert (ended.oom_killed, ended.signal) == (False, signal.SIGKILL)
 
 
-async def test_processes_are_limited(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_processes_are_limited(driver: PilotDriver, spec: InstanceSpec) -> None:
     script = "for i in $(seq 60); do sleep 1000 & done; exit 0"
     _, written = await _run(driver, _shell(spec, script))
     assert "fork" in written.lower()
 
 
-async def test_cpu_and_memory_limits_are_the_kernels(
-    driver: ContainerDriver, spec: InstanceSpec, node_id: NodeId
-) -> None:
+async def test_cpu_and_memory_limits_are_the_kernels(driver: PilotDriver, spec: InstanceSpec, node_id: NodeId) -> None:
     await driver.prepare(spec)
     await driver.start(spec)
     hierarchies = find_hierarchies(mounts())
@@ -125,7 +124,7 @@ async def test_cpu_and_memory_limits_are_the_kernels(
 # --- confinement
 
 
-async def test_the_workload_is_confined(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_the_workload_is_confined(driver: PilotDriver, spec: InstanceSpec) -> None:
     script = """
         mount -t tmpfs x /tmp; echo mount $?
         unshare -U true; echo userns $?
@@ -146,9 +145,7 @@ async def test_the_workload_is_confined(driver: ContainerDriver, spec: InstanceS
     assert "CapBnd:\t00000000a80405fb" in written
 
 
-async def test_the_workload_sees_its_own_processes_and_devices_only(
-    driver: ContainerDriver, spec: InstanceSpec
-) -> None:
+async def test_the_workload_sees_its_own_processes_and_devices_only(driver: PilotDriver, spec: InstanceSpec) -> None:
     _, written = await _run(driver, _shell(spec, "echo /proc/[0-9]*; echo /dev/*; cat /proc/1/comm"))
     processes, devices, first = written.splitlines()
     assert len(processes.split()) <= 4
@@ -160,7 +157,7 @@ async def test_the_workload_sees_its_own_processes_and_devices_only(
 
 
 async def test_a_given_network_is_the_machines(
-    driver: ContainerDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
+    driver: PilotDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
 ) -> None:
     network = NodeNetwork(node_id, tmp_path / "netns")
     await network.boot()
@@ -178,20 +175,20 @@ async def test_a_given_network_is_the_machines(
 # --- refusals and leftovers
 
 
-async def test_a_root_filesystem_that_is_not_there_is_named(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_a_root_filesystem_that_is_not_there_is_named(driver: PilotDriver, spec: InstanceSpec) -> None:
     with pytest.raises(WrongState, match="/nowhere"):
         await driver.prepare(msgspec.structs.replace(spec, rootfs="/nowhere"))
     with pytest.raises(BadRequest, match="root filesystem"):
         await driver.prepare(msgspec.structs.replace(spec, rootfs=None))
 
 
-async def test_a_network_that_is_not_there_is_named(driver: ContainerDriver, spec: InstanceSpec) -> None:
+async def test_a_network_that_is_not_there_is_named(driver: PilotDriver, spec: InstanceSpec) -> None:
     with pytest.raises(WrongState, match="/nowhere"):
         await driver.prepare(msgspec.structs.replace(spec, netns="/nowhere"))
 
 
 async def test_a_failing_crun_is_told_and_leaves_nothing_running(
-    driver: ContainerDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
+    driver: PilotDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
 ) -> None:
     await driver.prepare(spec)
     shutil.rmtree(tmp_path / "root")
@@ -204,7 +201,7 @@ async def test_a_failing_crun_is_told_and_leaves_nothing_running(
 
 
 async def test_a_group_or_a_state_without_a_machine_is_listed_and_destroyed(
-    driver: ContainerDriver, node_id: NodeId, tmp_path: Path
+    driver: PilotDriver, node_id: NodeId, tmp_path: Path
 ) -> None:
     grouped, known = MachineId("00000000000001"), MachineId("00000000000002")
     tree = find_hierarchies(mounts()).of("pids")
@@ -216,7 +213,7 @@ async def test_a_group_or_a_state_without_a_machine_is_listed_and_destroyed(
     assert await driver.list() == []
 
 
-async def test_check_names_what_to_install(driver: ContainerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_names_what_to_install(driver: PilotDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CannotStart, match="apt-get install crun"):
         await driver.check()

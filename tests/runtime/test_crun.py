@@ -8,7 +8,7 @@ import pytest
 from hawker.errors import CannotStart, Unavailable
 from hawker.host.cgroup import Cgroups, Hierarchies
 from hawker.ids import MachineId, NodeId
-from hawker.runtime.crun import Bundle, Crun
+from hawker.runtime.crun import Crun, CrunBundle
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +21,9 @@ def crun(tmp_path: Path) -> Crun:
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
+def bundle(tmp_path: Path) -> CrunBundle:
     (tmp_path / "bundle").mkdir()
-    return Bundle(tmp_path / "bundle")
+    return CrunBundle(tmp_path / "bundle")
 
 
 def _stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -35,7 +35,7 @@ def _stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> N
 
 
 async def test_the_pid_is_read_from_the_file_that_crun_wrote(
-    crun: Crun, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crun: Crun, bundle: CrunBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _stand_in(tmp_path, monkeypatch, f"echo 4711 > {bundle.pid}; test -e /proc/self/fd/3")
     with (tmp_path / "inherited").open("w") as inherited:
@@ -50,7 +50,7 @@ async def test_the_pid_is_read_from_the_file_that_crun_wrote(
     [(json.dumps({"msg": "no room", "level": "error"}), "no room"), ("no json", "status 3"), ("", "status 3")],
 )
 async def test_a_failure_tells_the_last_line_of_the_log_and_is_forgotten(
-    crun: Crun, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, reason: str
+    crun: Crun, bundle: CrunBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, reason: str
 ) -> None:
     bundle.log.write_text(log)
     _stand_in(tmp_path, monkeypatch, f"mkdir -p {tmp_path}/state/{MACHINE}; exit 3")

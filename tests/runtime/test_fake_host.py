@@ -1,5 +1,6 @@
 """Facts about the fake host itself: one place per machine, faults in order, signals recorded."""
 
+import math
 import signal
 
 import msgspec
@@ -8,9 +9,9 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Phase
-from hawker.runtime.fake_host import FakeHost, Fault, Instance, contents
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.driver import Exit, Phase, ProcessPhase
+from hawker.runtime.fake_host import FakeFault, FakeHost, FakeProcess, Instance, contents
+from hawker.runtime.spec import Ends, FileSpec, InstanceLimits, InstanceSpec, ProcessSpec
 
 MACHINE = MachineId("0123456789abcd")
 
@@ -22,7 +23,7 @@ def _spec(*argv: str) -> InstanceSpec:
         hostname="host",
         processes=(ProcessSpec(argv=argv or ("server",), env={}),),
         files=(FileSpec(path="/a", content=b"words"),),
-        limits=Limits(cpus=1, cpu_weight=100, memory_mib=64, pids=10),
+        limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=64, pids=10),
     )
 
 
@@ -40,10 +41,10 @@ def _launched(host: FakeHost, *argv: str) -> Instance:
 def test_an_instance_without_its_directory_is_found_by_nobody_until_it_is_ended(host: FakeHost) -> None:
     instance = _launched(host)
     host.lose_directory(MACHINE)
-    assert host.look(MACHINE) is None and host.loose == {MACHINE} and not instance.ended.is_set()
+    assert host.look(MACHINE) is None and host.orphans == {MACHINE} and not instance.ended.is_set()
     host.lose_directory(MACHINE)
     host.remove(MACHINE)
-    assert not host.loose
+    assert not host.orphans
 
 
 def test_every_launch_has_a_process_id_of_its_own(host: FakeHost) -> None:
@@ -57,10 +58,10 @@ def test_an_instance_that_is_due_has_ended_when_somebody_looks(host: FakeHost) -
 
 
 def test_faults_befall_calls_in_the_order_scripted(host: FakeHost) -> None:
-    first, second = Fault(Unavailable("one")), Fault(delay_s=2.0)
+    first, second = FakeFault(Unavailable("one")), FakeFault(delay_s=2.0)
     host.script("start", first, second)
-    assert host.fault("stop") == Fault()
-    assert [host.fault("start"), host.fault("start"), host.fault("start")] == [first, second, Fault()]
+    assert host.fault("stop") == FakeFault()
+    assert [host.fault("start"), host.fault("start"), host.fault("start")] == [first, second, FakeFault()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGWINCH, signal.SIGCHLD, signal.SIGCONT])
@@ -151,3 +152,33 @@ def test_a_machine_where_nothing_ever_ran_is_stopped_by_the_signal(host: FakeHos
     instance.stopping = True
     host.deliver(instance, 15)
     assert instance.exit is not None and instance.exit.exit_code == 143
+
+
+SLEEPS = ProcessSpec(argv=("sleep", "5"), env={}, name="web")
+CAT = ProcessSpec(argv=("cat", "/f"), env={}, name="web", root="/r", files=(FileSpec(path="/f", content=b"own"),))
+
+
+def test_it_is_held_until_its_first_run() -> None:
+    process = FakeProcess(SLEEPS, 1)
+    assert (process.told().state, process.told().run, process.ends_at) == (ProcessPhase.HELD, 0, math.inf)
+
+
+def test_a_run_has_a_number_a_pid_and_an_end() -> None:
+    process = FakeProcess(SLEEPS, 1)
+    process.begin(100.0, {})
+    told = process.told()
+    assert (told.name, told.state, told.run, told.pid, told.started_at) == ("web", ProcessPhase.RUNNING, 1, 3, 100.0)
+    assert process.ends_at == 105.0
+
+
+def test_the_last_exit_is_kept_through_the_next_run() -> None:
+    process, exit = FakeProcess(SLEEPS, 0), Exit(exit_code=3, exited_at=105.0)
+    process.begin(100.0, {})
+    process.end(exit)
+    assert (process.told().state, process.told().exit, process.told().pid) == (ProcessPhase.EXITED, exit, None)
+    process.begin(106.0, {})
+    assert (process.told().run, process.told().exit, process.told().last_exit) == (2, None, exit)
+
+
+def test_a_container_sees_its_own_files() -> None:
+    assert FakeProcess(CAT, 0).begin(1.0, {"/f": b"the machine's"}).output == ((1, b"own"),)

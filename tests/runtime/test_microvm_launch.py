@@ -10,9 +10,9 @@ import pytest
 
 from hawker.errors import BadRequest, Unavailable, WrongState
 from hawker.runtime.driver import Phase
-from hawker.runtime.microvm_end import BROKEN
+from hawker.runtime.microvm_exit import BROKEN
 from hawker.runtime.microvm_launch import plan_path, read_plan
-from hawker.runtime.spec import Link, RootDisk
+from hawker.runtime.spec import GuestLink, RootDisk
 from hawker.runtime.vmm.keeper import read_record
 from tests.runtime.guests import Guests, guests
 
@@ -57,7 +57,7 @@ async def test_what_is_missing_is_said_before_anything_is_launched(tmp_path: Pat
     async with guests(tmp_path) as there:
         good = there.spec("exit 0")
         change = partial(msgspec.structs.replace, good)
-        link = Link(mac="02:00:00:00:00:01", addresses=(), gateways=())
+        link = GuestLink(mac="02:00:00:00:00:01", addresses=(), gateways=())
         for spec, error, text in (
             (change(root_disk=RootDisk(image="/nope", layer="/nope")), WrongState, "not there: /nope"),
             (change(link=link), BadRequest, "no network to be in"),

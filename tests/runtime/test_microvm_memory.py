@@ -13,18 +13,18 @@ from hawker.errors import Unavailable, WrongState
 from hawker.host.cgroup import Cgroups, Hierarchies
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.runtime.microvm_launch import write_plan
-from hawker.runtime.microvm_memory import GuestsMemory
-from hawker.runtime.microvm_plan import Plan
-from hawker.runtime.pilot.guest_requests import GuestMemory
+from hawker.runtime.microvm_memory import MicroVMMemory
+from hawker.runtime.microvm_plan import MicroVMPlan
+from hawker.runtime.pilot.requests import GuestMemory
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceSpec, Limits
+from hawker.runtime.spec import InstanceLimits, InstanceSpec
 from hawker.runtime.vmm.contract import Vm
 from hawker.runtime.vmm.qemu import Qemu
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 NODE, MACHINE = NodeId("0123abcd"), MachineId("m")
-LIMITS = Limits(cpus=1, cpu_weight=100, memory_mib=256, pids=10)
+LIMITS = InstanceLimits(cpus=1, cpu_weight=100, memory_mib=256, pids=10)
 OVERHEAD = 100
 
 
@@ -42,7 +42,7 @@ class Balloon(Qemu):
             raise Unavailable("the guest has not gone there")
 
 
-class Told(GuestsMemory):
+class Told(MicroVMMemory):
     said = GuestMemory(total=240 * MIB, available=156 * MIB, free=40 * MIB, swap_total=0, swap_free=0)
 
     async def ask(self, run: RunDir) -> GuestMemory:
@@ -79,13 +79,13 @@ async def scene(place: Path, *, least: int = 0) -> AsyncIterator[Scene]:
     run.write_spec(
         InstanceSpec(machine_id=MACHINE, instance_id=InstanceId("I"), hostname="h", processes=(), limits=LIMITS)
     )
-    write_plan(run, Plan(vm=Vm(MACHINE, 1, 256, 512, "/k", "/i", "", (), "/vmm"), shown=()))
+    write_plan(run, MicroVMPlan(vm=Vm(MACHINE, 1, 256, 512, "/k", "/i", "", (), "/vmm"), shown=()))
     balloon = Balloon(least)
     cgroups = Cgroups(NODE, Hierarchies({}, place / "cgroup"))
     yield Scene(run, group, balloon, Told(balloon, balloon.channel(), cgroups, OVERHEAD))
 
 
-def limits(mib: int) -> Limits:
+def limits(mib: int) -> InstanceLimits:
     return msgspec.structs.replace(LIMITS, memory_mib=mib)
 
 

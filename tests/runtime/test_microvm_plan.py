@@ -9,12 +9,21 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, HawkerError, NotServed
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.microvm_plan import Files, Plan, bounds, devices, make_plan
-from hawker.runtime.spec import DiskLimits, InstanceSpec, Limits, Link, MountSpec, ProcessSpec, RootDisk, VolumeDisk
-from hawker.runtime.vmm.contract import Grant
+from hawker.runtime.microvm_plan import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan
+from hawker.runtime.spec import (
+    DiskLimits,
+    GuestLink,
+    InstanceLimits,
+    InstanceSpec,
+    MountSpec,
+    ProcessSpec,
+    RootDisk,
+    VolumeDisk,
+)
+from hawker.runtime.vmm.contract import JailGrant
 from hawker.runtime.vmm.qemu import Qemu
 
-LIMITS = Limits(cpus=2, cpu_weight=100, memory_mib=256, pids=64)
+LIMITS = InstanceLimits(cpus=2, cpu_weight=100, memory_mib=256, pids=64)
 SPEC = InstanceSpec(
     machine_id=MachineId("0123456789abcd"),
     instance_id=InstanceId("I1"),
@@ -29,11 +38,11 @@ SPEC = InstanceSpec(
     disk_limits=DiskLimits(operations_per_s=10),
     kernel_args=("loglevel=7", "nosmt"),
 )
-FILES = Files(Path("/kernels/k"), Path("/kernels/i"), Path("/run/journal"), Path("/run/vmm"))
+FILES = MicroVMFiles(Path("/kernels/k"), Path("/kernels/i"), Path("/run/journal"), Path("/run/vmm"))
 QEMU = Qemu(SystemClock(), accelerates=False)
 
 
-def plan(spec: InstanceSpec = SPEC) -> Plan:
+def plan(spec: InstanceSpec = SPEC) -> MicroVMPlan:
     return make_plan(spec, QEMU, lambda source, name: str(source), FILES, 13)
 
 
@@ -57,14 +66,14 @@ def test_the_user_s_arguments_come_last() -> None:
 
 def test_nothing_is_writable_but_what_is_its_own() -> None:
     grants = plan().grants()
-    assert Grant(Path("/images/1"), "/images/1", writable=False) in grants
+    assert JailGrant(Path("/images/1"), "/images/1", writable=False) in grants
     writable = {str(grant.source) for grant in grants if grant.writable}
     assert writable == {"/run/journal", "/run/vmm", "/layers/1", "/volumes/1"}
 
 
 def test_a_plan_can_be_kept() -> None:
-    made = plan(changed(link=Link(mac="02:00:00:00:00:01", addresses=("10.0.0.2/24",), gateways=())))
-    assert msgspec.json.decode(msgspec.json.encode(made), type=Plan) == made
+    made = plan(changed(link=GuestLink(mac="02:00:00:00:00:01", addresses=("10.0.0.2/24",), gateways=())))
+    assert msgspec.json.decode(msgspec.json.encode(made), type=MicroVMPlan) == made
 
 
 @pytest.mark.parametrize(("most", "expected"), [(None, 256), (128, 256), (1024, 1024)])
@@ -111,7 +120,7 @@ def test_what_cannot_be_is_refused(spec: InstanceSpec, error: type[HawkerError],
 
 
 def test_devices_are_those_that_it_needs() -> None:
-    link = Link(mac="02:00:00:00:00:01", addresses=(), gateways=())
+    link = GuestLink(mac="02:00:00:00:00:01", addresses=(), gateways=())
     assert devices(SPEC, QEMU) == ()
     assert devices(changed(link=link), Qemu(SystemClock(), accelerates=True)) == ("/dev/kvm", "/dev/net/tun")
 

@@ -8,9 +8,9 @@ import pytest
 
 from hawker.errors import SnapshotLost
 from hawker.ids import MachineId
-from hawker.runtime.microvm_plan import Plan, Shown
+from hawker.runtime.microvm_plan import MicroVMPlan, StoredGrant
 from hawker.runtime.microvm_snapshot import (
-    Snapshot,
+    MicroVMSnapshot,
     describe,
     drop_files,
     forget,
@@ -36,8 +36,8 @@ def run(tmp_path: Path) -> RunDir:
     make_room(run, os.getuid())
     (saved_directory(run) / "memory").write_bytes(os.urandom(300 << 10))
     (saved_directory(run) / "state").write_bytes(b"few")
-    plan = Plan(vm=VM, shown=(Shown(source=str(tmp_path / "kernel"), target="/k", writable=False),))
-    publish(run, Snapshot(program=PROGRAM, plan=plan, files=describe(run), available_mib=50))
+    plan = MicroVMPlan(vm=VM, shown=(StoredGrant(source=str(tmp_path / "kernel"), target="/k", writable=False),))
+    publish(run, MicroVMSnapshot(program=PROGRAM, plan=plan, files=describe(run), available_mib=50))
     return run
 
 

@@ -10,7 +10,7 @@ from hawker.host.users import user_of
 from hawker.runtime import microvm_snapshot
 from hawker.runtime.driver import Phase
 from hawker.runtime.microvm_launch import read_plan
-from hawker.runtime.microvm_snapshot import SAVED, Snapshot, describe, make_room, publish, saved_directory
+from hawker.runtime.microvm_snapshot import SAVED, MicroVMSnapshot, describe, make_room, publish, saved_directory
 from hawker.runtime.vmm.keeper import read_record
 from hawker.runtime.vmm.qemu import Qemu
 from tests.runtime.guests import CLOCK, guests
@@ -60,7 +60,7 @@ async def test_a_daemon_that_died_on_the_way_leaves_it_running_or_suspended(tmp_
         make_room(run, user_of(spec.machine_id))
         await qemu.save(plan.vm, run, f"{plan.vm.directory}/{SAVED}")
         program = await qemu.version()
-        publish(run, Snapshot(program=program, plan=plan, files=describe(run), available_mib=1))
+        publish(run, MicroVMSnapshot(program=program, plan=plan, files=describe(run), available_mib=1))
         held = len(there.said(spec))
         assert run.alive(), "its VMM is left over"
         assert (await there.renew().recover(spec.machine_id)).phase is Phase.SUSPENDED
@@ -77,7 +77,7 @@ async def test_another_version_s_snapshot_is_lost_and_the_machine_can_be_destroy
         await there.driver.suspend(spec.machine_id)
         run = there.run(spec)
         snapshot = microvm_snapshot.read(run)
-        publish(run, Snapshot(program="QEMU 1", plan=snapshot.plan, files=snapshot.files, available_mib=0))
+        publish(run, MicroVMSnapshot(program="QEMU 1", plan=snapshot.plan, files=snapshot.files, available_mib=0))
         with pytest.raises(SnapshotLost, match="was made by QEMU 1"):
             await there.renew().resume(spec.machine_id)
         await there.driver.destroy(spec.machine_id)

@@ -1,5 +1,6 @@
 """Facts about what isolates a container machine."""
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,11 @@ import msgspec
 import pytest
 
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.containers import container_root
-from hawker.runtime.oci_bundle import PILOT_PATH, Placement, cpu_shares, oci_config
-from hawker.runtime.spec import InstanceSpec, Limits, MountSpec, ProcessSpec
+from hawker.runtime.oci_bundle import PILOT_PATH, ContainerPlacement, cpu_shares, oci_config, seccomp_profile
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
+from hawker.runtime.spec_rules import container_root
 
-PLACEMENT = Placement(
+PLACEMENT = ContainerPlacement(
     pilot=Path("/opt/pilot"),
     arguments=("--listen", "3"),
     environment=(),
@@ -23,13 +24,13 @@ SPEC = InstanceSpec(
     instance_id=InstanceId("I1"),
     hostname="web",
     processes=(ProcessSpec(argv=("/bin/web",), env={"SECRET": "x"}),),
-    limits=Limits(cpus=2, cpu_weight=100, memory_mib=256, pids=50),
+    limits=InstanceLimits(cpus=2, cpu_weight=100, memory_mib=256, pids=50),
     rootfs="/data/root",
     netns="/data/netns/m",
 )
 
 
-def _config(spec: InstanceSpec = SPEC, placement: Placement = PLACEMENT) -> dict[str, Any]:
+def _config(spec: InstanceSpec = SPEC, placement: ContainerPlacement = PLACEMENT) -> dict[str, Any]:
     return msgspec.json.decode(oci_config(spec, placement), type=dict[str, Any])
 
 
@@ -66,7 +67,7 @@ def test_namespaces_are_new_but_for_the_given_network() -> None:
 
 
 def test_without_a_network_the_hosts_is_used_and_old_kernels_get_no_cgroup_namespace() -> None:
-    placement = Placement(Path("/opt/pilot"), (), (), "/x", cgroup_namespace=False)
+    placement = ContainerPlacement(Path("/opt/pilot"), (), (), "/x", cgroup_namespace=False)
     namespaces = _config(msgspec.structs.replace(SPEC, netns=None), placement)["linux"]["namespaces"]
     assert {entry["type"] for entry in namespaces} == {"pid", "ipc", "uts", "mount"}
 
@@ -137,3 +138,38 @@ def test_a_container_s_mounts_are_in_its_root_and_come_after_it() -> None:
 def test_what_is_no_container_changes_nothing() -> None:
     plain = _config(msgspec.structs.replace(SPEC, processes=SPEC.processes * 3))
     assert plain == _config()
+
+
+def _rules(name: str) -> list[dict[str, Any]]:
+    return [rule for rule in seccomp_profile()["syscalls"] if name in rule["names"]]
+
+
+@pytest.mark.parametrize("name", ["mount", "keyctl", "bpf", "userfaultfd", "io_uring_setup", "kexec_load", "setns"])
+def test_calls_into_the_shared_kernel_are_refused(name: str) -> None:
+    [rule] = _rules(name)
+    assert (rule["action"], rule["errnoRet"]) == ("SCMP_ACT_ERRNO", 1)
+    assert "args" not in rule
+
+
+@pytest.mark.parametrize("name", ["clone", "unshare"])
+def test_only_new_user_namespaces_are_refused_to_clone(name: str) -> None:
+    [rule] = _rules(name)
+    assert rule["args"] == [{"index": 0, "value": 0x10000000, "valueTwo": 0x10000000, "op": "SCMP_CMP_MASKED_EQ"}]
+
+
+def test_clone3_is_said_to_be_missing_so_that_callers_fall_back() -> None:
+    [rule] = _rules("clone3")
+    assert rule["errnoRet"] == 38
+
+
+@pytest.mark.parametrize("name", ["execve", "ptrace", "openat", "fork", "futex", "chroot", "personality"])
+def test_what_programs_need_is_allowed(name: str) -> None:
+    assert seccomp_profile()["defaultAction"] == "SCMP_ACT_ALLOW"
+    assert _rules(name) == []
+
+
+def test_32_bit_programs_are_filtered_too_and_unknown_machines_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert "SCMP_ARCH_X86" in seccomp_profile()["architectures"]
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "architectures" not in seccomp_profile()

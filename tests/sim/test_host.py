@@ -2,8 +2,8 @@ import pytest
 
 from hawker.ids import InstanceId, MachineId
 from hawker.record.machine import Network
-from hawker.runtime.fake_host import Fault
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.fake_host import FakeFault
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from hawker.sim.fuse import Death, Fuse
 from hawker.sim.host import Cellar, Shelves, Trouble, Wires
 from hawker.sim.loop import LoopClock
@@ -19,7 +19,7 @@ def spec(instance: str = "I1", machine_id: MachineId = M) -> InstanceSpec:
         instance_id=InstanceId(instance),
         hostname=machine_id,
         processes=(process,),
-        limits=Limits(cpus=1, cpu_weight=1, memory_mib=64, pids=10),
+        limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=64, pids=10),
     )
 
 
@@ -77,7 +77,7 @@ async def test_every_call_is_two_edges_and_death_comes_before_or_after_its_effec
 
 async def test_what_was_scripted_can_be_forgiven() -> None:
     host = Cellar(LoopClock(), Fuse())
-    host.script("start", Fault(error=OSError()))
+    host.script("start", FakeFault(error=OSError()))
     host.forgive()
     assert host.fault("start").error is None
 

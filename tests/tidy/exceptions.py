@@ -58,7 +58,5 @@ EXCEPTIONS: tuple[Allowed, ...] = (
         "frozen_dataclasses", "src/hawker/runtime/fake_host.py", "Instance", "plays the state of a host, which changes"
     ),
     Allowed("frozen_dataclasses", "src/hawker/sim/disks.py", "Block", "plays a file of a host, which changes"),
-    Allowed(
-        "frozen_dataclasses", "src/hawker/runtime/fake_process.py", "FakeProcess", "plays a process, which changes"
-    ),
+    Allowed("frozen_dataclasses", "src/hawker/runtime/fake_host.py", "FakeProcess", "plays a process, which changes"),
 )

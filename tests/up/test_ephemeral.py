@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.up.ephemeral import DEADLINE_S, destroy_everything
@@ -29,7 +29,7 @@ async def test_every_machine_is_destroyed_and_nothing_is_left(worker: Worker, st
 
 async def test_what_cannot_be_destroyed_does_not_hold_the_node_for_ever(worker: Worker, stall: Stall) -> None:
     await worker.started()
-    stall.host.script("stop", Fault(delay_s=3600.0))
+    stall.host.script("stop", FakeFault(delay_s=3600.0))
     before = stall.clock.now()
     await destroy_everything(worker.parts)
     assert stall.clock.now() - before == pytest.approx(DEADLINE_S, abs=1)

@@ -10,7 +10,7 @@ from hawker.host.cgroup import Cgroups, find_hierarchies
 from hawker.host.network import NodeNetwork
 from hawker.ids import MachineId, NodeId
 from hawker.place import Place
-from hawker.runtime.crun import Bundle
+from hawker.runtime.crun import CrunBundle
 from hawker.runtime.pilot.rundir import RunDir
 
 NODE, MACHINE, NETWORK = NodeId("0123abcd"), MachineId("3d8f00c0ffee42"), 0xDEADBEEF
@@ -44,7 +44,7 @@ def test_the_directory() -> None:
         "hawker.db", "token", "images", "machines", "netns", "crun"
     }  # fmt: skip
     run = RunDir(place.machines / MACHINE / "run")
-    files = (run.socket, run.journal, *run.outputs, Bundle(run.path).config)
+    files = (run.socket, run.journal, *run.outputs, CrunBundle(run.path).config)
     assert [path.name for path in files] == ["pilot.sock", "journal", "output.0", "output.1", "config.json"]
     guests = (run.ports, run.vmm, run.vsock, run.snapshot)
     assert [str(path.relative_to(run.path)) for path in guests] == ["ports", "vmm", "vmm/vsock.sock", "snapshot"]

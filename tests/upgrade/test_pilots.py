@@ -16,8 +16,8 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import WrongState
-from hawker.runtime.driver import ExecSpec, Phase, ProcessState, Run
-from hawker.runtime.pilot import frames, guest_requests
+from hawker.runtime.driver import ExecSpec, Phase, ProcessPhase, ProcessState
+from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.processes import FIRST_VERSION
 from hawker.runtime.process import process_driver
@@ -116,7 +116,7 @@ async def test_a_machine_of_the_earlier_version_goes_on_under_this_one(
     found = await driver.start(running)
     assert (found.phase, found.pid) == (Phase.RUNNING, before["pid"])
     (state,) = await driver.process_states(MACHINE)
-    assert (state.state, state.run, state.exit) == (Run.RUNNING, 1, None)
+    assert (state.state, state.run, state.exit) == (ProcessPhase.RUNNING, 1, None)
     session = await driver.exec(MACHINE, ExecSpec(argv=("/bin/echo", "heard")))
     assert [data async for _, data in session.output()] == [b"heard\n"]
     assert "sleep 1000" in {process.command for process in await driver.processes(MACHINE)}
@@ -131,10 +131,10 @@ async def test_what_the_earlier_pilot_does_not_know_is_refused_and_harms_nothing
     running = spec("exec sleep 1000")
     running = msgspec.structs.replace(running, processes=running.processes * 2)
     await ask(earlier, tmp_path / "machines", "start", running)
-    async with driver._pilot(MACHINE) as pilot:
+    async with driver._link.open(MACHINE) as pilot:
         assert pilot.version == version_of(earlier)
         with pytest.raises(WrongState, match="started by an older version"):
-            await guest_requests.grow(pilot, "/")
+            await requests.grow(pilot, "/")
     if version_of(earlier) < FIRST_VERSION:
         for call in (
             driver.start_process(MACHINE, 0, 2),
@@ -160,7 +160,7 @@ async def test_who_waits_for_a_change_hears_of_the_end_of_an_earlier_machine(
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         await driver.stop(MACHINE, "SIGTERM", 5)
-    assert heard[0][0].state is Run.EXITED
+    assert heard[0][0].state is ProcessPhase.EXITED
 
 
 @pytest.mark.parametrize("ends", list(Ends))

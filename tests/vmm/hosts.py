@@ -11,8 +11,8 @@ from typing import Any
 
 from hawker.ids import MachineId
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import DiskLimits, Link
-from hawker.runtime.vmm.contract import Drive, Vm
+from hawker.runtime.spec import DiskLimits, GuestLink
+from hawker.runtime.vmm.contract import Vm, VmDrive
 from tests.vmm.vmm_server import PlayedVmm, VmmServer
 
 SAVED = "snapshot"
@@ -41,7 +41,7 @@ class Host:
         """As if the VMM had ended."""
         fcntl.flock(self.lock, fcntl.LOCK_UN)
 
-    def vm(self, *drives: Drive, **changes: Any) -> Vm:
+    def vm(self, *drives: VmDrive, **changes: Any) -> Vm:
         """All of its files are here, under the names that the host has for them."""
         for name in ("kernel", "initramfs", *(drive.name for drive in drives)):
             (self.run.path / name).touch()
@@ -58,8 +58,8 @@ class Host:
         }
         return Vm(**{**told, **changes})
 
-    def drive(self, name: str, *, read_only: bool = False, limits: DiskLimits = NO_LIMITS) -> Drive:
-        return Drive(name, str(self.run.path / name), read_only, limits)
+    def drive(self, name: str, *, read_only: bool = False, limits: DiskLimits = NO_LIMITS) -> VmDrive:
+        return VmDrive(name, str(self.run.path / name), read_only, limits)
 
     def lose(self, path: str) -> None:
         Path(path).unlink()
@@ -93,7 +93,7 @@ class Host:
             path.unlink()
 
 
-LINK = Link(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))
+LINK = GuestLink(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))
 
 
 @contextmanager

@@ -20,8 +20,7 @@ from hawker.runtime.crun import Crun
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
 from hawker.runtime.kernel.shelf import Kernel
 from hawker.runtime.kernel.trial import CONTENDERS, Trials, lack_of_kvm
-from hawker.runtime.microvm import MicroVMDriver, microvm_driver
-from hawker.runtime.microvms import MicroVMs
+from hawker.runtime.microvm import MicroVMDriver, MicroVMTechnology, microvm_driver
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import RootDisk
 from hawker.runtime.vmm.cloud_hypervisor import CLOUD_HYPERVISOR, CloudHypervisor
@@ -94,7 +93,7 @@ def driver(name: str, node_id: NodeId, place: Path) -> MicroVMDriver:
         )
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
     jail = OpenJail(Crun(place / "crun", cgroups), cgroups)
-    vms = MicroVMs(stand_in(name, place), jail, NoKernel(place / "kernel"), cgroups, CLOCK, _STAND_IN_MIB)
+    vms = MicroVMTechnology(stand_in(name, place), jail, NoKernel(place / "kernel"), cgroups, CLOCK, _STAND_IN_MIB)
     return MicroVMDriver(vms, place / "machines", CLOCK)
 
 

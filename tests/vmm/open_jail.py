@@ -7,8 +7,8 @@ from hawker.ids import MachineId
 from hawker.runtime.crun import Crun
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.contract import Cell
-from hawker.runtime.vmm.jail import CrunJail
+from hawker.runtime.vmm.contract import JailCell
+from hawker.runtime.vmm.crun_jail import CrunJail
 
 _BEGIN = '"$@" & echo $! > "$0"'
 
@@ -25,10 +25,10 @@ class OpenJail(CrunJail):
     def inside(self, source: object, name: str) -> str:
         return str(source)
 
-    async def launch(self, cell: Cell, run: RunDir) -> int:
+    async def launch(self, cell: JailCell, run: RunDir) -> int:
         pid_file = run.path / "vmm.pid"
         argv = ("/bin/sh", "-c", _BEGIN, str(pid_file), *cell.argv)
-        pid = await keeper.launch(run, keeper.Launch(argv=argv, fds=cell.fds, pid_file=pid_file, uid=cell.uid))
+        pid = await keeper.launch(run, keeper.KeeperLaunch(argv=argv, fds=cell.fds, pid_file=pid_file, uid=cell.uid))
         vmm = keeper.read_record(run).vmm
         assert vmm is not None, "a keeper that answers has written what it started"
         await anyio.to_thread.run_sync(self._groups.gather, cell.machine_id, cell.bounds, [vmm])

@@ -20,8 +20,8 @@ from hawker import guest as built
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.runtime import proc
-from hawker.runtime.pilot.frames import Malformed
-from hawker.runtime.pilot.ledger import JOURNAL_BYTES
+from hawker.runtime.pilot.frames import MalformedFrame
+from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES
 from tests.vmm.guests import Machine
 from tests.vmm.played_pilot import Talk
 from tests.waiting import wait_for
@@ -158,7 +158,7 @@ class PilotGuest:
             threading.Thread(target=self._join, args=(joined,), daemon=True).start()
 
     def _join(self, joined: socket.socket) -> None:
-        with joined, socket.socket(socket.AF_UNIX) as pilot, suppress(OSError, Malformed):
+        with joined, socket.socket(socket.AF_UNIX) as pilot, suppress(OSError, MalformedFrame):
             asked = joined.recv(16, socket.MSG_PEEK)
             line = asked.partition(b"\n")[0]
             joined.recv(len(line) + 1)
@@ -177,7 +177,7 @@ class PilotGuest:
             back.join()
 
     def _pump_back(self, pilot: socket.socket, joined: socket.socket, talk: Talk) -> None:
-        with suppress(OSError, Malformed):
+        with suppress(OSError, MalformedFrame):
             while data := pilot.recv(65536):
                 self._copy()
                 joined.sendall(talk.of_pilot(data))

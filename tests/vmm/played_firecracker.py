@@ -12,7 +12,7 @@ from typing import Any
 from tests.vmm.document import Document
 from tests.vmm.firecracker_document import FIRECRACKER
 from tests.vmm.guests import Guest, Machine
-from tests.vmm.vmm_server import DONE, Reply
+from tests.vmm.vmm_server import DONE, PlayedVmm, Refused, Reply
 
 _ALWAYS = {"GET /", "GET /version", "GET /machine-config", "GET /vm/config", "GET /balloon"}
 _BEFORE = {
@@ -29,49 +29,37 @@ _STATE = b"state of "
 _ID = re.compile(r"[A-Za-z0-9_]+")
 
 
-class _Refused(Exception):
-    pass
-
-
-class PlayedFirecracker:
-    """Keeps `PlayedVmm`."""
+class PlayedFirecracker(PlayedVmm):
+    """It has one status for all that it does not do."""
 
     document: Document = FIRECRACKER
     server = "Firecracker API"
 
     def __init__(self, guest: Guest, version: str = FIRECRACKER.version) -> None:
-        self.ended = False
-        self.version = version
+        super().__init__(guest, version)
         self.state = "Not started"
-        self._guest = guest
         self._machine = {"vcpu_count": 1, "mem_size_mib": 128}
         self._told: dict[str, Any] = {}
         self.drives: dict[str, dict[str, Any]] = {}
         self._balloon_mib = 0
 
     def fault(self, status: int, text: str) -> Reply:
-        """It has one status for all that it does not do."""
         return Reply(400, {"fault_message": text})
 
-    def answer(self, operation: str, path: str, body: Any) -> Reply:
-        try:
-            self._refuse_untimely(operation, body)
-            return self._do(operation, path, body)
-        except _Refused as error:
-            return self.fault(400, str(error))
-        except OSError as error:
-            return self.fault(400, f"{operation}: {error}")
+    def _refusal(self, operation: str, error: Exception, refused: Refused | None) -> Reply:
+        return self.fault(400, str(error) if refused else f"{operation}: {error}")
 
     def _refuse_untimely(self, operation: str, body: Any) -> None:
         before = self.state == "Not started"
         if operation in _ALWAYS or (operation == "PUT /actions" and before and body["action_type"] == "InstanceStart"):
             return
         if before and operation not in _BEFORE:
-            raise _Refused("not supported before the microVM is started")
+            raise Refused("not supported before the microVM is started")
         if not before and (operation in _BEFORE or operation == "PUT /actions"):
-            raise _Refused("not supported once the microVM is started")
+            raise Refused("not supported once the microVM is started")
 
     def _do(self, operation: str, path: str, body: Any) -> Reply:
+        self._refuse_untimely(operation, body)
         match operation:
             case "GET /version":
                 return Reply(200, {"firecracker_version": self.version})
@@ -90,7 +78,7 @@ class PlayedFirecracker:
                 self._check_id(path, body["iface_id"])
             case "PUT /machine-config":
                 if body["mem_size_mib"] < 1:
-                    raise _Refused("a microVM needs memory")
+                    raise Refused("a microVM needs memory")
                 self._machine = body
             case "PUT /boot-source":
                 for file in filter(None, (body["kernel_image_path"], body.get("initrd_path"))):
@@ -113,7 +101,7 @@ class PlayedFirecracker:
             return DONE
         balloon = self._told.get("balloon")
         if balloon is None:
-            raise _Refused("there is no balloon")
+            raise Refused("there is no balloon")
         if operation == "GET /balloon":
             return Reply(200, {**balloon, "amount_mib": self._balloon_mib})
         if operation == "PATCH /balloon":
@@ -122,27 +110,27 @@ class PlayedFirecracker:
             self._guest.give(self._machine["mem_size_mib"] - self._balloon_mib)
             return DONE
         if not balloon.get("stats_polling_interval_s"):
-            raise _Refused("statistics of the balloon were not asked for before the start")
+            raise Refused("statistics of the balloon were not asked for before the start")
         pages = {"target_pages": self._balloon_mib * 256, "actual_pages": self._balloon_mib * 256}
         return Reply(200, {**pages, "target_mib": self._balloon_mib, "actual_mib": self._balloon_mib})
 
     def _refuse_balloon(self, amount_mib: int) -> None:
         if not 0 <= amount_mib <= self._machine["mem_size_mib"]:
-            raise _Refused(f"no balloon of {amount_mib} MiB in {self._machine['mem_size_mib']} MiB")
+            raise Refused(f"no balloon of {amount_mib} MiB in {self._machine['mem_size_mib']} MiB")
 
     def _do_drive(self, operation: str, path: str, body: Any) -> Reply:
         self._check_id(path, body["drive_id"])
         known = self.drives.get(body["drive_id"])
         if operation.startswith("PATCH"):
             if known is None:
-                raise _Refused(f"there is no drive {body['drive_id']}")
+                raise Refused(f"there is no drive {body['drive_id']}")
             if "path_on_host" not in body and "rate_limiter" not in body:
-                raise _Refused("only a vhost-user drive is updated by its name alone")
+                raise Refused("only a vhost-user drive is updated by its name alone")
             body = {**known, **body}
         elif "socket" not in body and not {"path_on_host", "is_read_only"} <= body.keys():
-            raise _Refused("a drive is a file, read-only or not, or a socket")
+            raise Refused("a drive is a file, read-only or not, or a socket")
         elif body["is_root_device"] and any(drive["is_root_device"] for drive in self.drives.values()):
-            raise _Refused("there is a root device already")
+            raise Refused("there is a root device already")
         os.close(os.open(body["path_on_host"], os.O_RDONLY if body["is_read_only"] else os.O_RDWR))
         self.drives[body["drive_id"]] = body
         return DONE
@@ -150,14 +138,14 @@ class PlayedFirecracker:
     def _check_id(self, path: str, given: str) -> None:
         named = path.rsplit("/", 1)[1]
         if not _ID.fullmatch(named):
-            raise _Refused("an id has letters, digits and underscores")
+            raise Refused("an id has letters, digits and underscores")
         if named != given:
-            raise _Refused("path and body name two ids")
+            raise Refused("path and body name two ids")
 
     def _start(self) -> Reply:
         boot, vsock = self._told.get("boot-source"), self._told.get("vsock")
         if boot is None:
-            raise _Refused("no start without a kernel")
+            raise Refused("no start without a kernel")
         drives = {name: drive["path_on_host"] for name, drive in self.drives.items()}
         machine = Machine(
             command_line=boot.get("boot_args", ""),
@@ -173,13 +161,12 @@ class PlayedFirecracker:
         """Twice is no error."""
         wanted = "Paused" if state == "Paused" else "Running"
         if self.state != wanted:
-            self._guest.hold() if wanted == "Paused" else self._guest.go_on()
-            self.state = wanted
+            self._hold(wanted)
         return DONE
 
     def _save(self, body: Any) -> Reply:
         if self.state != "Paused":
-            raise _Refused("a snapshot is of a microVM that is paused")
+            raise Refused("a snapshot is of a microVM that is paused")
         told = {**self._told, "machine-config": self._machine, "drives": self.drives, "amount_mib": self._balloon_mib}
         Path(body["snapshot_path"]).write_text(f"{_STATE.decode()}{self.version}\n{json.dumps(told)}\n")
         self._guest.save(Path(body["mem_file_path"]))
@@ -188,15 +175,15 @@ class PlayedFirecracker:
     def _load(self, body: Any) -> Reply:
         """What was loaded in part is of no use: it ends."""
         if self._told or self.drives:
-            raise _Refused("a snapshot is loaded before anything else is said")
+            raise Refused("a snapshot is loaded before anything else is said")
         if ("mem_file_path" in body) == ("mem_backend" in body):
-            raise _Refused("either mem_backend or mem_file_path")
+            raise Refused("either mem_backend or mem_file_path")
         try:
             head, _, told = Path(body["snapshot_path"]).read_bytes().partition(b"\n")
             if head != _STATE + self.version.encode():
-                raise _Refused("the snapshot is damaged, or of another version")
+                raise Refused("the snapshot is damaged, or of another version")
             self._guest.restore(Path(body["mem_backend"]["backend_path"]))
-        except (OSError, _Refused):
+        except (OSError, Refused):
             self.ended = True
             raise
         self._recall(told)

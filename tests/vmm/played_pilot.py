@@ -5,9 +5,11 @@ is told of no disks and links, and what only a kernel of its own could do is ans
 import struct
 from collections.abc import Callable, Iterator
 
-from hawker.runtime.pilot.frames import PAYLOAD_MAX, Frame, FrameParser, Kind, encode, string
+from hawker.runtime.pilot.frames import PAYLOAD_MAX, Frame, FrameKind, FrameParser, encode, string
 
-_ALONE = frozenset({Kind.CLOCK, Kind.FREEZE, Kind.THAW, Kind.GROW, Kind.MEMORY, Kind.USAGE})
+_ALONE = frozenset(
+    {FrameKind.CLOCK, FrameKind.FREEZE, FrameKind.THAW, FrameKind.GROW, FrameKind.MEMORY, FrameKind.USAGE}
+)
 _THIRD_PART = 4
 _BLOCK, _BLOCKS = 4096, 1 << 16
 
@@ -27,7 +29,7 @@ class Talk:
         for frame in self._said.feed(data):
             if frame.kind in _ALONE:
                 back += self._answer(frame)
-            elif frame.kind == Kind.SPEC:
+            elif frame.kind == FrameKind.SPEC:
                 to_pilot += self._take(frame)
             else:
                 to_pilot += _again(frame)
@@ -46,12 +48,12 @@ class Talk:
         return b"".join(_parts(plain))
 
     def _answer(self, frame: Frame) -> bytes:
-        if frame.kind == Kind.MEMORY:
+        if frame.kind == FrameKind.MEMORY:
             total, available = self._memory()
-            return encode(Kind.MEMORY_IS, frame.channel, struct.pack("<5Q", total, available, available, 0, 0))
-        if frame.kind == Kind.USAGE:
-            return encode(Kind.USAGE_IS, frame.channel, struct.pack("<4Q", _BLOCK, _BLOCKS, _BLOCKS, _BLOCKS))
-        return encode(Kind.DONE, frame.channel, string(""))
+            return encode(FrameKind.MEMORY_IS, frame.channel, struct.pack("<5Q", total, available, available, 0, 0))
+        if frame.kind == FrameKind.USAGE:
+            return encode(FrameKind.USAGE_IS, frame.channel, struct.pack("<4Q", _BLOCK, _BLOCKS, _BLOCKS, _BLOCKS))
+        return encode(FrameKind.DONE, frame.channel, string(""))
 
 
 def without_third_part(spec: bytes) -> bytes:
@@ -118,4 +120,4 @@ def _parts(spec: bytes) -> Iterator[bytes]:
     step = PAYLOAD_MAX - 1
     for at in range(0, len(spec), step):
         last = at + step >= len(spec)
-        yield encode(Kind.SPEC, 0, bytes([last]) + spec[at : at + step])
+        yield encode(FrameKind.SPEC, 0, bytes([last]) + spec[at : at + step])

@@ -4,14 +4,16 @@ gives it to what plays the VMM. What was asked is kept.
 
 import json
 import socketserver
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tests.vmm.document import Document, Violation
+from tests.vmm.guests import Guest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +27,51 @@ class Reply:
 DONE = Reply(204)
 
 
-class PlayedVmm(Protocol):
+class Refused(Exception):
+    """What a played VMM does not do, and why."""
+
+    def __init__(self, why: str, *, what: str = "", status: int = 500) -> None:
+        super().__init__(why)
+        self.what = what
+        self.status = status
+
+
+class PlayedVmm(ABC):
     """What a VMM makes of requests that its document allows. One at a time."""
 
     document: Document
     server: str  # as it names itself
-    ended: bool  # after the reply
 
-    def answer(self, operation: str, path: str, body: Any) -> Reply: ...
+    def __init__(self, guest: Guest, version: str) -> None:
+        self.ended = False  # after the reply
+        self.version = version
+        self.state: str | None = None
+        self._guest = guest
 
-    def fault(self, status: int, text: str) -> Reply: ...
+    def answer(self, operation: str, path: str, body: Any) -> Reply:
+        try:
+            return self._do(operation, path, body)
+        except Refused as error:
+            return self._refusal(operation, error, error)
+        except OSError as error:
+            return self._refusal(operation, error, None)
+
+    @abstractmethod
+    def fault(self, status: int, text: str) -> Reply:
+        """The answer to a request that its document does not allow."""
+
+    @abstractmethod
+    def _do(self, operation: str, path: str, body: Any) -> Reply:
+        """Raises `Refused` and `OSError`."""
+
+    @abstractmethod
+    def _refusal(self, operation: str, error: Exception, refused: Refused | None) -> Reply:
+        """The answer to what failed; `refused` is the error where the VMM says what it was."""
+
+    def _hold(self, after: str) -> None:
+        """`after` is the state that it then has: Paused or Running."""
+        self._guest.hold() if after == "Paused" else self._guest.go_on()
+        self.state = after
 
 
 class VmmServer(socketserver.UnixStreamServer):

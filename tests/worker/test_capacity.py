@@ -14,7 +14,7 @@ from hawker.host.facts import Facts, disk_of
 from hawker.machine import State
 from hawker.node import Capacity, Resources
 from hawker.record.machine import MachineRecord
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.settings import Settings
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import Stall
@@ -154,7 +154,7 @@ async def test_a_start_that_fails_does_not_cost_the_layer(worker: Worker, stall:
     first = layer_of(stall, machine_id)
     await worker.stop(machine_id)
     await worker.reaches(machine_id, State.STOPPED)
-    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.start(machine_id)
     record = await worker.reaches(machine_id, State.FAILED)
     assert layer_of(stall, machine_id) == first and record.holds.disk_mib > 0

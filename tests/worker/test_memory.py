@@ -6,8 +6,8 @@ from hawker.api.contract.memory import GET_MEMORY, RECLAIM_MEMORY, ReclaimReques
 from hawker.errors import Conflict, LeaseHeld, NotServed, Unprocessable, WrongState
 from hawker.machine import State
 from hawker.runtime.driver import Features
-from hawker.runtime.fake import FakeDriver
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_driver import FakeDriver
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.kit import Kit
 from hawker.sim.life import Worker, params
 from hawker.sim.world import Stall
@@ -98,7 +98,7 @@ async def test_less_than_is_in_use_is_refused_and_nothing_is_changed(worker: Wor
 
 async def test_room_that_was_taken_in_vain_is_given_back(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started(guest=GROWING)
-    stall.host.script("limit_memory", Fault(error=WrongState("no")))
+    stall.host.script("limit_memory", FakeFault(error=WrongState("no")))
     with pytest.raises(WrongState):
         await worker.set_memory(machine_id, 512)
     assert worker.record(machine_id).holds.memory_mib == 256
@@ -108,7 +108,7 @@ async def test_room_that_was_taken_in_vain_is_given_back(worker: Worker, stall: 
 
 async def test_only_one_change_at_a_time(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started(guest=GROWING)
-    stall.host.script("suspend", Fault(delay_s=5))
+    stall.host.script("suspend", FakeFault(delay_s=5))
     await worker.suspend(machine_id)
     with pytest.raises(WrongState, match="'suspending'"):
         await worker.set_memory(machine_id, 512)

@@ -15,7 +15,7 @@ from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.machine import Operation, State, judge
 from hawker.proof.legal_path import illegal_steps
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.chance import Chance
 from hawker.sim.life import Worker, params
 from hawker.sim.world import Stall
@@ -117,7 +117,7 @@ async def bring(worker: Worker, stall: Stall, state: State) -> str:
         case State.SUSPENDED:
             await worker.suspend(machine_id)
         case State.FAILED:
-            stall.host.script("start", *[Fault(error=OSError("spoilt"))] * 3)
+            stall.host.script("start", *[FakeFault(error=OSError("spoilt"))] * 3)
             await worker.restart(machine_id)
         case State.DESTROYED:
             await worker.destroy(machine_id, force=True)

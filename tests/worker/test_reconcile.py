@@ -3,8 +3,8 @@ import pytest
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.record.machine import DESTROYED, EVENTS, Network
-from hawker.runtime.fake_host import Fault
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.fake_host import FakeFault
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.reconcile import Finding, Kind
@@ -27,7 +27,7 @@ def _spec() -> InstanceSpec:
         instance_id=InstanceId("I1"),
         hostname="stray",
         processes=(ProcessSpec(argv=("serve",), env={}),),
-        limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+        limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
     )
 
 
@@ -89,7 +89,7 @@ async def test_taking_up_twice_is_one_run(worker: Worker) -> None:
 
 async def test_a_repair_that_fails_is_tried_again_next_time(worker: Worker, stall: Stall) -> None:
     stall.host.place(_spec())
-    stall.host.script("destroy", Fault(error=OSError("busy")))
+    stall.host.script("destroy", FakeFault(error=OSError("busy")))
     assert len(await worker.reconciler.once()) == 1
     assert len(await worker.reconciler.once()) == 1
     assert await worker.reconciler.once() == []

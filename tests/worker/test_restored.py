@@ -11,7 +11,7 @@ from hawker.proof import invariants
 from hawker.proof.violation import Invariant
 from hawker.record.machine import machine_resource
 from hawker.record.node import COPY, CopyRecord
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.memory import Faults, MemoryStore
@@ -262,7 +262,7 @@ async def test_it_is_done_once_and_not_without_the_mark(stall: Stall) -> None:
     async with stall.open() as worker:
         assert worker.store.get(COPY, "self") is None
         before = worker.record(case.machine_id)
-        stall.host.script("inspect", Fault(error=AssertionError("nobody looks")))
+        stall.host.script("inspect", FakeFault(error=AssertionError("nobody looks")))
         await take_up_restored(worker.parts.deps)
         assert worker.record(case.machine_id) == before
 

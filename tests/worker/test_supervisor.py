@@ -5,7 +5,7 @@ import pytest
 from hawker.ids import MachineId
 from hawker.machine import RESTART_WINDOW_S, State
 from hawker.node import Resources
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.memory import Faults
@@ -127,7 +127,7 @@ async def test_an_exit_that_was_missed_is_known_before_the_first_answer(stall: S
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})
     stall.host.end(MachineId(machine_id), 42)
-    stall.host.script("recover", Fault(delay_s=1))
+    stall.host.script("recover", FakeFault(delay_s=1))
     async with stall.open() as worker:
         assert worker.record(machine_id).state is State.STOPPED
 
@@ -161,7 +161,7 @@ async def test_a_host_that_cannot_be_asked_now_is_asked_again(stall: Stall, call
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})
     stall.host.end(MachineId(machine_id), 5)
-    stall.host.script(call, *[Fault(error=OSError("input/output error"))] * 3)
+    stall.host.script(call, *[FakeFault(error=OSError("input/output error"))] * 3)
     async with stall.open() as worker:
         await worker.reaches(machine_id, State.STOPPED)
         assert await _codes(worker, machine_id) == [5]

@@ -22,7 +22,7 @@ from hawker.proof.violation import Violation
 from hawker.record.machine import MACHINES
 from hawker.record.node import NODE
 from hawker.runtime.container import container_driver
-from hawker.runtime.driver import ALIVE, Driver
+from hawker.runtime.driver import ALIVE, Driver, NodeDriver
 from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.process import process_driver
 from hawker.store.contract import Reader
@@ -95,7 +95,7 @@ async def host_state(daemon: Daemon, reader: Reader, clock: Clock) -> HostState:
     )
 
 
-def driver_of(daemon: Daemon, node_id: NodeId, clock: Clock) -> Driver:
+def driver_of(daemon: Daemon, node_id: NodeId, clock: Clock) -> NodeDriver:
     place = daemon.place
     if daemon.driver in GUEST_DRIVERS:
         return microvm_driver(

@@ -7,9 +7,9 @@ from hawker.config import Container
 from hawker.config.effective_containers import container_restart
 from hawker.machine import Policy
 from hawker.record.machine import MachineRecord
-from hawker.runtime.driver import ProcessState, Run
+from hawker.runtime.driver import ProcessPhase, ProcessState
 
-_RUNS = (Run.STARTING, Run.RUNNING)
+_RUNS = (ProcessPhase.STARTING, ProcessPhase.RUNNING)
 
 
 def wrong_containers(record: MachineRecord, states: Sequence[ProcessState]) -> Iterator[str]:

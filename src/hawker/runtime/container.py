@@ -1,7 +1,8 @@
 """The container driver: a machine is a container of crun whose process 1 is the pilot.
 
 Here is what crun and the kernel add to `PilotDriver`: the bundle, limits, the memory limit's verdict, and every end by
-control group, so that no process escapes it. Root filesystem and network are given in the spec and belong to others.
+control group, so that no process escapes it. Root filesystem and network are given in the spec and belong to others;
+here are only made the places for what is mounted in the root filesystems of a machine's own containers.
 """
 
 import os
@@ -24,20 +25,18 @@ from hawker.host.mount import mounts
 from hawker.host.swap import lack_of_swap
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import proc
-from hawker.runtime.crun import Bundle, Crun
-from hawker.runtime.driver import Exit, Features, Memory, Part, Stats, Suspension
-from hawker.runtime.oci_bundle import OPEN_FILES, Placement, cgroup_bounds, oci_config
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.crun import Crun, CrunBundle
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, Suspension
+from hawker.runtime.oci_bundle import OPEN_FILES, ContainerPlacement, cgroup_bounds, oci_config
+from hawker.runtime.pilot.channel import PILOT_OPTIONS, PilotChannel, UnixSocketChannel
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.launch import PILOT_OPTIONS
-from hawker.runtime.pilot.lifeline import end
+from hawker.runtime.pilot.process_exit import end
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import UnixSocket
-from hawker.runtime.roots import lay_root
-from hawker.runtime.spec import InstanceSpec, Limits
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 
+_KERNELS_OWN = ("proc", "dev", "sys")
+_LINKS_MAX = 40  # as the kernel has it
 SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
-
 _HALTED_EVERY_S = 0.005
 _PASSES = 3
 _MIB = 1 << 20
@@ -46,13 +45,15 @@ _CGROUP_NAMESPACE = Path("/proc/self/ns/cgroup")
 
 def container_driver(
     node_id: NodeId, machines: Path, crun_state: Path, clock: Clock, *, suspends: bool = True
-) -> "ContainerDriver":
+) -> PilotDriver:
     """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
-    return ContainerDriver(Containers(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock)
+    return PilotDriver(
+        ContainerTechnology(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock
+    )
 
 
-class Containers:
+class ContainerTechnology:
     """Keeps `Technology` with crun. Remembers nothing."""
 
     name = "container"
@@ -62,7 +63,7 @@ class Containers:
         self._crun = crun
         self._cgroups = cgroups
         self._clock = clock
-        self.channel: Channel = UnixSocket()
+        self.channel: PilotChannel = UnixSocketChannel()
         freezes = suspends and cgroups.has("freezer")
         self.features = Features(
             rootfs=True,
@@ -90,12 +91,12 @@ class Containers:
         _refuse_incomplete(spec)
         processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
         laid = msgspec.structs.replace(spec, processes=processes)
-        Bundle(run.path).config.write_bytes(oci_config(laid, self._placement(spec.machine_id)))
+        CrunBundle(run.path).config.write_bytes(oci_config(laid, self._placement(spec.machine_id)))
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
         if self._crun.knows(spec.machine_id):
             await anyio.to_thread.run_sync(self._crun.forget, spec.machine_id)
-        return await self._crun.run(spec.machine_id, Bundle(run.path), fds)
+        return await self._crun.run(spec.machine_id, CrunBundle(run.path), fds)
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         """All are in the machine's control group, the pilot too, unless that was taken away from them: then the pilot's
@@ -129,7 +130,8 @@ class Containers:
         return self._cgroups.has("freezer") and freezer.is_frozen(self._cgroups.group("freezer", run.machine_id))
 
     def thaw(self, machine_id: MachineId) -> None:
-        """Also where machines are not suspended any more: one may be from before."""
+        """Let frozen processes go on, also where suspending is switched off: a machine may have been frozen before
+        that."""
         if self._cgroups.has("freezer"):
             freezer.thaw(self._cgroups.group("freezer", machine_id))
 
@@ -137,7 +139,7 @@ class Containers:
         use = memory.read_use(self._cgroups.group("memory", run.machine_id))
         return Memory(limit_mib=use.limit // _MIB, available_mib=use.available // _MIB)
 
-    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         group = self._cgroups.group("memory", run.machine_id)
         await anyio.to_thread.run_sync(memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
 
@@ -156,13 +158,16 @@ class Containers:
     def failed_to_boot(self, run: RunDir) -> bool:
         return False
 
+    async def take_up(self, run: RunDir) -> None:
+        """Nothing is left half-done: a machine is frozen or not."""
+
     def last_words(self, run: RunDir) -> str:
         return ""
 
-    def lost(self, machine_id: MachineId) -> frozenset[Part]:
-        found = [] if self._crun.knows(machine_id) else [Part.RUNTIME_STATE]
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
+        found = [] if self._crun.knows(machine_id) else [LostPart.RUNTIME_STATE]
         if self._cgroups.is_lost(machine_id):
-            found.append(Part.CGROUP)
+            found.append(LostPart.CGROUP)
         return frozenset(found)
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
@@ -177,11 +182,11 @@ class Containers:
         usage = self._cgroups.usage(spec.machine_id)
         return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
 
-    def list(self) -> list[MachineId]:
+    def remnants(self) -> list[MachineId]:
         return self._crun.list()
 
-    def _placement(self, machine_id: MachineId) -> Placement:
-        return Placement(
+    def _placement(self, machine_id: MachineId) -> ContainerPlacement:
+        return ContainerPlacement(
             pilot=guest.pilot_path(),
             arguments=PILOT_OPTIONS,
             environment=(),
@@ -189,17 +194,6 @@ class Containers:
             cgroup_namespace=_CGROUP_NAMESPACE.exists(),
             open_files=min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         )
-
-
-class ContainerDriver(PilotDriver):
-    """`PilotDriver`, with an eye for containers and control groups that have lost their run directory."""
-
-    def __init__(self, containers: Containers, machines: Path, clock: Clock) -> None:
-        super().__init__(containers, machines, clock)
-        self._containers = containers
-
-    async def list(self) -> list[MachineId]:
-        return sorted({*await super().list(), *self._containers.list()})
 
 
 def _refuse_incomplete(spec: InstanceSpec) -> None:
@@ -217,3 +211,55 @@ def _raise_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, max(hard, OPEN_FILES)))
+
+
+def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
+    """Make the root ready for its mounts; the process with the true targets of these. Raises `WrongState` when the root
+    is not mounted."""
+    if process.root is None:
+        return process
+    root = Path(process.root)
+    if not root.is_dir():
+        raise WrongState(
+            f"the root filesystem of container {process.name} of machine {machine_id} is not mounted: {root}"
+        )
+    for name in _KERNELS_OWN:
+        if (root / name).is_symlink():
+            (root / name).unlink()
+        (root / name).mkdir(exist_ok=True)
+    mounts = tuple(msgspec.structs.replace(each, target=_place(root, each.target)) for each in process.mounts)
+    return msgspec.structs.replace(process, mounts=mounts)
+
+
+def _place(root: Path, target: str) -> str:
+    found = resolve(root, target)
+    if found.split("/")[1] in ("", *_KERNELS_OWN):
+        raise BadRequest(f"nothing can be mounted on {target}, which is {found} of the container")
+    return found
+
+
+def resolve(root: Path, path: str) -> str:
+    """Where an absolute path leads for whoever has `root` as its root; what is not there is taken as it is named. Links
+    are followed as they are meant: the one who mounts would follow them from the machine's root. Raises `BadRequest`
+    when they lead round in a circle."""
+    done: list[str] = []
+    waiting = path.split("/")[::-1]
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            del done[-1:]
+        if part in ("", ".", ".."):
+            continue
+        try:
+            link = os.readlink(root.joinpath(*done, part))
+        except OSError:
+            done.append(part)
+            continue
+        links += 1
+        if links > _LINKS_MAX:
+            raise BadRequest(f"{path} leads round in a circle of links")
+        if link.startswith("/"):
+            done.clear()
+        waiting += link.split("/")[::-1]
+    return "/" + "/".join(done)

@@ -29,7 +29,7 @@ class _LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class CrunBundle:
     """The files of one container: its config.json, and what crun writes beside it."""
 
     directory: Path
@@ -62,7 +62,7 @@ class Crun:
             raise CannotStart("crun is missing: apt-get install crun")
         return found
 
-    async def run(self, machine_id: MachineId, bundle: Bundle, fds: Sequence[int]) -> int:
+    async def run(self, machine_id: MachineId, bundle: CrunBundle, fds: Sequence[int]) -> int:
         """Start the container, detached, with `fds` as 3, 4, ...; the pid of its process 1 on the host. Not idempotent:
         call `forget` first. Raises `Unavailable` with crun's reason, once what crun half made is gone again."""
         argv = self.run_argv(machine_id, bundle, len(fds))
@@ -76,7 +76,7 @@ class Crun:
             raise Unavailable(f"crun cannot start machine {machine_id}: {last_words(bundle.log) or f'status {status}'}")
         return int(bundle.pid.read_text())
 
-    def run_argv(self, machine_id: MachineId, bundle: Bundle, fds: int) -> list[str]:
+    def run_argv(self, machine_id: MachineId, bundle: CrunBundle, fds: int) -> list[str]:
         """The command that starts a container, detached, with so many descriptors from 3 on. It is not to see what is
         mounted at `hidden`. Raises `CannotStart`."""
         argv = [self.find_program(), "--root", str(self._root), "--log", str(bundle.log), "--log-format", "json", "run"]

@@ -21,7 +21,7 @@ from hawker.ids import InstanceId, MachineId
 from hawker.runtime.spec import InstanceSpec
 
 
-class Part(StrEnum):
+class LostPart(StrEnum):
     """What a running instance can lose on the host without ending."""
 
     CGROUP = "control group"
@@ -43,29 +43,28 @@ ALIVE = frozenset({Phase.RUNNING, Phase.SUSPENDED})
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How an instance ended. `signal` is 0 when it exited by itself; `exit_code` is 128+signal when it did not.
-    `process` is the index of the process that ended first. `exited_at` is Unix seconds."""
+    """How an instance, or one run of a process, ended."""
 
-    exit_code: int
-    signal: int = 0
-    oom_killed: bool = False
-    exited_at: float
-    process: int = 0
+    exit_code: int  # 0 to 255; 128 + signal when a signal ended it
+    signal: int = 0  # 1 to 64; 0 when it exited by itself
+    oom_killed: bool = False  # the memory limit ended it
+    exited_at: float  # Unix seconds
+    process: int = 0  # index of the process whose end it is: for an instance, the one that ended first
     reason: str = ""  # set when the workload never started: "exec: no such file or directory: /nope"
     fault: str = ""  # set when not the workload ended it: "kernel panic: ...", "the VMM was ended by SIGSEGV"
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on the host now. `pid` is process 1 of the instance as the host sees it."""
+    """What is on the host now."""
 
     phase: Phase
-    instance_id: InstanceId | None = None
-    pid: int | None = None
-    started_at: float | None = None
-    exit: Exit | None = None
+    instance_id: InstanceId | None = None  # None when ABSENT
+    pid: int | None = None  # process 1 of the instance as the host sees it; None when no process of it is there
+    started_at: float | None = None  # Unix seconds; None until the workload was executed
+    exit: Exit | None = None  # when EXITED
 
 
-class Run(StrEnum):
+class ProcessPhase(StrEnum):
     """Where one process of a machine is."""
 
     HELD = "held"  # it never ran
@@ -75,66 +74,65 @@ class Run(StrEnum):
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a machine, by its place in the spec. `run` counts its runs from 1 and is 0 before the first; `pid`
-    is the machine's own number; `last_exit` is how the latest run that has ended did so: this one or the one before."""
+    """One process of a machine, by its place in the spec."""
 
-    name: str = ""
-    state: Run = Run.HELD
-    run: int = 0
-    pid: int | None = None
-    started_at: float | None = None
-    last_exit: Exit | None = None
+    name: str = ""  # the container's; "" for a process that is none
+    state: ProcessPhase = ProcessPhase.HELD
+    run: int = 0  # counts its runs from 1; 0 before the first
+    pid: int | None = None  # the machine's own number; None unless it runs
+    started_at: float | None = None  # of run number `run`, in Unix seconds
+    last_exit: Exit | None = None  # of the latest run that has ended: this one or the one before
 
     @property
     def exit(self) -> Exit | None:
         """How run number `run` ended; None while it goes on, and before the first."""
-        return self.last_exit if self.state is Run.EXITED else None
+        return self.last_exit if self.state is ProcessPhase.EXITED else None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Use so far: cpu in seconds since the start, memory in bytes now, processes now."""
+    """What an instance uses."""
 
-    cpu_s: float
-    memory_bytes: int
-    pids: int
+    cpu_s: float  # cpu time since the start
+    memory_bytes: int  # now
+    pids: int  # processes and threads now
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel enforces, and how much of it the instance could still use; caches count as usable."""
+    """The memory of an instance."""
 
-    limit_mib: int
-    available_mib: int
+    limit_mib: int  # MiB; what the kernel enforces
+    available_mib: int  # MiB of it that the instance could still use; caches count as usable
 
 
-class ListenSocket(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a process accepts connections: `proto` is tcp or tcp6, `address` as in "[::]:8080"."""
+class ProcessSocket(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a process accepts connections."""
 
-    proto: str
-    address: str
+    proto: str  # "tcp" or "tcp6"
+    address: str  # "[::]:8080"
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A process inside a machine, by the machine's own numbers. `started_at` is Unix seconds."""
+    """A process inside a machine, by the machine's own numbers. A guest may say anything of its own."""
 
     pid: int
-    started_at: float
+    started_at: float  # Unix seconds
     command: str
     cwd: str
-    cpu_s: float
-    rss_bytes: int
-    sockets: tuple[ListenSocket, ...] = ()
+    cpu_s: float  # cpu time since its start
+    rss_bytes: int  # memory now
+    sockets: tuple[ProcessSocket, ...] = ()
     container: str = ""  # the container's name, where it can be told
 
 
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A command to run beside the workload. An empty `argv` is refused. It runs in the root filesystem of process
-    number `process`, whether that runs or not; unset user, cwd and env follow it too."""
+    """A command to run beside the workload. It runs in the root filesystem of process number `process`, whether that
+    runs or not; unset user, cwd and env follow it too."""
 
-    argv: tuple[str, ...]
-    env: dict[str, str] = {}
-    user: str | None = None
-    cwd: str | None = None
-    tty: bool = False
+    argv: tuple[str, ...]  # an empty one is refused; with `env` it takes less than 64 KiB
+    env: dict[str, str] = {}  # laid over the process's own
+    user: str | None = None  # as `ProcessSpec.user`
+    cwd: str | None = None  # absolute, inside
+    tty: bool = False  # it has a terminal of `rows` and `cols`
     rows: int = 24
     cols: int = 80
     process: int = 0
@@ -146,11 +144,16 @@ class ExecSession(Protocol):
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
         """(1 for stdout or terminal, 2 for stderr, bytes), until both are closed. Slow readers slow the command."""
 
-    async def send(self, data: bytes) -> None: ...
+    async def send(self, data: bytes) -> None:
+        """Write to its input; waits while the command reads more slowly. What comes after its end is dropped."""
+
     async def send_eof(self) -> None: ...
     async def resize(self, rows: int, cols: int) -> None: ...
     async def signal(self, signal: int) -> None: ...
-    async def wait(self) -> Exit: ...
+
+    async def wait(self) -> Exit:
+        """How the command ended. Raises `Unavailable` when contact was lost before that."""
+
     async def close(self) -> None: ...
 
 
@@ -163,58 +166,61 @@ class Suspension(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the technology can do; the API refuses what it cannot. `driver` is its name for such a refusal. `lacks_swap`
-    is why machines cannot have swap here, "" where they can; `kernel`: each machine has a kernel of its own."""
+    """What the technology can do; the API refuses what it cannot."""
 
-    rootfs: bool
-    network: bool
-    limits: bool
-    suspend: Suspension | None = None
-    kernel: bool = False
-    lacks_swap: str = "its machines have no limits"
-    driver: str = "fake"
+    rootfs: bool  # machines have a root filesystem of their own
+    network: bool  # machines have a network of their own
+    limits: bool  # `InstanceLimits` are enforced
+    suspend: Suspension | None = None  # None: it cannot suspend
+    kernel: bool = False  # each machine has a kernel of its own
+    lacks_swap: str = "its machines have no limits"  # why machines cannot have swap here, "" where they can
+    driver: str = "fake"  # its name, for refusals
     containers: bool = False  # processes with root filesystems of their own
     mounts: bool = False  # directories of the host are seen inside
     disks: bool = False  # with a kernel of its own: root filesystem and volumes are block files; see `guest_volumes`
-    gpus: bool = False
-    overhead_mib: int = 0  # of memory, what each machine needs at the most beside what its limits give it
+    gpus: bool = False  # devices of the host can be given to machines
+    overhead_mib: int = 0  # MiB of memory that each machine needs at the most beside its limit
 
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """A piece of a machine's output. `stream` 1 or 2; `at` is Unix seconds; `position` orders and resumes."""
+    """A piece of a machine's output."""
 
-    position: int
-    at: float
-    stream: int
-    process: int
+    position: int  # 0, 1, 2, ... in the order of writing: orders and resumes
+    at: float  # Unix seconds
+    stream: int  # 1 stdout or terminal, 2 stderr
+    process: int  # index of the process that wrote it
     data: bytes
 
 
 class Driver(Protocol):
-    """One technology on this host."""
+    """What one technology does with the instances of this host. Calls about a machine raise `NotFound` when it has no
+    instance, `WrongState` when its instance is not in a state for the call."""
 
-    name: str
+    name: str  # "container", "process", "qemu", ...: as the operator chooses it
     features: Features
 
     async def check(self) -> None:
         """Raise `CannotStart` with one line that says what to do if this host cannot run this driver."""
 
     async def prepare(self, spec: InstanceSpec) -> None:
-        """Make the instance's files on the host; drops what is left of an earlier, exited instance of the machine."""
+        """Make the instance's files on the host; drops what is left of an earlier, exited instance of the machine. No
+        change when this instance is prepared. Raises `WrongState` while an earlier instance runs, `BadRequest` and
+        `NotServed` for a spec that cannot be run here, `Unavailable` when the host lacks something for now."""
 
     async def start(self, spec: InstanceSpec) -> Inspection:
         """Running when it returns, with the workload's exec done; or EXITED with an `Exit.reason` when it could not be
-        executed. Starting what runs is no change."""
+        executed. Starting what runs is no change. Raises as `prepare`, and `WrongState` for a suspended instance."""
 
     async def recover(self, machine_id: MachineId) -> Inspection:
-        """As `inspect`, and takes up watching again after a daemon restart."""
+        """Take up the instance again after a daemon restart; what is on the host, as `inspect` says it."""
 
     async def wait(self, machine_id: MachineId) -> Exit:
         """Return when the instance has exited; at once when it already has. Raises `NotFound` when there is none."""
 
     async def stop(self, machine_id: MachineId, signal: str, timeout_s: float) -> Exit:
-        """Signal the workload, wait up to `timeout_s`, then SIGKILL everything."""
+        """Signal the workload, wait up to `timeout_s`, then SIGKILL everything. An instance that has ended keeps its
+        exit. Raises `BadRequest` for no signal, `NotFound` when there is no instance."""
 
     async def suspend(self, machine_id: MachineId) -> None:
         """Hold a running instance still until `resume`, `stop` or `destroy`, whoever watches; no call ever waits for
@@ -227,12 +233,14 @@ class Driver(Protocol):
         snapshot cannot be used: the instance has then ended, with an exit whose `fault` says why."""
 
     async def signal(self, machine_id: MachineId, signal: int) -> None:
-        """This and what follows raise `WrongState` for a suspended instance: it could not answer."""
+        """Send a signal, 1 to 64, to the workload. This and what follows raise `WrongState` for a suspended instance:
+        it could not answer."""
 
-    async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession: ...
+    async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession:
+        """Begin a command beside the workload. Raises `BadRequest` for no command and for no such process."""
 
     async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
-        """All of the spec, in its order, as they are or, once the instance has exited, as they ended. Raises
+        """The states of all processes of the spec, in its order; once the instance has exited, as they ended. Raises
         `NotFound` when there is no instance."""
 
     async def await_process_change(
@@ -245,22 +253,26 @@ class Driver(Protocol):
         """Begin run number `run` of a process: 1 for the first, else one more than the run that ended. A run that was
         begun before is not begun again, so a call may be repeated. Returns with it executed, or exited; when it could
         not be executed that exit has its `reason`, and ends the instance only if any end does. Raises `WrongState`
-        when the run before goes on, or was never begun, or the instance does not run."""
+        when the run before goes on, or was never begun, or the instance does not run; `BadRequest` for no such
+        process."""
 
     async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
         """Signal a process, wait up to `timeout_s`, then SIGKILL it and what it started. What does not run is left as
-        it is. Returns once it has ended."""
+        it is. Returns once it has ended. Raises `BadRequest` for no signal and for no such process."""
 
     async def conclude(self, machine_id: MachineId, index: int) -> Exit:
         """End the instance: the other processes get SIGTERM and, two seconds later, SIGKILL. Its exit is the last one
         of that process. Raises `WrongState` while that process runs or when it never did. What has ended stays so."""
 
-    async def inspect(self, machine_id: MachineId) -> Inspection: ...
+    async def inspect(self, machine_id: MachineId) -> Inspection:
+        """What is on the host now; ABSENT when there is no instance."""
 
-    async def stats(self, machine_id: MachineId) -> Stats: ...
+    async def stats(self, machine_id: MachineId) -> Stats:
+        """Use so far. Raises `WrongState` when the instance does not run."""
 
     async def memory(self, machine_id: MachineId) -> Memory:
-        """Also of a suspended instance. Raises `NotServed` without limits, `WrongState` when it has ended."""
+        """The memory of an instance, suspended or not. Raises `NotServed` without limits, `WrongState` when it has
+        ended."""
 
     async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
         """Another limit, for as long as this instance lives, also through `mend`. Raises `WrongState` and changes
@@ -270,16 +282,22 @@ class Driver(Protocol):
         """Have the instance give back so much of what it only caches; how much it was, in MiB."""
 
     async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
-        """What runs inside, at most 512 of them; drivers without a view of the inside may answer with less."""
+        """What runs inside, at most 512 of them; drivers without a view of the inside may answer with less. Raises
+        `Unavailable` when the inside does not answer, or runs more."""
 
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         """Recorded output past position `after`, at most the last `tail` lines; never more than 4 MiB at once.
         Readable until `destroy`."""
 
-    async def destroy(self, machine_id: MachineId) -> None: ...
+    async def destroy(self, machine_id: MachineId) -> None:
+        """End the instance and drop all that the driver has of it; nothing there is no error."""
+
+
+class HostView(Protocol):
+    """What one technology has on this host, whatever a store says: for the reconciler."""
 
     async def list(self) -> list[MachineId]:
-        """Every machine of which anything of this driver's is on the host; for the reconciler, as what follows."""
+        """Every machine of which anything of this driver's is on the host, sorted."""
 
     async def running(self) -> frozenset[MachineId]:
         """Every machine with a pilot that can be found by its directory, suspended or not."""
@@ -287,17 +305,22 @@ class Driver(Protocol):
     async def suspended(self) -> frozenset[MachineId]:
         """Those of them that are suspended."""
 
-    async def loose(self) -> frozenset[MachineId]:
-        """Every machine with a pilot whose directory is gone: nobody can talk to it."""
+    async def orphans(self) -> frozenset[MachineId]:
+        """Every machine with an orphaned pilot: its directory is gone, and nobody can talk to it."""
 
-    async def end_loose(self, machine_id: MachineId) -> None:
-        """End such pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
+    async def end_orphans(self, machine_id: MachineId) -> None:
+        """End the orphaned pilots of the machine, and nothing else of it. `destroy` and a new launch do so too."""
 
-    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[Part]]:
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
         """What these running machines have lost; those that are whole are left out."""
 
     async def mend(self, machine_id: MachineId) -> None:
-        """Give a running machine back its control group, with its limits and its processes. They go on meanwhile."""
+        """Give a running machine back its control group, with its limits and its processes. They go on meanwhile.
+        Raises `NotFound` and `WrongState` when it does not run, or is in a snapshot."""
+
+
+class NodeDriver(Driver, HostView, Protocol):
+    """The driver that a node is built with: its instances, and the view of its host."""
 
 
 MachineDir = Callable[[MachineId], Path]  # where a machine's host-side files live; the driver owns `run/` beneath it

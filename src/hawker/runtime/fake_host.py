@@ -1,4 +1,4 @@
-"""The fake driver's machine room: it holds the instances and outlives a driver, as a host outlives a daemon.
+"""The fake driver's host: it holds the instances and outlives a driver, as a host outlives a daemon.
 
 Time passes only as the clock says: what is due is settled whenever somebody looks. Tests `script` faults of the
 driver's calls, and `end` an instance from outside.
@@ -6,23 +6,65 @@ driver's calls, and `end` an instance from outside.
 
 import math
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import anyio
 
 from hawker.clock import Clock
 from hawker.ids import MachineId
-from hawker.runtime.driver import ALIVE, Exit, OutputChunk, Part, Phase
-from hawker.runtime.fake_process import FakeProcess
-from hawker.runtime.spec import Ends, InstanceSpec
+from hawker.runtime.driver import ALIVE, Exit, LostPart, OutputChunk, Phase, ProcessPhase, ProcessState
+from hawker.runtime.fake_program import Script, read_command
+from hawker.runtime.spec import Ends, InstanceSpec, ProcessSpec
 
+_FIRST_PID_INSIDE = 2  # inside its machine; 1 is the pilot
 _FIRST_PID = 1000
 _SIGNALLED = 128
 _HARMLESS = (signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT)
 
 
+@dataclass(slots=True)
+class FakeProcess:
+    """One process of an instance, through its runs. `ends_at` is when it ends by itself; infinite for a server, and
+    while it does not run."""
+
+    spec: ProcessSpec
+    index: int
+    state: ProcessPhase = ProcessPhase.HELD
+    run: int = 0
+    started_at: float | None = None
+    ends_at: float = math.inf
+    last_exit: Exit | None = None
+    script: Script = field(default_factory=Script)
+
+    @property
+    def running(self) -> bool:
+        return self.state is ProcessPhase.RUNNING
+
+    def begin(self, now: float, files: Mapping[str, bytes]) -> Script:
+        """The next run. A script that is `missing` must be ended by the caller."""
+        own = files if self.spec.root is None else {file.path: file.content for file in self.spec.files}
+        self.script = read_command(self.spec.argv, self.spec.env, own)
+        self.state, self.run, self.started_at = ProcessPhase.RUNNING, self.run + 1, now
+        self.ends_at = now + self.script.runs_s
+        return self.script
+
+    def end(self, exit: Exit) -> None:
+        self.state, self.ends_at, self.last_exit = ProcessPhase.EXITED, math.inf, exit
+
+    def told(self) -> ProcessState:
+        return ProcessState(
+            name=self.spec.name,
+            state=self.state,
+            run=self.run,
+            pid=_FIRST_PID_INSIDE + self.index if self.running else None,
+            started_at=self.started_at,
+            last_exit=self.last_exit,
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FakeFault:
     """What happens at the next call of one kind: wait `delay_s`, then raise `error` before the call's effect, or after
     it when `after`. An `error` that is no `Exception` plays the daemon's death."""
 
@@ -66,8 +108,8 @@ class FakeHost:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.stubborn: set[MachineId] = set()  # these ignore every signal but SIGKILL
-        self.loose: set[MachineId] = set()  # these have a pilot that lost its directory
-        self.worn: dict[MachineId, set[Part]] = {}  # what running instances have lost
+        self.orphans: set[MachineId] = set()  # these have a pilot that lost its directory
+        self.worn: dict[MachineId, set[LostPart]] = {}  # what running instances have lost
         self.used: dict[MachineId, int] = {}  # MiB that instances need; 1 unless told
         self.cached: dict[MachineId, int] = {}  # MiB that they could do without
         self.memories: set[MachineId] = set()  # these have a snapshot of their memory on the host
@@ -75,10 +117,10 @@ class FakeHost:
         self.volume_sizes: dict[tuple[MachineId, str], int] = {}  # bytes, as guests were told
         self.still: set[tuple[MachineId, str]] = set()  # volumes that a guest holds still
         self._instances: dict[MachineId, Instance] = {}
-        self._faults: dict[str, list[Fault]] = {}
+        self._faults: dict[str, list[FakeFault]] = {}
         self._last_pid = _FIRST_PID
 
-    def script(self, call: str, *faults: Fault) -> None:
+    def script(self, call: str, *faults: FakeFault) -> None:
         """What befalls the next calls of the driver's method `call`, one each."""
         self._faults.setdefault(call, []).extend(faults)
 
@@ -100,7 +142,7 @@ class FakeHost:
     def end_process(
         self, machine_id: MachineId, index: int, code: int = 0, *, signal: int = 0, oom_killed: bool = False
     ) -> None:
-        """As `end`, of one process."""
+        """One process ends now, whether a daemon watches or not."""
         instance = self.look(machine_id)
         if instance is not None and instance.processes[index].running:
             now = self.clock.now()
@@ -125,7 +167,7 @@ class FakeHost:
     def place(self, spec: InstanceSpec) -> Instance:
         """Make the instance's place; drops an earlier one of the machine."""
         self.worn.pop(spec.machine_id, None)
-        self.loose.discard(spec.machine_id)
+        self.orphans.discard(spec.machine_id)
         self._forget_memory(spec.machine_id)
         processes = tuple(FakeProcess(each, index) for index, each in enumerate(spec.processes))
         self._instances[spec.machine_id] = instance = Instance(spec, processes=processes)
@@ -180,7 +222,7 @@ class FakeHost:
             self._tell(instance)
 
     def deliver(self, instance: Instance, number: int) -> None:
-        """To every process; the machine ends when it is to be stopped, or when any end is its own."""
+        """Send a signal to every process; the machine ends when it is to be stopped, or when any end is its own."""
         instance.signals.append(number)
         if self._ignored(instance, number):
             return
@@ -191,7 +233,7 @@ class FakeHost:
             self._note(instance, self._killed(number, process.index))
 
     def deliver_to(self, instance: Instance, index: int, number: int) -> None:
-        """To one process."""
+        """Send a signal to one process."""
         instance.signals.append(number)
         if not self._ignored(instance, number) and instance.processes[index].running:
             self._note(instance, self._killed(number, index))
@@ -207,7 +249,7 @@ class FakeHost:
             self.resume(instance)
             self.deliver(instance, signal.SIGKILL)
         self._instances.pop(machine_id, None)
-        self.loose.discard(machine_id)
+        self.orphans.discard(machine_id)
         self._forget_memory(machine_id)
 
     def _forget_memory(self, machine_id: MachineId) -> None:
@@ -217,14 +259,14 @@ class FakeHost:
     def lose_directory(self, machine_id: MachineId) -> None:
         """The instance goes on, and nobody can find it or talk to it any more."""
         if self._instances.pop(machine_id, None) is not None:
-            self.loose.add(machine_id)
+            self.orphans.add(machine_id)
 
     def machines(self) -> list[MachineId]:
         return sorted(self._instances)
 
-    def fault(self, call: str) -> Fault:
+    def fault(self, call: str) -> FakeFault:
         waiting = self._faults.get(call)
-        return waiting.pop(0) if waiting else Fault()
+        return waiting.pop(0) if waiting else FakeFault()
 
     def _ignored(self, instance: Instance, number: int) -> bool:
         stubborn = number != signal.SIGKILL and instance.spec.machine_id in self.stubborn

@@ -15,16 +15,18 @@ from hawker.ids import MachineId
 
 
 class VolumeUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a mounted file system, in its own blocks, as the guest says: not to be believed in anything that matters."""
+    """The use of a mounted file system, as the guest says: not to be believed in anything that matters."""
 
-    block_size: int
-    blocks: int
+    block_size: int  # bytes
+    blocks: int  # of the whole file system
     blocks_free: int
-    blocks_avail: int
+    blocks_avail: int  # free for users other than root
 
 
 @runtime_checkable
 class GuestVolumes(Protocol):
+    """What only a running guest can do for its volumes."""
+
     async def grow_volume(self, machine_id: MachineId, name: str, size_bytes: int) -> None:
         """The volume's file has this size now: let its device have it too, and then its file system. May be repeated;
         does nothing to one that is as large."""
@@ -34,4 +36,5 @@ class GuestVolumes(Protocol):
         guest lets go after `timeout_s` by itself, or when this process is gone; then the block's end raises
         `Unavailable`, for the copy may be of several moments."""
 
-    async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage: ...
+    async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
+        """How full the volume's file system is now."""

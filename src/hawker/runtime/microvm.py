@@ -1,13 +1,15 @@
 """The drivers for microVMs: a machine is a virtual machine whose kernel starts the pilot as its process 1.
 
-`PilotDriver`, with what only a guest can do for its volumes, and an eye for guests that a daemon left held still.
+Here is what a VMM in a jail, a channel to the pilot inside and a kernel add to `PilotDriver`; what each call takes is
+in the `microvm_*` files beside this one.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from hawker import guest
 from hawker.clock import Clock
@@ -15,26 +17,150 @@ from hawker.errors import NotFound, Unavailable
 from hawker.host.cgroup import Cgroups, find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
+from hawker.runtime import microvm_snapshot, proc
 from hawker.runtime.crun import Crun
-from hawker.runtime.driver import Inspection
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
+from hawker.runtime.driver import Suspension as Means
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.kernel.guest_kernel import GuestKernel
-from hawker.runtime.microvms import MicroVMs
-from hawker.runtime.pilot import guest_requests
+from hawker.runtime.microvm_exit import VmmEvidence, is_final, judge, last_words
+from hawker.runtime.microvm_launch import MicroVMLauncher
+from hawker.runtime.microvm_memory import MicroVMMemory
+from hawker.runtime.microvm_plan import bounds
+from hawker.runtime.microvm_suspension import SnapshotSuspension, refuse_suspended
+from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
-from hawker.runtime.pilot.runs import spec_of
-from hawker.runtime.spec import VolumeDisk
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.rundir import RunDir, spec_of
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 from hawker.runtime.vmm.cloud_hypervisor import CloudHypervisor
-from hawker.runtime.vmm.contract import Vmm
+from hawker.runtime.vmm.contract import Jail, Vmm
+from hawker.runtime.vmm.crun_jail import CrunJail
 from hawker.runtime.vmm.firecracker import Firecracker
-from hawker.runtime.vmm.jail import CrunJail
 from hawker.runtime.vmm.jailer import FirecrackerJailer
 from hawker.runtime.vmm.qemu import Qemu
 
+_PASSES = 3
 _GROW_TIMEOUT_S = 60.0
 _UNACCELERATED = "no kernel came up with it here"
+
+
+class MicroVMTechnology:
+    """Keeps `Technology`. Remembers nothing. `overhead_mib` is what a VMM may need beside its guest's memory; None:
+    what this VMM is known to need."""
+
+    contained = True
+
+    def __init__(
+        self, vmm: Vmm, jail: Jail, kernel: GuestKernel, cgroups: Cgroups, clock: Clock, overhead_mib: int | None
+    ) -> None:
+        self.name = vmm.name
+        self.vmm = vmm
+        self.channel = vmm.channel()
+        self._jail = jail
+        self._kernel = kernel
+        self._cgroups = cgroups
+        self._overhead_mib = vmm.overhead_mib if overhead_mib is None else overhead_mib
+        self._launcher = MicroVMLauncher(vmm, jail, kernel, clock, self._overhead_mib)
+        self._memory = MicroVMMemory(vmm, self.channel, cgroups, self._overhead_mib)
+        self._suspension = SnapshotSuspension(vmm, jail, self.channel, self._launcher, self._memory, clock)
+        self.features = Features(
+            rootfs=True,
+            network=True,
+            limits=True,
+            suspend=Means.SNAPSHOT if vmm.snapshots else None,
+            kernel=True,
+            lacks_swap="its machines have memory of their own, and no disk to swap to",
+            driver=vmm.name,
+            disks=True,
+            gpus=vmm.gpus,
+            overhead_mib=self._overhead_mib,
+        )
+
+    async def check(self) -> None:
+        await self._vmm_and_jail()
+        await anyio.to_thread.run_sync(self._kernel.kernel)
+
+    async def _vmm_and_jail(self) -> None:
+        await self.vmm.check()
+        await self._jail.check()
+
+    async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
+        """Refuses what cannot be; all else is made at the launch, of the kernel that is chosen then."""
+        await self._launcher.plan(spec, run, 0)
+        run.vmm.mkdir(mode=0o700)
+
+    async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
+        return await self._launcher.launch(spec, run, fds)
+
+    async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
+        await self._suspension.give_up(run)
+
+    async def clear(self, machine_id: MachineId, run: RunDir) -> None:
+        await self._jail.clear(machine_id, run)
+
+    async def suspend(self, run: RunDir) -> None:
+        await self._suspension.suspend(run)
+
+    async def resume(self, run: RunDir) -> None:
+        await self._suspension.resume(run)
+
+    def is_suspended(self, run: RunDir) -> bool:
+        return run.saved()
+
+    def thaw(self, machine_id: MachineId) -> None:
+        """These machines are never frozen."""
+
+    async def memory(self, run: RunDir) -> Memory:
+        """The guest's own answer; for a suspended machine, what it was."""
+        if not run.saved():
+            return await self._memory.read(run)
+        spec = run.spec()
+        assert spec is not None, "a living machine has a spec"
+        available_mib = microvm_snapshot.read(run).available_mib
+        return Memory(limit_mib=spec.limits.memory_mib, available_mib=available_mib)
+
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
+        refuse_suspended(run)
+        await self._memory.limit(run, limits)
+
+    async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int:
+        return 0 if run.saved() else await self._memory.reclaim(run, amount_mib)
+
+    def complete(self, run: RunDir, recorded: Exit | None, lost: Exit) -> Exit:
+        return judge(self._evidence(run), recorded, lost)
+
+    def failed_to_boot(self, run: RunDir) -> bool:
+        return is_final(self._evidence(run))
+
+    def _evidence(self, run: RunDir) -> VmmEvidence:
+        return VmmEvidence(end=self._jail.ended(run), oom_kills=self._cgroups.oom_kills(run.machine_id))
+
+    async def take_up(self, run: RunDir) -> None:
+        """A guest that a daemon left held still is let go."""
+        await self._suspension.let_go(run)
+
+    def last_words(self, run: RunDir) -> str:
+        return last_words(self._jail.console(run))
+
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
+        return frozenset({LostPart.CGROUP} if self._cgroups.is_lost(machine_id) else ())
+
+    def mend(self, spec: InstanceSpec, pid: int) -> None:
+        """Gather all processes but the keeper, which is in no group. A thread that is begun meanwhile is found by the
+        next pass."""
+        for _ in range(_PASSES):
+            pids = [entry.pid for entry in proc.descendants(pid) if entry.pid != pid]
+            self._cgroups.gather(spec.machine_id, bounds(spec.limits, self._overhead_mib), pids)
+
+    def stats(self, run: RunDir, pid: int) -> Stats:
+        usage = self._cgroups.usage(run.machine_id)
+        return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
+
+    def remnants(self) -> list[MachineId]:
+        """Machines whose control groups are left."""
+        return self._cgroups.list()
 
 
 def microvm_driver(
@@ -54,7 +180,7 @@ def microvm_driver(
     own_jailer = name == Firecracker.name
     jail = FirecrackerJailer(cgroups) if own_jailer else CrunJail(Crun(crun_state, cgroups), cgroups)
     boots = GuestKernel(kernels, kernel, guest.pilot_path(), clock)
-    technology = MicroVMs(_vmm(name, clock, accelerates), jail, boots, cgroups, clock, overhead_mib)
+    technology = MicroVMTechnology(_vmm(name, clock, accelerates), jail, boots, cgroups, clock, overhead_mib)
     return MicroVMDriver(technology, machines, clock)
 
 
@@ -69,48 +195,40 @@ def _vmm(name: str, clock: Clock, accelerates: bool) -> Vmm:
 
 
 class MicroVMDriver(PilotDriver):
-    """Keeps `Driver` and `GuestVolumes`."""
+    """Keeps `Driver`, `HostView` and `GuestVolumes`: `PilotDriver`, with what only a guest can do for its volumes."""
 
-    def __init__(self, microvms: MicroVMs, machines: Path, clock: Clock) -> None:
+    def __init__(self, microvms: MicroVMTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(microvms, machines, clock)
         self._microvms = microvms
-
-    async def recover(self, machine_id: MachineId) -> Inspection:
-        with suppress(Unavailable):
-            await self._microvms.suspension.let_go(self._run(machine_id))
-        return await super().recover(machine_id)
-
-    async def list(self) -> list[MachineId]:
-        return sorted({*await super().list(), *self._microvms.list()})
 
     # --- volumes
 
     async def grow_volume(self, machine_id: MachineId, name: str, size_bytes: int) -> None:
         volume = self._volume(machine_id, name)
         async with self._asked(machine_id, _GROW_TIMEOUT_S) as pilot:
-            await self._microvms.vmm.enlarge(self._run(machine_id), name, size_bytes)
-            await guest_requests.grow(pilot, volume.target)
+            await self._microvms.vmm.enlarge(self._files.run(machine_id), name, size_bytes)
+            await requests.grow(pilot, volume.target)
 
     @asynccontextmanager
     async def freeze_volume(self, machine_id: MachineId, name: str, timeout_s: float) -> AsyncIterator[None]:
         volume = self._volume(machine_id, name)
-        async with self._pilot(machine_id) as pilot, guest_requests.freeze(pilot, volume.target, timeout_s):
+        async with self._link.open(machine_id) as pilot, requests.freeze(pilot, volume.target, timeout_s):
             yield
 
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
         volume = self._volume(machine_id, name)
         async with self._asked(machine_id, ANSWER_TIMEOUT_S) as pilot:
-            return await guest_requests.usage(pilot, volume.target)
+            return await requests.usage(pilot, volume.target)
 
     def _volume(self, machine_id: MachineId, name: str) -> VolumeDisk:
-        for volume in spec_of(self._existing(machine_id)).volumes:
+        for volume in spec_of(self._files.existing(machine_id)).volumes:
             if volume.name == name:
                 return volume
         raise NotFound(f"machine {machine_id} has no volume {name}")
 
     @asynccontextmanager
     async def _asked(self, machine_id: MachineId, within_s: float) -> AsyncIterator[Connection]:
-        async with self._pilot(machine_id) as pilot:
+        async with self._link.open(machine_id) as pilot:
             with _answered(within_s):
                 yield pilot
 

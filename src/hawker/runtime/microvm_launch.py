@@ -1,4 +1,4 @@
-"""From a plan to a VMM that runs: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses."""
+"""Launching a VMM by its plan: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses."""
 
 import stat
 from pathlib import Path
@@ -13,17 +13,17 @@ from hawker.host import netns
 from hawker.host.users import user_of
 from hawker.host.vfio import described, vfio_nodes
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.microvm_end import last_words
-from hawker.runtime.microvm_plan import Files, Plan, bounds, devices, make_plan
+from hawker.runtime.microvm_exit import last_words
+from hawker.runtime.microvm_plan import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
-from hawker.runtime.vmm.contract import Cell, Grant, Jail, Restored, Vmm
+from hawker.runtime.vmm.contract import Jail, JailCell, JailGrant, Restored, Vmm
 
 _LOOK_EVERY_S = 0.02
 _LAST_WORDS_S = 2.0  # for a VMM to end that has hung up
 
 
-class Launcher:
+class MicroVMLauncher:
     """Remembers nothing. `overhead_mib` is what a VMM may need beside its guest's memory."""
 
     def __init__(self, vmm: Vmm, jail: Jail, kernel: GuestKernel, clock: Clock, overhead_mib: int) -> None:
@@ -33,7 +33,7 @@ class Launcher:
         self._clock = clock
         self._overhead_mib = overhead_mib
 
-    async def plan(self, spec: InstanceSpec, run: RunDir, fds: int) -> Plan:
+    async def plan(self, spec: InstanceSpec, run: RunDir, fds: int) -> MicroVMPlan:
         """Raises `BadRequest`, `NotServed`, `WrongState` and, without a kernel, `Unavailable`."""
         try:
             found = await anyio.to_thread.run_sync(self._kernel.lend, self._vmm.kernel_format, run.path)
@@ -50,10 +50,10 @@ class Launcher:
         return await self.run(spec, run, plan, fds)
 
     async def run(
-        self, spec: InstanceSpec, run: RunDir, plan: Plan, fds: tuple[int, ...], restored: Restored | None = None
+        self, spec: InstanceSpec, run: RunDir, plan: MicroVMPlan, fds: tuple[int, ...], restored: Restored | None = None
     ) -> int:
         """Nothing of it is left when this raises: `Unavailable`, or `SnapshotLost`, with the VMM's own words."""
-        cell = Cell(
+        cell = JailCell(
             machine_id=spec.machine_id,
             uid=user_of(spec.machine_id),
             argv=self._vmm.argv(plan.vm, restored),
@@ -74,7 +74,7 @@ class Launcher:
             raise
         return pid
 
-    async def _boot(self, plan: Plan, run: RunDir, restored: Restored | None) -> None:
+    async def _boot(self, plan: MicroVMPlan, run: RunDir, restored: Restored | None) -> None:
         """The lock on the journal is ours too as yet: only the keeper can say that the VMM has ended."""
         failure: Unavailable | SnapshotLost | None = None
         async with anyio.create_task_group() as tasks:
@@ -109,16 +109,16 @@ def plan_path(run: RunDir) -> Path:
     return run.path / "plan"
 
 
-def write_plan(run: RunDir, plan: Plan) -> None:
+def write_plan(run: RunDir, plan: MicroVMPlan) -> None:
     draft = plan_path(run).with_suffix(".new")
     draft.write_bytes(msgspec.json.encode(plan))
     draft.replace(plan_path(run))
 
 
-def read_plan(run: RunDir) -> Plan:
-    """Of a machine that was launched. Raises `WrongState`."""
+def read_plan(run: RunDir) -> MicroVMPlan:
+    """The plan of a machine that was launched. Raises `WrongState` when it cannot be read."""
     try:
-        return msgspec.json.decode(plan_path(run).read_bytes(), type=Plan)
+        return msgspec.json.decode(plan_path(run).read_bytes(), type=MicroVMPlan)
     except (OSError, msgspec.DecodeError) as error:
         raise WrongState(f"the plan of machine {run.machine_id} cannot be read: restart it") from error
 
@@ -130,8 +130,8 @@ def _clear_sockets(run: RunDir) -> None:
             path.unlink()
 
 
-def _files(found: BootFiles, run: RunDir) -> Files:
-    return Files(kernel=found.kernel, initramfs=found.initramfs, ledger=run.journal, directory=run.vmm)
+def _files(found: BootFiles, run: RunDir) -> MicroVMFiles:
+    return MicroVMFiles(kernel=found.kernel, initramfs=found.initramfs, ledger=run.journal, directory=run.vmm)
 
 
 def _refuse_incomplete(spec: InstanceSpec) -> None:
@@ -146,7 +146,7 @@ def _refuse_incomplete(spec: InstanceSpec) -> None:
         raise WrongState(f"the network of machine {spec.machine_id} is not there: {spec.netns}")
 
 
-def _about(address: str) -> Grant:
+def _about(address: str) -> JailGrant:
     """What the host says about a device, at the path that its VMM is told."""
     path = described(address)
-    return Grant(path.resolve(), str(path))
+    return JailGrant(path.resolve(), str(path))

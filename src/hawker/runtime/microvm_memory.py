@@ -14,23 +14,22 @@ from hawker.host import memory
 from hawker.host.cgroup import Cgroups
 from hawker.runtime.driver import Memory
 from hawker.runtime.microvm_launch import read_plan
-from hawker.runtime.pilot import guest_requests
-from hawker.runtime.pilot.channel import Channel
-from hawker.runtime.pilot.guest_requests import GuestMemory
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
-from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.runs import spec_of
-from hawker.runtime.spec import Limits
+from hawker.runtime.pilot import requests
+from hawker.runtime.pilot.channel import PilotChannel
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.requests import GuestMemory
+from hawker.runtime.pilot.rundir import RunDir, spec_of
+from hawker.runtime.spec import InstanceLimits
 from hawker.runtime.vmm.contract import Vmm
 
 _MIB = 1 << 20
 _SPARE_MIB = 16  # without which a kernel has no room to move, and ends a process for the next page
 
 
-class GuestsMemory:
+class MicroVMMemory:
     """Remembers nothing. Of machines whose VMM runs."""
 
-    def __init__(self, vmm: Vmm, channel: Channel, cgroups: Cgroups, overhead_mib: int) -> None:
+    def __init__(self, vmm: Vmm, channel: PilotChannel, cgroups: Cgroups, overhead_mib: int) -> None:
         self._vmm = vmm
         self._channel = channel
         self._cgroups = cgroups
@@ -46,13 +45,14 @@ class GuestsMemory:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
                 async with self._channel.connect(run) as pilot:
                     await pilot.hello()
-                    return await guest_requests.memory(pilot)
+                    return await requests.memory(pilot)
         except TimeoutError as error:
             raise Unavailable("the machine's pilot does not answer") from error
 
-    async def limit(self, run: RunDir, limits: Limits) -> None:
-        """More: first the host's bound, then the guest's. Less: the other way round; what the balloon took from within
-        huge pages is the host's only once it looks for memory."""
+    async def limit(self, run: RunDir, limits: InstanceLimits) -> None:
+        """Raising the limit: raise the control group's, then deflate the balloon. Lowering: inflate it first, so that
+        the guest never exceeds its control group; what the balloon took from within huge pages is the host's only once
+        it looks for memory. Raises `WrongState` above what the machine was started for, and when more is in use."""
         before_mib, wanted_mib = spec_of(run).limits.memory_mib, limits.memory_mib
         most_mib = read_plan(run).vm.max_memory_mib
         if wanted_mib > most_mib:

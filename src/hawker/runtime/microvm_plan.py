@@ -1,4 +1,4 @@
-"""From an instance's spec to one virtual machine: drives, kernel command line, user, bounds. Pure.
+"""Plans one virtual machine by an instance's spec: drives, kernel command line, user, bounds. Pure.
 
 `make_plan` decides; the plan is kept in the run directory, so that a machine goes on from its snapshot with exactly the
 hardware it began with, whatever this version would give a new one.
@@ -14,9 +14,9 @@ import msgspec
 from hawker.errors import BadRequest, NotServed
 from hawker.host.gather import Bounds
 from hawker.runtime.oci_bundle import cgroup_bounds
-from hawker.runtime.pilot.outfit import IMAGE, LAYER, LEDGER
-from hawker.runtime.spec import InstanceSpec, Limits
-from hawker.runtime.vmm.contract import Drive, Grant, Vm, Vmm
+from hawker.runtime.pilot.guest_spec import IMAGE, JOURNAL, LAYER
+from hawker.runtime.spec import InstanceLimits, InstanceSpec
+from hawker.runtime.vmm.contract import JailGrant, Vm, VmDrive, Vmm
 
 _QUIETLY = ("quiet", "panic=-1")
 _OURS = re.compile(r"(hawker\.[^=]*|init|rdinit)(=|$)")
@@ -26,7 +26,7 @@ _THREADS = 128  # of a VMM, beside one for each cpu: its requests to disks are t
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class MicroVMFiles:
     """What of the host one machine is made of. `directory` is the VMM's own."""
 
     kernel: Path
@@ -35,25 +35,27 @@ class Files:
     directory: Path
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A `Grant` that can be stored."""
+class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A `JailGrant` that can be stored."""
 
     source: str
     target: str
     writable: bool
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class MicroVMPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A machine's hardware, and what of the host is behind it."""
 
     vm: Vm
-    shown: tuple[Shown, ...]
+    shown: tuple[StoredGrant, ...]
 
-    def grants(self) -> tuple[Grant, ...]:
-        return tuple(Grant(Path(each.source), each.target, each.writable) for each in self.shown)
+    def grants(self) -> tuple[JailGrant, ...]:
+        return tuple(JailGrant(Path(each.source), each.target, each.writable) for each in self.shown)
 
 
-def make_plan(spec: InstanceSpec, vmm: Vmm, inside: Callable[[Path, str], str], files: Files, fds: int) -> Plan:
+def make_plan(
+    spec: InstanceSpec, vmm: Vmm, inside: Callable[[Path, str], str], files: MicroVMFiles, fds: int
+) -> MicroVMPlan:
     """`inside` is `Jail.inside`. Raises `BadRequest` and `NotServed` for what cannot be."""
     refuse(spec, vmm)
     assert spec.root_disk is not None, "refused above"
@@ -61,14 +63,14 @@ def make_plan(spec: InstanceSpec, vmm: Vmm, inside: Callable[[Path, str], str], 
         "kernel": files.kernel,
         "initramfs": files.initramfs,
         "vmm": files.directory,
-        LEDGER: files.ledger,
+        JOURNAL: files.ledger,
         IMAGE: Path(spec.root_disk.image),
         LAYER: Path(spec.root_disk.layer),
         **{volume.name: Path(volume.file) for volume in spec.volumes},
     }
     read_only = {IMAGE, *(volume.name for volume in spec.volumes if volume.read_only)}
     shown_at = {name: inside(source, name) for name, source in sources.items()}
-    disks = (LEDGER, IMAGE, LAYER, *(volume.name for volume in spec.volumes))
+    disks = (JOURNAL, IMAGE, LAYER, *(volume.name for volume in spec.volumes))
     vm = Vm(
         machine_id=spec.machine_id,
         cpus=spec.limits.cpus,
@@ -77,7 +79,7 @@ def make_plan(spec: InstanceSpec, vmm: Vmm, inside: Callable[[Path, str], str], 
         kernel=shown_at["kernel"],
         initramfs=shown_at["initramfs"],
         command_line=command_line(spec, vmm, disks),
-        drives=tuple(Drive(name, shown_at[name], name in read_only, spec.disk_limits) for name in disks),
+        drives=tuple(VmDrive(name, shown_at[name], name in read_only, spec.disk_limits) for name in disks),
         directory=shown_at["vmm"],
         link=spec.link,
         gpus=spec.gpus,
@@ -85,12 +87,14 @@ def make_plan(spec: InstanceSpec, vmm: Vmm, inside: Callable[[Path, str], str], 
     )
     writable = {"vmm", *disks} - read_only
     shown = (
-        Shown(source=str(source), target=shown_at[name], writable=name in writable) for name, source in sources.items()
+        StoredGrant(source=str(source), target=shown_at[name], writable=name in writable)
+        for name, source in sources.items()
     )
-    return Plan(vm=vm, shown=tuple(shown))
+    return MicroVMPlan(vm=vm, shown=tuple(shown))
 
 
 def refuse(spec: InstanceSpec, vmm: Vmm) -> None:
+    """Raises `BadRequest` for what no microVM can be, `NotServed` for what this VMM cannot do."""
     if spec.root_disk is None:
         raise BadRequest(f"a {vmm.name} machine needs a root disk")
     if spec.mounts:
@@ -99,7 +103,7 @@ def refuse(spec: InstanceSpec, vmm: Vmm) -> None:
         raise NotServed(f"the {vmm.name} driver cannot give devices of the host to its machines")
     if spec.limits.swap_mib:
         raise NotServed(f"the {vmm.name} driver gives no swap to its machines: their kernels have memory of their own")
-    names = [LEDGER, IMAGE, LAYER, "kernel", "initramfs", "vmm", *(volume.name for volume in spec.volumes)]
+    names = [JOURNAL, IMAGE, LAYER, "kernel", "initramfs", "vmm", *(volume.name for volume in spec.volumes)]
     for name in names:
         if names.count(name) > 1:
             raise BadRequest(f"two disks of machine {spec.machine_id} are called {name}")
@@ -119,7 +123,8 @@ def max_memory_mib(spec: InstanceSpec) -> int:
 
 
 def command_line(spec: InstanceSpec, vmm: Vmm, disks: tuple[str, ...]) -> str:
-    """The kernel takes the last of two that contradict each other: a user's arguments come after ours."""
+    """The kernel's command line. It takes the last of two arguments that contradict each other: a user's come after
+    ours. Raises `BadRequest` for one that is too long."""
     ours = (vmm.console(), *_QUIETLY, f"hawker.disks={','.join(disks)}", f"hawker.end={vmm.power_off}")
     line = " ".join((*ours, *spec.kernel_args))
     if len(line) > _COMMAND_LINE_MAX:
@@ -128,7 +133,7 @@ def command_line(spec: InstanceSpec, vmm: Vmm, disks: tuple[str, ...]) -> str:
 
 
 def devices(spec: InstanceSpec, vmm: Vmm) -> tuple[str, ...]:
-    """Of the host, which the VMM opens itself."""
+    """The devices of the host that the VMM opens itself."""
     return tuple(_devices(spec, vmm))
 
 
@@ -139,8 +144,8 @@ def _devices(spec: InstanceSpec, vmm: Vmm) -> Iterator[str]:
         yield "/dev/net/tun"
 
 
-def bounds(limits: Limits, overhead_mib: int) -> Bounds:
-    """Of VMM and guest together: a guest's memory is its VMM's, and what the VMM needs comes on top."""
+def bounds(limits: InstanceLimits, overhead_mib: int) -> Bounds:
+    """The bounds of VMM and guest together: a guest's memory is its VMM's, and what the VMM needs comes on top."""
     with_vmm = msgspec.structs.replace(
         limits, memory_mib=limits.memory_mib + overhead_mib, swap_mib=0, pids=_THREADS + limits.cpus
     )

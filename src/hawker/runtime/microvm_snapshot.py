@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from hawker.errors import SnapshotLost
-from hawker.runtime.microvm_plan import Plan
+from hawker.runtime.microvm_plan import MicroVMPlan
 from hawker.runtime.pilot.rundir import RunDir
 
 SAVED = "snapshot"
@@ -34,12 +34,12 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     checksum: int  # CRC-32 of its first and its last 64 KiB
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class MicroVMSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`program` is the VMM that wrote it, by name and version; `plan` the machine's hardware, to which it belongs;
     `available_mib` how much of its memory the guest could still use."""
 
     program: str
-    plan: Plan
+    plan: MicroVMPlan
     files: tuple[SavedFile, ...]
     available_mib: int
 
@@ -56,7 +56,7 @@ def make_room(run: RunDir, uid: int) -> None:
 
 
 def describe(run: RunDir) -> tuple[SavedFile, ...]:
-    """All that a VMM has saved, made durable. Raises `SnapshotLost`."""
+    """Every file that a VMM has saved, made durable. Raises `SnapshotLost`."""
     with _opened(run) as place:
         names = sorted(os.listdir(place))
         found = tuple(_look(place, name, flush=True) for name in names)
@@ -64,8 +64,8 @@ def describe(run: RunDir) -> tuple[SavedFile, ...]:
     return found
 
 
-def publish(run: RunDir, snapshot: Snapshot) -> None:
-    """From here on the machine is suspended, also after a crash of the host."""
+def publish(run: RunDir, snapshot: MicroVMSnapshot) -> None:
+    """Write the record: from here on the machine is suspended, also after a crash of the host."""
     draft = run.snapshot.with_name(run.snapshot.name + ".new")
     with draft.open("wb") as file:
         file.write(msgspec.json.encode(snapshot))
@@ -75,15 +75,15 @@ def publish(run: RunDir, snapshot: Snapshot) -> None:
     _flush(run.path)
 
 
-def read(run: RunDir) -> Snapshot:
+def read(run: RunDir) -> MicroVMSnapshot:
     """Raises `SnapshotLost`."""
     try:
-        return msgspec.json.decode(run.snapshot.read_bytes(), type=Snapshot)
+        return msgspec.json.decode(run.snapshot.read_bytes(), type=MicroVMSnapshot)
     except (OSError, msgspec.DecodeError) as error:
         raise SnapshotLost("the record of the machine's snapshot cannot be read") from error
 
 
-def refuse_unusable(run: RunDir, snapshot: Snapshot, program: str) -> None:
+def refuse_unusable(run: RunDir, snapshot: MicroVMSnapshot, program: str) -> None:
     """Raises `SnapshotLost` with what has changed since it was made."""
     if snapshot.program != program:
         raise SnapshotLost(f"the machine's snapshot was made by {snapshot.program}, and this is {program}")
@@ -97,7 +97,7 @@ def refuse_unusable(run: RunDir, snapshot: Snapshot, program: str) -> None:
 
 
 def forget(run: RunDir) -> None:
-    """From here on the machine is not suspended, also after a crash of the host."""
+    """Remove the record: from here on the machine is not suspended, also after a crash of the host."""
     run.snapshot.unlink(missing_ok=True)
     with suppress(FileNotFoundError):
         _flush(run.path)

@@ -18,14 +18,13 @@ from hawker.host.users import user_of
 from hawker.log import bind
 from hawker.runtime import microvm_snapshot
 from hawker.runtime.driver import Exit
-from hawker.runtime.microvm_launch import Launcher, read_plan
-from hawker.runtime.microvm_memory import GuestsMemory
-from hawker.runtime.microvm_snapshot import SAVED, Snapshot
-from hawker.runtime.pilot import guest_requests
-from hawker.runtime.pilot.channel import Channel
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S
-from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.runs import spec_of
+from hawker.runtime.microvm_launch import MicroVMLauncher, read_plan
+from hawker.runtime.microvm_memory import MicroVMMemory
+from hawker.runtime.microvm_snapshot import SAVED, MicroVMSnapshot
+from hawker.runtime.pilot import requests
+from hawker.runtime.pilot.channel import PilotChannel
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.rundir import RunDir, spec_of
 from hawker.runtime.vmm.contract import Jail, Restored, Vm, Vmm
 
 _log = bind("hawker.microvm")
@@ -33,11 +32,17 @@ _LEAVES_S = 5.0  # for a VMM to end itself
 _MIB = 1 << 20
 
 
-class Suspension:
+class SnapshotSuspension:
     """Remembers nothing."""
 
     def __init__(
-        self, vmm: Vmm, jail: Jail, channel: Channel, launcher: Launcher, memory: GuestsMemory, clock: Clock
+        self,
+        vmm: Vmm,
+        jail: Jail,
+        channel: PilotChannel,
+        launcher: MicroVMLauncher,
+        memory: MicroVMMemory,
+        clock: Clock,
     ) -> None:
         self._vmm = vmm
         self._jail = jail
@@ -88,7 +93,7 @@ class Suspension:
             await self._vmm.save(plan.vm, run, _inside(plan.vm))
             inside("saved")
             files = await anyio.to_thread.run_sync(microvm_snapshot.describe, run)
-            snapshot = Snapshot(program=program, plan=plan, files=files, available_mib=available_mib)
+            snapshot = MicroVMSnapshot(program=program, plan=plan, files=files, available_mib=available_mib)
             await anyio.to_thread.run_sync(microvm_snapshot.publish, run, snapshot)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
@@ -130,7 +135,7 @@ class Suspension:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
                 async with self._channel.connect(run) as pilot:
                     await pilot.hello()
-                    await guest_requests.set_clock(pilot, self._clock.now())
+                    await requests.set_clock(pilot, self._clock.now())
         except (TimeoutError, Unavailable, WrongState) as error:
             _log.warning("clock not set", extra={"machine_id": run.machine_id, "reason": str(error)})
         await anyio.to_thread.run_sync(microvm_snapshot.drop_files, run)
@@ -148,6 +153,7 @@ def _lost(why: str, at: float) -> Exit:
 
 
 def refuse_suspended(run: RunDir) -> None:
+    """Raises `WrongState` for a machine in a snapshot."""
     if run.saved():
         raise WrongState(f"machine {run.machine_id} is suspended")
 

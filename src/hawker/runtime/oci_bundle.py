@@ -1,4 +1,4 @@
-"""From an instance's spec to the runtime specification's config.json: what isolates a container machine. Pure.
+"""Writes the runtime specification's config.json by an instance's spec: what isolates a container machine. Pure.
 
 Process 1 is the pilot, which starts the workload itself; so users, files, environment and commands are not here. The
 workload has Docker's default capabilities less NET_RAW: raw sockets would let it forge addresses on its network's
@@ -7,6 +7,7 @@ limit by a score: it is the smallest process there, so never the one taken, and 
 use.
 """
 
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,29 @@ from typing import Any
 import msgspec
 
 from hawker.host.gather import Bounds
-from hawker.runtime.containers import container_root
-from hawker.runtime.seccomp import seccomp_profile
-from hawker.runtime.spec import InstanceSpec, Limits, MountSpec
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec
+from hawker.runtime.spec_rules import container_root
 
+_EPERM, _ENOSYS = 1, 38
+_NEW_USER = 0x10000000
+
+# A list of refusals, not of permissions: what needs a capability that a machine does not have is refused by the kernel
+# already. Here is what any process may call and should not in a shared kernel: keyrings (not namespaced), new user
+# namespaces (they bring back every capability's code paths), bpf, perf, userfaultfd, io_uring (past the filter's
+# sight), handles that reach around mounts; and, should a capability leak, the loading of code into the kernel and
+# mounting.
+_REFUSED = (
+    "acct add_key bpf clock_adjtime clock_settime delete_module finit_module fsconfig fsmount fsopen fspick "
+    "init_module io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl "
+    "lookup_dcookie mount mount_setattr move_mount move_pages name_to_handle_at nfsservctl open_by_handle_at open_tree "
+    "perf_event_open pivot_root quotactl quotactl_fd reboot request_key setns settimeofday swapoff swapon umount "
+    "umount2 userfaultfd vm86 vm86old"
+).split()
+
+_ARCHITECTURES = {
+    "x86_64": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+    "aarch64": ["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
+}
 PILOT_PATH = "/.hawker/pilot"
 """Where the pilot is seen inside a machine."""
 
@@ -60,7 +80,7 @@ OPEN_FILES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ContainerPlacement:
     """What the host adds to a spec: the pilot's file and arguments, the cgroup's path, which namespaces exist."""
 
     pilot: Path
@@ -71,7 +91,7 @@ class Placement:
     open_files: int = OPEN_FILES
 
 
-def oci_config(spec: InstanceSpec, placement: Placement) -> bytes:
+def oci_config(spec: InstanceSpec, placement: ContainerPlacement) -> bytes:
     """The config.json of one instance."""
     assert spec.rootfs is not None, "a container has a root filesystem"
     config = {
@@ -92,7 +112,7 @@ def oci_config(spec: InstanceSpec, placement: Placement) -> bytes:
     return msgspec.json.encode(config)
 
 
-def _process(placement: Placement) -> dict[str, Any]:
+def _process(placement: ContainerPlacement) -> dict[str, Any]:
     kinds = ("bounding", "effective", "permitted")
     return {
         "terminal": False,
@@ -163,7 +183,7 @@ def _namespaces(netns: str | None, cgroup_namespace: bool) -> list[dict[str, str
     return [{"type": kind} for kind in kinds] + network
 
 
-def _resources(limits: Limits) -> dict[str, Any]:
+def _resources(limits: InstanceLimits) -> dict[str, Any]:
     """What the runtime calls swap is memory and swap together. Devices: none but the usual harmless ones, which the
     runtime allows."""
     memory = limits.memory_mib * _MIB
@@ -175,8 +195,8 @@ def _resources(limits: Limits) -> dict[str, Any]:
     }
 
 
-def cgroup_bounds(limits: Limits) -> Bounds:
-    """The same for a control group that is made by hand."""
+def cgroup_bounds(limits: InstanceLimits) -> Bounds:
+    """The limits of `_resources` for a control group that is made by hand."""
     return Bounds(
         cpu_period_us=_PERIOD_US,
         cpu_quota_us=limits.cpus * _PERIOD_US,
@@ -190,3 +210,20 @@ def cgroup_bounds(limits: Limits) -> Bounds:
 def cpu_shares(weight: int) -> int:
     """v1's shares (2 to 262144) for a v2 weight (1 to 10000); the runtime turns them back where v2 is mounted."""
     return 2 + (weight - 1) * 262_142 // 9_999
+
+
+def seccomp_profile() -> dict[str, Any]:
+    """The `linux.seccomp` object. An unknown architecture gets the filter for its own calls alone."""
+    new_user = {"index": 0, "value": _NEW_USER, "valueTwo": _NEW_USER, "op": "SCMP_CMP_MASKED_EQ"}
+    rules: list[dict[str, Any]] = [
+        _refuse(_REFUSED, _EPERM),
+        {**_refuse(["clone", "unshare"], _EPERM), "args": [new_user]},
+        _refuse(["clone3"], _ENOSYS),  # its flags are behind a pointer; callers fall back to clone
+    ]
+    profile: dict[str, Any] = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
+    architectures = _ARCHITECTURES.get(platform.machine())
+    return profile if architectures is None else {**profile, "architectures": architectures}
+
+
+def _refuse(names: list[str], code: int) -> dict[str, Any]:
+    return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": code}

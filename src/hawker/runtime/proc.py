@@ -16,22 +16,22 @@ _COMM_BYTES = 64  # it is at most 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProcessEntry:
     pid: int
     parent: int
     cpu_s: float
     memory_bytes: int
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[ProcessEntry]:
     for pid in _pids():
         with suppress(OSError):
             yield _entry(pid, (_PROC / str(pid) / "stat").read_text("utf-8", "replace"))
 
 
-def descendants(ancestor: int) -> list[Entry]:
+def descendants(ancestor: int) -> list[ProcessEntry]:
     """Everyone below `ancestor`, which is not among them."""
-    children: dict[int, list[Entry]] = {}
+    children: dict[int, list[ProcessEntry]] = {}
     for entry in entries():
         children.setdefault(entry.parent, []).append(entry)
     found, parents = [], [ancestor]
@@ -57,7 +57,7 @@ def named(*names: str) -> list[int]:
 
 
 def _comm(pid: int) -> bytes:
-    """In three calls of the kernel and nothing else: a host has thousands of processes."""
+    """The kernel's name of a process, in three calls and nothing else: a host has thousands of processes."""
     try:
         fd = os.open(f"/proc/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -90,8 +90,8 @@ def _pids() -> list[int]:
     return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
 
 
-def _entry(pid: int, stat: str) -> Entry:
+def _entry(pid: int, stat: str) -> ProcessEntry:
     """proc(5): the name is in parentheses and may hold any character; fields are counted from behind it."""
     fields = stat[stat.rindex(")") + 2 :].split()
     ticks = int(fields[11]) + int(fields[12])
-    return Entry(pid=pid, parent=int(fields[1]), cpu_s=ticks / _TICKS, memory_bytes=int(fields[21]) * _PAGE)
+    return ProcessEntry(pid=pid, parent=int(fields[1]), cpu_s=ticks / _TICKS, memory_bytes=int(fields[21]) * _PAGE)

@@ -18,13 +18,11 @@ from hawker.errors import NotServed, Unavailable
 from hawker.host.spawn import spawn
 from hawker.ids import MachineId
 from hawker.runtime import proc
-from hawker.runtime.driver import Exit, Features, Memory, Part, Stats
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
+from hawker.runtime.pilot.channel import PILOT_OPTIONS, PilotChannel, UnixSocketChannel
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.launch import PILOT_OPTIONS
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import UnixSocket
-from hawker.runtime.spec import InstanceSpec, Limits
+from hawker.runtime.spec import InstanceLimits, InstanceSpec
 
 MARK = "HAWKER_INSTANCE"
 _KILL_TIMEOUT_S = 10.0
@@ -43,7 +41,7 @@ class ProcessTechnology:
     contained = False
 
     def __init__(self) -> None:
-        self.channel: Channel = UnixSocket()
+        self.channel: PilotChannel = UnixSocketChannel()
         self._children: set[int] = set()
 
     async def check(self) -> None:
@@ -107,7 +105,7 @@ class ProcessTechnology:
     async def memory(self, run: RunDir) -> Memory:
         raise NotServed("the process driver has no limits: its machines have the host's memory")
 
-    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         await self.memory(run)
 
     async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int:
@@ -119,10 +117,16 @@ class ProcessTechnology:
     def failed_to_boot(self, run: RunDir) -> bool:
         return False
 
+    async def take_up(self, run: RunDir) -> None:
+        """Nothing is ever left half-done to such a machine."""
+
     def last_words(self, run: RunDir) -> str:
         return ""
 
-    def lost(self, machine_id: MachineId) -> frozenset[Part]:
+    def remnants(self) -> list[MachineId]:
+        return []
+
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
         return frozenset()
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:

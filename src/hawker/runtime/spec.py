@@ -7,26 +7,26 @@ import msgspec
 from hawker.ids import InstanceId, MachineId
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel enforces. `cpus` is whole cpus; `cpu_weight` is the relative share, 1 to 10000 (cgroup v2)."""
+class InstanceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kernel enforces on all processes of an instance together."""
 
-    cpus: int
-    cpu_weight: int
-    memory_mib: int
-    pids: int
-    swap_mib: int = 0
+    cpus: int  # whole cpus, 1 or more: so much cpu time a second; a machine with a kernel of its own has as many
+    cpu_weight: int  # 1 to 10000 (cgroup v2): the share where machines compete for cpus
+    memory_mib: int  # MiB, 1 or more; whoever needs more is ended
+    pids: int  # processes and threads at a time, 1 or more; a fork beyond fails
+    swap_mib: int = 0  # MiB of swap beside the memory; 0: none
 
 
 class FileSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A file that the pilot writes inside the machine before the first process starts; parents are made."""
 
-    path: str
-    content: bytes
-    mode: int = 0o644
+    path: str  # absolute, inside
+    content: bytes  # all files, config and environment together: 4 MiB at most
+    mode: int = 0o644  # permission bits
 
 
 class MountSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory of the host, `source`, that is seen as `target` inside."""
+    """A directory of the host, `source`, that is seen as `target` inside. Both are absolute."""
 
     source: str
     target: str
@@ -34,62 +34,58 @@ class MountSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a machine. `argv` is complete; `user` is "", "name", "uid", "name:group" or "uid:gid", looked up
-    inside the machine; `cwd` is absolute; `tty` gives it a terminal as stdin, stdout and stderr.
+    """One process of a machine.
 
     With a `root` it is a container of the machine: it has that root filesystem, in which its user, its `cwd`, its
     `mounts` and its `files` are (written before each of its runs), and shares network, process ids and limits with the
     others. They are one tenant: a container's root user can reach the others. When a run of it ends, so does all else
     that runs in it."""
 
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    user: str = ""
-    cwd: str = "/"
-    tty: bool = False
+    argv: tuple[str, ...]  # complete: nothing is added; the first is looked up in the PATH of `env` inside
+    env: dict[str, str]  # complete, but for what the pilot adds
+    user: str = ""  # "", "name", "uid", "name:group" or "uid:gid", looked up inside; "": root
+    cwd: str = "/"  # absolute, inside
+    tty: bool = False  # it has a terminal as stdin, stdout and stderr
     name: str = ""  # the container's, unique in its machine: a letter or digit, then letters, digits, "_", "." and "-"
-    root: str | None = None  # a mounted root filesystem of its own
+    root: str | None = None  # a mounted root filesystem of its own; None: the machine's
     held: bool = False  # not started with the machine, only by `start_process`
     mounts: tuple[MountSpec, ...] = ()  # inside `root`
     files: tuple[FileSpec, ...] = ()  # inside `root`
 
 
 class DiskLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of each disk of a machine with a kernel of its own; 0: none."""
+    """The limits of each disk of a machine with a kernel of its own; reads and writes wait beyond them."""
 
-    bytes_per_s: int = 0
-    operations_per_s: int = 0
+    bytes_per_s: int = 0  # 0: no limit
+    operations_per_s: int = 0  # 0: no limit
 
 
 class RootDisk(msgspec.Struct, frozen=True, kw_only=True):
-    """The root filesystem of a machine with a kernel of its own, as block files of the host: `image`, read-only, which
-    all machines of the image share, below `layer`, a writable ext4 of the machine's own."""
+    """The root filesystem of a machine with a kernel of its own, as block files of the host."""
 
-    image: str
-    layer: str
+    image: str  # read-only; all machines of the image share it
+    layer: str  # a writable ext4 of the machine's own, laid over the image
 
 
 class VolumeDisk(msgspec.Struct, frozen=True, kw_only=True):
-    """A block file of the host that a machine with a kernel of its own mounts at `target`. `name` is unique in the
-    machine: 1 to 20 letters, digits and dashes."""
+    """A block file of the host that a machine with a kernel of its own mounts; at most 32 a machine."""
 
-    name: str
+    name: str  # unique in the machine: 1 to 20 letters, digits and dashes
     file: str
-    target: str
+    target: str  # absolute, inside
     fstype: str = "ext4"
     read_only: bool = False
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """The network of a machine with a kernel of its own: `tap` in the spec's network namespace is `name` inside, with
-    these addresses ("fdaa::3/64") and a default route by each gateway."""
+class GuestLink(msgspec.Struct, frozen=True, kw_only=True):
+    """The network of a machine with a kernel of its own."""
 
-    mac: str
-    addresses: tuple[str, ...]
-    gateways: tuple[str, ...]
-    mtu: int = 1500
-    name: str = "eth0"
-    tap: str = "tap0"
+    mac: str  # of the interface inside: "02:00:00:00:00:01"
+    addresses: tuple[str, ...]  # of the interface inside: "fdaa::3/64"
+    gateways: tuple[str, ...]  # a default route by each: "fdaa::1"
+    mtu: int = 1500  # bytes
+    name: str = "eth0"  # of the interface inside
+    tap: str = "tap0"  # of the device in the spec's network namespace
 
 
 class Ends(StrEnum):
@@ -100,26 +96,26 @@ class Ends(StrEnum):
 
 
 class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a driver needs to run one instance. Stored with the machine; complete, so that a new daemon can finish
-    the start that an old one began. Paths are on the host."""
+    """Everything that a driver needs to run one instance. Stored with the machine; complete, so that a new daemon can
+    finish the start that an old one began. Paths are on the host."""
 
     machine_id: MachineId
-    instance_id: InstanceId
-    hostname: str
-    processes: tuple[ProcessSpec, ...]
-    files: tuple[FileSpec, ...] = ()
-    limits: Limits
+    instance_id: InstanceId  # another one for each start of the machine
+    hostname: str  # inside
+    processes: tuple[ProcessSpec, ...]  # 1 to 32; calls name them by their place here
+    files: tuple[FileSpec, ...] = ()  # in the machine's root filesystem
+    limits: InstanceLimits
     ends: Ends = Ends.FIRST
     rootfs: str | None = None  # a mounted root filesystem, maybe an empty directory; None for drivers without one
-    mounts: tuple[MountSpec, ...] = ()
+    mounts: tuple[MountSpec, ...] = ()  # in the machine's root filesystem
     netns: str | None = None  # a bound network namespace file; None: the host's network
     root_disk: RootDisk | None = None  # this and what follows, with a kernel of its own
     volumes: tuple[VolumeDisk, ...] = ()
-    link: Link | None = None
+    link: GuestLink | None = None  # None: no network
     disk_limits: DiskLimits = DiskLimits()
     kernel_args: tuple[str, ...] = ()  # appended to the kernel's command line
     max_memory_mib: int | None = None  # up to which the memory limit may be raised while it runs; None: no further
     gpus: tuple[str, ...] = ()  # PCI addresses of devices that are the machine's alone: "0000:65:00.0"
-    output_bytes: int = 8 << 20  # how much of its output is kept, at the least half of it
-    stop_signal: str = "SIGINT"
-    stop_timeout_s: float = 5.0
+    output_bytes: int = 8 << 20  # how much of its output is kept, at the least half of it; 0: the pilot's own 8 MiB
+    stop_signal: str = "SIGINT"  # sent to its processes where the pilot is told to end without another signal
+    stop_timeout_s: float = 5.0  # from that signal to SIGKILL; seven weeks at most

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import anyio
 
 from hawker.ids import MachineId
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import Ends
 from hawker.sim.deed import KILLS, Deed, Verb
 from hawker.sim.disk import Weather
@@ -154,8 +154,8 @@ class Nature:
 
     def _on_driver(self, deed: Deed) -> str:
         if deed.verb is Verb.DRIVER_SLOW:
-            self._world.host.script(deed.word, Fault(delay_s=deed.amount))
+            self._world.host.script(deed.word, FakeFault(delay_s=deed.amount))
             return f"the driver's next {deed.word} takes {deed.amount:g} s"
         error, after = OSError(f"{deed.word} failed"), bool(deed.amount)
-        self._world.host.script(deed.word, Fault(error=error, after=after))
+        self._world.host.script(deed.word, FakeFault(error=error, after=after))
         return f"the driver's next {deed.word} will fail{' after its effect' if after else ''}"

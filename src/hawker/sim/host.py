@@ -9,8 +9,8 @@ from hawker.config.effective_containers import TempDir
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.record.machine import Network
 from hawker.runtime.driver import ALIVE, Exit, Phase
-from hawker.runtime.fake_host import FakeHost, Fault, Instance
-from hawker.runtime.spec import InstanceSpec, Link
+from hawker.runtime.fake_host import FakeFault, FakeHost, Instance
+from hawker.runtime.spec import GuestLink, InstanceSpec
 from hawker.sim.fuse import Death, Fuse
 from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
 
@@ -33,10 +33,10 @@ class Cellar(FakeHost):
         self.lost: Counter[MachineId] = Counter()
         self.strangers: set[int] = set()
 
-    def fault(self, call: str) -> Fault:
+    def fault(self, call: str) -> FakeFault:
         asked = super().fault(call)
         before, after = self._fuse.burns(), self._fuse.burns()
-        return Fault(error=Death(), after=after) if before or after else asked
+        return FakeFault(error=Death(), after=after) if before or after else asked
 
     def place(self, spec: InstanceSpec) -> Instance:
         here = self.look(spec.machine_id)
@@ -221,9 +221,9 @@ class Wires(Fixture):
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         return f"fdaa::{machine_id[:4]}:{machine_id[4:8]}:2"
 
-    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+    def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
         address = self.private_ip(network.network_id, machine_id)
-        return Link(mac="02:00:00:00:00:01", addresses=(f"{address}/64",), gateways=("fdaa::1",))
+        return GuestLink(mac="02:00:00:00:00:01", addresses=(f"{address}/64",), gateways=("fdaa::1",))
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         await self._edge("ensure")

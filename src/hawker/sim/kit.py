@@ -8,8 +8,8 @@ from hawker.clock import Clock
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
 from hawker.netpolicy.enforcement import Fences, HostFences
-from hawker.runtime.driver import Driver, Features, Suspension
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.driver import Features, NodeDriver, Suspension
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
 from hawker.volume.copies import Copies
@@ -41,7 +41,7 @@ def _flows() -> Sequence[Flow[Any]]:
     return FLOWS
 
 
-def _driver(host: FakeHost, features: Features) -> Driver:
+def _driver(host: FakeHost, features: Features) -> NodeDriver:
     return FakeDriver(host, features)
 
 
@@ -71,7 +71,7 @@ class Kit:
 
     flows: Callable[[], Sequence[Flow[Any]]] = _flows
     store: Callable[[Store], Store] = _store
-    driver: Callable[[FakeHost, Features], Driver] = _driver
+    driver: Callable[[FakeHost, Features], NodeDriver] = _driver
     rootfs: Callable[[Rootfs], Rootfs] = _rootfs
     networks: Callable[[Networks], Networks] = _networks
     disks: Callable[[Disks], Disks] = _disks

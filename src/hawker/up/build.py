@@ -32,9 +32,9 @@ from hawker.observe.spans import MakeExporter
 from hawker.observe.spool import Spool
 from hawker.place import Place
 from hawker.record.node import NodeRecord
-from hawker.runtime.driver import Driver
+from hawker.runtime.driver import NodeDriver
+from hawker.runtime.driver_probe import DriverVerdict
 from hawker.runtime.guest_volumes import GuestVolumes
-from hawker.runtime.probe import Verdict
 from hawker.secret.secret_keys import SecretKeys
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
@@ -89,7 +89,7 @@ def image_settings(settings: Settings) -> ImageSettings:
 async def deps_of(
     settings: Settings,
     place: Place,
-    driver: Driver,
+    driver: NodeDriver,
     node_id: NodeId,
     store: Store,
     images: ImageCache,
@@ -124,13 +124,13 @@ async def deps_of(
     )
 
 
-def _network(place: Place, node_id: NodeId, driver: Driver) -> NodeNetwork | None:
+def _network(place: Place, node_id: NodeId, driver: NodeDriver) -> NodeNetwork | None:
     if not driver.features.network:
         return None
     return NodeNetwork(node_id, place.networks, Tapped(user_of) if driver.features.disks else Wired())
 
 
-def _rootfs(settings: Settings, place: Place, driver: Driver, images: ImageCache) -> Rootfs | None:
+def _rootfs(settings: Settings, place: Place, driver: NodeDriver, images: ImageCache) -> Rootfs | None:
     """Block files for machines with a kernel of their own, mounts for all others."""
     if driver.features.disks:
         return DiskRootfs(place.root, images, settings.machine_disk_mib)
@@ -138,7 +138,7 @@ def _rootfs(settings: Settings, place: Place, driver: Driver, images: ImageCache
 
 
 def _volumes(
-    settings: Settings, place: Place, driver: Driver, store: Store, ciphers: Ciphers
+    settings: Settings, place: Place, driver: NodeDriver, store: Store, ciphers: Ciphers
 ) -> tuple[Disks | None, Copies | None]:
     """The same of volumes and their copies."""
     floor_bytes = settings.free_disk_floor_mib * MIB
@@ -169,7 +169,7 @@ def parts_of(
     http: aiohttp.ClientSession,
     metrics: Metrics,
     traces: Traces | None,
-    drivers: tuple[Verdict, ...],
+    drivers: tuple[DriverVerdict, ...],
 ) -> Parts:
     settings, room = deps.settings, Room(deps.settings, facts)
     queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}

@@ -38,7 +38,7 @@ from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
 from hawker.record.node import NODE, NodeRecord
-from hawker.runtime.roster import Roster
+from hawker.runtime.driver_selection import DriverSelection
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
@@ -91,7 +91,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
     notifier, given = Notifier.of(os.environ, os.getpid()), handed_over(os.environ, os.getpid())
     facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
     exporter = load_exporter() if settings.otel_endpoint else None
-    roster = Roster(settings, facts, place, clock)
+    roster = DriverSelection(settings, facts, place, clock)
     drivers = await roster.decide()
     archive = archive_of(settings, place)
     preferences = load_preferences(settings.market)

@@ -11,7 +11,7 @@ from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
 from hawker.record.node import NodeRecord
-from hawker.runtime.probe import Verdict
+from hawker.runtime.driver_probe import DriverVerdict
 from hawker.volume.operations import Volumes
 from hawker.volume.restore import Origins
 from hawker.volume.snapshots import Snapshots
@@ -49,7 +49,7 @@ class Parts:
     metrics: Metrics
     scraper: Scraper
     started_at: float
-    drivers: tuple[Verdict, ...] = ()
+    drivers: tuple[DriverVerdict, ...] = ()
     catalog: Catalog | None = None
     fleet: Fleet | None = None
     porter: AppBundler | None = None

@@ -10,7 +10,7 @@ from hawker.errors import SnapshotLost
 from hawker.host.spawn import spawn
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit, Features, Suspension
-from hawker.runtime.pilot.lifeline import end
+from hawker.runtime.pilot.process_exit import end
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.process import ProcessTechnology
 from hawker.runtime.spec import InstanceSpec

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.escapes import NONCE_BYTES, begin
-from hawker.runtime.pilot.frames import Frame, FrameParser, Kind
-from hawker.runtime.pilot.launch import short_path
+from hawker.runtime.pilot.channel import short_path
+from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.serial_ports import NONCE_BYTES, begin
 
 DEADLINE_S = 60.0
 _GONE = 1 << 20  # as if so much was heard, when the client says no more
@@ -19,7 +19,7 @@ _MARK_BYTES = len(begin(bytes(NONCE_BYTES)))
 
 def hello(version: int, instance: str = "instance") -> bytes:
     said = frames.number(frames.MAGIC, 4) + frames.number(version, 2) + b"\2" + frames.string(instance)
-    return frames.encode(Kind.HELLO, 0, said)
+    return frames.encode(FrameKind.HELLO, 0, said)
 
 
 HELLO = hello(1)
@@ -58,7 +58,7 @@ def answering(run: RunDir, answer: Callable[[Frame], bytes], *, version: int = f
                 parser = FrameParser()
                 while data := stream.recv(1 << 16):
                     for frame in parser.feed(data):
-                        stream.sendall(b"" if frame.kind == Kind.HELLO else answer(frame))
+                        stream.sendall(b"" if frame.kind == FrameKind.HELLO else answer(frame))
 
         with _thread(serve):
             yield

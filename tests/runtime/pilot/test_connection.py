@@ -1,5 +1,6 @@
-"""A connection to a pilot that behaves, and to ones that do not."""
+"""A byte stream: nothing written is lost when it is closed, nothing said is lost when the other end breaks."""
 
+import socket
 from pathlib import Path
 
 import anyio
@@ -7,15 +8,69 @@ import pytest
 
 from hawker.errors import Unavailable
 from hawker.ids import InstanceId
-from hawker.runtime.pilot import conversation, frames
-from hawker.runtime.pilot.connection import Inbox
-from hawker.runtime.pilot.conversation import Answer
-from hawker.runtime.pilot.frames import Kind
+from hawker.runtime.pilot import frames, requests
+from hawker.runtime.pilot.channel import connect, pilot_pid
+from hawker.runtime.pilot.connection import ByteStream, Inbox
+from hawker.runtime.pilot.frames import FrameKind
+from hawker.runtime.pilot.requests import StartAnswer
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import connect, pilot_pid
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, hello, pilot
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard = b""
+        self.ends = 0
+
+    def data(self, data: bytes) -> None:
+        self.heard += data
+
+    def end(self, why: str) -> None:
+        self.ends += 1
+
+
+def joined() -> tuple[ByteStream, socket.socket, Listener]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    listener = Listener()
+    return ByteStream(ours, listener.data, listener.end), theirs, listener
+
+
+async def test_what_the_other_end_said_before_it_left_is_heard_although_writing_fails() -> None:
+    stream, theirs, listener = joined()
+    theirs.send(b"last words")
+    theirs.close()
+    stream.write(b"into the void")
+    await eventually(lambda: listener.ends)
+    assert (listener.heard, listener.ends) == (b"last words", 1)
+
+
+async def test_closing_delivers_what_was_written(anyio_backend: str) -> None:
+    stream, theirs, listener = joined()
+    sent = bytes(range(256)) * 8000  # more than a socket holds
+    stream.write(sent)
+    stream.close()
+    got = b""
+    while len(got) < len(sent):
+        await anyio.wait_readable(theirs)
+        got += theirs.recv(1 << 20)
+    assert got == sent
+    await anyio.wait_readable(theirs)
+    assert theirs.recv(1) == b"" and listener.ends == 0
+    theirs.close()
+
+
+async def test_aborting_closes_at_once() -> None:
+    stream, theirs, listener = joined()
+    stream.abort()
+    stream.abort()
+    stream.write(b"too late")
+    assert theirs.recv(10) == b"" and listener.ends == 0
+    theirs.close()
 
 
 @pytest.fixture
@@ -35,10 +90,10 @@ async def test_hello_tells_what_runs(run: RunDir) -> None:
 async def test_frames_that_only_a_newer_pilot_knows_are_passed_over(run: RunDir) -> None:
     newer = frames.number(200, 1)
     unknown = frames.number(5 + 4, 4) + newer + frames.number(0, 4) + b"more"
-    with pilot(run, HELLO, unknown, frames.encode(Kind.READY)), anyio.fail_after(DEADLINE_S):
+    with pilot(run, HELLO, unknown, frames.encode(FrameKind.READY)), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
-            conversation.send_spec(connection, b"")
-            assert await conversation.started(connection, InstanceId("instance")) is Answer.READY
+            requests.send_spec(connection, b"")
+            assert await requests.started(connection, InstanceId("instance")) is StartAnswer.READY
 
 
 async def test_nobody_listening_is_unavailable(run: RunDir) -> None:
@@ -53,7 +108,7 @@ async def test_nobody_listening_is_unavailable(run: RunDir) -> None:
         pytest.param(b"", id="silence"),
         pytest.param(b"\xff" * 20, id="no frames"),
         pytest.param(HELLO[:7], id="half a hello"),
-        pytest.param(frames.encode(Kind.READY), id="another frame first"),
+        pytest.param(frames.encode(FrameKind.READY), id="another frame first"),
         pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another protocol"),
     ],
 )
@@ -67,9 +122,9 @@ async def test_whoever_is_no_pilot_is_unavailable(run: RunDir, answer: bytes) ->
 @pytest.mark.parametrize(
     "frame",
     [
-        pytest.param(frames.encode(Kind.STATE, 77), id="for nobody"),
+        pytest.param(frames.encode(FrameKind.STATE, 77), id="for nobody"),
         pytest.param(b"\x05\0\0\0\xfa\0\0\0\0", id="of an unknown type"),
-        pytest.param(frames.encode(Kind.READY), id="that nobody takes"),
+        pytest.param(frames.encode(FrameKind.READY), id="that nobody takes"),
     ],
 )
 async def test_a_flood_of_frames_is_cut_off(run: RunDir, frame: bytes) -> None:
@@ -82,7 +137,7 @@ async def test_a_flood_of_frames_is_cut_off(run: RunDir, frame: bytes) -> None:
 
 
 async def test_a_trickle_of_large_frames_is_held_only_to_a_bound(run: RunDir) -> None:
-    large = frames.encode(Kind.STDOUT, 0, bytes(frames.PAYLOAD_MAX))
+    large = frames.encode(FrameKind.STDOUT, 0, bytes(frames.PAYLOAD_MAX))
     with pilot(run, HELLO, large * 20, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             inbox = Inbox()

@@ -14,8 +14,8 @@ from hawker.errors import SnapshotLost, Unavailable, WrongState
 from hawker.runtime.driver import Phase
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.pilot.frames import FrameParser, Kind
-from hawker.runtime.pilot.journal import tell
+from hawker.runtime.pilot.frames import FrameKind, FrameParser
+from hawker.runtime.pilot.journal import replay_journal
 from hawker.runtime.process import ProcessTechnology, process_driver
 from tests.runtime.pilot.guests import Guest, Program
 from tests.runtime.pilot.liar import HELLO
@@ -84,7 +84,11 @@ async def test_one_killed_before_its_command_was_known_to_run_says_so(driver: Pi
     await eventually(lambda: not marked(spec("")))
     journal = tmp_path / "machines" / MACHINE / "run" / "journal"
     whole = journal.read_bytes()
-    sizes = [size for size in range(len(whole)) if (story := tell(whole[:size])).instance_id and story.ready_at is None]
+    sizes = [
+        size
+        for size in range(len(whole))
+        if (story := replay_journal(whole[:size])).instance_id and story.ready_at is None
+    ]
     journal.write_bytes(whole[: sizes[0]])
     seen = await process_driver(tmp_path / "machines", SystemClock()).inspect(MACHINE)
     assert seen.phase is Phase.EXITED and seen.started_at is None
@@ -131,7 +135,7 @@ async def test_a_pilot_that_lost_its_files_is_ended_before_the_next_is_begun(
 
 STAY = "; time.sleep(1000)"
 SILENCE = "no word from the guest within 2 s; its kernel's last words: Loading"
-END, NOISE = HELLO + frames.encode(Kind.EXIT), frames.encode(Kind.LIST_END)
+END, NOISE = HELLO + frames.encode(FrameKind.EXIT), frames.encode(FrameKind.LIST_END)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ async def test_a_guest_is_told_its_spec_once_it_is_there(tmp_path: Path) -> None
         with pytest.raises(Unavailable):
             await driver.start(spec("unused"))
         (part,) = FrameParser().feed(heard.read_bytes())
-        assert part.kind == Kind.SPEC
+        assert part.kind == FrameKind.SPEC
         await driver.destroy(MACHINE)
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from hawker.errors import BadRequest
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import ExecSpec, ListenSocket, ProcessState, Run
+from hawker.runtime.driver import ExecSpec, ProcessPhase, ProcessSocket, ProcessState
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Frame, FrameParser, Kind, Malformed, Reader
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, MalformedFrame, PayloadReader
+from hawker.runtime.spec import Ends, FileSpec, InstanceLimits, InstanceSpec, ProcessSpec
 
 
 def spec(*, content: bytes = b"", stop_signal: str = "SIGINT") -> InstanceSpec:
@@ -18,7 +18,7 @@ def spec(*, content: bytes = b"", stop_signal: str = "SIGINT") -> InstanceSpec:
         hostname="name",
         processes=(ProcessSpec(argv=("true",), env={"A": "b"}),),
         files=(FileSpec(path="/f", content=content),),
-        limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+        limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
         stop_signal=stop_signal,
     )
 
@@ -58,13 +58,13 @@ def test_an_exec_request_that_fits_no_frame_is_refused() -> None:
 
 def test_hello_from_something_else_is_malformed() -> None:
     for payload in (b"", b"HTTP/1.1 400", frames.number(frames.MAGIC, 4) + b"\1\0\x63\0\0\0\0\0"):
-        with pytest.raises(Malformed):
-            messages.read_hello(Frame(Kind.HELLO, 0, payload))
+        with pytest.raises(MalformedFrame):
+            messages.read_hello(Frame(FrameKind.HELLO, 0, payload))
 
 
 def hello(version: int, more: bytes = b"") -> Frame:
     head = frames.number(frames.MAGIC, 4) + frames.number(version, 2)
-    return Frame(Kind.HELLO, 0, head + b"\2" + frames.string("instance") + more)
+    return Frame(FrameKind.HELLO, 0, head + b"\2" + frames.string("instance") + more)
 
 
 def test_a_pilot_of_a_newer_version_may_say_more() -> None:
@@ -73,20 +73,20 @@ def test_a_pilot_of_a_newer_version_may_say_more() -> None:
 
 
 def test_a_pilot_that_is_too_old_is_refused() -> None:
-    with pytest.raises(Malformed, match="speaks version 0"):
+    with pytest.raises(MalformedFrame, match="speaks version 0"):
         messages.read_hello(hello(0))
 
 
 def test_an_ending_may_say_more() -> None:
     ending = frames.number(1, 8) + frames.number(3, 4) + frames.number(0, 4) + b"\0" + frames.string("") + b"more"
-    assert messages.read_ending(Reader(ending)).exit_code == 3
+    assert messages.read_ending(PayloadReader(ending)).exit_code == 3
 
 
 def test_an_ending_is_an_exit() -> None:
     payload = (
         frames.number(1_500_000_000, 8) + frames.number(137, 4) + frames.number(9, 4) + b"\2" + frames.string("why")
     )
-    exit = messages.read_ending(Reader(payload))
+    exit = messages.read_ending(PayloadReader(payload))
     assert (exit.exited_at, exit.exit_code, exit.signal, exit.process, exit.reason) == (1.5, 137, 9, 2, "why")
 
 
@@ -96,7 +96,7 @@ def test_a_process_carries_where_it_listens() -> None:
         numbers + frames.string("cmd") + frames.string("/") + frames.strings(("tcp6 [::]:80",))
     )
     assert (found.pid, found.started_at, found.cpu_s, found.rss_bytes, found.cwd) == (7, 2.0, 1.5, 4096, "/")
-    assert found.sockets == (ListenSocket(proto="tcp6", address="[::]:80"),)
+    assert found.sockets == (ProcessSocket(proto="tcp6", address="[::]:80"),)
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(-1.0, 0), (0.25, 250), (1e12, 2**32 - 1)])
@@ -162,7 +162,7 @@ def test_a_state_is_read() -> None:
     ending = frames.number(2_000_000_000, 8) + frames.number(137, 4) + frames.number(9, 4) + b"\3" + frames.string("")
     head = b"\3" + b"\2" + frames.number(5, 4) + frames.number(77, 4) + frames.number(1_000_000_000, 8)
     index, state = messages.read_state(head + b"\1" + ending + b"\1")
-    assert (index, state.state, state.run, state.pid, state.started_at) == (3, Run.RUNNING, 5, 77, 1.0)
+    assert (index, state.state, state.run, state.pid, state.started_at) == (3, ProcessPhase.RUNNING, 5, 77, 1.0)
     assert state.last_exit is not None and state.last_exit.oom_killed and state.exit is None
 
 
@@ -172,7 +172,7 @@ def test_a_state_before_the_first_run_has_no_time() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"\0\0", b"\0\4" + bytes(17), b"\0\3" + bytes(16) + b"\1"])
 def test_what_is_no_state_is_malformed(payload: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         messages.read_state(payload)
 
 

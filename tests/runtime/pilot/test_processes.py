@@ -8,22 +8,22 @@ import msgspec
 import pytest
 
 from hawker.errors import Unavailable, WrongState
-from hawker.runtime.driver import Exit, ProcessState, Run
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames
+from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.connection import PATIENCE
-from hawker.runtime.pilot.frames import Kind
-from hawker.runtime.pilot.journal import Story
-from hawker.runtime.pilot.processes import Watch, begin_run, end_run, recorded_states
+from hawker.runtime.pilot.frames import FrameKind
+from hawker.runtime.pilot.journal import JournalState
+from hawker.runtime.pilot.processes import ProcessWatch, begin_run, end_run, recorded_states
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.unix import connect
 from hawker.runtime.spec import InstanceSpec
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, answering, pilot
 from tests.runtime.plain import spec
 
 pytestmark = pytest.mark.anyio
 
-SECOND = frames.encode(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + b"\2\0\2" + frames.string("instance"))
-WATCHING = frames.encode(Kind.WATCHING, 1)
+SECOND = frames.encode(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + b"\2\0\2" + frames.string("instance"))
+WATCHING = frames.encode(FrameKind.WATCHING, 1)
 KILLED = Exit(exit_code=137, signal=9, exited_at=9.0)
 
 
@@ -41,15 +41,15 @@ def named(*names: str, held: bool = False) -> InstanceSpec:
 def state(code: int, run: int = 1, process: int = 0) -> bytes:
     payload = bytes([process, code]) + frames.number(run, 4) + frames.number(5, 4) + frames.number(10**9, 8)
     ending = frames.number(2 * 10**9, 8) + frames.number(3, 4) + frames.number(0, 4) + b"\0" + frames.string("")
-    return frames.encode(Kind.STATE, 1, payload + (b"\1" + ending if code == 3 else b"\0"))
+    return frames.encode(FrameKind.STATE, 1, payload + (b"\1" + ending if code == 3 else b"\0"))
 
 
 async def test_states_carry_the_names_of_the_spec(run: RunDir) -> None:
     with pilot(run, SECOND, asked=state(2) + state(0, 0, 1) + WATCHING, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
-            states = await Watch(connection, named("web", "db")).begin()
-    assert [(each.name, each.state) for each in states] == [("web", Run.RUNNING), ("db", Run.HELD)]
+            states = await ProcessWatch(connection, named("web", "db")).begin()
+    assert [(each.name, each.state) for each in states] == [("web", ProcessPhase.RUNNING), ("db", ProcessPhase.HELD)]
 
 
 async def test_a_pilot_of_version_1_is_not_asked(run: RunDir) -> None:
@@ -57,17 +57,17 @@ async def test_a_pilot_of_version_1_is_not_asked(run: RunDir) -> None:
         async with connect(run) as connection:
             await connection.hello()
             with pytest.raises(WrongState, match="stop and start it"):
-                Watch(connection, named("web"))
+                ProcessWatch(connection, named("web"))
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         WATCHING,
-        state(2) + state(2, process=1) + frames.encode(Kind.STATE, 1, b"\1"),
-        frames.encode(Kind.STATE, 1, b"\0\x63" + bytes(17)),
+        state(2) + state(2, process=1) + frames.encode(FrameKind.STATE, 1, b"\1"),
+        frames.encode(FrameKind.STATE, 1, b"\0\x63" + bytes(17)),
         state(2),
-        frames.encode(Kind.REFUSED, 1, b"\xff"),
+        frames.encode(FrameKind.REFUSED, 1, b"\xff"),
     ],
     ids=["too few", "cut short", "no such state", "gone", "a refusal without a reason"],
 )
@@ -76,21 +76,21 @@ async def test_a_pilot_that_tells_nonsense_is_unavailable(run: RunDir, answer: b
         async with connect(run) as connection:
             await connection.hello()
             with pytest.raises(Unavailable):
-                await Watch(connection, named("web", "db")).begin()
+                await ProcessWatch(connection, named("web", "db")).begin()
 
 
 async def test_a_process_that_the_spec_has_not_is_passed_over(run: RunDir) -> None:
     with pilot(run, SECOND, asked=state(2) + state(2, process=200) + WATCHING, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
-            assert len(await Watch(connection, named("web")).begin()) == 1
+            assert len(await ProcessWatch(connection, named("web")).begin()) == 1
 
 
 async def test_a_flood_of_changes_is_cut_off(run: RunDir) -> None:
     with pilot(run, SECOND, asked=state(2) + WATCHING + state(2) * 5000), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
-            watch = Watch(connection, named("web"))
+            watch = ProcessWatch(connection, named("web"))
             with pytest.raises(Unavailable):
                 while True:
                     await watch.next()
@@ -101,17 +101,17 @@ async def test_a_run_is_waited_for_until_it_is_executed(run: RunDir) -> None:
     with pilot(run, SECOND, asked=answers, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
-            found = await begin_run(Watch(connection, named("web")), named("web"), 0, 1)
-    assert (found.state, found.run) == (Run.RUNNING, 1)
+            found = await begin_run(ProcessWatch(connection, named("web")), named("web"), 0, 1)
+    assert (found.state, found.run) == (ProcessPhase.RUNNING, 1)
 
 
 async def test_a_refusal_is_a_wrong_state(run: RunDir) -> None:
-    refused = frames.encode(Kind.REFUSED, 1, frames.string("the machine is not running"))
+    refused = frames.encode(FrameKind.REFUSED, 1, frames.string("the machine is not running"))
     with pilot(run, SECOND, asked=state(0, 0) + WATCHING + refused, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
             with pytest.raises(WrongState, match="the machine is not running"):
-                await begin_run(Watch(connection, named("web")), named("web"), 0, 1)
+                await begin_run(ProcessWatch(connection, named("web")), named("web"), 0, 1)
 
 
 async def test_the_end_of_a_run_is_waited_for_and_a_later_one_is_none_of_ours(run: RunDir) -> None:
@@ -120,60 +120,63 @@ async def test_the_end_of_a_run_is_waited_for_and_a_later_one_is_none_of_ours(ru
         with pilot(run, SECOND, asked=state(2) + WATCHING + state(2) + last, hold=True), anyio.fail_after(DEADLINE_S):
             async with connect(run) as connection:
                 await connection.hello()
-                await end_run(Watch(connection, named("web")), 0, 15, 1.0)
+                await end_run(ProcessWatch(connection, named("web")), 0, 15, 1.0)
 
 
 # --- from the journal
 
 
 def test_before_a_spec_was_accepted_nothing_ran() -> None:
-    assert recorded_states(named("web"), Story(), None) == (ProcessState(name="web"),)
+    assert recorded_states(named("web"), JournalState(), None) == (ProcessState(name="web"),)
 
 
 def test_a_machine_without_records_of_runs_ran_each_process_once() -> None:
     own = Exit(exit_code=3, exited_at=5.0)
-    story = Story(instance_id="i", ready_at=1.0, exits={0: own})
+    story = JournalState(instance_id="i", ready_at=1.0, exits={0: own})
     going = recorded_states(named("", ""), story, None)
-    assert [(each.state, each.run, each.exit) for each in going] == [(Run.EXITED, 1, own), (Run.RUNNING, 1, None)]
+    assert [(each.state, each.run, each.exit) for each in going] == [
+        (ProcessPhase.EXITED, 1, own),
+        (ProcessPhase.RUNNING, 1, None),
+    ]
     over = recorded_states(named("", ""), story, KILLED)
     assert over[1].exit == msgspec.structs.replace(KILLED, process=1)
 
 
 def test_a_held_process_that_never_began_stays_held() -> None:
-    story = Story(instance_id="i", ready_at=1.0)
+    story = JournalState(instance_id="i", ready_at=1.0)
     assert recorded_states(named("web", held=True), story, KILLED) == (ProcessState(name="web"),)
 
 
 def test_a_run_without_an_end_was_killed_with_its_machine() -> None:
-    runs = {0: ProcessState(state=Run.RUNNING, run=4, pid=9, started_at=2.0)}
-    (found,) = recorded_states(named("web", held=True), Story(instance_id="i", runs=runs), KILLED)
-    assert (found.name, found.state, found.run, found.pid, found.exit) == ("web", Run.EXITED, 4, None, KILLED)
+    runs = {0: ProcessState(state=ProcessPhase.RUNNING, run=4, pid=9, started_at=2.0)}
+    (found,) = recorded_states(named("web", held=True), JournalState(instance_id="i", runs=runs), KILLED)
+    assert (found.name, found.state, found.run, found.pid, found.exit) == ("web", ProcessPhase.EXITED, 4, None, KILLED)
 
 
 async def test_a_pilot_that_says_the_same_over_and_over_is_cut_off(run: RunDir) -> None:
     """One at a time, so that none is too many to hold: a guest could keep its watcher busy for ever."""
     again = state(2)
-    with answering(run, lambda frame: again + WATCHING if frame.kind == Kind.WATCH else again):
+    with answering(run, lambda frame: again + WATCHING if frame.kind == FrameKind.WATCH else again):
         async with connect(run) as connection:
             await connection.hello()
-            watch = Watch(connection, named("web"))
+            watch = ProcessWatch(connection, named("web"))
             await watch.begin()
             with anyio.fail_after(120), pytest.raises(Unavailable, match="over and over"):
                 while True:
-                    watch.send(frames.encode(Kind.LIST, watch.channel))
+                    watch.send(frames.encode(FrameKind.LIST, watch.channel))
                     await watch.next()
 
 
 async def test_changes_are_told_however_many_they_are(run: RunDir) -> None:
     turns = itertools.count(1)
-    with answering(run, lambda frame: state(2, run=next(turns)) + (WATCHING if frame.kind == Kind.WATCH else b"")):
+    with answering(run, lambda frame: state(2, run=next(turns)) + (WATCHING if frame.kind == FrameKind.WATCH else b"")):
         async with connect(run) as connection:
             await connection.hello()
-            watch = Watch(connection, named("web"))
+            watch = ProcessWatch(connection, named("web"))
             await watch.begin()
             with anyio.fail_after(120):
                 for turn in range(2, 2 * PATIENCE):
-                    watch.send(frames.encode(Kind.LIST, watch.channel))
+                    watch.send(frames.encode(FrameKind.LIST, watch.channel))
                     assert (await watch.next())[0].run == turn
 
 
@@ -182,4 +185,4 @@ async def test_a_process_that_the_machine_does_not_have_is_passed_over(run: RunD
     with pilot(run, SECOND, asked=told, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
-            assert len(await Watch(connection, named("web")).begin()) == 1
+            assert len(await ProcessWatch(connection, named("web")).begin()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hawker.runtime.driver import Exit
-from hawker.runtime.pilot.launch import pilot_files
+from hawker.runtime.pilot.channel import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
 
 

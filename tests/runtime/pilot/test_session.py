@@ -8,10 +8,10 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.runtime.driver import ExecSpec
 from hawker.runtime.pilot import frames
-from hawker.runtime.pilot.frames import Kind
+from hawker.runtime.pilot.channel import connect
+from hawker.runtime.pilot.frames import FrameKind
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.session import PilotSession
-from hawker.runtime.pilot.unix import connect
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, pilot
 from tests.runtime.pilot.records import ending
 
@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> RunDir:
 
 
 async def test_a_session_that_loses_contact_says_so(run: RunDir) -> None:
-    with pilot(run, HELLO, frames.encode(Kind.STDOUT, 1, b"half")), anyio.fail_after(DEADLINE_S):
+    with pilot(run, HELLO, frames.encode(FrameKind.STDOUT, 1, b"half")), anyio.fail_after(DEADLINE_S):
         session = PilotSession(connect(run), ExecSpec(argv=("true",)))
         assert [piece async for piece in session.output()] == [(1, b"half")]
         with pytest.raises(Unavailable):
@@ -33,7 +33,7 @@ async def test_a_session_that_loses_contact_says_so(run: RunDir) -> None:
 
 
 async def test_a_refused_session_tells_why(run: RunDir) -> None:
-    refused = frames.encode(Kind.REFUSED, 1, frames.string("the machine is not running"))
+    refused = frames.encode(FrameKind.REFUSED, 1, frames.string("the machine is not running"))
     with pilot(run, HELLO, refused, hold=True), anyio.fail_after(DEADLINE_S):
         session = PilotSession(connect(run), ExecSpec(argv=("true",)))
         with pytest.raises(Unavailable, match="not running"):
@@ -42,7 +42,7 @@ async def test_a_refused_session_tells_why(run: RunDir) -> None:
 
 
 async def test_a_pilot_that_floods_beyond_the_credit_is_cut_off(run: RunDir) -> None:
-    flood = frames.encode(Kind.STDOUT, 1, bytes(60_000)) * 6
+    flood = frames.encode(FrameKind.STDOUT, 1, bytes(60_000)) * 6
     with pilot(run, HELLO, flood, hold=True), anyio.fail_after(DEADLINE_S):
         connection = connect(run)
         session = PilotSession(connection, ExecSpec(argv=("true",)))
@@ -54,7 +54,7 @@ async def test_a_pilot_that_floods_beyond_the_credit_is_cut_off(run: RunDir) -> 
 
 async def test_the_end_that_was_said_before_the_connection_broke_is_heard(run: RunDir) -> None:
     ending = frames.number(0, 8) + frames.number(3, 4) + frames.number(0, 4) + b"\0" + frames.string("")
-    answers = (frames.encode(Kind.STDOUT, 1, b"last words"), frames.encode(Kind.EXIT, 1, ending))
+    answers = (frames.encode(FrameKind.STDOUT, 1, b"last words"), frames.encode(FrameKind.EXIT, 1, ending))
     with pilot(run, HELLO, *answers), anyio.fail_after(DEADLINE_S):
         session = PilotSession(connect(run), ExecSpec(argv=("true",)))
         assert [piece async for piece in session.output()] == [(1, b"last words")]
@@ -64,13 +64,13 @@ async def test_the_end_that_was_said_before_the_connection_broke_is_heard(run: R
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        (frames.encode(Kind.STDOUT, 1), "means nothing"),
-        (frames.encode(Kind.STATE, 1, bytes(19)), "means nothing"),
-        (frames.encode(Kind.CREDIT, 1, frames.number(1, 4)), "credit for more input"),
-        (frames.encode(Kind.CREDIT, 1, frames.number(0, 4)), "credit for more input"),
-        (frames.encode(Kind.CREDIT, 1, frames.number(2**32 - 1, 4)), "credit for more input"),
-        (frames.encode(Kind.EXIT, 1, ending(2**32 - 1)), "an end with code"),
-        (frames.encode(Kind.REFUSED, 1, b"\1"), "ends too soon"),
+        (frames.encode(FrameKind.STDOUT, 1), "means nothing"),
+        (frames.encode(FrameKind.STATE, 1, bytes(19)), "means nothing"),
+        (frames.encode(FrameKind.CREDIT, 1, frames.number(1, 4)), "credit for more input"),
+        (frames.encode(FrameKind.CREDIT, 1, frames.number(0, 4)), "credit for more input"),
+        (frames.encode(FrameKind.CREDIT, 1, frames.number(2**32 - 1, 4)), "credit for more input"),
+        (frames.encode(FrameKind.EXIT, 1, ending(2**32 - 1)), "an end with code"),
+        (frames.encode(FrameKind.REFUSED, 1, b"\1"), "ends too soon"),
     ],
 )
 async def test_a_pilot_that_talks_nonsense_is_cut_off(run: RunDir, frame: bytes, why: str) -> None:

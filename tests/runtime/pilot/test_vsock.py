@@ -10,16 +10,16 @@ import anyio
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.pilot import conversation, frames, messages
-from hawker.runtime.pilot.frames import FrameParser, Kind
+from hawker.runtime.pilot import frames, messages, requests
+from hawker.runtime.pilot.frames import FrameKind, FrameParser
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.vsock import Vsock
+from hawker.runtime.pilot.vsock import VsockChannel
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO
 from tests.runtime.plain import spec
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-CHANNEL = Vsock()
+CHANNEL = VsockChannel()
 CONNECT = b"CONNECT 1024\n"
 
 
@@ -62,18 +62,18 @@ def vmm(path: Path, answer: bytes, *, refusals: int = 0) -> Iterator[list[bytes]
 
 async def test_what_is_said_waits_until_the_guest_listens(run: RunDir) -> None:
     pilot = CHANNEL.connect(run)  # there is not even a socket
-    conversation.send_spec(pilot, b"a run spec")
+    requests.send_spec(pilot, b"a run spec")
     with vmm(run.vsock, b"OK 1073741824\n" + HELLO, refusals=3) as heard:
         assert (await pilot.hello()).instance_id == "instance"
         pilot.close()
     assert heard[0].startswith(CONNECT)
     greeting, part = FrameParser().feed(heard[0].removeprefix(CONNECT))
-    assert (greeting.kind, part.kind, part.payload) == (Kind.HELLO, Kind.SPEC, b"\1a run spec")
+    assert (greeting.kind, part.kind, part.payload) == (FrameKind.HELLO, FrameKind.SPEC, b"\1a run spec")
 
 
 async def test_what_was_said_before_closing_is_delivered_once_the_guest_listens(run: RunDir) -> None:
     pilot = CHANNEL.connect(run)
-    conversation.request_stop(pilot, 15, 1.0)
+    requests.request_stop(pilot, 15, 1.0)
     pilot.close()
     with vmm(run.vsock, b"OK 1\n", refusals=1) as heard:
         await eventually(lambda: heard[0].endswith(messages.stop_request(15, 1.0)))
@@ -106,9 +106,9 @@ async def test_a_guest_that_hangs_up_is_gone(run: RunDir) -> None:
         listener.listen()
         async with CHANNEL.connect(run) as pilot:
             stream = await anyio.to_thread.run_sync(lambda: listener.accept()[0])
-            stream.sendall(b"OK 1\n" + frames.encode(Kind.READY))
+            stream.sendall(b"OK 1\n" + frames.encode(FrameKind.READY))
             stream.close()
-            assert (await pilot.take()).kind == Kind.READY
+            assert (await pilot.take()).kind == FrameKind.READY
             with pytest.raises(Unavailable, match="gone"):
                 await pilot.take()
 

@@ -18,9 +18,8 @@ from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime.crun import Crun
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.contract import Cell, Grant, Jail, VmmEnd
-from hawker.runtime.vmm.jail import CrunJail
-from hawker.runtime.vmm.needs import Needs
+from hawker.runtime.vmm.contract import Jail, JailCell, JailGrant, VmmEnd
+from hawker.runtime.vmm.crun_jail import CrunJail, ProgramFiles
 from tests.waiting import eventually
 
 MACHINE, OTHER = MachineId("0123456789abcd"), MachineId("fedcba98765432")
@@ -53,17 +52,17 @@ def python(script: str) -> tuple[str, ...]:
     return (str(_PYTHON), "-I", "-S", "-u", "-c", _PRELUDE + textwrap.dedent(script))
 
 
-def python_grants() -> tuple[Grant, ...]:
+def python_grants() -> tuple[JailGrant, ...]:
     """What a script needs beside the interpreter's own libraries."""
-    shown = {grant.source: grant for grant in Needs().of(Path(_ctypes.__file__))}
-    own = {grant.source for grant in Needs().of(_PYTHON)}
+    shown = {grant.source: grant for grant in ProgramFiles().of(Path(_ctypes.__file__))}
+    own = {grant.source for grant in ProgramFiles().of(_PYTHON)}
     libraries = [grant for source, grant in shown.items() if source not in own and _LIBRARY not in source.parents]
-    return (Grant(_LIBRARY, str(_LIBRARY)), *libraries)
+    return (JailGrant(_LIBRARY, str(_LIBRARY)), *libraries)
 
 
-def interpreter_grants() -> tuple[Grant, ...]:
+def interpreter_grants() -> tuple[JailGrant, ...]:
     """For a jail that does not look for what a program needs."""
-    return Needs().of(_PYTHON)
+    return ProgramFiles().of(_PYTHON)
 
 
 def script_program(path: Path) -> Path:
@@ -78,7 +77,7 @@ class With:
     """What a cell has beside its own directory."""
 
     machine_id: MachineId = MACHINE
-    grants: tuple[Grant, ...] = ()
+    grants: tuple[JailGrant, ...] = ()
     devices: tuple[str, ...] = ()
     netns: str | None = None
     bounds: Bounds = BOUNDS
@@ -106,11 +105,11 @@ class Prison:
         journal = os.open(run.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            cell = Cell(
+            cell = JailCell(
                 machine_id=wish.machine_id,
                 uid=UIDS[wish.machine_id],
                 argv=tuple(argv),
-                grants=(*wish.grants, Grant(run.vmm, "/cell/vmm", writable=True)),
+                grants=(*wish.grants, JailGrant(run.vmm, "/cell/vmm", writable=True)),
                 devices=wish.devices,
                 netns=wish.netns,
                 bounds=wish.bounds,

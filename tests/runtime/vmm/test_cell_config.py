@@ -8,19 +8,19 @@ import pytest
 
 from hawker.host.gather import Bounds
 from hawker.ids import MachineId
-from hawker.runtime.vmm.cell_config import Device, Surroundings, cell_config
-from hawker.runtime.vmm.contract import Cell, Grant
+from hawker.runtime.vmm.cell_config import CellSurroundings, JailDevice, cell_config, vmm_profile
+from hawker.runtime.vmm.contract import JailCell, JailGrant
 
 BOUNDS = Bounds(
     cpu_period_us=100_000, cpu_quota_us=200_000, cpu_shares=77, memory_bytes=1 << 30, swapped_bytes=1 << 30, pids=99
 )
-TUN = Device("/dev/net/tun", "c", 10, 200)
+TUN = JailDevice("/dev/net/tun", "c", 10, 200)
 
 
 def _config(
-    *, netns: str | None = None, devices: tuple[str, ...] = (), cgroups: bool = True, nodes: tuple[Device, ...] = ()
+    *, netns: str | None = None, devices: tuple[str, ...] = (), cgroups: bool = True, nodes: tuple[JailDevice, ...] = ()
 ) -> dict[str, Any]:
-    cell = Cell(
+    cell = JailCell(
         machine_id=MachineId("0123456789abcd"),
         uid=4321,
         argv=("/usr/bin/vmm", "--quick"),
@@ -29,9 +29,9 @@ def _config(
         netns=netns,
         bounds=BOUNDS,
     )
-    around = Surroundings(
+    around = CellSurroundings(
         root="/srv/root",
-        files=(Grant(Path("/boot/k"), "/cell/kernel"), Grant(Path("/srv/vmm"), "/cell/vmm", writable=True)),
+        files=(JailGrant(Path("/boot/k"), "/cell/kernel"), JailGrant(Path("/srv/vmm"), "/cell/vmm", writable=True)),
         devices=nodes,
         cgroup="/hawker-ab12/0123456789abcd",
         cgroup_namespace=cgroups,
@@ -77,7 +77,7 @@ def test_its_network_is_the_machine_s_or_none_but_never_the_host_s() -> None:
 
 
 def test_no_device_is_usable_but_those_granted() -> None:
-    linux = _config(nodes=(TUN, Device("/dev/data", "b", 7, 3, writable=False)))["linux"]
+    linux = _config(nodes=(TUN, JailDevice("/dev/data", "b", 7, 3, writable=False)))["linux"]
     assert linux["resources"]["devices"] == [
         {"allow": False, "access": "rwm"},
         {"allow": True, "type": "c", "major": 10, "minor": 200, "access": "rw"},
@@ -110,3 +110,45 @@ def test_it_leaves_no_core_and_pins_memory_only_for_whole_devices() -> None:
     assert _limit(_config(), "RLIMIT_NOFILE") == 4096
     assert _limit(_config(), "RLIMIT_MEMLOCK") == 64 << 10
     assert _limit(_config(devices=("/dev/vfio/vfio", "/dev/vfio/17")), "RLIMIT_MEMLOCK") == BOUNDS.memory_bytes
+
+
+NEW_NAMESPACES = {"user": 0x10000000, "pid": 0x20000000, "net": 0x40000000, "mount": 0x00020000, "cgroup": 0x02000000}
+
+
+def _rules(name: str) -> list[dict[str, Any]]:
+    return [rule for rule in vmm_profile()["syscalls"] if name in rule["names"]]
+
+
+def test_what_is_not_named_does_not_exist() -> None:
+    profile = vmm_profile()
+    assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
+    assert {rule["action"] for rule in profile["syscalls"]} == {"SCMP_ACT_ALLOW"}
+    assert "architectures" not in profile
+
+
+@pytest.mark.parametrize(
+    "name",
+    "bpf clone3 flock init_module io_uring_setup kexec_load keyctl mknod mknodat mount move_mount open_by_handle_at "
+    "perf_event_open process_vm_readv ptrace setns umount2 unshare userfaultfd".split(),
+)
+def test_what_a_vmm_has_no_use_for_is_not_named(name: str) -> None:
+    assert _rules(name) == []
+
+
+@pytest.mark.parametrize("name", "execve futex ioctl mmap openat ppoll pread64 pwritev recvmsg sendmsg".split())
+def test_what_every_vmm_does_is_allowed(name: str) -> None:
+    [rule] = _rules(name)
+    assert "args" not in rule
+
+
+@pytest.mark.parametrize("flag", NEW_NAMESPACES.values(), ids=NEW_NAMESPACES)
+def test_threads_may_be_made_and_namespaces_not(flag: int) -> None:
+    [rule] = _rules("clone")
+    [condition] = rule["args"]
+    assert (condition["op"], condition["valueTwo"]) == ("SCMP_CMP_MASKED_EQ", 0)
+    assert condition["value"] & flag == flag
+
+
+def test_sockets_are_of_three_families() -> None:
+    families = [condition["value"] for rule in _rules("socket") for condition in rule["args"]]
+    assert sorted(families) == [1, 2, 10]

@@ -10,7 +10,7 @@ from hawker.errors import Unavailable
 from hawker.host.gather import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.contract import Cell, Grant
+from hawker.runtime.vmm.contract import JailCell, JailGrant
 from hawker.runtime.vmm.grants import own
 
 UID = 0x7000_1234
@@ -30,8 +30,8 @@ def file(tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def cell(*grants: Grant, uid: int = UID) -> Cell:
-    return Cell(
+def cell(*grants: JailGrant, uid: int = UID) -> JailCell:
+    return JailCell(
         machine_id=MachineId("0123456789abcd"),
         uid=uid,
         argv=("/bin/true",),
@@ -45,14 +45,14 @@ def cell(*grants: Grant, uid: int = UID) -> Cell:
 @pytest.mark.root
 def test_what_is_writable_belongs_to_the_user_alone(run: RunDir, file: Path) -> None:
     file.chmod(0o666)
-    own(cell(Grant(file, "/cell/file", writable=True), Grant(run.vmm, "/cell/vmm", writable=True)), run)
+    own(cell(JailGrant(file, "/cell/file", writable=True), JailGrant(run.vmm, "/cell/vmm", writable=True)), run)
     for path, mode in ((file, 0o600), (run.vmm, 0o700)):
         found = path.stat()
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (UID, UID, mode)
 
 
 def test_what_is_shared_is_readable_and_keeps_its_owner(run: RunDir, file: Path) -> None:
-    own(cell(Grant(file, "/cell/file")), run)
+    own(cell(JailGrant(file, "/cell/file")), run)
     found = file.stat()
     assert (found.st_uid, found.st_mode & 0o7777) == (os.getuid(), 0o644)
 
@@ -60,20 +60,20 @@ def test_what_is_shared_is_readable_and_keeps_its_owner(run: RunDir, file: Path)
 def test_what_is_readable_already_is_left_as_it_is(run: RunDir, file: Path) -> None:
     file.chmod(0o755)
     before = file.stat().st_ctime_ns
-    own(cell(Grant(file, "/cell/file")), run)
+    own(cell(JailGrant(file, "/cell/file")), run)
     assert file.stat().st_ctime_ns == before
 
 
 def test_a_link_in_a_writable_file_s_place_is_refused_and_not_followed(run: RunDir, file: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(file)
     with pytest.raises(Unavailable, match="link cannot be given to machine 0123456789abcd"):
-        own(cell(Grant(tmp_path / "link", "/cell/file", writable=True)), run)
+        own(cell(JailGrant(tmp_path / "link", "/cell/file", writable=True)), run)
     assert file.stat().st_uid == os.getuid()
 
 
 def test_a_missing_file_is_named(run: RunDir, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"none cannot be given .* No such file"):
-        own(cell(Grant(tmp_path / "none", "/cell/none")), run)
+        own(cell(JailGrant(tmp_path / "none", "/cell/none")), run)
 
 
 def test_nothing_is_granted_out_of_the_vmm_s_own_directory(run: RunDir) -> None:
@@ -81,4 +81,4 @@ def test_nothing_is_granted_out_of_the_vmm_s_own_directory(run: RunDir) -> None:
     run.vmm.mkdir()
     (run.vmm / "snapshot").touch()
     with pytest.raises(AssertionError, match="VMM's own directory"):
-        own(cell(Grant(run.vmm / "snapshot", "/cell/snapshot")), run)
+        own(cell(JailGrant(run.vmm / "snapshot", "/cell/snapshot")), run)

@@ -15,7 +15,7 @@ from hawker.host import netns
 from hawker.ids import NodeId
 from hawker.runtime import proc
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.contract import Grant
+from hawker.runtime.vmm.contract import JailGrant
 from hawker.runtime.vmm.jailer import FirecrackerJailer
 from tests.conftest import Mark
 from tests.runtime.vmm.cells import (
@@ -55,13 +55,13 @@ def put_in_place(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
 
 
-async def launch(cells: Prison, script: str, *grants: Grant, netns: str | None = None) -> int:
+async def launch(cells: Prison, script: str, *grants: JailGrant, netns: str | None = None) -> int:
     argv = (str(cells.directory / "firecracker"), "--api-sock", "/cell/vmm/api.sock", script)
     shown = (*grants, *interpreter_grants(), *python_grants())
     return await cells.launch(argv, With(grants=shown, devices=DEVICES, netns=netns))
 
 
-async def said(cells: Prison, script: str, *grants: Grant) -> list[str]:
+async def said(cells: Prison, script: str, *grants: JailGrant) -> list[str]:
     await launch(cells, script, *grants)
     return (await cells.end()).console.decode().splitlines()
 
@@ -115,8 +115,8 @@ async def test_it_is_told_its_arguments_after_those_of_the_jailer(cells: Prison)
 async def test_what_it_was_granted_is_there_and_read_only_unless_given(cells: Prison) -> None:
     write(cells.directory, "kernel", "disk")
     grants = (
-        Grant(cells.directory / "kernel", cells.jail.inside(cells.directory / "kernel", "kernel")),
-        Grant(cells.directory / "disk", "/cell/disk", writable=True),
+        JailGrant(cells.directory / "kernel", cells.jail.inside(cells.directory / "kernel", "kernel")),
+        JailGrant(cells.directory / "disk", "/cell/disk", writable=True),
     )
     lines = await said(
         cells,

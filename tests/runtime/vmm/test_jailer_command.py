@@ -5,14 +5,14 @@ from pathlib import Path
 from hawker.host.gather import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.oci_bundle import cpu_shares
-from hawker.runtime.vmm.contract import Cell
-from hawker.runtime.vmm.jailer_command import jailer_command
+from hawker.runtime.vmm.contract import JailCell
+from hawker.runtime.vmm.jailer import jailer_command
 
 MIB = 1 << 20
 
 
 def _command(*, netns: str | None = "/run/netns/m", unified: bool = False, weight: int = 100) -> tuple[str, ...]:
-    cell = Cell(
+    cell = JailCell(
         machine_id=MachineId("0123456789abcd"),
         uid=4321,
         argv=("/opt/firecracker", "--api-sock", "/cell/vmm/api.sock"),

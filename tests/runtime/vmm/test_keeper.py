@@ -17,7 +17,7 @@ from hawker.errors import Unavailable
 from hawker.runtime import proc
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.keeper import Launch
+from hawker.runtime.vmm.keeper import KeeperLaunch
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -34,11 +34,11 @@ async def run(tmp_path: Path) -> AsyncIterator[RunDir]:
     await keeper.abandon(made)
 
 
-def launcher(run: RunDir, vmm: str, *, first: str = "", fds: tuple[int, ...] = ()) -> Launch:
+def launcher(run: RunDir, vmm: str, *, first: str = "", fds: tuple[int, ...] = ()) -> KeeperLaunch:
     """A program that starts a VMM, a shell that does `vmm`, and ends, as `crun run --detach` does."""
     pid_file = run.path / "pid-of-vmm"
     script = f"{first}\n/bin/sh -c '{vmm}' &\necho $! > {pid_file}"
-    return Launch(argv=("/bin/sh", "-c", script), fds=fds, pid_file=pid_file, uid=os.getuid())
+    return KeeperLaunch(argv=("/bin/sh", "-c", script), fds=fds, pid_file=pid_file, uid=os.getuid())
 
 
 def status_of(pid: int) -> dict[str, str]:
@@ -119,7 +119,7 @@ async def test_a_program_that_fails_is_told_with_its_words(run: RunDir) -> None:
     with pytest.raises(Unavailable, match=r"^/bin/sh ended with wait status 768$"):
         await keeper.launch(run, launcher(run, FOREVER, first="exit 3"))
     with pytest.raises(Unavailable, match="keeper: /nonexistent: No such file or directory"):
-        await keeper.launch(run, Launch(argv=("/nonexistent",), fds=(), pid_file=run.path / "none", uid=0))
+        await keeper.launch(run, KeeperLaunch(argv=("/nonexistent",), fds=(), pid_file=run.path / "none", uid=0))
     assert keeper.read_end(run) is None
 
 
@@ -169,7 +169,7 @@ async def test_without_a_pid_the_end_of_the_last_child_counts(run: RunDir) -> No
     for text in ("1", "", "nonsense"):
         script = f"/bin/sh -c 'read line; exit 5' < {run.path}/gate & echo {text} > {run.path}/wrong"
         argv = ("/bin/sh", "-c", script)
-        await keeper.launch(run, Launch(argv=argv, fds=(), pid_file=run.path / "wrong", uid=os.getuid()))
+        await keeper.launch(run, KeeperLaunch(argv=argv, fds=(), pid_file=run.path / "wrong", uid=os.getuid()))
         assert keeper.read_end(run) is None
         open_and_close(run.path / "gate")
         await ended(run)
@@ -181,7 +181,7 @@ async def test_a_pid_file_that_is_a_link_or_a_pipe_is_not_read(run: RunDir) -> N
     os.mkfifo(run.path / "pipe")
     (run.path / "link").symlink_to("/proc/self/stat")
     for name in ("pipe", "link"):
-        wanted = Launch(argv=("/bin/sh", "-c", "/bin/true &"), fds=(), pid_file=run.path / name, uid=os.getuid())
+        wanted = KeeperLaunch(argv=("/bin/sh", "-c", "/bin/true &"), fds=(), pid_file=run.path / name, uid=os.getuid())
         await keeper.launch(run, wanted)
         assert keeper.read_record(run).vmm is None
         await ended(run)
@@ -244,15 +244,15 @@ async def test_a_killed_keeper_has_nothing_to_say(run: RunDir) -> None:
 
 async def test_a_line_that_was_cut_is_not_read(run: RunDir) -> None:
     keeper.record_path(run).write_bytes(b"keeper 12\nvmm 34\nended 0 17" + bytes(480))
-    assert keeper.read_record(run) == keeper.Record(keeper=12, vmm=34)
+    assert keeper.read_record(run) == keeper.KeeperRecord(keeper=12, vmm=34)
     assert keeper.read_end(run) is None
     keeper.record_path(run).write_bytes(bytes(512))
-    assert keeper.read_record(run) == keeper.Record()
+    assert keeper.read_record(run) == keeper.KeeperRecord()
 
 
 def test_nothing_is_told_of_a_machine_without_a_keeper(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    assert keeper.read_record(run) == keeper.Record()
+    assert keeper.read_record(run) == keeper.KeeperRecord()
     assert keeper.read_end(run) is None
     assert keeper.read_console(run) == b""
 
@@ -272,7 +272,7 @@ async def test_a_keeper_is_small(run: RunDir) -> None:
 @pytest.mark.root
 async def test_a_keeper_gives_up_root(run: RunDir) -> None:
     wanted = launcher(run, FOREVER)
-    pid = await keeper.launch(run, Launch(argv=wanted.argv, fds=(), pid_file=wanted.pid_file, uid=UID))
+    pid = await keeper.launch(run, KeeperLaunch(argv=wanted.argv, fds=(), pid_file=wanted.pid_file, uid=UID))
     status = status_of(pid)
     assert status["Uid"].split() == status["Gid"].split() == [str(UID)] * 4
     assert (int(status["CapEff"], 16), status["Groups"], status["NoNewPrivs"]) == (0, "", "1")

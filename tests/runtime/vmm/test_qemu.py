@@ -12,7 +12,7 @@ from hawker.clock import SystemClock
 from hawker.errors import SnapshotLost, Unavailable
 from hawker.ids import MachineId
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.contract import Drive, Restored, Vm
+from hawker.runtime.vmm.contract import Restored, Vm, VmDrive
 from hawker.runtime.vmm.qemu import MEMORY_FILE, Qemu
 from tests.kernel import boot_files
 from tests.microvm import lack_of_qemu
@@ -24,7 +24,7 @@ QEMU = Qemu(SystemClock(), accelerates=False)
 def machine(run: RunDir) -> Vm:
     (run.path / "disk").write_bytes(bytes(1 << 20))
     files = boot_files("bzImage")
-    drives = (Drive("ledger", str(run.path / "disk"), read_only=False),)
+    drives = (VmDrive("ledger", str(run.path / "disk"), read_only=False),)
     line = f"{QEMU.console()} quiet hawker.disks=ledger"
     return Vm(MachineId("m"), 1, 128, 192, str(files.kernel), str(files.initramfs), line, drives, str(run.vmm))
 

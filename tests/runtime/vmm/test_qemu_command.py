@@ -6,8 +6,8 @@ import json
 import pytest
 
 from hawker.ids import MachineId
-from hawker.runtime.spec import DiskLimits, Link
-from hawker.runtime.vmm.contract import Drive, Vm
+from hawker.runtime.spec import DiskLimits, GuestLink
+from hawker.runtime.vmm.contract import Vm, VmDrive
 from hawker.runtime.vmm.qemu_command import command, node_of
 
 VM = Vm(
@@ -18,7 +18,7 @@ VM = Vm(
     kernel="/cell/kernel",
     initramfs="/cell/initramfs",
     command_line="console=ttyS0 hawker.disks=ledger",
-    drives=(Drive("ledger", "/cell/ledger", read_only=False),),
+    drives=(VmDrive("ledger", "/cell/ledger", read_only=False),),
     directory="/cell/vmm",
 )
 
@@ -73,7 +73,7 @@ def test_the_processor_is_the_host_s_or_emulated(accelerates: bool, accel: str, 
 
 
 def test_a_disk_is_written_through_the_host_s_cache_without_a_lock_of_qemu_s() -> None:
-    [disk] = objects(words(replaced(drives=(Drive("layer", "/cell/layer", read_only=False),))), "-blockdev")
+    [disk] = objects(words(replaced(drives=(VmDrive("layer", "/cell/layer", read_only=False),))), "-blockdev")
     assert disk["node-name"] == node_of("layer") and disk["read-only"] is False
     assert disk["cache"] == {"direct": False, "no-flush": False}
     assert (disk["discard"], disk["detect-zeroes"]) == ("unmap", "unmap")
@@ -88,14 +88,14 @@ def test_a_ledger_has_no_holes() -> None:
 
 
 def test_an_image_cannot_be_written_to() -> None:
-    [disk] = objects(words(replaced(drives=(Drive("image", "/i", read_only=True),))), "-blockdev")
+    [disk] = objects(words(replaced(drives=(VmDrive("image", "/i", read_only=True),))), "-blockdev")
     file = disk["file"]
     assert disk["read-only"] is True and isinstance(file, dict) and file["read-only"] is True
 
 
 def test_a_limit_is_a_throttle_above_the_disk() -> None:
     limits = DiskLimits(bytes_per_s=1 << 20, operations_per_s=50)
-    argv = words(replaced(drives=(Drive("layer", "/l", read_only=False, limits=limits),)))
+    argv = words(replaced(drives=(VmDrive("layer", "/l", read_only=False, limits=limits),)))
     [group] = [made for made in objects(argv, "-object") if made.get("qom-type") == "throttle-group"]
     assert group["limits"] == {"bps-total": 1 << 20, "iops-total": 50}
     [disk] = objects(argv, "-blockdev")
@@ -123,7 +123,7 @@ def test_ports_are_the_descriptors_after_the_ledger_s() -> None:
 
 
 def test_a_link_is_a_tap_that_is_there_already() -> None:
-    link = Link(mac="02:00:00:00:00:01", addresses=("10.0.0.2/24",), gateways=(), mtu=1400)
+    link = GuestLink(mac="02:00:00:00:00:01", addresses=("10.0.0.2/24",), gateways=(), mtu=1400)
     argv = words(replaced(link=link))
     assert values(argv, "-netdev") == ["tap,id=link,ifname=tap0,script=no,downscript=no,vhost=off"]
     [card] = [made for made in objects(argv, "-device") if made["driver"] == "virtio-net-device"]

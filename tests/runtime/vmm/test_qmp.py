@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.runtime.vmm.qmp import Absent, Refused, monitor
+from hawker.runtime.vmm.qmp import QmpAbsent, QmpRefused, monitor
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ async def test_a_refusal_is_in_qemu_s_words(tmp_path: Path) -> None:
 
     with serving(tmp_path / "s", script):
         async with monitor(tmp_path / "s") as qemu:
-            with pytest.raises(Refused, match="refuses block_resize: no such disk"):
+            with pytest.raises(QmpRefused, match="refuses block_resize: no such disk"):
                 await qemu.run("block_resize")
 
 
@@ -175,7 +175,7 @@ async def test_who_greets_wrongly_is_no_monitor(tmp_path: Path) -> None:
 
 
 async def test_nobody_there_is_absent(tmp_path: Path) -> None:
-    with pytest.raises(Absent, match="is not there"):
+    with pytest.raises(QmpAbsent, match="is not there"):
         async with monitor(tmp_path / "s"):
             raise AssertionError("there was somebody")
 

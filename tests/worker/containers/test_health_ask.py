@@ -7,7 +7,7 @@ from hawker.clock import ManualClock
 from hawker.config import Container
 from hawker.config.effective_containers import Healthcheck, healthchecks
 from hawker.ids import MachineId
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.sim.life import Worker
 from hawker.sim.world import Prober, Stall

@@ -8,7 +8,7 @@ from hawker.errors import Unavailable
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.driver import ProcessState
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.health import Finding
@@ -233,7 +233,7 @@ async def test_a_clock_that_is_set_back_delays_no_restart(worker: Worker, stall:
 @pytest.mark.parametrize("call", ["process_states", "start_process", "await_process_change", "conclude"])
 async def test_a_driver_that_fails_for_a_while_is_asked_again(worker: Worker, stall: Stall, call: str) -> None:
     jobs = [container(name, "sleep 1", **NEVER) for name in ("a", "b")]
-    stall.host.script(call, *[Fault(error=Unavailable("not now"))] * 3)
+    stall.host.script(call, *[FakeFault(error=Unavailable("not now"))] * 3)
     machine = await worker.create(containers=jobs, restart={"policy": "no"})
     record = await worker.reaches(machine.id, State.STOPPED)
     assert record.running is not None and record.running.exit is not None

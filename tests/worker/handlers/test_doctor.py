@@ -11,8 +11,8 @@ from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotServed, Unavailable
 from hawker.ids import MachineId
 from hawker.record.node import COPY
-from hawker.runtime.driver import Part
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.driver import LostPart
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.store.contract import Bucket
@@ -32,7 +32,7 @@ def stall(stall: Stall) -> Stall:
 async def test_findings_say_what_is_wrong_and_who_mends_it(worker: Worker, stall: Stall) -> None:
     assert (await worker.api.call(LIST_FINDINGS)).findings == ()
     machine_id = MachineId(await worker.started())
-    stall.host.worn[machine_id] = {Part.CGROUP, Part.RUNTIME_STATE}
+    stall.host.worn[machine_id] = {LostPart.CGROUP, LostPart.RUNTIME_STATE}
     found = (await worker.api.call(LIST_FINDINGS)).findings
     assert [(each.kind, each.about, each.by, each.outcome) for each in found] == [
         ("lost control group", machine_id, "node", None),
@@ -44,9 +44,9 @@ async def test_findings_say_what_is_wrong_and_who_mends_it(worker: Worker, stall
 
 async def test_a_repair_says_what_became_of_each(worker: Worker, stall: Stall) -> None:
     machine_id = MachineId(await worker.started())
-    stall.host.worn[machine_id] = {Part.CGROUP, Part.RUNTIME_STATE}
+    stall.host.worn[machine_id] = {LostPart.CGROUP, LostPart.RUNTIME_STATE}
     stall.networks.rules = False
-    stall.host.script("mend", Fault(error=OSError("read-only file system")))
+    stall.host.script("mend", FakeFault(error=OSError("read-only file system")))
     answer = await worker.api.call(REPAIR_FINDINGS, body=RepairRequest())
     outcomes = {each.kind: (each.outcome, each.error) for each in answer.findings}
     assert outcomes == {

@@ -4,7 +4,7 @@ import pytest
 
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, NODE_INFO
 from hawker.api.in_process import InProcessCaller
-from hawker.runtime.probe import Verdict
+from hawker.runtime.driver_probe import DriverVerdict
 from hawker.sim.life import Worker
 from hawker.sim.world import ROOM
 from hawker.worker.handlers import worker_handlers
@@ -24,8 +24,8 @@ async def test_the_node_tells_what_it_has_and_what_is_used(worker: Worker) -> No
 
 async def test_the_node_tells_what_it_found_of_each_driver(worker: Worker) -> None:
     found = (
-        Verdict(name="qemu", usable=True, reason="it emulates", by_itself=False),
-        Verdict(name="container", usable=True, reason="all is there", by_itself=True, chosen=True),
+        DriverVerdict(name="qemu", usable=True, reason="it emulates", by_itself=False),
+        DriverVerdict(name="container", usable=True, reason="all is there", by_itself=True, chosen=True),
     )
     api = InProcessCaller(worker_handlers(replace(worker.parts, drivers=found)), worker.parts.deps.clock, "ann")
     told = (await api.call(NODE_INFO)).drivers

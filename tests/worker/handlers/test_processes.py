@@ -4,7 +4,7 @@ import pytest
 
 from hawker.api.contract.exec import ProcessesQuery
 from hawker.errors import BadRequest
-from hawker.runtime.driver import ListenSocket, ProcessInfo
+from hawker.runtime.driver import ProcessInfo, ProcessSocket
 from hawker.worker.handlers.processes import process_stats
 
 NOW = 1000.0
@@ -15,7 +15,7 @@ WEB = ProcessInfo(
     cwd="/srv",
     cpu_s=25.0,
     rss_bytes=10,
-    sockets=(ListenSocket(proto="tcp6", address="[::]:80"),),
+    sockets=(ProcessSocket(proto="tcp6", address="[::]:80"),),
 )
 JOB = ProcessInfo(pid=3, started_at=NOW, command="job", cwd="/", cpu_s=0.0, rss_bytes=20)
 

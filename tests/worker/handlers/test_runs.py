@@ -14,7 +14,7 @@ from hawker.api.contract.run import (
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.machine import State
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import APP, Worker
 from hawker.sim.world import Stall
 
@@ -37,7 +37,7 @@ async def test_the_runs_of_a_machine_tell_what_happened_to_it(worker: Worker) ->
 
 
 async def test_runs_are_narrowed_by_flow_and_state_and_come_in_pages(worker: Worker, stall: Stall) -> None:
-    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.create()
     await worker.at_rest()
     for _ in range(4):

@@ -7,9 +7,9 @@ from hawker.ids import AppName, InstanceId, MachineId, VolumeId
 from hawker.machine import State
 from hawker.record.machine import MACHINES
 from hawker.record.volume import VOLUMES, Fstype, VolumeRecord, VolumeState
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
 from hawker.sim.kit import GUEST_FEATURES
 from hawker.store.memory import MemoryStore
 from hawker.volume.attachment import volume_name
@@ -60,7 +60,7 @@ class Guest:
             instance_id=InstanceId("I1"),
             hostname="m",
             processes=(ProcessSpec(argv=("serve",), env={}),),
-            limits=Limits(cpus=1, cpu_weight=100, memory_mib=256, pids=100),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=256, pids=100),
             volumes=(VolumeDisk(name=volume_name(self.volume_id), file=str(file), target="/data"),),
         )
         await self.attach(State.STARTED)

@@ -4,7 +4,7 @@ from hawker.errors import NotFound, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.host import Trouble
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
@@ -50,7 +50,7 @@ async def test_machines_of_one_image_pull_it_once(worker: Worker) -> None:
 
 async def test_a_create_that_fails_leaves_a_history_and_nothing_else(worker: Worker, stall: Stall) -> None:
     broken = OSError("no space left on device")
-    stall.host.script("start", *[Fault(error=broken, after=True)] * 3)
+    stall.host.script("start", *[FakeFault(error=broken, after=True)] * 3)
     machine = await worker.create()
     await worker.at_rest()
     assert worker.record(machine.id).state is State.DESTROYED
@@ -62,14 +62,14 @@ async def test_a_create_that_fails_leaves_a_history_and_nothing_else(worker: Wor
 
 
 async def test_who_waits_for_a_machine_that_cannot_be_made_is_told_at_once(worker: Worker, stall: Stall) -> None:
-    stall.host.script("prepare", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("prepare", *[FakeFault(error=OSError("no"))] * 3)
     machine = await worker.create()
     with pytest.raises(NotFound, match="machine not found"):
         await worker.wait(machine.id, "started")
 
 
 async def test_a_step_that_fails_for_a_moment_is_tried_again(worker: Worker, stall: Stall) -> None:
-    stall.host.script("start", Fault(error=OSError("busy")))
+    stall.host.script("start", FakeFault(error=OSError("busy")))
     await worker.started()
     check_at_rest(stall)
 
@@ -113,7 +113,7 @@ async def test_taking_back_outlasts_a_host_that_fails_more_often_than_a_pull_is_
     worker: Worker, stall: Stall
 ) -> None:
     """Found by the simulator: two failures in the undo left a machine that could not even be destroyed."""
-    stall.host.script("start", *[Fault(error=OSError("no"), after=True)] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"), after=True)] * 3)
     stall.networks.troubles += [Trouble("delete", False)] * 4
     machine = await worker.create()
     await worker.at_rest()

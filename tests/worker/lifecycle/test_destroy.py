@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import NotFound, WrongState
 from hawker.machine import State
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.lifecycle.stop import PATIENT
@@ -62,7 +62,7 @@ async def test_a_machine_between_two_tries_can_be_destroyed_and_stays_so(worker:
 
 async def test_a_destroy_outlasts_a_host_that_refuses_for_a_while(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.stopped()
-    stall.host.script("destroy", *[Fault(error=OSError("no space left on device"))] * 20)
+    stall.host.script("destroy", *[FakeFault(error=OSError("no space left on device"))] * 20)
     await worker.destroy(machine_id)
     await worker.at_rest()
     assert worker.record(machine_id).state is State.DESTROYED and len(worker.parts.runner.list(flow="destroy")) == 1
@@ -73,7 +73,7 @@ async def test_a_destroy_that_cannot_be_done_for_long_is_begun_anew_by_the_recon
     worker: Worker, stall: Stall
 ) -> None:
     machine_id = await worker.stopped()
-    stall.host.script("destroy", *[Fault(error=OSError("busy"))] * PATIENT.attempts)
+    stall.host.script("destroy", *[FakeFault(error=OSError("busy"))] * PATIENT.attempts)
     await worker.destroy(machine_id)
     await worker.at_rest(1.0)
     assert worker.record(machine_id).state is State.DESTROYING

@@ -4,7 +4,7 @@ from hawker.config import Guest, Init
 from hawker.config.storage import Mount
 from hawker.ids import InstanceId, VolumeId
 from hawker.image.config import ImageConfig
-from hawker.runtime.spec import DiskLimits, Link, RootDisk, VolumeDisk
+from hawker.runtime.spec import DiskLimits, GuestLink, RootDisk, VolumeDisk
 from hawker.settings import Settings
 from hawker.sim.life import config_of
 from hawker.volume.attachment import volume_name
@@ -12,7 +12,7 @@ from hawker.worker.lifecycle.environment import Surroundings, instance_spec
 from hawker.worker.lifecycle.guest_environment import Disks, disk_limits, with_kernel
 from tests.worker.machines import machine
 
-LINK = Link(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))
+LINK = GuestLink(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))
 VOLUME = VolumeId("vol_0123456789abcdef")
 AROUND = Surroundings(rootfs="/layer", netns="/ns", nameservers=(), pids=10, output_bytes=1, volume="/vol/disk")
 

@@ -4,7 +4,7 @@ import pytest
 from hawker.errors import HawkerError
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from tests.worker.invariants import check_at_rest
@@ -25,7 +25,7 @@ async def test_the_record_has_the_limit_of_that_instance_only(worker: Worker) ->
 
 async def test_a_host_that_fails_for_a_moment_is_asked_again(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started(guest=GROWING)
-    stall.host.script("limit_memory", Fault(error=OSError("busy")), Fault(error=OSError("busy"), after=True))
+    stall.host.script("limit_memory", FakeFault(error=OSError("busy")), FakeFault(error=OSError("busy"), after=True))
     assert (await worker.set_memory(machine_id, 512)).limit_mb == 512
     await worker.at_rest()
     check_at_rest(stall)
@@ -33,7 +33,7 @@ async def test_a_host_that_fails_for_a_moment_is_asked_again(worker: Worker, sta
 
 async def test_an_instance_that_ends_meanwhile_has_its_room_given_back(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started(guest=GROWING, restart={"policy": "no"})
-    stall.host.script("limit_memory", Fault(delay_s=5))
+    stall.host.script("limit_memory", FakeFault(delay_s=5))
 
     async def ask() -> None:
         with pytest.raises(HawkerError):
@@ -50,7 +50,7 @@ async def test_an_instance_that_ends_meanwhile_has_its_room_given_back(worker: W
 
 async def test_a_stop_comes_after_it(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started(guest=GROWING)
-    stall.host.script("limit_memory", Fault(delay_s=5))
+    stall.host.script("limit_memory", FakeFault(delay_s=5))
 
     async def ask() -> None:
         assert (await worker.set_memory(machine_id, 512)).limit_mb == 512

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import WrongState
 from hawker.machine import State
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from tests.worker.invariants import check_at_rest
@@ -40,7 +40,7 @@ async def test_restart_during_a_restart_is_refused(worker: Worker) -> None:
 async def test_an_instance_that_cannot_be_ended_goes_on_running(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started()
     before = worker.record(machine_id)
-    stall.host.script("stop", *[Fault(error=OSError("stuck"))] * 5)
+    stall.host.script("stop", *[FakeFault(error=OSError("stuck"))] * 5)
     await worker.restart(machine_id)
     after = await worker.reaches(machine_id, State.STARTED)
     assert after.running == before.running and after.holds == before.holds

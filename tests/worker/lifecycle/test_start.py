@@ -3,7 +3,7 @@ import pytest
 from hawker.errors import Conflict, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.fuse import Death
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
@@ -41,7 +41,7 @@ async def test_a_machine_that_is_being_stopped_refuses_to_start(worker: Worker, 
 
 async def test_a_start_that_fails_leaves_the_machine_failed_without_room(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.stopped()
-    stall.host.script("start", *[Fault(error=OSError("no"), after=True)] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"), after=True)] * 3)
     await worker.start(machine_id)
     record = await worker.reaches(machine_id, State.FAILED)
     assert worker.events(record.id)[-1] == "start/failed"
@@ -50,7 +50,7 @@ async def test_a_start_that_fails_leaves_the_machine_failed_without_room(worker:
 
 async def test_a_failed_machine_can_be_started_stopped_and_destroyed(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.stopped()
-    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.FAILED)
     await worker.stop(machine_id)
@@ -64,7 +64,7 @@ async def test_retrying_the_run_of_a_failed_start_does_not_launch_what_nobody_aw
     worker: Worker, stall: Stall
 ) -> None:
     machine_id = await worker.stopped()
-    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.FAILED)
     run = worker.parts.runner.list(flow="start", limit=1)[0]
@@ -108,7 +108,7 @@ async def test_an_instance_begun_before_a_crash_is_ended_by_a_stop_that_comes_fi
     assert len(stall.host.running()) == 1
     resumed, stopped = 1, 2
     stall.crash(faults=Faults(freeze_after=stopped))
-    stall.host.script("prepare", Fault(delay_s=5))
+    stall.host.script("prepare", FakeFault(delay_s=5))
     with pytest.raises(Death):
         async with stall.open() as worker:
             assert worker.parts.runner.list(flow="start")[0].resumes == resumed

@@ -5,7 +5,7 @@ import pytest
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.lifecycle.stop import PATIENT
@@ -71,7 +71,7 @@ async def test_stop_in_the_restart_backoff_cancels_the_start_that_was_to_come(wo
 
 async def test_a_stop_outlasts_a_host_that_refuses_for_a_while(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started()
-    stall.host.script("stop", *[Fault(error=OSError("no space left on device"))] * 20)
+    stall.host.script("stop", *[FakeFault(error=OSError("no space left on device"))] * 20)
     await worker.stop(machine_id)
     await worker.at_rest()
     assert worker.record(machine_id).state is State.STOPPED and len(worker.parts.runner.list(flow="stop")) == 1
@@ -82,7 +82,7 @@ async def test_an_instance_that_cannot_be_stopped_for_long_is_stopped_by_the_rec
     worker: Worker, stall: Stall
 ) -> None:
     machine_id = await worker.started()
-    stall.host.script("stop", *[Fault(error=OSError("stuck"))] * PATIENT.attempts)
+    stall.host.script("stop", *[FakeFault(error=OSError("stuck"))] * PATIENT.attempts)
     await worker.stop(machine_id)
     await worker.at_rest(1.0)
     assert worker.record(machine_id).state is State.STOPPING and stall.host.running() != {}
@@ -95,7 +95,7 @@ async def test_stopping_an_instance_that_was_lost_records_it_as_killed(stall: St
         await worker.app()
         machine_id = await worker.started()
     stall.host.remove(MachineId(machine_id))
-    stall.host.script("recover", Fault(delay_s=3600), Fault(delay_s=3600))
+    stall.host.script("recover", FakeFault(delay_s=3600), FakeFault(delay_s=3600))
     async with stall.open() as worker:
         await worker.stop(machine_id)
         await worker.reaches(machine_id, State.STOPPED)

@@ -10,8 +10,8 @@ from hawker.errors import Conflict, NotServed, WrongState
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.driver import Features, Phase
-from hawker.runtime.fake import FakeDriver
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_driver import FakeDriver
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.kit import Kit
 from hawker.sim.life import Worker, params
 from hawker.sim.world import Stall
@@ -107,7 +107,7 @@ async def test_a_stop_discards_it(worker: Worker, stall: Stall) -> None:
 
 
 async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
-    stall.host.script("suspend", Fault(delay_s=20))
+    stall.host.script("suspend", FakeFault(delay_s=20))
     machine_id = await worker.started()
     await worker.suspend(machine_id)
     await stall.clock.sleep(1)
@@ -137,7 +137,7 @@ async def test_restart_and_update_begin_anew(worker: Worker, stall: Stall) -> No
 async def test_an_update_that_cannot_be_prepared_leaves_it_suspended(worker: Worker, stall: Stall) -> None:
     machine_id = await suspended(worker)
     before = worker.record(machine_id)
-    stall.host.script("stop", *[Fault(error=OSError("no"))] * 20)
+    stall.host.script("stop", *[FakeFault(error=OSError("no"))] * 20)
     await worker.update(machine_id, env={"A": "2"})
     record = await worker.reaches(machine_id, State.SUSPENDED)
     assert (record.version, record.running, record.holds) == (before.version, before.running, before.holds)
@@ -148,7 +148,7 @@ async def test_an_update_that_cannot_be_prepared_leaves_it_suspended(worker: Wor
 
 async def test_a_restart_that_cannot_end_it_lets_it_go_on(worker: Worker, stall: Stall) -> None:
     machine_id = await suspended(worker)
-    stall.host.script("stop", *[Fault(error=OSError("no"))] * 20)
+    stall.host.script("stop", *[FakeFault(error=OSError("no"))] * 20)
     await worker.restart(machine_id)
     await worker.reaches(machine_id, State.STARTED)
     assert worker.events(machine_id)[-1] == "restart/failed"
@@ -158,7 +158,7 @@ async def test_a_restart_that_cannot_end_it_lets_it_go_on(worker: Worker, stall:
 
 async def test_what_cannot_be_held_still_goes_on_and_says_why(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started()
-    stall.host.script("suspend", *[Fault(error=OSError("the freezer is broken"))] * 20)
+    stall.host.script("suspend", *[FakeFault(error=OSError("the freezer is broken"))] * 20)
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.STARTED)
     newest = (await worker.get(machine_id)).events[0]
@@ -169,7 +169,7 @@ async def test_what_cannot_be_held_still_goes_on_and_says_why(worker: Worker, st
 
 async def test_an_instance_that_ends_first_is_left_to_its_policy(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started(restart={"policy": "always"})
-    stall.host.script("suspend", Fault(delay_s=5))
+    stall.host.script("suspend", FakeFault(delay_s=5))
     await worker.suspend(machine_id)
     await stall.clock.sleep(1)
     stall.host.end(worker.record(machine_id).id, 3)
@@ -211,7 +211,7 @@ async def test_a_daemon_that_comes_back_finds_it_as_it_was(stall: Stall) -> None
 
 
 async def test_an_update_does_not_come_in_between(worker: Worker, stall: Stall) -> None:
-    stall.host.script("suspend", Fault(delay_s=5))
+    stall.host.script("suspend", FakeFault(delay_s=5))
     machine_id = await worker.started()
     await worker.suspend(machine_id)
     with pytest.raises(Conflict, match="concurrent update"):

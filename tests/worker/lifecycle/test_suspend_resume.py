@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hawker.machine import State
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.reconcile import Kind
@@ -53,7 +53,7 @@ async def test_it_can_be_suspended_again_and_again(worker: Worker, stall: Stall)
 
 async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
     machine_id = await suspended(worker)
-    stall.host.script("resume", Fault(delay_s=20))
+    stall.host.script("resume", FakeFault(delay_s=20))
     await worker.start(machine_id)
     await stall.clock.sleep(1)
     await worker.stop(machine_id)
@@ -63,7 +63,7 @@ async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
 
 async def test_a_host_that_refuses_for_a_while_delays_it(worker: Worker, stall: Stall) -> None:
     machine_id = await suspended(worker)
-    stall.host.script("resume", *[Fault(error=OSError("busy"))] * 10)
+    stall.host.script("resume", *[FakeFault(error=OSError("busy"))] * 10)
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.STARTED)
     check_at_rest(stall)
@@ -72,7 +72,7 @@ async def test_a_host_that_refuses_for_a_while_delays_it(worker: Worker, stall: 
 async def test_one_whose_instance_is_gone_is_left_to_its_policy(worker: Worker, stall: Stall) -> None:
     machine_id = await suspended(worker, restart={"policy": "always"})
     record = worker.record(machine_id)
-    stall.host.script("resume", Fault(delay_s=1))
+    stall.host.script("resume", FakeFault(delay_s=1))
     await worker.start(machine_id)
     stall.host.remove(record.id)
     stall.host.felled.clear()  # it was not the daemon that ended it

@@ -5,7 +5,7 @@ import pytest
 from hawker.errors import Conflict, NoRoom
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from tests.worker.images import image_in, spoil
@@ -120,7 +120,7 @@ async def test_a_new_version_whose_command_does_not_exist_is_tried_again_by_its_
 
 async def test_a_new_version_that_cannot_be_started_is_failed(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.started()
-    stall.host.script("start", *[Fault(error=OSError("no"), after=True)] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"), after=True)] * 3)
     updated = await worker.update(machine_id, env={"A": "2"})
     record = await worker.reaches(machine_id, State.FAILED)
     assert record.version == updated.version
@@ -130,7 +130,7 @@ async def test_a_new_version_that_cannot_be_started_is_failed(worker: Worker, st
 async def test_a_stopped_machine_whose_new_version_cannot_be_started_is_as_before(worker: Worker, stall: Stall) -> None:
     machine_id = await worker.stopped()
     before = worker.record(machine_id)
-    stall.host.script("start", *[Fault(error=OSError("no"))] * 3)
+    stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.update(machine_id, env={"A": "2"})
     record = await worker.reaches(machine_id, State.STOPPED)
     assert record.version == before.version and record.config == before.config

@@ -6,7 +6,7 @@ import pytest
 from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.record.volume import VOLUMES, VolumeState
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import MountSpec
 from hawker.sim.host import Trouble
 from hawker.sim.life import Worker
@@ -72,7 +72,7 @@ async def test_a_launch_that_fails_gives_it_back(worker: Worker, stall: Stall) -
     await worker.volume("data", size_gb=1)
     machine_id = await worker.stopped(mounts=MOUNT)
     for _ in range(3):
-        stall.host.script("start", Fault(error=OSError("no")))
+        stall.host.script("start", FakeFault(error=OSError("no")))
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.FAILED)
     assert stall.disks.attached == set()

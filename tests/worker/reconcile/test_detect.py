@@ -8,8 +8,8 @@ from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
 from hawker.record.machine import machine_resource
 from hawker.record.node import NODE, NodeRecord
-from hawker.runtime.driver import Part
-from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
+from hawker.runtime.driver import LostPart
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.lifecycle.start import START, Launch
@@ -31,7 +31,7 @@ def spec(machine_id: MachineId, instance_id: str) -> InstanceSpec:
         instance_id=InstanceId(instance_id),
         hostname="other",
         processes=(ProcessSpec(argv=("serve",), env={}),),
-        limits=Limits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+        limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
     )
 
 
@@ -46,9 +46,9 @@ async def test_a_rootfs_that_was_unmounted_under_a_machine(worker: Worker, stall
 
 
 @pytest.mark.parametrize(
-    ("part", "kind"), [(Part.CGROUP, Kind.LOST_CGROUP), (Part.RUNTIME_STATE, Kind.LOST_RUNTIME_STATE)]
+    ("part", "kind"), [(LostPart.CGROUP, Kind.LOST_CGROUP), (LostPart.RUNTIME_STATE, Kind.LOST_RUNTIME_STATE)]
 )
-async def test_a_part_of_an_instance_that_was_removed(worker: Worker, stall: Stall, part: Part, kind: Kind) -> None:
+async def test_a_part_of_an_instance_that_was_removed(worker: Worker, stall: Stall, part: LostPart, kind: Kind) -> None:
     machine_id = await running(worker)
     stall.host.worn[machine_id] = {part}
     assert await worker.reconciler.find() == [Finding(kind, machine_id)]
@@ -74,7 +74,7 @@ async def test_a_suspended_machine_loses_as_a_running_one_does(worker: Worker, s
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.SUSPENDED)
     stall.rootfs.hidden.add(machine_id)
-    stall.host.worn[machine_id] = {Part.CGROUP}
+    stall.host.worn[machine_id] = {LostPart.CGROUP}
     assert set(await worker.reconciler.once()) == {
         Finding(Kind.LOST_ROOTFS, machine_id),
         Finding(Kind.LOST_CGROUP, machine_id),
@@ -127,7 +127,7 @@ async def test_an_instance_that_no_record_knows(worker: Worker, stall: Stall) ->
 
 async def test_a_process_that_lost_its_directory(worker: Worker, stall: Stall) -> None:
     machine_id = MachineId(await worker.stopped())
-    stall.host.loose |= {machine_id, OTHER}
+    stall.host.orphans |= {machine_id, OTHER}
     found = await worker.reconciler.find()
     assert sorted(finding.about for finding in found) == sorted([machine_id, OTHER])
     assert {finding.kind for finding in found} == {Kind.STRAY_INSTANCE}

@@ -6,8 +6,8 @@ from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
 from hawker.record.machine import machine_resource
 from hawker.record.node import NODE, NodeRecord
-from hawker.runtime.driver import Part
-from hawker.runtime.fake_host import Fault
+from hawker.runtime.driver import LostPart
+from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.worker.lifecycle.start import START, Launch
@@ -51,7 +51,7 @@ async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(worke
     machine_id = await running(worker)
     before = worker.record(machine_id)
     stall.rootfs.hidden.add(machine_id)
-    stall.host.worn[machine_id] = {Part.CGROUP}
+    stall.host.worn[machine_id] = {LostPart.CGROUP}
     stall.networks.torn[machine_id] = "its link is gone"
     stall.networks.rules = False
     assert len(await worker.reconciler.once()) == 4
@@ -198,9 +198,9 @@ async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: Worker, s
 
 async def test_a_process_without_a_directory_is_ended(worker: Worker, stall: Stall) -> None:
     machine_id = MachineId(await worker.stopped())
-    stall.host.loose |= {machine_id, OTHER}
+    stall.host.orphans |= {machine_id, OTHER}
     await worker.reconciler.once()
-    assert not stall.host.loose and await worker.reconciler.find() == []
+    assert not stall.host.orphans and await worker.reconciler.find() == []
 
 
 async def test_mounts_and_links_of_nobody_are_removed(worker: Worker, stall: Stall) -> None:
@@ -212,9 +212,9 @@ async def test_mounts_and_links_of_nobody_are_removed(worker: Worker, stall: Sta
 
 async def test_a_repair_that_fails_says_so_and_the_others_are_done(worker: Worker, stall: Stall) -> None:
     machine_id = await running(worker)
-    stall.host.worn[machine_id] = {Part.CGROUP}
+    stall.host.worn[machine_id] = {LostPart.CGROUP}
     stall.networks.rules = False
-    stall.host.script("mend", Fault(error=OSError("read-only file system")))
+    stall.host.script("mend", FakeFault(error=OSError("read-only file system")))
     mended = {each.finding.kind: each.error for each in await worker.reconciler.mend(ASKED)}
     assert mended == {Kind.LOST_CGROUP: "read-only file system", Kind.LOST_RULES: None}
     assert await worker.reconciler.once() == [Finding(Kind.LOST_CGROUP, machine_id)]

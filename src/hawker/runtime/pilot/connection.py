@@ -4,23 +4,139 @@ It needs no task: what arrives is parsed in the event loop's callback and given 
 receiver holds is bounded; a pilot that sends more is cut off.
 """
 
+import asyncio
+import socket
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, Self
 
 import anyio
 
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Frame, FrameParser, Malformed
-from hawker.runtime.pilot.stream import OpenStream
+from hawker.runtime.pilot.frames import Frame, FrameParser, MalformedFrame
 
+OnData = Callable[[bytes], None]
+OnEnd = Callable[[str], None]  # why: for people
+
+GONE = "the machine's pilot has gone"
+LINGER_S = 5.0
+_READ_MAX = 64 << 10
 PATIENCE = 1024  # frames that say nothing new, before a pilot is cut off
 _HELD_MAX = 1024  # frames; more than any answer has
 _HELD_BYTES_MAX = 2 * frames.OUT_WINDOW
 
 
+class FrameStream(Protocol):
+    """What carries frames. Its maker is told what arrives, and once, unless it closes first, that nothing more will."""
+
+    def write(self, data: bytes) -> None:
+        """Kept until the other end takes it; what is owed to us is bounded, so what we hold is too."""
+
+    def close(self) -> None:
+        """Stop reading. What was written is still delivered."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+OpenStream = Callable[[OnData, OnEnd], FrameStream]
+
+
+class ByteStream:
+    """Keeps `FrameStream` over a connected socket in the event loop, without a task and without waiting. Unlike the
+    loop's own transports it goes on reading when writing fails: the last words of a pilot that has just ended, how its
+    machine did, are in the socket when a write to it breaks. With `on_closed`, which is called when all is over,
+    closing waits for the other end to close too, for up to `LINGER_S`: a VMM drops what it has not read of a client
+    that is gone."""
+
+    def __init__(
+        self, endpoint: socket.socket, on_data: OnData, on_end: OnEnd, *, on_closed: Callable[[], None] | None = None
+    ) -> None:
+        self._socket = endpoint
+        self._on_data = on_data
+        self._on_end = on_end
+        self._on_closed = on_closed
+        self._unsent = bytearray()
+        self._mute = False
+        self._closing = False
+        self._closed = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(endpoint, self._read)
+
+    def write(self, data: bytes) -> None:
+        if not (self._mute or self._closing):
+            self._unsent += data
+            self._flush()
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if self._on_closed is None:
+            self._loop.remove_reader(self._socket)
+        else:
+            self._deadline = self._loop.call_later(LINGER_S, self._finish)
+        self._flush()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._finish()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_MAX)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            was_open = not self._closing
+            self.abort()
+            if was_open:
+                self._on_end(GONE)
+        elif not self._closing:
+            self._on_data(data)
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except (BlockingIOError, InterruptedError):
+            self._loop.add_writer(self._socket, self._flush)
+            return
+        except OSError:
+            self._mute = True
+            self._unsent.clear()
+        self._loop.remove_writer(self._socket)
+        if self._closing:
+            self._take_leave()
+
+    def _take_leave(self) -> None:
+        if self._on_closed is None or self._mute:
+            self._finish()
+            return
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def _finish(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._unsent.clear()
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._on_closed is not None:
+            self._on_closed()
+
+
 class Receiver(Protocol):
-    """The end of a channel. Called in the event loop; `receive` may raise `Malformed`."""
+    """The end of a channel. Called in the event loop; `receive` may raise `MalformedFrame`."""
 
     def receive(self, frame: Frame) -> None: ...
 
@@ -40,7 +156,7 @@ class Inbox:
     def receive(self, frame: Frame) -> None:
         self._bytes += len(frame.payload)
         if len(self._frames) >= _HELD_MAX or self._bytes > _HELD_BYTES_MAX:
-            raise Malformed("more than the credit given")
+            raise MalformedFrame("more than the credit given")
         self._frames.append(frame)
         self._wake()
 
@@ -100,11 +216,11 @@ class Connection:
             receiver.lose(self._lost)
         return channel
 
-    async def hello(self) -> messages.Hello:
-        """The pilot's first frame. Call it once, before any other `take`."""
+    async def hello(self) -> messages.PilotHello:
+        """The pilot's first frame. Call it once, before any other `take`. Raises `Unavailable`."""
         try:
             hello = messages.read_hello(await self.take())
-        except Malformed as broken:
+        except MalformedFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
         self.version = min(hello.version, frames.VERSION)
         return hello
@@ -117,7 +233,7 @@ class Connection:
                     receiver.receive(frame)
                 else:
                     self._pass_over()
-        except Malformed as broken:
+        except MalformedFrame as broken:
             self._lose(f"the pilot broke the protocol: {broken}")
             self._stream.abort()
 
@@ -125,7 +241,7 @@ class Connection:
         """What a newer pilot may say, and who asked has stopped listening; but not for ever."""
         self._passed_over += 1
         if self._passed_over > PATIENCE:
-            raise Malformed("it says too much that nobody asked for")
+            raise MalformedFrame("it says too much that nobody asked for")
 
     def _lose(self, why: str) -> None:
         self._lost = self._lost or why

@@ -1,32 +1,69 @@
-"""The half of a driver that all technologies share: a machine's life with a pilot in it.
+"""The driver that all technologies share: a machine's life with a pilot in it.
 
 Nothing is remembered between calls: what is so is read from the run directory, its lock and the pilot, so a call from
-a daemon that has just begun is like any other.
+a daemon that has just begun is like any other. `PilotDriver` holds one part for each concern and delegates to it.
 """
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 
 import anyio
 import msgspec
 
+from hawker.clock import Clock
 from hawker.errors import NotServed, SnapshotLost, Unavailable, WrongState
 from hawker.failpoint import inside
 from hawker.ids import MachineId
-from hawker.runtime.containers import process_of, refuse_containers
-from hawker.runtime.driver import ExecSession, ExecSpec, Inspection, Memory, OutputChunk, Phase, ProcessInfo, Stats
-from hawker.runtime.pilot import conversation, messages
+from hawker.runtime.driver import (
+    ExecSession,
+    ExecSpec,
+    Exit,
+    Features,
+    Inspection,
+    LostPart,
+    Memory,
+    OutputChunk,
+    Phase,
+    ProcessInfo,
+    ProcessState,
+    Stats,
+)
+from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.conversation import Answer
-from hawker.runtime.pilot.endings import Endings
-from hawker.runtime.pilot.processes import refuse_older
-from hawker.runtime.pilot.reach import ANSWER_TIMEOUT_S, BOOT_TIMEOUT_S, START_TIMEOUT_S
-from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.exit import ExitJournal
+from hawker.runtime.pilot.inventory import Inventory
+from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, PilotLink
+from hawker.runtime.pilot.processes import START_TIMEOUT_S, Processes, refuse_older
+from hawker.runtime.pilot.requests import StartAnswer
+from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.pilot.session import PilotSession
+from hawker.runtime.pilot.technology import Technology
 from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec_rules import process_of, refuse_containers
 
+BOOT_TIMEOUT_S = 45.0  # for a guest to boot and have its spec running: emulated, on a busy host, it takes 10
+REST_S = 2.0  # what a pilot gives the processes that are left when its machine ends
+STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
 _LAST_WORDS_S = 20.0  # for a guest to end whose pilot says that it does, or says no more
 
 
-class PilotDriver(Endings):
-    """Keeps `Driver` for one technology. A machine's files are in `machines`/<machine id>/run."""
+class PilotDriver:
+    """Keeps `Driver` and `HostView` for one technology. A machine's files are in `machines`/<machine id>/run."""
+
+    def __init__(
+        self, technology: Technology, machines: Path, clock: Clock, *, stop_grace_s: float = STOP_GRACE_S
+    ) -> None:
+        self.name: str = technology.name
+        self.features: Features = technology.features
+        self._technology = technology
+        self._clock = clock
+        self._stop_grace_s = stop_grace_s
+        self._files = MachineFiles(machines)
+        self._link = PilotLink(technology, self._files, clock)
+        self._journal = ExitJournal(technology, clock)
+        self._processes = Processes(self._files, self._link, self._journal)
+        self._inventory = Inventory(technology, self._files, self._link)
 
     async def check(self) -> None:
         await self._technology.check()
@@ -34,14 +71,14 @@ class PilotDriver(Endings):
     # --- to running
 
     async def prepare(self, spec: InstanceSpec) -> None:
-        run = self._run(spec.machine_id)
+        run = self._files.run(spec.machine_id)
         self._refuse_unserved(spec)
         before = run.spec()
         if before is not None and before.instance_id == spec.instance_id:
             return
         if before is not None and run.lives():
             raise WrongState(f"machine {spec.machine_id} still has a running instance, {before.instance_id}")
-        await self._give_back(spec.machine_id, loose=not run.journal.exists())
+        await self._give_back(spec.machine_id, orphans=not run.journal.exists())
         run.path.mkdir(mode=0o700, parents=True)
         await self._technology.lay_out(spec, run)
         inside("laid_out")
@@ -49,31 +86,31 @@ class PilotDriver(Endings):
 
     async def start(self, spec: InstanceSpec) -> Inspection:
         await self.prepare(spec)
-        run = self._run(spec.machine_id)
+        run = self._files.run(spec.machine_id)
         try:
-            if await self._begin(run, spec) is Answer.ENDED:
+            if await self._begin(run, spec) is StartAnswer.ENDED:
                 await self._last_words(run, spec)
         except TimeoutError:
             if not self.features.kernel:
                 raise
-            await self._give_up(spec.machine_id, run, f"no word from the guest within {BOOT_TIMEOUT_S:g} s")
+            await self._journal.give_up(run, f"no word from the guest within {BOOT_TIMEOUT_S:g} s")
         return await self.inspect(spec.machine_id)
 
-    async def _begin(self, run: RunDir, spec: InstanceSpec) -> Answer:
+    async def _begin(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
         if run.lives():
-            self._refuse_suspended(run)
+            self._link.refuse_suspended(run)
             return await self._begin_again(run, spec)
-        if self._has_ended(run, self._story(run)):
-            return Answer.ENDED
+        if self._journal.has_ended(run, self._journal.read(run)):
+            return StartAnswer.ENDED
         return await self._launch(run, spec)
 
-    async def _launch(self, run: RunDir, spec: InstanceSpec) -> Answer:
+    async def _launch(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
         """The spec is on its way before the pilot exists: it waits in the socket, so nobody waits for anybody."""
-        with self._channel.files(run, spec) as fds:
-            pilot = self._channel.connect(run)
+        with self._technology.channel.files(run, spec) as fds:
+            pilot = self._link.connect(run)
             try:
                 if not self.features.kernel:
-                    conversation.send_spec(pilot, self._encode(spec))
+                    requests.send_spec(pilot, self._encode(spec))
                 pid = await self._technology.launch(spec, run, fds)
                 inside("spawned")
                 run.write_pid(pid)
@@ -83,24 +120,24 @@ class PilotDriver(Endings):
         async with pilot:
             return await (self._boot(pilot, spec) if self.features.kernel else _started(pilot, spec))
 
-    async def _boot(self, pilot: Connection, spec: InstanceSpec) -> Answer:
+    async def _boot(self, pilot: Connection, spec: InstanceSpec) -> StartAnswer:
         """A guest is told only once it is there: its clock is set by the spec."""
         with anyio.fail_after(BOOT_TIMEOUT_S):
             try:
                 await pilot.hello()
             except Unavailable:
-                return Answer.ENDED
-            conversation.send_spec(pilot, self._encode(spec))
-            return await conversation.started(pilot, spec.instance_id)
+                return StartAnswer.ENDED
+            requests.send_spec(pilot, self._encode(spec))
+            return await requests.started(pilot, spec.instance_id)
 
-    async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> Answer:
+    async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
         """A pilot runs: an earlier call was cut short, or this one comes twice. It knows its spec again."""
         try:
-            async with self._channel.connect(run) as pilot:
-                conversation.send_spec(pilot, self._encode(spec))
+            async with self._link.connect(run) as pilot:
+                requests.send_spec(pilot, self._encode(spec))
                 return await _started(pilot, spec)
         except Unavailable:
-            return Answer.ENDED
+            return StartAnswer.ENDED
 
     async def _last_words(self, run: RunDir, spec: InstanceSpec) -> None:
         """Only a guest, which may say anything, says that it ends and does not; and a VMM may end before its guest is
@@ -109,48 +146,50 @@ class PilotDriver(Endings):
             await self.wait(spec.machine_id)
             return
         with anyio.move_on_after(_LAST_WORDS_S):
-            await self._gone(run)
-        story = self._story(run)
-        if run.lives() and story.final_exit is None:
-            await self._give_up(spec.machine_id, run, "the guest's pilot broke off, and the guest did not end")
+            await self._link.wait_ended(run)
+        state = self._journal.read(run)
+        if run.lives() and state.final_exit is None:
+            await self._journal.give_up(run, "the guest's pilot broke off, and the guest did not end")
         elif run.lives():
             await self._technology.kill(spec.machine_id, run, run.pid())
-        elif not self._has_ended(run, story):
+        elif not self._journal.has_ended(run, state):
             raise Unavailable(f"the VMM of machine {spec.machine_id} was ended before its guest was there")
 
     # --- what is so
 
     async def recover(self, machine_id: MachineId) -> Inspection:
+        with suppress(Unavailable):
+            await self._technology.take_up(self._files.run(machine_id))
         return await self.inspect(machine_id)
 
     async def inspect(self, machine_id: MachineId) -> Inspection:
-        run = self._run(machine_id)
+        run = self._files.run(machine_id)
         spec = run.spec()
         if spec is None:
             return Inspection(phase=Phase.ABSENT)
-        lives, story = run.lives(), self._story(run)
-        if not lives and self._has_ended(run, story):
-            exit = await self._settle(machine_id, run)
-            return Inspection(phase=Phase.EXITED, instance_id=spec.instance_id, started_at=story.ready_at, exit=exit)
-        if not lives or story.ready_at is None:
+        lives, state = run.lives(), self._journal.read(run)
+        if not lives and self._journal.has_ended(run, state):
+            exit = await self._journal.settle(run)
+            return Inspection(phase=Phase.EXITED, instance_id=spec.instance_id, started_at=state.ready_at, exit=exit)
+        if not lives or state.ready_at is None:
             return Inspection(phase=Phase.PREPARED, instance_id=spec.instance_id)
         phase = Phase.SUSPENDED if self._technology.is_suspended(run) else Phase.RUNNING
-        pid = await self._pid(run) if run.alive() else None
-        return Inspection(phase=phase, instance_id=spec.instance_id, pid=pid, started_at=story.ready_at)
+        pid = await self._link.pid(run) if run.alive() else None
+        return Inspection(phase=phase, instance_id=spec.instance_id, pid=pid, started_at=state.ready_at)
 
     async def stats(self, machine_id: MachineId) -> Stats:
-        run = self._running(machine_id)
-        pid = await self._pid(run)
+        run = self._link.running(machine_id)
+        pid = await self._link.pid(run)
         if pid is None:
             raise WrongState(f"machine {machine_id} is not running")
         return self._technology.stats(run, pid)
 
     async def memory(self, machine_id: MachineId) -> Memory:
-        return await self._technology.memory(self._living(machine_id))
+        return await self._technology.memory(self._files.living(machine_id))
 
     async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
-        """Where the spec is, the limit is found again by `mend`."""
-        run = self._living(machine_id)
+        """The limit is kept in the spec, where `mend` finds it again."""
+        run = self._files.living(machine_id)
         spec = run.spec()
         assert spec is not None, "a living machine has a spec"
         limits = msgspec.structs.replace(spec.limits, memory_mib=limit_mib)
@@ -159,43 +198,43 @@ class PilotDriver(Endings):
         inside("limited")
 
     async def reclaim_memory(self, machine_id: MachineId, amount_mib: int) -> int:
-        return await self._technology.reclaim_memory(self._living(machine_id), amount_mib)
+        return await self._technology.reclaim_memory(self._files.living(machine_id), amount_mib)
 
     async def processes(self, machine_id: MachineId) -> tuple[ProcessInfo, ...]:
-        async with self._pilot(machine_id) as pilot:
+        async with self._link.open(machine_id) as pilot:
             with anyio.fail_after(ANSWER_TIMEOUT_S):
-                return await conversation.list_processes(pilot)
+                return await requests.list_processes(pilot)
 
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return self._channel.output(self._run(machine_id), after=after, tail=tail)
+        return self._technology.channel.output(self._files.run(machine_id), after=after, tail=tail)
 
     # --- to a running machine
 
     async def suspend(self, machine_id: MachineId) -> None:
-        run = self._living(machine_id)
-        await self._pid(run)  # a frozen pilot could not be asked who it is
+        run = self._files.living(machine_id)
+        await self._link.pid(run)  # a frozen pilot could not be asked who it is
         await self._technology.suspend(run)
         inside("frozen")
 
     async def resume(self, machine_id: MachineId) -> None:
-        run = self._living(machine_id)
+        run = self._files.living(machine_id)
         try:
             await self._technology.resume(run)
         except SnapshotLost as lost:
-            await self._give_up(machine_id, run, str(lost))
+            await self._journal.give_up(run, str(lost))
             raise
         inside("thawed")
 
     async def signal(self, machine_id: MachineId, signal: int) -> None:
-        async with self._pilot(machine_id) as pilot:
-            conversation.send_signal(pilot, signal)
+        async with self._link.open(machine_id) as pilot:
+            requests.send_signal(pilot, signal)
 
     async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession:
-        run = self._running(machine_id)
+        run = self._link.running(machine_id)
         instance = run.spec()
         if instance is not None:
             process_of(instance, spec.process)
-        pilot = await self._greeted(run)
+        pilot = await self._link.greet(run)
         try:
             if spec.process:
                 refuse_older(pilot, machine_id)
@@ -203,6 +242,96 @@ class PilotDriver(Endings):
         except BaseException:
             pilot.close()
             raise
+
+    # --- one of its processes
+
+    async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
+        return await self._processes.states(machine_id)
+
+    async def await_process_change(
+        self, machine_id: MachineId, seen: tuple[ProcessState, ...]
+    ) -> tuple[ProcessState, ...]:
+        return await self._processes.await_change(machine_id, seen)
+
+    async def start_process(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
+        return await self._processes.start(machine_id, index, run)
+
+    async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
+        return await self._processes.stop(machine_id, index, signal, timeout_s)
+
+    # --- to its end
+
+    async def wait(self, machine_id: MachineId) -> Exit:
+        run = self._files.existing(machine_id)
+        await self._link.wait_ended(run)
+        return await self._journal.settle(run)
+
+    async def stop(self, machine_id: MachineId, signal: str, timeout_s: float) -> Exit:
+        number = messages.signal_number(signal)
+        run = self._files.existing(machine_id)
+        try:
+            await self._technology.resume(run)
+        except (SnapshotLost, Unavailable):  # nobody is there to be asked
+            await self._technology.kill(machine_id, run, run.pid())
+        with suppress(Unavailable):
+            async with self._link.connect(run) as pilot:
+                requests.request_stop(pilot, number, timeout_s)
+                inside("asked")
+        with anyio.move_on_after(timeout_s + self._stop_grace_s):
+            return await self.wait(machine_id)
+        await self._technology.kill(machine_id, run, run.pid())
+        return await self.wait(machine_id)
+
+    async def conclude(self, machine_id: MachineId, index: int) -> Exit:
+        run = self._files.existing(machine_id)
+        process_of(spec_of(run), index)
+        if run.lives():
+            await self._processes.conclude(run, index)
+            with anyio.move_on_after(REST_S + self._stop_grace_s):
+                return await self.wait(machine_id)
+            await self._technology.kill(machine_id, run, run.pid())
+        return await self.wait(machine_id)
+
+    async def destroy(self, machine_id: MachineId) -> None:
+        await self._give_back(machine_id, orphans=True)
+
+    async def _give_back(self, machine_id: MachineId, *, orphans: bool) -> None:
+        """`orphans`: look among all processes of the host for pilots that lost their journal, which takes a while. A
+        run directory that has a journal was made when there was none."""
+        run = self._files.run(machine_id)
+        pid = await self._link.pid(run) if run.alive() else None
+        await self._technology.kill(machine_id, run, pid)
+        inside("killed")
+        if orphans:
+            await self._inventory.end_orphans(machine_id)
+        await self._technology.clear(machine_id, run)
+        inside("cleared")
+        run.remove()
+        with suppress(OSError):
+            run.path.parent.rmdir()  # others keep files there too; the last one takes the directory away
+
+    # --- the view of the host
+
+    async def list(self) -> list[MachineId]:
+        return await self._inventory.list()
+
+    async def running(self) -> frozenset[MachineId]:
+        return await self._inventory.running()
+
+    async def suspended(self) -> frozenset[MachineId]:
+        return await self._inventory.suspended()
+
+    async def orphans(self) -> frozenset[MachineId]:
+        return await self._inventory.orphans()
+
+    async def end_orphans(self, machine_id: MachineId) -> None:
+        await self._inventory.end_orphans(machine_id)
+
+    async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
+        return await self._inventory.lost(machine_ids)
+
+    async def mend(self, machine_id: MachineId) -> None:
+        await self._inventory.mend(machine_id)
 
     def _refuse_unserved(self, spec: InstanceSpec) -> None:
         if spec.files and not self.features.rootfs:
@@ -214,6 +343,6 @@ class PilotDriver(Endings):
         return messages.run_spec(spec, contained=self._technology.contained, now=self._clock.now())
 
 
-async def _started(pilot: Connection, spec: InstanceSpec) -> Answer:
+async def _started(pilot: Connection, spec: InstanceSpec) -> StartAnswer:
     with anyio.fail_after(START_TIMEOUT_S):
-        return await conversation.started(pilot, spec.instance_id)
+        return await requests.started(pilot, spec.instance_id)

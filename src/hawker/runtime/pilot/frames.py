@@ -1,6 +1,6 @@
 """Frames of the pilot protocol (guest/PROTOCOL.md): how they are cut from a byte stream, and fields within a payload.
 
-Pure and bounded: a parser never holds more than one frame, and hostile bytes give `Malformed`, nothing else.
+Pure and bounded: a parser never holds more than one frame, and hostile bytes give `MalformedFrame`, nothing else.
 """
 
 import struct
@@ -20,7 +20,7 @@ IN_WINDOW = 64 << 10  # bytes of input that we may have sent and the command not
 _HEAD = struct.Struct("<IBI")
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     HELLO = 1
     SPEC = 2
     STOP = 3
@@ -56,21 +56,21 @@ class Kind(IntEnum):
     USAGE_IS = 44
 
 
-KINDS = frozenset(map(int, Kind))
+KINDS = frozenset(map(int, FrameKind))
 
 
-class Malformed(ValueError):
+class MalformedFrame(ValueError):
     """The other side sent what the protocol does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    kind: int  # a `Kind`, or a number that a newer pilot knows
+    kind: int  # a `FrameKind`, or a number that a newer pilot knows
     channel: int
     payload: bytes
 
 
-def encode(kind: Kind, channel: int = 0, payload: bytes = b"") -> bytes:
+def encode(kind: FrameKind, channel: int = 0, payload: bytes = b"") -> bytes:
     assert len(payload) <= PAYLOAD_MAX
     return _HEAD.pack(len(payload) + 5, kind, channel) + payload
 
@@ -99,13 +99,13 @@ class FrameParser:
             return None
         length = int.from_bytes(self._rest[at : at + 4], "little")
         if not 5 <= length <= FRAME_MAX:
-            raise Malformed(f"a frame of {length} bytes")
+            raise MalformedFrame(f"a frame of {length} bytes")
         end = at + 4 + length
         return end if len(self._rest) >= end else None
 
 
-class Reader:
-    """Fields of a payload, in order. Running past the end is `Malformed`."""
+class PayloadReader:
+    """Reads the fields of a payload, in order. Each call raises `MalformedFrame` past the end, and for what is none."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -118,7 +118,7 @@ class Reader:
         """A string is for people or is compared; bytes that are no UTF-8 are kept as escapes."""
         text = self._take(self.number(4))
         if self._take(1) != b"\0":
-            raise Malformed("a string without its end")
+            raise MalformedFrame("a string without its end")
         return text.decode("utf-8", "backslashreplace")
 
     def words(self) -> str:
@@ -129,7 +129,7 @@ class Reader:
     def strings(self) -> tuple[str, ...]:
         count = self.number(4)
         if count > len(self._data):
-            raise Malformed("a list longer than its payload")
+            raise MalformedFrame("a list longer than its payload")
         return tuple(self.string() for _ in range(count))
 
     @property
@@ -140,7 +140,7 @@ class Reader:
     def _take(self, length: int) -> bytes:
         end = self._at + length
         if end > len(self._data):
-            raise Malformed("a payload that ends too soon")
+            raise MalformedFrame("a payload that ends too soon")
         taken = self._data[self._at : end]
         self._at = end
         return taken
@@ -155,7 +155,7 @@ def number(value: int, width: int) -> bytes:
 
 
 def nanoseconds(unix_s: float) -> bytes:
-    """As the protocol has points in time."""
+    """A point in time, as the protocol has it."""
     return number(round(unix_s * 1e9), 8)
 
 

@@ -1,4 +1,8 @@
-"""Reads the pilot's event journal (guest/PROTOCOL.md). A torn or foreign tail is where the journal ends."""
+"""Reads the pilot's event journal (guest/PROTOCOL.md). A torn or foreign tail is where the journal ends.
+
+The journal of a machine with a kernel of its own is written by its guest, which may lie: `sanitized` takes out what
+cannot be. What can have been it may still lie about, to its own loss.
+"""
 
 import struct
 import zlib
@@ -6,15 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from hawker.runtime.driver import Exit, ProcessState, Run
-from hawker.runtime.pilot.frames import Malformed, Reader
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
+from hawker.runtime.pilot.frames import MalformedFrame, PayloadReader
 from hawker.runtime.pilot.messages import read_ending
 
 _HEAD = struct.Struct("<IHBx")
 _READ_MAX = 64 << 10  # a pilot writes less than 16 KiB
+_T = TypeVar("_T")
 
 
 class _Record(IntEnum):
@@ -29,7 +35,7 @@ class _Record(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class BootStages:
     """How far a guest was on its way up, in seconds since its kernel began, by the guest's own clock. `own_s` is
     the pilot's own share, without waiting and without the kernel's work on modules, disks, mounts and network."""
 
@@ -44,9 +50,9 @@ class Stages:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What the journal tells. Times are Unix seconds. `exits` and `runs` are by the number of the process: how it ended
-    in a machine that ends with the first; where it is in one that ends when it is told to."""
+class JournalState:
+    """The state of a machine that its journal tells. Times are Unix seconds. `exits` and `runs` are by the number of
+    the process: how it ended in a machine that ends with the first; where it is in one that ends when it is told to."""
 
     started_at: float | None = None
     pilot_pid: int | None = None  # as the pilot sees itself: 1 in a pid namespace of its own
@@ -56,25 +62,25 @@ class Story:
     final_exit: Exit | None = None
     exits: Mapping[int, Exit] = field(default_factory=dict)
     runs: Mapping[int, ProcessState] = field(default_factory=dict)
-    stages: Stages | None = None  # only of a machine with a kernel of its own
+    stages: BootStages | None = None  # only of a machine with a kernel of its own
 
 
-def read_journal(path: Path) -> Story:
+def read_journal(path: Path) -> JournalState:
     try:
         with path.open("rb") as file:
-            return tell(file.read(_READ_MAX))
+            return replay_journal(file.read(_READ_MAX))
     except FileNotFoundError:
-        return Story()
+        return JournalState()
 
 
-def tell(data: bytes) -> Story:
-    story = Story()
+def replay_journal(data: bytes) -> JournalState:
+    state = JournalState()
     for kind, payload in _records(data):
         try:
-            story = _continued(story, kind, Reader(payload))
-        except Malformed:
+            state = _continued(state, kind, PayloadReader(payload))
+        except MalformedFrame:
             break
-    return story
+    return state
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -88,48 +94,87 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
         at = end
 
 
-def _continued(story: Story, kind: int, reader: Reader) -> Story:
+def _continued(state: JournalState, kind: int, reader: PayloadReader) -> JournalState:
     match kind:
         case _Record.STARTED:
-            return replace(story, started_at=_seconds(reader), pilot_pid=reader.number(4))
+            return replace(state, started_at=_seconds(reader), pilot_pid=reader.number(4))
         case _Record.ACCEPTED:
             reader.number(8)
-            return replace(story, instance_id=reader.words())
+            return replace(state, instance_id=reader.words())
         case _Record.READY:
-            return replace(story, ready_at=_seconds(reader))
+            return replace(state, ready_at=_seconds(reader))
         case _Record.PROCESS_EXIT:
             exit = read_ending(reader)
-            return replace(story, first_exit=story.first_exit or exit, exits={**story.exits, exit.process: exit})
+            return replace(state, first_exit=state.first_exit or exit, exits={**state.exits, exit.process: exit})
         case _Record.FINAL_EXIT:
-            return replace(story, final_exit=read_ending(reader))
+            return replace(state, final_exit=read_ending(reader))
         case _Record.RUN_BEGAN:
-            return _began(story, reader)
+            return _began(state, reader)
         case _Record.RUN_ENDED:
-            return _ended(story, reader)
+            return _ended(state, reader)
         case _Record.STAGES:
-            return replace(story, stages=Stages(*(_seconds(reader) for _ in fields(Stages))))
+            return replace(state, stages=BootStages(*(_seconds(reader) for _ in fields(BootStages))))
         case _:
-            return story  # a newer pilot knows more
+            return state  # a newer pilot knows more
 
 
-def _began(story: Story, reader: Reader) -> Story:
+def _began(state: JournalState, reader: PayloadReader) -> JournalState:
     """Runs come in order; one that is not later is what a cut-short rewrite left behind."""
     at, process, run, pid = _seconds(reader), reader.number(1), reader.number(4), reader.number(4)
-    before = story.runs.get(process, ProcessState())
+    before = state.runs.get(process, ProcessState())
     if run <= before.run:
-        return story
-    began = ProcessState(state=Run.RUNNING, run=run, pid=pid or None, started_at=at, last_exit=before.last_exit)
-    return replace(story, runs={**story.runs, process: began})
+        return state
+    began = ProcessState(
+        state=ProcessPhase.RUNNING, run=run, pid=pid or None, started_at=at, last_exit=before.last_exit
+    )
+    return replace(state, runs={**state.runs, process: began})
 
 
-def _ended(story: Story, reader: Reader) -> Story:
+def _ended(state: JournalState, reader: PayloadReader) -> JournalState:
     run, exit = reader.number(4), read_ending(reader)
-    before = story.runs.get(exit.process, ProcessState())
+    before = state.runs.get(exit.process, ProcessState())
     if run < before.run:
-        return story
-    ended = msgspec.structs.replace(before, state=Run.EXITED, run=run, pid=None, last_exit=exit)
-    return replace(story, runs={**story.runs, exit.process: ended})
+        return state
+    ended = msgspec.structs.replace(before, state=ProcessPhase.EXITED, run=run, pid=None, last_exit=exit)
+    return replace(state, runs={**state.runs, exit.process: ended})
 
 
-def _seconds(reader: Reader) -> float:
+def _seconds(reader: PayloadReader) -> float:
     return reader.number(8) / 1e9
+
+
+def sanitized(state: JournalState, processes: int, now: float) -> JournalState:
+    """The journal of an untrusted guest, without what has yet to happen and what is of a process that the machine does
+    not have. `processes` is how many it has, `now` the host's time in Unix seconds."""
+    return replace(
+        state,
+        started_at=_past(state.started_at, now),
+        ready_at=_past(state.ready_at, now),
+        first_exit=_exit(state.first_exit, processes, now),
+        final_exit=_exit(state.final_exit, processes, now),
+        exits={index: _known(exit, now) for index, exit in _real(state.exits, processes)},
+        runs={index: _process(process, now) for index, process in _real(state.runs, processes)},
+    )
+
+
+def _real(told: Mapping[int, _T], processes: int) -> list[tuple[int, _T]]:
+    return [(index, what) for index, what in told.items() if index < processes]
+
+
+def _exit(exit: Exit | None, processes: int, now: float) -> Exit | None:
+    if exit is None:
+        return None
+    return msgspec.structs.replace(_known(exit, now), process=exit.process if exit.process < processes else 0)
+
+
+def _known(exit: Exit, now: float) -> Exit:
+    return msgspec.structs.replace(exit, exited_at=min(exit.exited_at, now))
+
+
+def _process(process: ProcessState, now: float) -> ProcessState:
+    last_exit = process.last_exit and _known(process.last_exit, now)
+    return msgspec.structs.replace(process, started_at=_past(process.started_at, now), last_exit=last_exit)
+
+
+def _past(at: float | None, now: float) -> float | None:
+    return None if at is None else min(at, now)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hawker.errors import BadRequest
-from hawker.runtime.containers import container_root
-from hawker.runtime.driver import ExecSpec, Exit, ListenSocket, ProcessInfo, ProcessState, Run
+from hawker.runtime.driver import ExecSpec, Exit, ProcessInfo, ProcessPhase, ProcessSocket, ProcessState
 from hawker.runtime.pilot import frames
-from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
-from hawker.runtime.pilot.outfit import outfit
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.guest_spec import encode_guest_spec
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
+from hawker.runtime.spec_rules import container_root
 
 SPEC_MAX = 4 << 20
-_STATES = {0: Run.HELD, 1: Run.STARTING, 2: Run.RUNNING, 3: Run.EXITED}
+_STATES = {0: ProcessPhase.HELD, 1: ProcessPhase.STARTING, 2: ProcessPhase.RUNNING, 3: ProcessPhase.EXITED}
 _EXIT_CODE_MAX, _SIGNAL_MAX = 255, 64
 _SPEC_PART = frames.PAYLOAD_MAX - 1
 
@@ -28,27 +28,28 @@ class PilotState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class PilotHello:
     version: int
     state: PilotState
     instance_id: str  # empty while the pilot awaits its spec
 
 
 def hello() -> bytes:
-    return frames.encode(Kind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(frames.VERSION, 2))
+    return frames.encode(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(frames.VERSION, 2))
 
 
-def read_hello(frame: Frame) -> Hello:
-    reader = Reader(frame.payload)
-    if frame.kind != Kind.HELLO or reader.number(4) != frames.MAGIC:
-        raise Malformed("no pilot at the other end")
+def read_hello(frame: Frame) -> PilotHello:
+    """Raises `MalformedFrame` for what is no hello, or one of a version that is not spoken here."""
+    reader = PayloadReader(frame.payload)
+    if frame.kind != FrameKind.HELLO or reader.number(4) != frames.MAGIC:
+        raise MalformedFrame("no pilot at the other end")
     version, state = reader.number(2), reader.number(1)
     if version < frames.OLDEST_VERSION:
-        raise Malformed(f"a pilot that speaks version {version}; spoken here from {frames.OLDEST_VERSION} on")
+        raise MalformedFrame(f"a pilot that speaks version {version}; spoken here from {frames.OLDEST_VERSION} on")
     try:
-        return Hello(version=version, state=PilotState(state), instance_id=reader.words())
+        return PilotHello(version=version, state=PilotState(state), instance_id=reader.words())
     except ValueError as unknown:
-        raise Malformed(f"a pilot in state {state}") from unknown
+        raise MalformedFrame(f"a pilot in state {state}") from unknown
 
 
 def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
@@ -56,7 +57,7 @@ def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
     `BadRequest` when it is too large to send.
 
     It says no more than version 1 has unless it must, so that a pilot of that version knows its own spec again."""
-    more, third = _has_more(spec), outfit(spec, now)
+    more, third = _has_more(spec), encode_guest_spec(spec, now)
     flags = (1 if contained else 0) | (2 if more else 0) | (4 if third else 0)
     encoded = b"".join(
         (
@@ -104,7 +105,7 @@ def spec_frames(encoded: bytes) -> Iterator[bytes]:
     for at in range(0, len(encoded), _SPEC_PART):
         part = encoded[at : at + _SPEC_PART]
         last = at + _SPEC_PART >= len(encoded)
-        yield frames.encode(Kind.SPEC, 0, (b"\1" if last else b"\0") + part)
+        yield frames.encode(FrameKind.SPEC, 0, (b"\1" if last else b"\0") + part)
 
 
 def _process(process: ProcessSpec) -> bytes:
@@ -128,6 +129,7 @@ def _command(
 
 
 def exec_request(channel: int, spec: ExecSpec) -> bytes:
+    """Raises `BadRequest` for no command, and for one that is too long to send."""
     if not spec.argv:
         raise BadRequest("a command is needed")
     given = (1 if spec.user is not None else 0) | (2 if spec.cwd is not None else 0) | (4 if spec.process else 0)
@@ -135,31 +137,31 @@ def exec_request(channel: int, spec: ExecSpec) -> bytes:
     payload = _command(spec.argv, spec.env, spec.user or "", spec.cwd or "", spec.tty, spec.rows, spec.cols)
     if len(payload) + 1 + len(beside) > frames.PAYLOAD_MAX:
         raise BadRequest(f"the command and its environment are too long; at most {frames.PAYLOAD_MAX} bytes")
-    return frames.encode(Kind.EXEC, channel, payload + frames.number(given, 1) + beside)
+    return frames.encode(FrameKind.EXEC, channel, payload + frames.number(given, 1) + beside)
 
 
 def stop_request(signal: int, timeout_s: float) -> bytes:
-    return frames.encode(Kind.STOP, 0, frames.number(signal, 1) + frames.milliseconds(timeout_s))
+    return frames.encode(FrameKind.STOP, 0, frames.number(signal, 1) + frames.milliseconds(timeout_s))
 
 
 def run_request(channel: int, process: int, run: int) -> bytes:
-    return frames.encode(Kind.RUN, channel, frames.number(process, 1) + frames.number(run, 4))
+    return frames.encode(FrameKind.RUN, channel, frames.number(process, 1) + frames.number(run, 4))
 
 
 def end_request(channel: int, process: int, signal: int, timeout_s: float) -> bytes:
     payload = frames.number(process, 1) + frames.number(signal, 1) + frames.milliseconds(timeout_s)
-    return frames.encode(Kind.END, channel, payload)
+    return frames.encode(FrameKind.END, channel, payload)
 
 
 def conclude_request(channel: int, process: int) -> bytes:
-    return frames.encode(Kind.CONCLUDE, channel, frames.number(process, 1))
+    return frames.encode(FrameKind.CONCLUDE, channel, frames.number(process, 1))
 
 
-def read_ending(reader: Reader) -> Exit:
-    """Raises `Malformed`, also for what cannot be."""
+def read_ending(reader: PayloadReader) -> Exit:
+    """Raises `MalformedFrame`, also for what cannot be."""
     at, code, signal, process = reader.number(8), reader.number(4), reader.number(4), reader.number(1)
     if code > _EXIT_CODE_MAX or signal > _SIGNAL_MAX:
-        raise Malformed(f"an end with code {code} and signal {signal}")
+        raise MalformedFrame(f"an end with code {code} and signal {signal}")
     reason = reader.words()
     oom_killed = reader.more and reader.number(1) == 1  # not said before version 2
     return Exit(
@@ -168,19 +170,19 @@ def read_ending(reader: Reader) -> Exit:
 
 
 def read_state(payload: bytes) -> tuple[int, ProcessState]:
-    """A process's number and its state, without the name."""
-    reader = Reader(payload)
+    """A process's number and its state, without the name. Raises `MalformedFrame`."""
+    reader = PayloadReader(payload)
     process, code, run, pid, began = (reader.number(width) for width in (1, 1, 4, 4, 8))
     state = _STATES.get(code)
     if state is None:
-        raise Malformed(f"a process in state {code}")
+        raise MalformedFrame(f"a process in state {code}")
     last_exit = read_ending(reader) if reader.number(1) else None
     started_at = began / 1e9 if run else None
     return process, ProcessState(state=state, run=run, pid=pid or None, started_at=started_at, last_exit=last_exit)
 
 
 def read_process(payload: bytes) -> ProcessInfo:
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     pid, started_at, cpu_ms, rss = reader.number(4), reader.number(8) / 1e9, reader.number(8), reader.number(8)
     return ProcessInfo(
         pid=pid,
@@ -194,9 +196,9 @@ def read_process(payload: bytes) -> ProcessInfo:
     )
 
 
-def _socket(line: str) -> ListenSocket:
+def _socket(line: str) -> ProcessSocket:
     proto, _, address = line.partition(" ")
-    return ListenSocket(proto=proto, address=address)
+    return ProcessSocket(proto=proto, address=address)
 
 
 def signal_number(name: str) -> int:

@@ -23,13 +23,12 @@ _HEAD = struct.Struct("<IIQQBBxx")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Where one is: bytes of a file. `consecutive`: it is never emptied but written over, so what does not follow the
-    record before it is left from earlier."""
+    """One of the two segments of an output ring: bytes of a file."""
 
     path: Path
-    offset: int = 0
-    length: int = SEGMENT_MAX
-    consecutive: bool = False
+    offset: int = 0  # bytes
+    length: int = SEGMENT_MAX  # bytes, at the most
+    consecutive: bool = False  # never emptied but written over: what does not follow the record before it is old
 
 
 def read_output(segments: tuple[Segment, Segment], *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:

@@ -1,4 +1,4 @@
-"""The driver's directory of one machine on the host, `run/`, and the files in it.
+"""The driver's files of machines on the host: for each a run directory, `machines`/<machine id>/run.
 
 The lock on the journal is the truth about life: the pilot holds it from before its first instruction to its end,
 whoever started it, so no daemon is ever fooled by a stale file or a process id used again.
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hawker.errors import NotFound, WrongState
 from hawker.host.removal import remove_tree
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit
@@ -22,6 +23,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
+    """The run directory of one machine, whether it is there or not."""
+
     path: Path
 
     @property
@@ -120,6 +123,43 @@ class RunDir:
 
     def remove(self) -> None:
         remove_tree(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFiles:
+    """The run directories of all machines that a driver has below `machines`."""
+
+    machines: Path
+
+    def run(self, machine_id: MachineId) -> RunDir:
+        """The run directory of a machine, whether it is there or not."""
+        return RunDir(self.machines / machine_id / "run")
+
+    def existing(self, machine_id: MachineId) -> RunDir:
+        """The run directory of a machine that has an instance. Raises `NotFound`."""
+        run = self.run(machine_id)
+        if run.spec() is None:
+            raise NotFound(f"machine {machine_id} has no instance")
+        return run
+
+    def living(self, machine_id: MachineId) -> RunDir:
+        """The run directory of an instance that has not ended. Raises `NotFound` and `WrongState`."""
+        run = self.existing(machine_id)
+        if not run.lives():
+            raise WrongState(f"machine {machine_id} is not running")
+        return run
+
+    def names(self) -> list[str]:
+        """The names of everything below `machines`: ids of machines, and of what others put there."""
+        return os.listdir(self.machines) if self.machines.is_dir() else []
+
+
+def spec_of(run: RunDir) -> InstanceSpec:
+    """The spec of an instance. Raises `NotFound` when it has just been removed."""
+    spec = run.spec()
+    if spec is None:
+        raise NotFound("the machine's instance has just been removed")
+    return spec
 
 
 def _write(path: Path, value: object) -> None:

@@ -9,7 +9,7 @@ from hawker.errors import Unavailable
 from hawker.runtime.driver import ExecSpec, Exit
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection
-from hawker.runtime.pilot.frames import Frame, Kind, Malformed, Reader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
 
 _INPUT_PART = 16 << 10
 
@@ -62,16 +62,16 @@ class PilotSession:
             part = data[at : at + min(_INPUT_PART, self._credit)]
             self._credit -= len(part)
             at += len(part)
-            self._send(Kind.STDIN, part)
+            self._send(FrameKind.STDIN, part)
 
     async def send_eof(self) -> None:
-        self._send(Kind.STDIN_END)
+        self._send(FrameKind.STDIN_END)
 
     async def resize(self, rows: int, cols: int) -> None:
-        self._send(Kind.RESIZE, frames.number(rows, 2) + frames.number(cols, 2))
+        self._send(FrameKind.RESIZE, frames.number(rows, 2) + frames.number(cols, 2))
 
     async def signal(self, signal: int) -> None:
-        self._send(Kind.SIGNAL, frames.number(signal, 1))
+        self._send(FrameKind.SIGNAL, frames.number(signal, 1))
 
     async def close(self) -> None:
         self._connection.close()
@@ -79,16 +79,16 @@ class PilotSession:
     # --- the connection's side
 
     def receive(self, frame: Frame) -> None:
-        reader = Reader(frame.payload)
+        reader = PayloadReader(frame.payload)
         match frame.kind:
-            case Kind.STDOUT | Kind.STDERR if frame.payload:
-                self._hold(1 if frame.kind == Kind.STDOUT else 2, frame.payload)
-            case Kind.CREDIT:
+            case FrameKind.STDOUT | FrameKind.STDERR if frame.payload:
+                self._hold(1 if frame.kind == FrameKind.STDOUT else 2, frame.payload)
+            case FrameKind.CREDIT:
                 self._take_credit(reader.number(4))
-            case Kind.EXIT:
+            case FrameKind.EXIT:
                 self._exit = messages.read_ending(reader)
                 self._connection.close()
-            case Kind.REFUSED:
+            case FrameKind.REFUSED:
                 self._lost = reader.words()
             case _:
                 self._bear()
@@ -112,26 +112,26 @@ class PilotSession:
             await self._change.wait()
         stream, data = self._held.popleft()
         self._held_bytes -= len(data)
-        self._send(Kind.CREDIT, frames.number(len(data), 4))
+        self._send(FrameKind.CREDIT, frames.number(len(data), 4))
         return stream, data
 
     def _hold(self, stream: int, data: bytes) -> None:
         self._held_bytes += len(data)
         if self._held_bytes > frames.OUT_WINDOW:
-            raise Malformed("more output than the credit given")
+            raise MalformedFrame("more output than the credit given")
         self._held.append((stream, data))
 
     def _take_credit(self, given: int) -> None:
         if not 0 < given <= frames.IN_WINDOW - self._credit:
-            raise Malformed("credit for more input than there was")
+            raise MalformedFrame("credit for more input than there was")
         self._credit += given
 
     def _bear(self) -> None:
         self._idle_frames += 1
         if self._idle_frames > PATIENCE:
-            raise Malformed("it says too much that means nothing")
+            raise MalformedFrame("it says too much that means nothing")
 
-    def _send(self, kind: Kind, payload: bytes = b"") -> None:
+    def _send(self, kind: FrameKind, payload: bytes = b"") -> None:
         if not self._over:
             self._connection.send(frames.encode(kind, self._channel, payload))
 

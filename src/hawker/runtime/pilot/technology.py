@@ -7,10 +7,10 @@ whose guest runs it. What is launched then is the VMM's keeper, a process of thi
 from typing import Protocol
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, Features, Memory, Part, Stats
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceSpec, Limits
+from hawker.runtime.spec import InstanceLimits, InstanceSpec
 
 
 class Technology(Protocol):
@@ -19,18 +19,18 @@ class Technology(Protocol):
     name: str
     features: Features
     contained: bool  # the pilot is process 1 of namespaces and a root filesystem of its own
-    channel: Channel
+    channel: PilotChannel
 
     async def check(self) -> None:
-        """As `Driver.check`."""
+        """See `Driver.check`."""
 
     async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
         """Make what `launch` needs and the run directory does not have yet. Refuse what cannot be served."""
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
-        """Start the pilot, or keeper and VMM, detached from this daemon, with `fds` (`Channel.files`) as descriptors 3,
-        4, ... Returns the process id on the host of the pilot, or of the keeper. `fds` belong to the caller, who closes
-        them. Never called while anyone holds the journal's lock."""
+        """Start the pilot, or keeper and VMM, detached from this daemon, with `fds` (`PilotChannel.files`) as
+        descriptors 3, 4, ... Returns the process id on the host of the pilot, or of the keeper. `fds` belong to the
+        caller, who closes them. Never called while anyone holds the journal's lock."""
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         """SIGKILL every process of the machine, the one that was launched too (`pid`, where it is known), and return
@@ -40,12 +40,13 @@ class Technology(Protocol):
         """Remove what `lay_out` and `launch` made outside `run`. Called after `kill`."""
 
     async def suspend(self, run: RunDir) -> None:
-        """As `Driver.suspend`, of a machine that lives. Raises `NotServed` where it cannot, `Unavailable` when it does
-        not come to a halt in time, and then lets it go on."""
+        """Suspend a machine that lives: see `Driver.suspend`. Raises `NotServed` where it cannot, `Unavailable` when it
+        does not come to a halt in time, and then lets it go on."""
 
     async def resume(self, run: RunDir) -> None:
-        """As `Driver.resume`; no error when nobody is there. From a snapshot: launch with the files of a channel that
-        is `resumed`, and remove `RunDir.snapshot` before the guest goes on. What raises `SnapshotLost` is killed."""
+        """Resume it: see `Driver.resume`; no error when nobody is there. From a snapshot: launch with the files of a
+        channel that is `resumed`, and remove `RunDir.snapshot` before the guest goes on. What raises `SnapshotLost` is
+        killed."""
 
     def is_suspended(self, run: RunDir) -> bool: ...
 
@@ -55,7 +56,7 @@ class Technology(Protocol):
     async def memory(self, run: RunDir) -> Memory:
         """Raises `NotServed` where there are no limits."""
 
-    async def limit_memory(self, run: RunDir, limits: Limits) -> None:
+    async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         """Enforce the memory and swap of `limits`. Raises `WrongState` when more is in use."""
 
     async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int: ...
@@ -70,10 +71,17 @@ class Technology(Protocol):
         would end too, as with a kernel that panics: that is an exit, for `complete` to tell. Never for a pilot that is
         itself launched: it can be launched again."""
 
+    async def take_up(self, run: RunDir) -> None:
+        """Called by `Driver.recover`: finish what a daemon that died left half-done to a machine that runs. Raises
+        `Unavailable` when that cannot be done now, which the next call may repeat."""
+
     def last_words(self, run: RunDir) -> str:
         """The last lines that a kernel of its own wrote to its console; "" without one."""
 
-    def lost(self, machine_id: MachineId) -> frozenset[Part]:
+    def remnants(self) -> list[MachineId]:
+        """Machines of which something is left outside of run directories: a container, a control group."""
+
+    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
         """What a running machine has lost."""
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:

@@ -13,12 +13,11 @@ from functools import partial
 
 from hawker.errors import Unavailable
 from hawker.runtime.driver import OutputChunk
-from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.ledger import ledger_file, ledger_output
-from hawker.runtime.pilot.loose import holder_of
+from hawker.runtime.pilot.channel import endpoint
+from hawker.runtime.pilot.connection import GONE, LINGER_S, ByteStream, Connection, OnData, OnEnd
+from hawker.runtime.pilot.journal_disk import journal_disk_file, journal_disk_output
+from hawker.runtime.pilot.orphans import holder_of
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.pilot.stream import GONE, LINGER_S, ByteStream, OnData, OnEnd
-from hawker.runtime.pilot.unix import endpoint
 from hawker.runtime.spec import InstanceSpec
 
 PORT = 1024
@@ -27,13 +26,13 @@ _ANSWER = re.compile(rb"OK \d{1,10}")
 _ANSWER_MAX = 16  # bytes, with the newline
 
 
-class Vsock:
+class VsockChannel:
     """Keeps `Channel`. What is launched inherits the ledger as 3."""
 
     @contextmanager
     def files(self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> Iterator[tuple[int, ...]]:
         run.vsock.unlink(missing_ok=True)
-        with ledger_file(run, spec, resumed=resumed) as ledger:
+        with journal_disk_file(run, spec, resumed=resumed) as ledger:
             yield (ledger,)
 
     def connect(self, run: RunDir) -> Connection:
@@ -45,7 +44,7 @@ class Vsock:
         return await holder_of(run)
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return ledger_output(run, after=after, tail=tail)
+        return journal_disk_output(run, after=after, tail=tail)
 
 
 class VsockStream:

@@ -12,49 +12,47 @@ from typing import Protocol
 
 from hawker.host.gather import Bounds
 from hawker.ids import MachineId
-from hawker.runtime.pilot.channel import Channel
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import DiskLimits, Link
+from hawker.runtime.spec import DiskLimits, GuestLink
 
 NO_LIMITS = DiskLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
-    """A block file, by its path in the jail. `name` is its serial number, where the VMM can give it one."""
+class VmDrive:
+    """One disk of a virtual machine."""
 
-    name: str
-    path: str
+    name: str  # its serial number, where the VMM can give it one: letters, digits and dashes
+    path: str  # of the block file, in the jail
     read_only: bool
     limits: DiskLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
 class Vm:
-    """Everything that one boot needs. Paths are as the VMM sees them in its jail. `drives` are in the order that the
-    kernel's command line names them in. `directory` is the VMM's own, the only place that it can write to; its sockets
-    and snapshots are there, and the host has it as `RunDir.vmm`."""
+    """Everything that one boot needs. Paths are as the VMM sees them in its jail."""
 
     machine_id: MachineId
-    cpus: int
-    memory_mib: int
-    max_memory_mib: int
-    kernel: str
-    initramfs: str
-    command_line: str
-    drives: tuple[Drive, ...]
-    directory: str
-    link: Link | None = None
-    gpus: tuple[str, ...] = ()
+    cpus: int  # virtual ones, 1 or more
+    memory_mib: int  # MiB that the guest may use at first
+    max_memory_mib: int  # MiB that it is made with; what is more than `memory_mib` is in its balloon
+    kernel: str  # path, of the VMM's `kernel_format`
+    initramfs: str  # path
+    command_line: str  # the kernel's, complete; 2047 bytes at most
+    drives: tuple[VmDrive, ...]  # in the order that the kernel's command line names them in
+    directory: str  # the VMM's own, the only place that it can write to: sockets, snapshots; the host's `RunDir.vmm`
+    link: GuestLink | None = None  # None: no network
+    gpus: tuple[str, ...] = ()  # PCI addresses
     fds: int = 0  # how many descriptors from 3 on it inherits, as `Vmm.channel` makes them
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The snapshot in `directory` that a `Vm` goes on from. `program` is what wrote it, as `Vmm.version` named it."""
+    """The snapshot that a `Vm` goes on from."""
 
-    directory: str
-    program: str
+    directory: str  # as the VMM sees it
+    program: str  # what wrote it, as `Vmm.version` named it
 
 
 class Vmm(Protocol):
@@ -65,11 +63,11 @@ class Vmm(Protocol):
     accelerates: bool  # with KVM; else it emulates
     kernel_format: str  # "bzImage" or "vmlinux"
     power_off: str  # what ends it: "reboot" or "poweroff"
-    snapshots: bool
-    gpus: bool
-    overhead_mib: int  # beside the guest's memory, at the most
+    snapshots: bool  # it can write its guest's memory to a file, and go on from there
+    gpus: bool  # it can give devices of the host to its guest
+    overhead_mib: int  # MiB that the VMM needs at the most beside the guest's memory
 
-    def channel(self) -> Channel:
+    def channel(self) -> PilotChannel:
         """How its machines' pilots are reached."""
 
     def console(self) -> str:
@@ -78,7 +76,8 @@ class Vmm(Protocol):
     async def check(self) -> None:
         """Raises `CannotStart` with what to do."""
 
-    async def version(self) -> str: ...
+    async def version(self) -> str:
+        """Its program's own words: "Firecracker v1.16.1". Raises `CannotStart`."""
 
     def argv(self, vm: Vm, restored: Restored | None) -> tuple[str, ...]:
         """The command, a path first. Pure."""
@@ -90,7 +89,7 @@ class Vmm(Protocol):
 
     async def save(self, vm: Vm, run: RunDir, directory: str) -> None:
         """Hold the guest still and write its memory and devices to a directory. It stays still; on an error it goes on
-        and nothing is left there."""
+        and nothing is left there. Raises `Unavailable`, as the calls below do."""
 
     async def proceed(self, run: RunDir) -> None:
         """Let a guest that is held still go on; no error when it does."""
@@ -99,44 +98,43 @@ class Vmm(Protocol):
         """Have the VMM end itself, as after `save`. No error when it has."""
 
     async def inflate(self, run: RunDir, guest_mib: int) -> None:
-        """Let the guest have so much of its memory, by the balloon."""
+        """Let the guest have so many MiB of its memory, by the balloon. Returns once the guest has followed."""
 
     async def enlarge(self, run: RunDir, drive: str, size_bytes: int) -> None:
         """Tell the guest that a drive's file has grown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """A file, directory or block device of the host that the jail shows at `target`. `Jail.launch` gives its user what
-    is writable, and lets it read the rest. Nothing in `RunDir.vmm` is granted, but that directory itself."""
+class JailGrant:
+    """A file, directory or block device of the host that the jail shows. `Jail.launch` gives its user what is writable,
+    and lets it read the rest. Nothing in `RunDir.vmm` is granted, but that directory itself."""
 
-    source: Path
-    target: str
+    source: Path  # on the host
+    target: str  # absolute, in the jail
     writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One machine's jail. `devices` are paths such as /dev/kvm, readable and writable by `uid`. `bounds` limit VMM and
-    guest together. `fds` become 3, 4, ... of the command."""
+class JailCell:
+    """One machine's jail: what runs in it, as whom, with what of the host."""
 
     machine_id: MachineId
-    uid: int
-    argv: tuple[str, ...]
-    grants: tuple[Grant, ...]
-    devices: tuple[str, ...]
-    netns: str | None
-    bounds: Bounds
-    fds: Sequence[int] = ()
+    uid: int  # user and group of the VMM, the machine's own
+    argv: tuple[str, ...]  # the command, a path of the host first
+    grants: tuple[JailGrant, ...]
+    devices: tuple[str, ...]  # paths such as /dev/kvm, readable and writable by `uid`
+    netns: str | None  # a bound network namespace file; None: an empty network
+    bounds: Bounds  # of VMM and guest together
+    fds: Sequence[int] = ()  # become 3, 4, ... of the command
 
 
 @dataclass(frozen=True, slots=True)
 class VmmEnd:
     """How a VMM ended, as its keeper saw it, and the last of what the guest's kernel said on its console."""
 
-    status: int  # an exit status, or minus a signal
-    at: float
-    console: bytes
+    status: int  # an exit status, 0 to 255, or minus a signal
+    at: float  # Unix seconds
+    console: bytes  # 64 KiB at most
 
 
 class Jail(Protocol):
@@ -146,19 +144,21 @@ class Jail(Protocol):
 
     name: str
 
-    async def check(self) -> None: ...
+    async def check(self) -> None:
+        """Raises `CannotStart` with what to do."""
 
     def inside(self, source: Path, name: str) -> str:
         """The path in a jail at which a granted file called `name` is best shown."""
 
-    async def launch(self, cell: Cell, run: RunDir) -> int:
+    async def launch(self, cell: JailCell, run: RunDir) -> int:
         """Start keeper and VMM; the keeper's pid. The first of `cell.fds` holds the journal's lock: keeper and
         VMM both inherit it. Raises `Unavailable` with the reason."""
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         """SIGKILL everything and return when nobody is left; nobody there is no error."""
 
-    async def clear(self, machine_id: MachineId, run: RunDir) -> None: ...
+    async def clear(self, machine_id: MachineId, run: RunDir) -> None:
+        """Remove what `launch` made outside of `run`. Called after `kill`."""
 
     def ended(self, run: RunDir) -> VmmEnd | None:
         """None while it runs, and when the keeper was ended before it could say."""

@@ -6,46 +6,28 @@ default that the document gives it.
 
 from collections.abc import Iterator
 
-import msgspec
-
-from hawker.runtime.spec import DiskLimits
-from hawker.runtime.vmm.contract import Drive, Vm
-from hawker.runtime.vmm.vmm_api import VmmRequest
+from hawker.runtime.vmm.contract import Vm, VmDrive
+from hawker.runtime.vmm.vmm_api import ApiBody, ApiRequest, RateLimiter, rate_limiter
 
 SNAPSHOT_FILES = _STATE, _MEMORY = "state", "memory"
 
 _CID = 3  # of the guest; each VMM has a vsock of its own
 _INTERFACE = "eth0"
-_REFILL_MS = 1000
 _STATISTICS_S = 60  # what is read of the balloon is as it is now; the guest is asked for the rest so often
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has no value is not said."""
-
-
-class BootSource(_Body, frozen=True, kw_only=True):
+class BootSource(ApiBody, frozen=True, kw_only=True):
     kernel_image_path: str
     initrd_path: str
     boot_args: str
 
 
-class MachineConfiguration(_Body, frozen=True, kw_only=True):
+class MachineConfiguration(ApiBody, frozen=True, kw_only=True):
     vcpu_count: int
     mem_size_mib: int
 
 
-class TokenBucket(_Body, frozen=True, kw_only=True):
-    size: int
-    refill_time: int  # ms
-
-
-class RateLimiter(_Body, frozen=True, kw_only=True):
-    bandwidth: TokenBucket | None = None
-    ops: TokenBucket | None = None
-
-
-class DriveBody(_Body, frozen=True, kw_only=True):
+class DriveBody(ApiBody, frozen=True, kw_only=True):
     """ "Writeback": what the guest has flushed is on the host's disk, where the default loses it."""
 
     drive_id: str
@@ -56,110 +38,111 @@ class DriveBody(_Body, frozen=True, kw_only=True):
     rate_limiter: RateLimiter | None = None
 
 
-class NetworkInterface(_Body, frozen=True, kw_only=True):
+class NetworkInterface(ApiBody, frozen=True, kw_only=True):
     iface_id: str
     host_dev_name: str
     guest_mac: str
 
 
-class Vsock(_Body, frozen=True, kw_only=True):
+class Vsock(ApiBody, frozen=True, kw_only=True):
     guest_cid: int
     uds_path: str
 
 
-class Balloon(_Body, frozen=True, kw_only=True):
+class Balloon(ApiBody, frozen=True, kw_only=True):
     amount_mib: int
     deflate_on_oom: bool
     stats_polling_interval_s: int
     free_page_reporting: bool
 
 
-class EntropyDevice(_Body, frozen=True, kw_only=True):
-    """Without a limit."""
+class EntropyDevice(ApiBody, frozen=True, kw_only=True):
+    """The guest's source of randomness, without a limit."""
 
 
-class InstanceActionInfo(_Body, frozen=True, kw_only=True):
+class InstanceActionInfo(ApiBody, frozen=True, kw_only=True):
     action_type: str
 
 
-class VmState(_Body, frozen=True, kw_only=True):
+class VmState(ApiBody, frozen=True, kw_only=True):
     state: str
 
 
-class SnapshotCreateParams(_Body, frozen=True, kw_only=True):
+class SnapshotCreateParams(ApiBody, frozen=True, kw_only=True):
     snapshot_path: str
     mem_file_path: str
 
 
-class MemoryBackend(_Body, frozen=True, kw_only=True):
+class MemoryBackend(ApiBody, frozen=True, kw_only=True):
     backend_type: str
     backend_path: str
 
 
-class SnapshotLoadParams(_Body, frozen=True, kw_only=True):
+class SnapshotLoadParams(ApiBody, frozen=True, kw_only=True):
     snapshot_path: str
     mem_backend: MemoryBackend
 
 
-class BalloonUpdate(_Body, frozen=True, kw_only=True):
+class BalloonUpdate(ApiBody, frozen=True, kw_only=True):
     amount_mib: int
 
 
-class PartialDrive(_Body, frozen=True, kw_only=True):
+class PartialDrive(ApiBody, frozen=True, kw_only=True):
     drive_id: str
     path_on_host: str
 
 
-VERSION = VmmRequest("GET", "/version")
-STATISTICS = VmmRequest("GET", "/balloon/statistics")
-MACHINE = VmmRequest("GET", "/machine-config")
-CONFIGURATION = VmmRequest("GET", "/vm/config")
-START = VmmRequest("PUT", "/actions", InstanceActionInfo(action_type="InstanceStart"))
-PAUSE = VmmRequest("PATCH", "/vm", VmState(state="Paused"))
-RESUME = VmmRequest("PATCH", "/vm", VmState(state="Resumed"))
+VERSION = ApiRequest("GET", "/version")
+STATISTICS = ApiRequest("GET", "/balloon/statistics")
+MACHINE = ApiRequest("GET", "/machine-config")
+CONFIGURATION = ApiRequest("GET", "/vm/config")
+START = ApiRequest("PUT", "/actions", InstanceActionInfo(action_type="InstanceStart"))
+PAUSE = ApiRequest("PATCH", "/vm", VmState(state="Paused"))
+RESUME = ApiRequest("PATCH", "/vm", VmState(state="Resumed"))
 
 
-def configure(vm: Vm, vsock: str) -> Iterator[VmmRequest]:
-    """Everything before the start, in an order that the document allows: drives are vda, vdb, ... as they come."""
-    boot = BootSource(kernel_image_path=vm.kernel, initrd_path=vm.initramfs, boot_args=vm.command_line)
-    yield VmmRequest("PUT", "/boot-source", boot)
-    yield VmmRequest("PUT", "/machine-config", MachineConfiguration(vcpu_count=vm.cpus, mem_size_mib=vm.max_memory_mib))
+def boot(vm: Vm, vsock: str) -> Iterator[ApiRequest]:
+    """Everything up to the start, in an order that the document allows: drives are vda, vdb, ... as they come."""
+    source = BootSource(kernel_image_path=vm.kernel, initrd_path=vm.initramfs, boot_args=vm.command_line)
+    yield ApiRequest("PUT", "/boot-source", source)
+    yield ApiRequest("PUT", "/machine-config", MachineConfiguration(vcpu_count=vm.cpus, mem_size_mib=vm.max_memory_mib))
     for drive in vm.drives:
         yield _drive(drive)
     if vm.link is not None:
         interface = NetworkInterface(iface_id=_INTERFACE, host_dev_name=vm.link.tap, guest_mac=vm.link.mac)
-        yield VmmRequest("PUT", f"/network-interfaces/{_INTERFACE}", interface)
-    yield VmmRequest("PUT", "/vsock", Vsock(guest_cid=_CID, uds_path=vsock))
+        yield ApiRequest("PUT", f"/network-interfaces/{_INTERFACE}", interface)
+    yield ApiRequest("PUT", "/vsock", Vsock(guest_cid=_CID, uds_path=vsock))
     balloon = Balloon(
         amount_mib=vm.max_memory_mib - vm.memory_mib,
         deflate_on_oom=False,
         stats_polling_interval_s=_STATISTICS_S,
         free_page_reporting=True,
     )
-    yield VmmRequest("PUT", "/balloon", balloon)
-    yield VmmRequest("PUT", "/entropy", EntropyDevice())
+    yield ApiRequest("PUT", "/balloon", balloon)
+    yield ApiRequest("PUT", "/entropy", EntropyDevice())
+    yield START
 
 
-def create_snapshot(directory: str) -> VmmRequest:
+def create_snapshot(directory: str) -> ApiRequest:
     files = SnapshotCreateParams(snapshot_path=f"{directory}/{_STATE}", mem_file_path=f"{directory}/{_MEMORY}")
-    return VmmRequest("PUT", "/snapshot/create", files)
+    return ApiRequest("PUT", "/snapshot/create", files)
 
 
-def load_snapshot(directory: str) -> VmmRequest:
+def load_snapshot(directory: str) -> ApiRequest:
     memory = MemoryBackend(backend_type="File", backend_path=f"{directory}/{_MEMORY}")
-    return VmmRequest(
+    return ApiRequest(
         "PUT", "/snapshot/load", SnapshotLoadParams(snapshot_path=f"{directory}/{_STATE}", mem_backend=memory)
     )
 
 
-def inflate(amount_mib: int) -> VmmRequest:
-    return VmmRequest("PATCH", "/balloon", BalloonUpdate(amount_mib=amount_mib))
+def inflate(amount_mib: int) -> ApiRequest:
+    return ApiRequest("PATCH", "/balloon", BalloonUpdate(amount_mib=amount_mib))
 
 
-def look_again(drive: str, path: str) -> VmmRequest:
+def look_again(drive: str, path: str) -> ApiRequest:
     """Have it see that the file of a drive has another size."""
     drive_id = id_of(drive)
-    return VmmRequest("PATCH", f"/drives/{drive_id}", PartialDrive(drive_id=drive_id, path_on_host=path))
+    return ApiRequest("PATCH", f"/drives/{drive_id}", PartialDrive(drive_id=drive_id, path_on_host=path))
 
 
 def id_of(drive: str) -> str:
@@ -167,23 +150,13 @@ def id_of(drive: str) -> str:
     return drive.replace("-", "_")
 
 
-def _drive(drive: Drive) -> VmmRequest:
+def _drive(drive: VmDrive) -> ApiRequest:
     body = DriveBody(
         drive_id=id_of(drive.name),
         path_on_host=drive.path,
         is_root_device=False,
         is_read_only=drive.read_only,
         cache_type="Writeback",
-        rate_limiter=_limiter(drive.limits),
+        rate_limiter=rate_limiter(drive.limits),
     )
-    return VmmRequest("PUT", f"/drives/{body.drive_id}", body)
-
-
-def _limiter(limits: DiskLimits) -> RateLimiter | None:
-    if limits == DiskLimits():
-        return None
-    return RateLimiter(bandwidth=_bucket(limits.bytes_per_s), ops=_bucket(limits.operations_per_s))
-
-
-def _bucket(per_s: int) -> TokenBucket | None:
-    return TokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None
+    return ApiRequest("PUT", f"/drives/{body.drive_id}", body)

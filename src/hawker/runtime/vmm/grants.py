@@ -9,10 +9,10 @@ import stat
 
 from hawker.errors import Unavailable
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.contract import Cell, Grant
+from hawker.runtime.vmm.contract import JailCell, JailGrant
 
 
-def own(cell: Cell, run: RunDir) -> None:
+def own(cell: JailCell, run: RunDir) -> None:
     """Give what is writable to the cell's user, and let it read the rest. Raises `Unavailable` with what is missing."""
     for grant in cell.grants:
         assert run.vmm not in grant.source.parents, "what is in the VMM's own directory is granted with it"
@@ -27,7 +27,7 @@ def own(cell: Cell, run: RunDir) -> None:
             ) from error
 
 
-def _give(grant: Grant, uid: int) -> None:
+def _give(grant: JailGrant, uid: int) -> None:
     fd = os.open(grant.source, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW if grant.writable else 0))
     try:
         mode = os.fstat(fd).st_mode

@@ -10,6 +10,7 @@ know better. So whatever is in them is ended before anything else is launched, a
 """
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,16 +19,21 @@ import anyio.to_thread
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable
 from hawker.host.cgroup import Cgroups, Layout
+from hawker.host.gather import Bounds
 from hawker.host.removal import remove_tree
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm import keeper
-from hawker.runtime.vmm.contract import Cell, Grant, VmmEnd
+from hawker.runtime.vmm.contract import JailCell, JailGrant, VmmEnd
 from hawker.runtime.vmm.firecracker import FIRECRACKER
 from hawker.runtime.vmm.grants import own
-from hawker.runtime.vmm.jailer_command import DEVICES, jailer_command
 
+DEVICES = {"/dev/kvm": "c 10:232 rw", "/dev/net/tun": "c 10:200 rw"}
+"""The nodes that it makes, and their rules in a control group of version 1."""
+
+_OPEN_FILES = 4096
+_SHARES_MAX, _WEIGHT_MAX = 262_144, 10_000
 JAILER = replace(FIRECRACKER, command="jailer", title="Firecracker's jailer")
 
 
@@ -51,17 +57,17 @@ class FirecrackerJailer:
     def inside(self, source: Path, name: str) -> str:
         return f"/cell/{name}"
 
-    async def launch(self, cell: Cell, run: RunDir) -> int:
+    async def launch(self, cell: JailCell, run: RunDir) -> int:
         if not set(cell.devices) <= DEVICES.keys():
             raise Unavailable(f"Firecracker's jailer gives its machines {' and '.join(DEVICES)} alone")
         await anyio.to_thread.run_sync(self._cgroups.remove, cell.machine_id)
         chroot = await anyio.to_thread.run_sync(_lay_out, cell, run)
-        wanted = keeper.Launch(
+        wanted = keeper.KeeperLaunch(
             argv=jailer_command(JAILER.find(), cell, _base(run), self._cgroups.path_of(cell.machine_id), self._unified),
             fds=cell.fds,
             pid_file=chroot / f"{_program(cell).name}.pid",
             uid=cell.uid,
-            views=[Grant(each.source, str(chroot / each.target[1:]), each.writable) for each in cell.grants],
+            views=[JailGrant(each.source, str(chroot / each.target[1:]), each.writable) for each in cell.grants],
             apart=True,
         )
         try:
@@ -89,7 +95,7 @@ class FirecrackerJailer:
     def console(self, run: RunDir) -> bytes:
         return keeper.read_console(run)
 
-    def _gather(self, cell: Cell, keeper_pid: int) -> None:
+    def _gather(self, cell: JailCell, keeper_pid: int) -> None:
         """Where each controller has a tree of its own, the jailer knows only those whose limits it was told. It is done
         before the VMM is told what to run."""
         if not self._unified:
@@ -101,12 +107,12 @@ def _base(run: RunDir) -> Path:
     return run.path / "jail"
 
 
-def _program(cell: Cell) -> Path:
-    """As the jailer names things after it: where links lead."""
+def _program(cell: JailCell) -> Path:
+    """The file that links to the program lead to: the jailer names things after it."""
     return Path(cell.argv[0]).resolve()
 
 
-def _lay_out(cell: Cell, run: RunDir) -> Path:
+def _lay_out(cell: JailCell, run: RunDir) -> Path:
     """The chroot, with a place for each grant; what an earlier VMM left there is gone."""
     own(cell, run)
     remove_tree(_base(run))
@@ -127,3 +133,33 @@ def _make(directory: Path) -> None:
         _make(directory.parent)
         directory.mkdir()
         directory.chmod(0o755)
+
+
+def jailer_command(jailer: str, cell: JailCell, base: Path, cgroup: str, unified: bool) -> tuple[str, ...]:
+    """It starts the VMM as process 1 of a pid namespace, in a root below `base`, and ends. `cgroup` is the path of the
+    machine's group in each tree, whose last name is the machine's id, as the jailer makes it."""
+    parent = cgroup.rpartition("/")[0].lstrip("/")
+    argv = [jailer, "--id", str(cell.machine_id), "--exec-file", cell.argv[0]]
+    argv += ["--uid", str(cell.uid), "--gid", str(cell.uid), "--chroot-base-dir", str(base)]
+    argv += ["--netns", cell.netns] if cell.netns is not None else []
+    argv += ["--new-pid-ns", "--resource-limit", f"no-file={_OPEN_FILES}", "--parent-cgroup", parent]
+    argv += ["--cgroup-version", "2" if unified else "1"]
+    for name, value in (_v2 if unified else _v1)(cell.bounds):
+        argv += ["--cgroup", f"{name}={value}"]
+    return (*argv, "--", *cell.argv[1:])
+
+
+def _v1(bounds: Bounds) -> Iterator[tuple[str, object]]:
+    yield "cpu.shares", bounds.cpu_shares
+    yield "cpu.cfs_period_us", bounds.cpu_period_us
+    yield "cpu.cfs_quota_us", bounds.cpu_quota_us
+    yield "memory.limit_in_bytes", bounds.memory_bytes
+    yield "pids.max", bounds.pids
+
+
+def _v2(bounds: Bounds) -> Iterator[tuple[str, object]]:
+    yield "cpu.weight", 1 - (2 - bounds.cpu_shares) * (_WEIGHT_MAX - 1) // (_SHARES_MAX - 2)  # rounded up again
+    yield "cpu.max", f"{bounds.cpu_quota_us} {bounds.cpu_period_us}"
+    yield "memory.max", bounds.memory_bytes
+    yield "memory.swap.max", bounds.swapped_bytes - bounds.memory_bytes
+    yield "pids.max", bounds.pids

@@ -18,9 +18,9 @@ from hawker import guest
 from hawker.errors import Unavailable
 from hawker.host.spawn import reap, spawn
 from hawker.runtime import proc
-from hawker.runtime.pilot.lifeline import end, ended
+from hawker.runtime.pilot.process_exit import end, ended
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.contract import Grant, VmmEnd
+from hawker.runtime.vmm.contract import JailGrant, VmmEnd
 
 _LAUNCH_TIMEOUT_S = 30.0
 _LAST_WORDS_S = 5.0
@@ -31,7 +31,7 @@ _COUNT = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class KeeperLaunch:
     """What a keeper runs: `argv` starts a VMM with `fds` as 3, 4, ..., writes its pid to `pid_file`, and ends. Then the
     keeper goes on as `uid`. `hidden` is a mount that the program must not see; `views` are what it alone sees: files
     and directories of the host at places of the host that are there already. `apart`: it begins with an empty network.
@@ -42,12 +42,12 @@ class Launch:
     pid_file: Path
     uid: int
     hidden: Path | None = None
-    views: Sequence[Grant] = ()
+    views: Sequence[JailGrant] = ()
     apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KeeperRecord:
     """What a keeper wrote down: process ids of this host, which may be others' by now; a wait status, in Unix seconds
     when."""
 
@@ -65,7 +65,7 @@ def console_path(run: RunDir) -> Path:
     return run.path / "console"
 
 
-async def launch(run: RunDir, wanted: Launch) -> int:
+async def launch(run: RunDir, wanted: KeeperLaunch) -> int:
     """Start keeper and VMM; the keeper's pid. Raises `Unavailable` with the words of the program that failed."""
     with anyio.CancelScope(shield=True):
         said = await _begin(run, wanted)
@@ -108,16 +108,16 @@ def _is_keeper(pid: int, run: RunDir) -> bool:
     return proc.has_open(pid, record_path(run))
 
 
-def read_record(run: RunDir) -> Record:
+def read_record(run: RunDir) -> KeeperRecord:
     """Nothing where there is no keeper; a line that a crash of the host cut does not count."""
     try:
         lines = record_path(run).read_bytes().rstrip(b"\0").split(b"\n")[:-1]
     except FileNotFoundError:
-        return Record()
+        return KeeperRecord()
     found = {words[0]: [int(word) for word in words[1:]] for words in map(bytes.split, lines)}
     [keeper], [vmm] = found.get(b"keeper", [None]), found.get(b"vmm", [None])
     status, at_ns = found.get(b"ended", (None, 0))
-    return Record(keeper=keeper, vmm=vmm or None, status=status, at=at_ns / 1e9)
+    return KeeperRecord(keeper=keeper, vmm=vmm or None, status=status, at=at_ns / 1e9)
 
 
 def read_end(run: RunDir) -> VmmEnd | None:
@@ -144,7 +144,7 @@ def _count(fd: int) -> int:
     return int(_COUNT.unpack(os.pread(fd, _COUNT.size, 0))[0])
 
 
-def _argv(wanted: Launch) -> list[str]:
+def _argv(wanted: KeeperLaunch) -> list[str]:
     options = [f"--pass={len(wanted.fds)}", f"--pid={wanted.pid_file}", f"--become={wanted.uid}"]
     options += [f"--hide={wanted.hidden}"] if wanted.hidden is not None else []
     options += ["--apart"] if wanted.apart else []
@@ -153,7 +153,7 @@ def _argv(wanted: Launch) -> list[str]:
     return [str(guest.keeper_path()), *options, "--", *wanted.argv]
 
 
-async def _begin(run: RunDir, wanted: Launch) -> str | None:
+async def _begin(run: RunDir, wanted: KeeperLaunch) -> str | None:
     """All that the keeper answers."""
     answer, said_to = os.pipe2(os.O_CLOEXEC)
     try:

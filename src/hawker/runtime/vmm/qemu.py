@@ -19,13 +19,13 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import CannotStart, SnapshotLost, Unavailable
 from hawker.host.counter import counter_khz
-from hawker.runtime.pilot.channel import Channel
-from hawker.runtime.pilot.ports import SerialPorts
+from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.pilot.serial_ports import SerialPortsChannel
 from hawker.runtime.vmm.balloon import followed
 from hawker.runtime.vmm.contract import Restored, Vm
 from hawker.runtime.vmm.qemu_command import MONITOR, command, node_of
-from hawker.runtime.vmm.qmp import Absent, Monitor, monitor
+from hawker.runtime.vmm.qmp import Monitor, QmpAbsent, monitor
 
 MEMORY_FILE = "memory"
 """The one file of a snapshot."""
@@ -61,8 +61,8 @@ class Qemu:
         self.accelerates = accelerates
         self._counter_khz = None if accelerates else counter_khz(clock)
 
-    def channel(self) -> Channel:
-        return SerialPorts(self._clock)
+    def channel(self) -> PilotChannel:
+        return SerialPortsChannel(self._clock)
 
     def console(self) -> str:
         """A triple fault is what ends it. On a busy host an emulated guest could not find out its counter's speed, and
@@ -150,7 +150,7 @@ class Qemu:
         while True:
             try:
                 return await stack.enter_async_context(monitor(run.vmm / MONITOR))
-            except Absent:
+            except QmpAbsent:
                 if not run.alive():
                     raise
             await self._clock.sleep(_LOOK_EVERY_S)

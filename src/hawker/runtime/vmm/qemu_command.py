@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from hawker.runtime.pilot.outfit import LEDGER
+from hawker.runtime.pilot.guest_spec import JOURNAL
 from hawker.runtime.spec import DiskLimits
-from hawker.runtime.vmm.contract import Drive, Vm
+from hawker.runtime.vmm.contract import Vm, VmDrive
 
 MONITOR = "qmp.sock"
 """In the VMM's directory."""
@@ -63,7 +63,7 @@ def _balloon() -> str:
     return _json(**{"driver": "virtio-balloon-device", "id": "balloon", "free-page-reporting": True})
 
 
-def _drive(place: int, drive: Drive) -> Iterator[str]:
+def _drive(place: int, drive: VmDrive) -> Iterator[str]:
     """No lock of QEMU's own on the file: the ledger's is ours, and an image has many readers. A workload may write
     zeros: its ledger may get no hole for them, which its reader would take for the end."""
     file = {"driver": "file", "filename": drive.path, "locking": "off", "aio": "threads", "discard": "unmap"}
@@ -71,7 +71,7 @@ def _drive(place: int, drive: Drive) -> Iterator[str]:
         "driver": "raw",
         "read-only": drive.read_only,
         "discard": "unmap",
-        "detect-zeroes": "off" if drive.name == LEDGER else "unmap",
+        "detect-zeroes": "off" if drive.name == JOURNAL else "unmap",
         "cache": {"direct": False, "no-flush": False},
         "file": {**file, "read-only": drive.read_only},
     }

@@ -53,11 +53,11 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     data: msgspec.Raw = _NOTHING
 
 
-class Refused(Unavailable):
+class QmpRefused(Unavailable):
     """QEMU understood a command and did not do it."""
 
 
-class Absent(Unavailable):
+class QmpAbsent(Unavailable):
     """Nobody listens: not yet, or not any more."""
 
 
@@ -71,6 +71,7 @@ class Monitor:
         self._asked = 0
 
     async def greeted(self) -> None:
+        """Raises `Unavailable` when it is no monitor."""
         if (await self._line()).greeting == _NOTHING:
             raise Unavailable("QEMU's monitor does not speak QMP")
 
@@ -94,7 +95,7 @@ class Monitor:
         fd: int | None = None,
         timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> _T:
-        """Raises `Refused` with QEMU's own words."""
+        """Raises `QmpRefused` with QEMU's own words."""
         self._asked += 1
         request = {"execute": command, "id": self._asked, **({"arguments": arguments} if arguments else {})}
         try:
@@ -121,7 +122,7 @@ class Monitor:
             if line.number != self._asked:
                 continue  # of a command that was given up
             if line.error is not None:
-                raise Refused(f"QEMU refuses {command}: {line.error.desc}")
+                raise QmpRefused(f"QEMU refuses {command}: {line.error.desc}")
             if line.result != _NOTHING:
                 return line.result
 
@@ -186,7 +187,7 @@ def _connected(path: Path) -> socket.socket:
     try:
         place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise Absent(f"QEMU's monitor is not there: {error.strerror}") from error
+        raise QmpAbsent(f"QEMU's monitor is not there: {error.strerror}") from error
     endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if not stat.S_ISSOCK(os.fstat(place).st_mode):
@@ -195,7 +196,7 @@ def _connected(path: Path) -> socket.socket:
         endpoint.connect(f"/proc/self/fd/{place}")
     except OSError as error:
         endpoint.close()
-        raise Absent(f"QEMU's monitor does not answer: {error.strerror}") from error
+        raise QmpAbsent(f"QEMU's monitor does not answer: {error.strerror}") from error
     except Unavailable:
         endpoint.close()
         raise

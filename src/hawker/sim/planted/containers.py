@@ -1,8 +1,8 @@
 """Drivers that do not keep what they promise of a machine's containers."""
 
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, Features, ProcessState, Run
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.driver import Exit, Features, ProcessPhase, ProcessState
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 
 
@@ -31,7 +31,7 @@ class ForgetsRuns(_Driver):
             (machine_id, process.index): process.run
             for machine_id, instance in seen.items()
             for process in (instance.processes if instance is not None else ())
-            if process.state is Run.EXITED
+            if process.state is ProcessPhase.EXITED
         }
 
     async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:

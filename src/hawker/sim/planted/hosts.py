@@ -6,7 +6,7 @@ from hawker.errors import SnapshotLost
 from hawker.ids import MachineId
 from hawker.record.machine import Network
 from hawker.runtime.driver import Exit, Features, Inspection, Phase
-from hawker.runtime.fake import FakeDriver
+from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec
 from hawker.sim.host import Cellar

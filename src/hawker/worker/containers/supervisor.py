@@ -22,7 +22,7 @@ from hawker.log import bind
 from hawker.machine import State
 from hawker.record.check import CheckResult
 from hawker.record.machine import MACHINES, Detail, MachineRecord, Retry
-from hawker.runtime.driver import ProcessState, Run
+from hawker.runtime.driver import ProcessPhase, ProcessState
 from hawker.store.contract import Durability, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.containers.health import Asker, Watch
@@ -217,7 +217,7 @@ class ContainerSupervisor:
 
     def _watch(self, tasks: TaskGroup, states: tuple[ProcessState, ...]) -> None:
         for index, state in enumerate(states):
-            watched, run = self._watches.get(index), state.run if state.state is Run.RUNNING else None
+            watched, run = self._watches.get(index), state.run if state.state is ProcessPhase.RUNNING else None
             if watched is not None and watched.run != run:
                 watched.scope.cancel()
                 del self._watches[index]
@@ -258,7 +258,12 @@ def rules_of(containers: tuple[Container, ...]) -> list[Rules]:
 # A tender for each started machine with containers, and what the API shows of them. As `health`, it follows the
 # table of machines; what it does not find it asks nobody for.
 
-_SHOWN = {Run.HELD: "pending", Run.STARTING: "starting", Run.RUNNING: "running", Run.EXITED: "exited"}
+_SHOWN = {
+    ProcessPhase.HELD: "pending",
+    ProcessPhase.STARTING: "starting",
+    ProcessPhase.RUNNING: "running",
+    ProcessPhase.EXITED: "exited",
+}
 
 
 class ContainerSupervisors:
@@ -275,7 +280,7 @@ class ContainerSupervisors:
         """Name and state of each container, in the config's order."""
         tended = self._tended.get(record.id)
         known = {} if tended is None else {each.name: _SHOWN[each.state] for each in tended.tender.states}
-        default = _untended(record) if tended is None else _SHOWN[Run.HELD]
+        default = _untended(record) if tended is None else _SHOWN[ProcessPhase.HELD]
         return tuple((each.name or "", known.get(each.name or "", default)) for each in record.config.containers or ())
 
     def checks(self, record: MachineRecord) -> tuple[CheckResult, ...]:

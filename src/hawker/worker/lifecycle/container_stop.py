@@ -10,7 +10,7 @@ from hawker.config.effective_containers import container_stop
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.record.machine import MachineRecord
-from hawker.runtime.driver import Driver, Phase, Run
+from hawker.runtime.driver import Driver, Phase, ProcessPhase
 
 
 async def stop_containers(driver: Driver, record: MachineRecord, signal: str, timeout_s: float) -> None:
@@ -27,7 +27,7 @@ async def stop_containers(driver: Driver, record: MachineRecord, signal: str, ti
         states = await driver.process_states(record.id)
         async with anyio.create_task_group() as tasks:
             for index, state in enumerate(states):
-                if state.state in (Run.STARTING, Run.RUNNING) and state.name in ways:
+                if state.state in (ProcessPhase.STARTING, ProcessPhase.RUNNING) and state.name in ways:
                     tasks.start_soon(_stop, driver, record.id, index, *ways[state.name])
 
 

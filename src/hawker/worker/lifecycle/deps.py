@@ -14,8 +14,8 @@ from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.netpolicy.enforcement import Fences
 from hawker.record.machine import MachineRecord, Network, machine_id_of
-from hawker.runtime.driver import Driver
-from hawker.runtime.spec import Link
+from hawker.runtime.driver import NodeDriver
+from hawker.runtime.spec import GuestLink
 from hawker.secret.secret_keys import SecretKeys
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
@@ -100,7 +100,7 @@ class Networks(Protocol):
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         """The bound network namespace."""
 
-    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+    def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
         """How a machine with a kernel of its own is to set up what `ensure` made for it; None for all others."""
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
@@ -146,7 +146,7 @@ class Deps:
     store: Store
     table: MachineTable
     images: ImageCache
-    driver: Driver
+    driver: NodeDriver
     rootfs: Rootfs | None
     networks: Networks | None
     settings: Settings

@@ -13,7 +13,7 @@ from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.node import Resources
 from hawker.record.machine import MachineRecord
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, MountSpec, ProcessSpec
+from hawker.runtime.spec import Ends, FileSpec, InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
 from hawker.volume.attachment import mount_of
 from hawker.worker.lifecycle.deps import ContainerMounts
 
@@ -78,11 +78,11 @@ def _mounts(config: MachineConfig, volume: str | None) -> tuple[MountSpec, ...]:
     return (MountSpec(source=volume, target=mount.path),)
 
 
-def limits(config: MachineConfig, pids: int) -> Limits:
+def limits(config: MachineConfig, pids: int) -> InstanceLimits:
     size = guest(config)
     weight = _PERFORMANCE_WEIGHT if size.cpu_kind == "performance" else _SHARED_WEIGHT
     swap_mib = (config.init.swap_size_mb if config.init is not None else None) or 0
-    return Limits(
+    return InstanceLimits(
         cpus=size.cpus, cpu_weight=weight * size.cpus, memory_mib=size.memory_mb, pids=pids, swap_mib=swap_mib
     )
 

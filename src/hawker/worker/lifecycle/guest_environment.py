@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hawker.record.machine import MachineRecord
-from hawker.runtime.spec import DiskLimits, InstanceSpec, Link, RootDisk, VolumeDisk
+from hawker.runtime.spec import DiskLimits, GuestLink, InstanceSpec, RootDisk, VolumeDisk
 from hawker.settings import Settings
 from hawker.volume.attachment import mount_of, volume_id_of, volume_name
 
@@ -24,7 +24,7 @@ class Disks:
 
 
 def with_kernel(
-    spec: InstanceSpec, record: MachineRecord, disks: Disks, link: Link | None, settings: Settings
+    spec: InstanceSpec, record: MachineRecord, disks: Disks, link: GuestLink | None, settings: Settings
 ) -> InstanceSpec:
     """The same instance with block files where it had directories of the host."""
     return msgspec.structs.replace(

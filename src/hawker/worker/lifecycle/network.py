@@ -9,7 +9,7 @@ from hawker.host.network_plan import NetworkPlan
 from hawker.host.plug import MACHINE_LINK, TAP, addresses, gateways
 from hawker.ids import MachineId
 from hawker.record.machine import Network
-from hawker.runtime.spec import Link
+from hawker.runtime.spec import GuestLink
 
 
 class HostNetworks:
@@ -25,11 +25,11 @@ class HostNetworks:
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
         return str(await self._host.ensure(_plan(machine_id, network)))
 
-    def link(self, machine_id: MachineId, network: Network) -> Link | None:
+    def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
         if not self._kernels:
             return None
         plan = _plan(machine_id, network)
-        return Link(
+        return GuestLink(
             mac=machine_mac(machine_id),
             addresses=tuple(map(str, addresses(plan))),
             gateways=gateways(plan),

@@ -35,7 +35,7 @@ from hawker.host.mount import (
 from hawker.host.reveal import reveal_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
-from hawker.runtime.containers import container_root
+from hawker.runtime.spec_rules import container_root
 from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
 
 _OPEN_TO_ALL = 0o1777

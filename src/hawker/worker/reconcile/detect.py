@@ -22,7 +22,7 @@ from hawker.netpolicy.policies import by_app as policies_by_app
 from hawker.record.history import ARCHIVED
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord, machine_resource
 from hawker.record.node import NODE
-from hawker.runtime.driver import ALIVE, Inspection, Part, Phase
+from hawker.runtime.driver import ALIVE, Inspection, LostPart, Phase
 from hawker.store.contract import Reader
 from hawker.worker.images import digests_of
 from hawker.worker.lifecycle.deps import Deps
@@ -35,9 +35,9 @@ _log = bind("hawker.reconcile")
 
 LATE_S = 3600.0
 
-_PARTS: Mapping[Part, tuple[Kind, str]] = {
-    Part.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
-    Part.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
+_PARTS: Mapping[LostPart, tuple[Kind, str]] = {
+    LostPart.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
+    LostPart.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
 }
 
 
@@ -171,12 +171,12 @@ class Look:
 
     async def _instances(self, read: Books) -> list[Finding]:
         alive = await self._deps.driver.running()
-        loose = await self._deps.driver.loose()
+        orphaned = await self._deps.driver.orphans()
         found: list[Finding] = []
         for machine_id, record in read.machines.items():
             if machine_id in read.busy or record.state not in SETTLED:
                 continue
-            if runs(record) == (machine_id in alive) and machine_id not in loose:
+            if runs(record) == (machine_id in alive) and machine_id not in orphaned:
                 continue
             try:
                 seen = await self._deps.driver.inspect(machine_id)

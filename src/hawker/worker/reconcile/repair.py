@@ -104,7 +104,7 @@ class Repairs:
         """With all that it has. Of a machine that has a record only what nobody can talk to: another instance of it may
         be on its way."""
         if self._deps.store.get(MACHINES, machine_id) is not None:
-            return await self._deps.driver.end_loose(machine_id)
+            return await self._deps.driver.end_orphans(machine_id)
         await self._deps.driver.destroy(machine_id)
         if self._deps.networks is not None:
             await self._deps.networks.delete(machine_id)

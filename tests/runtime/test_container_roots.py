@@ -1,0 +1,100 @@
+"""Facts about containers' root filesystems as they are made ready on the host."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hawker.errors import BadRequest, WrongState
+from hawker.ids import MachineId
+from hawker.runtime.container import lay_root, resolve
+from hawker.runtime.spec import MountSpec, ProcessSpec
+
+M = MachineId("0123456789abcd")
+
+
+def web(root: Path, *targets: str) -> ProcessSpec:
+    mounts = tuple(MountSpec(source="/somewhere", target=target) for target in targets)
+    return ProcessSpec(argv=("true",), env={}, name="web", root=str(root), mounts=mounts)
+
+
+@pytest.mark.parametrize(
+    ("path", "leads_to"),
+    [
+        ("/", "/"),
+        ("/a/./b//c", "/a/b/c"),
+        ("/../../etc", "/etc"),
+        ("/abs/x", "/real/x"),
+        ("/rel", "/real"),
+        ("/up/x", "/x"),
+        ("/chain/x", "/real/x"),
+        ("/none/../abs", "/real"),
+    ],
+)
+def test_a_path_leads_where_it_does_for_who_lives_there(tmp_path: Path, path: str, leads_to: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "abs").symlink_to("/real")
+    (tmp_path / "rel").symlink_to("real")
+    (tmp_path / "up").symlink_to("../../..")
+    (tmp_path / "chain").symlink_to("/abs")
+    assert resolve(tmp_path, path) == leads_to
+
+
+def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("/one")
+    with pytest.raises(BadRequest, match="circle"):
+        resolve(tmp_path, "/one/x")
+
+
+_PART = st.sampled_from(["a", "b", "c", "..", "."])
+_PATH = st.lists(_PART, min_size=1, max_size=5).map("/".join)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from("abc"), st.tuples(st.booleans(), _PATH), max_size=3), _PATH)
+def test_no_path_leads_out_of_the_root(tmp_path: Path, links: dict[str, tuple[bool, str]], path: str) -> None:
+    root = tmp_path / "root"
+    for left in root.iterdir() if root.is_dir() else ():
+        left.unlink()
+    root.mkdir(exist_ok=True)
+    for name, (absolute, target) in links.items():
+        (root / name).symlink_to("/" * absolute + target)
+    try:
+        found = resolve(root, "/" + path)
+    except BadRequest:
+        return
+    assert found.startswith("/") and ".." not in found.split("/")
+    assert not any(parent.is_symlink() for parent in (root / found[1:], *(root / found[1:]).parents) if parent != root)
+
+
+def test_a_process_without_a_root_is_as_it_was(tmp_path: Path) -> None:
+    plain = msgspec.structs.replace(web(tmp_path), root=None)
+    assert lay_root(M, plain) is plain
+
+
+def test_places_for_the_kernel_s_own_are_made_and_links_there_replaced(tmp_path: Path) -> None:
+    (tmp_path / "proc").symlink_to("/etc")
+    for _ in range(2):
+        lay_root(M, web(tmp_path))
+        assert all((tmp_path / name).is_dir() and not (tmp_path / name).is_symlink() for name in ("proc", "dev", "sys"))
+
+
+def test_mounts_are_told_where_they_truly_go(tmp_path: Path) -> None:
+    (tmp_path / "srv").symlink_to("/real")
+    laid = lay_root(M, web(tmp_path, "/srv/data", "/plain"))
+    assert [mount.target for mount in laid.mounts] == ["/real/data", "/plain"]
+
+
+@pytest.mark.parametrize("target", ["/", "/proc", "/sys/fs", "/dev/shm", "/..", "/link/x"])
+def test_nothing_goes_over_the_kernel_s_own(tmp_path: Path, target: str) -> None:
+    (tmp_path / "link").symlink_to("/proc")
+    with pytest.raises(BadRequest, match="nothing can be mounted"):
+        lay_root(M, web(tmp_path, target))
+
+
+def test_a_root_that_is_not_mounted_is_said(tmp_path: Path) -> None:
+    with pytest.raises(WrongState, match="not mounted"):
+        lay_root(M, web(tmp_path / "nowhere"))
