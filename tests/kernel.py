@@ -13,10 +13,10 @@ from hawker.clock import SystemClock
 from hawker.errors import HawkerError
 from hawker.guest import pilot_path
 from hawker.host.counter import counter_khz
-from hawker.runtime.kernel.apt import usual_package
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.kernel.shelf import Shelf
-from hawker.runtime.kernel.source import import_package
+from hawker.runtime.kernel.kernel_import import import_package
+from hawker.runtime.kernel.kernel_package import usual_package
+from hawker.runtime.kernel.kernel_store import KernelStore
 
 DATA = Path(__file__).parents[1] / "build/kernel"
 """A data directory of which only the kernels are used."""
@@ -55,7 +55,7 @@ def lack_of_kernel() -> str:
     DATA.mkdir(parents=True, exist_ok=True)
     with (DATA / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        shelf = Shelf(KERNELS)
+        shelf = KernelStore(KERNELS)
         if not shelf.list():
             try:
                 import_package(shelf, KERNELS, usual_package(), lambda line: None, SystemClock().now())

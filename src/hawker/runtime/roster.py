@@ -18,7 +18,7 @@ from hawker.place import Place
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Driver
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.kernel.trial import CONTENDERS, Trial, Trials, lack_of_kvm
+from hawker.runtime.kernel.kvm_trial import CONTENDERS, KvmTrial, KvmTrials, lack_of_kvm
 from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.probe import AUTO, Candidate, Verdict, choose, judge, marked
 from hawker.runtime.process import process_driver
@@ -44,7 +44,7 @@ class Roster:
         self._facts = facts
         self._place = place
         self._clock = clock
-        self._trials = Trials(place.trials, facts.boot_id, clock)
+        self._trials = KvmTrials(place.trials, facts.boot_id, clock)
 
     async def decide(self) -> tuple[Verdict, ...]:
         """What was found of each driver, with the node's own chosen: the one asked for; by default that of the machines
@@ -131,6 +131,6 @@ class Roster:
         )
 
 
-async def _untried() -> Trial:
+async def _untried() -> KvmTrial:
     lack = lack_of_kvm()
-    return Trial(boots=not lack, reason=lack or _UNTRIED)
+    return KvmTrial(boots=not lack, reason=lack or _UNTRIED)

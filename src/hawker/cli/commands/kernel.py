@@ -18,9 +18,9 @@ from hawker.cli.tables import local, size, table
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound
 from hawker.place import Place
-from hawker.runtime.kernel.apt import usual_package
-from hawker.runtime.kernel.shelf import Kernel, Shelf
-from hawker.runtime.kernel.source import Source, host_source, import_kernel, import_package
+from hawker.runtime.kernel.kernel_import import KernelSource, host_source, import_kernel, import_package
+from hawker.runtime.kernel.kernel_package import usual_package
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
 from hawker.settings import default_data_dir
 
 _CLOCK = SystemClock()
@@ -86,9 +86,9 @@ def import_one(package: str | None, image: Path | None, modules: Path | None, da
 
 
 def _imported(directory: Path, package: str | None, image: Path | None, modules: Path | None) -> Kernel:
-    shelf, now = Shelf(directory), _CLOCK.now()
+    shelf, now = KernelStore(directory), _CLOCK.now()
     if image is not None and modules is not None:
-        source = Source(image=image.absolute(), modules=modules.absolute(), origin=f"file {image.absolute()}")
+        source = KernelSource(image=image.absolute(), modules=modules.absolute(), origin=f"file {image.absolute()}")
         return import_kernel(shelf, source, note, now)
     own = host_source() if package is None else None
     if own is not None:
@@ -101,7 +101,7 @@ def _imported(directory: Path, package: str | None, image: Path | None, modules:
 @output_option
 def list_kernels(data_dir: Path | None, form: Form) -> None:
     """List the imported kernels, the newest first."""
-    shelf = Shelf(_place(data_dir).kernels)
+    shelf = KernelStore(_place(data_dir).kernels)
     used = shelf.current()
     show(tuple(_info(kernel, kernel == used) for kernel in shelf.list()), form, kernels_table)
 
@@ -148,10 +148,10 @@ def remove(release: str, data_dir: Path | None) -> None:
 
 
 @contextmanager
-def _on_shelf(data_dir: Path | None) -> Iterator[Shelf]:
+def _on_shelf(data_dir: Path | None) -> Iterator[KernelStore]:
     place = _place(data_dir)
     try:
-        yield Shelf(place.kernels)
+        yield KernelStore(place.kernels)
     except NotFound as error:
         raise Failure(str(error), Exit.NOT_FOUND) from error
     except OSError as error:

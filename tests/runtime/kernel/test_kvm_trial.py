@@ -9,7 +9,7 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.runtime.kernel.guest_kernel import BootFiles
-from hawker.runtime.kernel.trial import CONTENDERS, KVM, Contender, Trials, lack_of_kvm, watched
+from hawker.runtime.kernel.kvm_trial import CONTENDERS, KVM, Contender, KvmTrials, lack_of_kvm, watched
 from tests.kernel import boot_files, emulation
 
 pytestmark = pytest.mark.anyio
@@ -70,14 +70,14 @@ def tries(tmp_path: Path) -> int:
 async def test_a_result_is_kept_for_one_boot_of_the_host(tmp_path: Path, kvm: Path) -> None:
     vmm, results = contender(tmp_path, USER_SPACE), tmp_path / "trials.json"
     for _ in range(2):
-        assert (await Trials(results, "boot-1", SystemClock(), kvm).run(vmm, lambda form: BOOT)).boots
+        assert (await KvmTrials(results, "boot-1", SystemClock(), kvm).run(vmm, lambda form: BOOT)).boots
     assert tries(tmp_path) == 1
-    assert (await Trials(results, "boot-2", SystemClock(), kvm).run(vmm, lambda form: BOOT)).boots
+    assert (await KvmTrials(results, "boot-2", SystemClock(), kvm).run(vmm, lambda form: BOOT)).boots
     assert tries(tmp_path) == 2 and b"boot-1" not in results.read_bytes()
 
 
 async def test_another_kernel_or_version_is_tried_anew(tmp_path: Path, kvm: Path) -> None:
-    vmm, trials = contender(tmp_path, "no luck"), Trials(tmp_path / "trials.json", "boot", SystemClock(), kvm)
+    vmm, trials = contender(tmp_path, "no luck"), KvmTrials(tmp_path / "trials.json", "boot", SystemClock(), kvm)
     other = BootFiles(kernel=Path("/kernel+2"), initramfs=Path("/1.cpio"), release="6.1.0")
     for boot in (BOOT, other, BOOT, other):
         assert not (await trials.run(vmm, partial(lambda boot, form: boot, boot))).boots
@@ -90,15 +90,15 @@ async def test_another_kernel_or_version_is_tried_anew(tmp_path: Path, kvm: Path
 async def test_results_that_cannot_be_read_cost_another_trial(tmp_path: Path, kvm: Path) -> None:
     (tmp_path / "trials.json").write_text("[{")
     vmm = contender(tmp_path, USER_SPACE)
-    assert (await Trials(tmp_path / "trials.json", "boot", SystemClock(), kvm).run(vmm, lambda form: BOOT)).boots
+    assert (await KvmTrials(tmp_path / "trials.json", "boot", SystemClock(), kvm).run(vmm, lambda form: BOOT)).boots
 
 
 async def test_without_kvm_or_program_nothing_is_tried(tmp_path: Path, kvm: Path) -> None:
     vmm = contender(tmp_path, USER_SPACE)
-    none = await Trials(tmp_path / "t", "boot", SystemClock(), tmp_path / "none").run(vmm, lambda form: BOOT)
+    none = await KvmTrials(tmp_path / "t", "boot", SystemClock(), tmp_path / "none").run(vmm, lambda form: BOOT)
     assert (none.boots, none.reason) == (False, lack_of_kvm(tmp_path / "none")) and tries(tmp_path) == 0
     missing = Contender("vmm", "no-such-vmm", "bzImage", vmm.command)
-    found = await Trials(tmp_path / "t", "boot", SystemClock(), kvm).run(missing, lambda form: BOOT)
+    found = await KvmTrials(tmp_path / "t", "boot", SystemClock(), kvm).run(missing, lambda form: BOOT)
     assert found.reason == "no-such-vmm is not installed"
 
 
@@ -135,6 +135,6 @@ async def test_kvm_itself_is_told_apart_from_what_only_opens(tmp_path: Path) -> 
     qemu = CONTENDERS["qemu"]
     if lack_of_kvm() or shutil.which(qemu.program) is None:
         pytest.skip(lack_of_kvm() or f"{qemu.program} is not installed")
-    trial = await Trials(tmp_path / "trials.json", "boot", SystemClock(), KVM).run(qemu, boot_files)
+    trial = await KvmTrials(tmp_path / "trials.json", "boot", SystemClock(), KVM).run(qemu, boot_files)
     print(trial.reason, file=sys.stderr)
     assert trial.boots == trial.reason.startswith("boots a kernel with KVM in ")

@@ -18,16 +18,16 @@ import msgspec
 from hawker.errors import NotFound
 from hawker.log import bind
 from hawker.runtime.kernel.draft import draft, is_draft, put_directory, put_file, sweep
-from hawker.runtime.kernel.image import KernelImage
 from hawker.runtime.kernel.initramfs import digest_of
-from hawker.runtime.kernel.modules import Module, Selection
+from hawker.runtime.kernel.kernel_image import KernelImage
+from hawker.runtime.kernel.kernel_modules import Module, Selection
 
 _log = bind("hawker.kernel")
 _RECORD, _MODULES, _CHOSEN = "record.json", "modules", "chosen"
 _BOOT, _DIRECT = "bzImage", "vmlinux"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class KernelRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a kernel. `origin` is where it came from, for people; `digest` is of image and modules;
     `imported_at` Unix seconds; `modules` in the order to load them; `lacks` the optional ones that it does not have."""
 
@@ -47,7 +47,7 @@ class Kernel:
     """One that is whole."""
 
     directory: Path
-    record: Record
+    record: KernelRecord
 
     @property
     def release(self) -> str:
@@ -67,7 +67,7 @@ class Kernel:
         return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
 
 
-class Shelf:
+class KernelStore:
     """`directory` is made when something is put there."""
 
     def __init__(self, directory: Path) -> None:
@@ -149,10 +149,10 @@ class Shelf:
                     )
 
 
-def _record(image: KernelImage, selection: Selection, origin: str, now: float) -> Record:
+def _record(image: KernelImage, selection: Selection, origin: str, now: float) -> KernelRecord:
     modules_digest = digest_of(selection.modules)
     digest = hashlib.sha256(hashlib.sha256(image.boot).digest() + modules_digest.encode())
-    return Record(
+    return KernelRecord(
         release=image.release,
         origin=origin,
         digest=digest.hexdigest(),
@@ -165,7 +165,7 @@ def _record(image: KernelImage, selection: Selection, origin: str, now: float) -
     )
 
 
-def _files(record: Record, image: KernelImage, modules: tuple[Module, ...]) -> dict[str, bytes]:
+def _files(record: KernelRecord, image: KernelImage, modules: tuple[Module, ...]) -> dict[str, bytes]:
     """All but the record, by their paths in the kernel's directory."""
     files = {f"{_MODULES}/{module.name}.ko": module.content for module in modules}
     return files | {_BOOT: image.boot, record.direct: image.direct}
@@ -187,9 +187,9 @@ def _lay(made: Path, files: Mapping[str, bytes]) -> None:
         (made / name).chmod(0o644)
 
 
-def _read(record: Path) -> Record:
+def _read(record: Path) -> KernelRecord:
     """Raises `OSError`, `msgspec.DecodeError`."""
-    return msgspec.json.decode(record.read_bytes(), type=Record)
+    return msgspec.json.decode(record.read_bytes(), type=KernelRecord)
 
 
 def _remove(directory: Path) -> None:

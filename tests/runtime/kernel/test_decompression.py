@@ -1,12 +1,16 @@
 import gzip
 import lzma
+import shutil
 from collections.abc import Callable
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hawker.runtime.kernel.inflate import is_packed, unpacked
-from tests.runtime.kernel.test_lz4 import frame, literals
+from hawker.runtime.kernel.decompression import is_packed, unpacked
+from hawker.runtime.kernel.tools import MissingTool
+from tests.runtime.kernel.crafted import lz4
 
 CONTENT = bytes(range(256)) * 40
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -14,7 +18,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
     "lzma": lambda data: lzma.compress(data, format=lzma.FORMAT_ALONE),
     "zstd": zstandard.ZstdCompressor().compress,
-    "lz4": lambda data: frame(literals(data)),
+    **({"lz4": lz4} if shutil.which("lz4") else {}),
 }
 
 each_way = pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
@@ -52,3 +56,19 @@ def test_what_is_damaged_is_refused(name: str) -> None:
 
 def test_what_is_not_packed_is_as_it_is() -> None:
     assert unpacked(b"plain", 1) == b"plain" and not is_packed(b"plain")
+
+
+@pytest.mark.skipif(shutil.which("lz4") is None, reason="lz4 is not installed")
+@given(st.binary(max_size=200))
+@settings(max_examples=20)
+def test_any_bytes_as_an_lz4_block_end_in_bytes_or_a_refusal(block: bytes) -> None:
+    try:
+        unpacked(b"\x02\x21\x4c\x18" + len(block).to_bytes(4, "little") + block, 1 << 24)
+    except ValueError:
+        return
+
+
+def test_lz4_that_is_not_installed_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    with pytest.raises(MissingTool, match="lz4 is missing: install the Debian package lz4"):
+        unpacked(b"\x02\x21\x4c\x18", 1)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.errors import CannotStart
-from hawker.runtime.kernel import apt
+from hawker.runtime.kernel import kernel_package
 from hawker.runtime.kernel.draft import draft
-from hawker.runtime.kernel.given import read_given
-from hawker.runtime.kernel.modules import REQUIRED, LacksModules, ModuleTree
-from hawker.runtime.kernel.package import unpack_kernel
-from hawker.runtime.kernel.shelf import Kernel, Shelf
+from hawker.runtime.kernel.guest_kernel import read_given
+from hawker.runtime.kernel.kernel_modules import REQUIRED, LacksModules, ModuleTree
+from hawker.runtime.kernel.kernel_package import unpack_kernel
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
 
 Say = Callable[[str], None]
 """Told what is being done, before what takes long."""
@@ -20,7 +20,7 @@ _BOOT, _MODULES = Path("/boot"), Path("/lib/modules")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KernelSource:
     """An image, and the directory of its modules: of this kernel alone, or one that has a directory of its release."""
 
     image: Path
@@ -28,7 +28,7 @@ class Source:
     origin: str
 
 
-def import_kernel(shelf: Shelf, source: Source, say: Say, now: float) -> Kernel:
+def import_kernel(shelf: KernelStore, source: KernelSource, say: Say, now: float) -> Kernel:
     """Raises `CannotStart` with what is wrong with it."""
     try:
         say(f"reading {source.image}")
@@ -40,7 +40,7 @@ def import_kernel(shelf: Shelf, source: Source, say: Say, now: float) -> Kernel:
         raise CannotStart(f"cannot import {source.image}: {error}") from error
 
 
-def host_source(boot: Path = _BOOT, modules: Path = _MODULES) -> Source | None:
+def host_source(boot: Path = _BOOT, modules: Path = _MODULES) -> KernelSource | None:
     """The running kernel, where its files are here and it has the modules that machines need."""
     release = os.uname().release
     image, tree = boot / f"vmlinuz-{release}", modules / release
@@ -50,15 +50,15 @@ def host_source(boot: Path = _BOOT, modules: Path = _MODULES) -> Source | None:
         ModuleTree(tree, release).select(REQUIRED, ())
     except (LacksModules, ValueError, OSError):
         return None
-    return Source(image=image, modules=tree, origin=f"this host's kernel, {image}")
+    return KernelSource(image=image, modules=tree, origin=f"this host's kernel, {image}")
 
 
-def import_package(shelf: Shelf, directory: Path, package: str, say: Say, now: float) -> Kernel:
+def import_package(shelf: KernelStore, directory: Path, package: str, say: Say, now: float) -> Kernel:
     """`directory` is the shelf's: the package is there while it is looked at. Raises `CannotStart`."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with draft(directory) as work:
-            files = apt.download(package, work, say)
+            files = kernel_package.download(package, work, say)
             for file in files:
                 say(f"unpacking {file.name}")
                 unpack_kernel(file, work)
@@ -67,11 +67,11 @@ def import_package(shelf: Shelf, directory: Path, package: str, say: Say, now: f
         raise CannotStart(f"cannot import {package}: {error}") from error
 
 
-def _unpacked(work: Path, package: str, files: list[Path]) -> Source:
+def _unpacked(work: Path, package: str, files: list[Path]) -> KernelSource:
     images = sorted(work.glob("vmlinuz-*"))
     if len(images) != 1:
         what = "has no kernel" if not images else f"has {len(images)} kernels"
         raise CannotStart(f"{package} {what} in it: name another package with --package")
     release = images[0].name.removeprefix("vmlinuz-")
     version = next((file.name.removesuffix(".deb") for file in files if f"-{release}_" in file.name), package)
-    return Source(image=images[0], modules=work / "modules", origin=f"package {version}")
+    return KernelSource(image=images[0], modules=work / "modules", origin=f"package {version}")

@@ -37,7 +37,7 @@ _KVM_GET_API_VERSION, _KVM_API_VERSION = 0xAE00, 12
 _CONSOLE = "console=ttyS0 loglevel=7 panic=-1"
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
     """`reason` is for people: what was seen."""
 
     boots: bool
@@ -57,10 +57,10 @@ class Contender:
 
 class _Result(msgspec.Struct, frozen=True, kw_only=True):
     about: str  # all that the answer depends on
-    trial: Trial
+    trial: KvmTrial
 
 
-class Trials:
+class KvmTrials:
     """`results` is the file that keeps them; `boot_id` tells one boot of the host from another."""
 
     def __init__(self, results: Path, boot_id: str, clock: Clock, kvm: Path = KVM) -> None:
@@ -69,15 +69,15 @@ class Trials:
         self._boot_id = boot_id
         self._kvm = kvm
 
-    async def run(self, contender: Contender, files: Callable[[str], BootFiles]) -> Trial:
+    async def run(self, contender: Contender, files: Callable[[str], BootFiles]) -> KvmTrial:
         """Takes up to 5 s when it is not known yet. `files` gives the kernel in a form. Raises `OSError`, and what
         `files` raises."""
         lack = lack_of_kvm(self._kvm)
         if lack:
-            return Trial(boots=False, reason=lack)
+            return KvmTrial(boots=False, reason=lack)
         program = shutil.which(contender.program)
         if program is None:
-            return Trial(boots=False, reason=f"{contender.program} is not installed")
+            return KvmTrial(boots=False, reason=f"{contender.program} is not installed")
         boot = await anyio.to_thread.run_sync(files, contender.form)
         about = f"{self._boot_id} {contender.name} {await _version(program)} {boot.kernel} {boot.initramfs.name}"
         known = self._known()
@@ -86,11 +86,11 @@ class Trials:
             await anyio.to_thread.run_sync(self._remember, known)
         return known[about]
 
-    async def _try(self, contender: Contender, program: str, boot: BootFiles) -> Trial:
+    async def _try(self, contender: Contender, program: str, boot: BootFiles) -> KvmTrial:
         with draft(self._results.parent) as work:
             return await watched(contender.command(program, boot, work), self._clock)
 
-    def _known(self) -> dict[str, Trial]:
+    def _known(self) -> dict[str, KvmTrial]:
         """A file that cannot be read costs another trial."""
         try:
             results = msgspec.json.decode(self._results.read_bytes(), type=tuple[_Result, ...])
@@ -98,7 +98,7 @@ class Trials:
             return {}
         return {result.about: result.trial for result in results}
 
-    def _remember(self, known: Mapping[str, Trial]) -> None:
+    def _remember(self, known: Mapping[str, KvmTrial]) -> None:
         results = [_Result(about=about, trial=trial) for about, trial in known.items() if self._boot_id in about]
         with draft(self._results.parent) as work:
             made = work / self._results.name
@@ -123,7 +123,7 @@ def lack_of_kvm(device: Path = KVM) -> str:
         os.close(fd)
 
 
-async def watched(command: list[str], clock: Clock, limit_s: float = _LIMIT_S) -> Trial:
+async def watched(command: list[str], clock: Clock, limit_s: float = _LIMIT_S) -> KvmTrial:
     """Run it until its console says that user space begins, it ends, or the time is up. It never outlives its limit."""
     guarded = ["timeout", "--signal=KILL", str(limit_s + _GRACE_S), *command]
     began, console = clock.monotonic(), bytearray()
@@ -132,9 +132,9 @@ async def watched(command: list[str], clock: Clock, limit_s: float = _LIMIT_S) -
             await _read(vmm, console)
         await _end(vmm)
     if _USER_SPACE in console:
-        return Trial(boots=True, reason=f"boots a kernel with KVM in {clock.monotonic() - began:.1f} s")
+        return KvmTrial(boots=True, reason=f"boots a kernel with KVM in {clock.monotonic() - began:.1f} s")
     ended = f"within {limit_s:g} s" if limit.cancelled_caught else "before its end"
-    return Trial(boots=False, reason=f"KVM answers, but no kernel came up {ended}: {_last_line(console)}")
+    return KvmTrial(boots=False, reason=f"KVM answers, but no kernel came up {ended}: {_last_line(console)}")
 
 
 async def _end(vmm: Process) -> None:

@@ -4,10 +4,10 @@ On arm64 the image is what every VMM boots (arch/arm64/booting.rst), packed with
 """
 
 import re
+import struct
 from dataclasses import dataclass
 
-from hawker.runtime.kernel.elf import is_elf, read_elf
-from hawker.runtime.kernel.inflate import is_packed, unpacked
+from hawker.runtime.kernel.decompression import is_packed, unpacked
 
 MAX_BYTES = 512 << 20
 RELEASE = re.compile(r"[0-9][A-Za-z0-9._+~-]{0,63}")
@@ -19,7 +19,10 @@ _LEAST_HEADER = 0x260
 _LEAST_PROTOCOL = 0x0208  # the first that says where the payload is
 _ARM64_AT, _ARM64_MAGIC = 56, b"ARMd"
 _BANNER = re.compile(rb"Linux version (\S{1,64}) ")
-_XEN, _PHYS32_ENTRY = b"Xen", 18  # the note by which a kernel says where PVH enters it
+_PVH_NOTE = re.compile(rb"\x04\0\0\0[\x04\x08]\0\0\0\x12\0\0\0Xen\0")  # where PVH enters: XEN_ELFNOTE_PHYS32_ENTRY
+_ELF_MAGIC = b"\x7fELF\x02\x01\x01"  # of 64 bits, little-endian
+_ELF_HEADER, _SEGMENT = struct.Struct("<32xQ14xHH6x"), struct.Struct("<I4xQ16xQ16x")
+_LOADED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ def read_image(data: bytes) -> KernelImage:
     if data[_BOOT_MAGIC_AT : _BOOT_MAGIC_AT + 4] == _BOOT_MAGIC:
         return _bzimage(data)
     plain = unpacked(data, MAX_BYTES) if is_packed(data) else data
-    if is_elf(plain):
+    if plain.startswith(_ELF_MAGIC):
         return _vmlinux(plain)
     if plain[_ARM64_AT : _ARM64_AT + 4] == _ARM64_MAGIC:
         return KernelImage(release=_banner(plain), boot=plain, direct=plain, pvh=False)
@@ -54,7 +57,7 @@ def _bzimage(data: bytes) -> KernelImage:
     setup = (_number(data, _SETUP_SECTORS_AT, 1) or 4) + 1
     start = setup * _SECTOR + _number(data, _PAYLOAD_AT, 4)
     packed = data[start : start + _number(data, _PAYLOAD_AT + 4, 4)]
-    if len(packed) < _number(data, _PAYLOAD_AT + 4, 4) or not (is_packed(packed) or is_elf(packed)):
+    if len(packed) < _number(data, _PAYLOAD_AT + 4, 4) or not (is_packed(packed) or packed.startswith(_ELF_MAGIC)):
         raise ValueError("a bzImage that is cut off, or packed in an unknown way")
     direct = unpacked(packed, MAX_BYTES)
     inner = _vmlinux(direct)
@@ -71,9 +74,23 @@ def _bzimage_release(data: bytes) -> str:
 
 
 def _vmlinux(data: bytes) -> KernelImage:
-    elf = read_elf(data)
-    elf.check_loadable()
-    return KernelImage(release=_banner(data), boot=data, direct=data, pvh=elf.has_note(_XEN, _PHYS32_ENTRY))
+    _check_whole(data)
+    return KernelImage(release=_banner(data), boot=data, direct=data, pvh=_PVH_NOTE.search(data) is not None)
+
+
+def _check_whole(data: bytes) -> None:
+    """All that an ELF file has loaded is in it: one that is cut off would be found out only by a machine."""
+    if not data.startswith(_ELF_MAGIC) or len(data) < _ELF_HEADER.size:
+        raise ValueError("not an ELF file of 64 bits")
+    table_at, size, count = _ELF_HEADER.unpack_from(data)
+    table = data[table_at : table_at + size * count]
+    if size != _SEGMENT.size or len(table) != size * count:
+        raise ValueError("an ELF file that is cut off")
+    loaded = [(at, length) for kind, at, length in _SEGMENT.iter_unpack(table) if kind == _LOADED]
+    if not loaded:
+        raise ValueError("an ELF file with nothing to load")
+    if max(at + length for at, length in loaded) > len(data):
+        raise ValueError("an ELF file that is cut off")
 
 
 def _banner(data: bytes) -> str:

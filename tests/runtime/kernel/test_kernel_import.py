@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import CannotStart
-from hawker.runtime.kernel import apt
-from hawker.runtime.kernel.shelf import Shelf
-from hawker.runtime.kernel.source import Source, host_source, import_kernel, import_package
+from hawker.runtime.kernel import kernel_package
+from hawker.runtime.kernel.kernel_import import KernelSource, host_source, import_kernel, import_package
+from hawker.runtime.kernel.kernel_store import KernelStore
 from tests.runtime.kernel.crafted import RELEASE, bzimage, lay, module, vmlinux, whole_tree
-from tests.runtime.kernel.test_package import deb, plain
+from tests.runtime.kernel.test_kernel_package import deb, plain
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def silent(line: str) -> None:
 
 def test_files_become_a_kernel(kernels: Path, image: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    source = Source(image, whole_tree(tmp_path / "modules"), "file bzImage")
-    found = import_kernel(Shelf(kernels), source, said.append, 7.0)
+    source = KernelSource(image, whole_tree(tmp_path / "modules"), "file bzImage")
+    found = import_kernel(KernelStore(kernels), source, said.append, 7.0)
     assert (found.release, found.record.origin, found.record.imported_at) == (RELEASE, "file bzImage", 7.0)
     assert {"virtio_net", "erofs", "vmw_vsock_virtio_transport"} <= {each.name for each in found.modules()}
     assert said == [f"reading {image}"]
@@ -38,14 +38,17 @@ def test_files_become_a_kernel(kernels: Path, image: Path, tmp_path: Path) -> No
 def test_the_directory_may_be_that_of_all_kernels(kernels: Path, image: Path, tmp_path: Path) -> None:
     whole_tree(tmp_path / "modules" / RELEASE)
     whole_tree(tmp_path / "modules/5.10.0", "5.10.0")
-    assert import_kernel(Shelf(kernels), Source(image, tmp_path / "modules", "x"), silent, 1.0).release == RELEASE
+    assert (
+        import_kernel(KernelStore(kernels), KernelSource(image, tmp_path / "modules", "x"), silent, 1.0).release
+        == RELEASE
+    )
 
 
 def test_what_cannot_be_imported_is_named_and_nothing_is_left(kernels: Path, image: Path, tmp_path: Path) -> None:
     def refused(image: Path, modules: Path) -> str:
         with pytest.raises(CannotStart) as caught:
-            import_kernel(Shelf(kernels), Source(image, modules, "x"), silent, 1.0)
-        assert Shelf(kernels).list() == []
+            import_kernel(KernelStore(kernels), KernelSource(image, modules, "x"), silent, 1.0)
+        assert KernelStore(kernels).list() == []
         return str(caught.value)
 
     other = whole_tree(tmp_path / "other", "5.10.0")
@@ -87,8 +90,8 @@ def test_a_package_becomes_a_kernel_and_is_not_kept(
             deb(into / f"linux-modules-{RELEASE}_1.2-3_amd64.deb", *members),
         ]
 
-    monkeypatch.setattr(apt, "download", download)
-    found = import_package(Shelf(kernels), kernels, "linux-image-test", silent, 1.0)
+    monkeypatch.setattr(kernel_package, "download", download)
+    found = import_package(KernelStore(kernels), kernels, "linux-image-test", silent, 1.0)
     assert (found.release, found.record.origin) == (RELEASE, f"package linux-image-{RELEASE}_1.2-3_amd64")
     assert [path.name for path in kernels.iterdir()] == [found.directory.name]
 
@@ -99,16 +102,16 @@ def test_a_package_without_a_kernel_or_with_two(kernels: Path, tmp_path: Path, m
     def download(package: str, into: Path, say: object) -> list[Path]:
         return [deb(into / "x.deb", *(plain(f"./boot/vmlinuz-{release}", b"x") for release in releases))]
 
-    monkeypatch.setattr(apt, "download", download)
+    monkeypatch.setattr(kernel_package, "download", download)
     with pytest.raises(CannotStart, match="linux-doc has no kernel in it: name another package with --package"):
-        import_package(Shelf(kernels), kernels, "linux-doc", silent, 1.0)
+        import_package(KernelStore(kernels), kernels, "linux-doc", silent, 1.0)
     releases += ["6.1.0", "6.2.0"]
     with pytest.raises(CannotStart, match="linux-doc has 2 kernels in it"):
-        import_package(Shelf(kernels), kernels, "linux-doc", silent, 1.0)
+        import_package(KernelStore(kernels), kernels, "linux-doc", silent, 1.0)
     assert list(kernels.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CannotStart, match=r"cannot import linux-doc: .*Not a directory"):
-        import_package(Shelf(tmp_path / "file/kernels"), tmp_path / "file/kernels", "linux-doc", silent, 1.0)
+        import_package(KernelStore(tmp_path / "file/kernels"), tmp_path / "file/kernels", "linux-doc", silent, 1.0)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.runtime.kernel.image import KernelImage, read_image
-from hawker.runtime.kernel.modules import Module, Selection
-from hawker.runtime.kernel.shelf import Kernel, Shelf
+from hawker.runtime.kernel.kernel_image import KernelImage, read_image
+from hawker.runtime.kernel.kernel_modules import Module, Selection
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
 from tests.runtime.kernel.crafted import bzimage, vmlinux
 
 SELECTION = Selection(modules=(Module("virtio", b"one"), Module("erofs", b"two")), lacks=("virtio_rng",))
@@ -18,20 +18,20 @@ def kernel(release: str) -> KernelImage:
     return read_image(bzimage(release, payload=vmlinux(release)))
 
 
-def put(shelf: Shelf, release: str, selection: Selection = SELECTION, now: float = 1.0) -> Kernel:
+def put(shelf: KernelStore, release: str, selection: Selection = SELECTION, now: float = 1.0) -> Kernel:
     return shelf.put(kernel(release), selection, "a test", now)
 
 
-def releases(shelf: Shelf) -> list[str]:
+def releases(shelf: KernelStore) -> list[str]:
     return [each.release for each in shelf.list()]
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "kernels")
+def shelf(tmp_path: Path) -> KernelStore:
+    return KernelStore(tmp_path / "kernels")
 
 
-def test_what_was_put_is_read_back(shelf: Shelf) -> None:
+def test_what_was_put_is_read_back(shelf: KernelStore) -> None:
     put(shelf, "6.1.0")
     [found] = shelf.list()
     assert (found.release, found.record.origin, found.record.imported_at) == ("6.1.0", "a test", 1.0)
@@ -43,26 +43,26 @@ def test_what_was_put_is_read_back(shelf: Shelf) -> None:
     assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
 
 
-def test_an_image_that_is_both_is_kept_once(shelf: Shelf) -> None:
+def test_an_image_that_is_both_is_kept_once(shelf: KernelStore) -> None:
     found = shelf.put(read_image(vmlinux("6.1.0")), SELECTION, "a test", 1.0)
     assert found.file("vmlinux") == found.file("bzImage") and found.file("vmlinux").read_bytes() == vmlinux("6.1.0")
 
 
-def test_the_same_again_is_no_change(shelf: Shelf) -> None:
+def test_the_same_again_is_no_change(shelf: KernelStore) -> None:
     first = put(shelf, "6.1.0")
     before = first.file("bzImage").stat()
     assert put(shelf, "6.1.0").directory == first.directory
     assert first.file("bzImage").stat() == before and releases(shelf) == ["6.1.0"]
 
 
-def test_another_of_the_same_release_takes_its_place(shelf: Shelf, tmp_path: Path) -> None:
+def test_another_of_the_same_release_takes_its_place(shelf: KernelStore, tmp_path: Path) -> None:
     put(shelf, "6.1.0")
     second = put(shelf, "6.1.0", Selection(modules=(), lacks=()), now=2.0)
     assert [each.directory for each in shelf.list()] == [second.directory]
     assert os.listdir(tmp_path / "kernels") == [second.directory.name]
 
 
-def test_the_newest_release_is_the_current_one_as_people_count(shelf: Shelf) -> None:
+def test_the_newest_release_is_the_current_one_as_people_count(shelf: KernelStore) -> None:
     assert shelf.current() is None and shelf.list() == []
     for release in ("6.9.12-amd64", "6.10.2-amd64", "6.10-rc1", "5.99.0", "6.10.2-1-amd64"):
         put(shelf, release)
@@ -71,7 +71,7 @@ def test_the_newest_release_is_the_current_one_as_people_count(shelf: Shelf) -> 
     assert current is not None and current.release == releases(shelf)[0]
 
 
-def test_a_chosen_one_is_the_current_one_until_it_is_removed(shelf: Shelf) -> None:
+def test_a_chosen_one_is_the_current_one_until_it_is_removed(shelf: KernelStore) -> None:
     put(shelf, "6.1.0")
     put(shelf, "6.2.0")
     shelf.choose("6.1.0")
@@ -84,7 +84,7 @@ def test_a_chosen_one_is_the_current_one_until_it_is_removed(shelf: Shelf) -> No
     assert shelf.chosen() is None
 
 
-def test_one_that_is_not_there(shelf: Shelf) -> None:
+def test_one_that_is_not_there(shelf: KernelStore) -> None:
     with pytest.raises(NotFound, match=r"no kernel 6\.1\.0 here; there is: none"):
         shelf.remove("6.1.0")
     put(shelf, "6.2.0")
@@ -94,7 +94,7 @@ def test_one_that_is_not_there(shelf: Shelf) -> None:
     assert releases(shelf) == ["6.2.0"]
 
 
-def test_a_damaged_record_costs_its_own_kernel_only(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_record_costs_its_own_kernel_only(shelf: KernelStore, caplog: pytest.LogCaptureFixture) -> None:
     damaged = put(shelf, "6.3.0").directory
     put(shelf, "6.2.0")
     (damaged / "record.json").write_text("{")
@@ -103,7 +103,7 @@ def test_a_damaged_record_costs_its_own_kernel_only(shelf: Shelf, caplog: pytest
     assert releases(shelf) == ["6.3.0", "6.2.0"]
 
 
-def test_a_damaged_kernel_is_mended_by_importing_it_again(shelf: Shelf) -> None:
+def test_a_damaged_kernel_is_mended_by_importing_it_again(shelf: KernelStore) -> None:
     found = put(shelf, "6.1.0", now=1.0)
     found.file("vmlinux").write_bytes(b"short")
     assert put(shelf, "6.1.0", now=2.0).record.imported_at == 2.0
@@ -114,8 +114,8 @@ def test_a_damaged_kernel_is_mended_by_importing_it_again(shelf: Shelf) -> None:
 
 _PUT = """
 import os, sys, pathlib
-from hawker.runtime.kernel import draft, shelf
-from tests.runtime.kernel.test_shelf import put
+from hawker.runtime.kernel.kernel_store import KernelStore
+from tests.runtime.kernel.test_kernel_store import put
 calls = 0
 def dying(real):
     def call(*arguments, **options):
@@ -126,7 +126,7 @@ def dying(real):
         return real(*arguments, **options)
     return call
 os.fsync, os.rename, os.mkdir = dying(os.fsync), dying(os.rename), dying(os.mkdir)
-put(shelf.Shelf(pathlib.Path(sys.argv[1])), "6.1.0", now=float(calls))
+put(KernelStore(pathlib.Path(sys.argv[1])), "6.1.0", now=float(calls))
 print("whole")
 """
 
@@ -138,7 +138,7 @@ def test_an_import_that_is_killed_anywhere_is_whole_or_not_there(tmp_path: Path)
         directory = tmp_path / str(moment)
         command = [sys.executable, "-c", _PUT, str(directory), str(moment)]
         said = subprocess.run(command, check=False, capture_output=True).stdout
-        shelf = Shelf(directory)
+        shelf = KernelStore(directory)
         assert all(each.modules() == SELECTION.modules for each in shelf.list())
         put(shelf, "6.1.0")
         assert releases(shelf) == ["6.1.0"] and len(os.listdir(directory)) == 1, f"killed at {moment}"
@@ -147,7 +147,7 @@ def test_an_import_that_is_killed_anywhere_is_whole_or_not_there(tmp_path: Path)
     assert said == b"whole\n" and moment > 8
 
 
-def test_a_removal_that_is_cut_short_leaves_no_kernel(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_is_cut_short_leaves_no_kernel(shelf: KernelStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put(shelf, "6.1.0")
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     shelf.remove("6.1.0")
