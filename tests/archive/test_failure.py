@@ -2,16 +2,16 @@ import errno
 
 import pytest
 
-from hawker.archive.failure import Refused, of_os
+from hawker.archive.failure import ArchiveRefused, of_os
 from hawker.errors import HawkerError, Unavailable
 
 
 @pytest.mark.parametrize(
     ("number", "kind"),
     [
-        (errno.EACCES, Refused),
-        (errno.EROFS, Refused),
-        (errno.ENOTDIR, Refused),
+        (errno.EACCES, ArchiveRefused),
+        (errno.EROFS, ArchiveRefused),
+        (errno.ENOTDIR, ArchiveRefused),
         (errno.ENOSPC, Unavailable),
         (errno.EIO, Unavailable),
         (errno.ESTALE, Unavailable),

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.file import TABLES, read, write
 from hawker.archive.history import History
 from tests.archive.histories import ANY_HISTORY, ID, history
@@ -94,7 +94,7 @@ def spoilt(sql: str) -> Callable[[Path], None]:
 )  # fmt: skip
 def test_what_is_no_sound_history_is_refused(file: Path, spoil: Callable[[Path], None], says: str) -> None:
     spoil(file)
-    with pytest.raises(Damaged, match=says):
+    with pytest.raises(ArchiveDamaged, match=says):
         read(file)
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_byte_anywhere_raises_nothing_but_damage(file: Path) -> None:
         file.write_bytes(data)
         try:
             read(file)
-        except Damaged:
+        except ArchiveDamaged:
             refused += 1
     assert refused > 10
 

@@ -28,7 +28,7 @@ from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Forbidden, HawkerError, NotFound, Unauthorized, Unprocessable
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.tokens.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs
 from hawker.tokens.macaroon import Macaroon, from_text, key_of, mint, narrow, to_text
 

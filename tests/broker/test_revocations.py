@@ -2,7 +2,7 @@ import pytest
 
 from hawker.broker.revocations import FleetRevocations, Revocation, Revocations
 from hawker.clock import ManualClock
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

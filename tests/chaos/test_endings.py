@@ -16,7 +16,7 @@ from hawker.runtime.driver import Exit
 from hawker.runtime.pilot.launch import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker import views
 from hawker.worker.records import EVENTS, Detail, EventRecord, Network
 from tests.waiting import eventually, wait_for

@@ -6,7 +6,7 @@ import pytest
 
 from hawker.ids import Digest
 from hawker.image.blocks import Blocks
-from hawker.image.limits import BlockChoice, Limits
+from hawker.image.limits import BlockChoice, ImageLimits
 from hawker.image.staging import Staging
 from tests.fixtures.parts import tar
 from tests.image.layers import blobs
@@ -17,7 +17,7 @@ _A = Digest("sha256:" + "a" * 64)
 def opened(root: Path, choice: BlockChoice) -> Blocks:
     staging = Staging(root / "staging")
     staging.clear()
-    blocks = Blocks(root, choice, staging, Limits())
+    blocks = Blocks(root, choice, staging, ImageLimits())
     blocks.open()
     return blocks
 

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.image.config import read_config
 from hawker.image.hello import hello_source
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.local import LocalSource
 from hawker.image.manifest import Manifest, read_manifest
 from tests.image.layers import unpack
@@ -23,7 +23,7 @@ def source(tmp_path: Path) -> LocalSource:
 
 
 async def blob(source: LocalSource, number: int) -> bytes:
-    found = read_manifest((await source.manifest(None)).content, Limits())
+    found = read_manifest((await source.manifest(None)).content, ImageLimits())
     assert isinstance(found, Manifest)
     async with source.blob((found.config, *found.layers)[number], 0) as piece:
         return b"".join([chunk async for chunk in piece.chunks])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.staging import Place, Staging, area, available_memory
+from hawker.image.staging import Staging, StagingPlace, area, available_memory
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def test_memory_is_first_and_disk_takes_all(staging: Staging, tmp_path: Path) ->
     memory, disk = staging.places(1 << 40)
     assert memory.directory == _SHM
     assert 0 < memory.budget < 1 << 40
-    assert disk == Place(tmp_path / "staging", 1 << 40)
+    assert disk == StagingPlace(tmp_path / "staging", 1 << 40)
 
 
 @needs_tmpfs

@@ -3,9 +3,24 @@
 import re
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from hawker.observe.metrics import ApiMetrics, Metrics, RunMetrics, StoreMetrics, build_metrics
+from hawker.observe.metrics import (
+    COMMIT_S,
+    GROUP,
+    LAG_S,
+    REQUEST_S,
+    STEP_S,
+    ApiMetrics,
+    Families,
+    Family,
+    Metrics,
+    RunMetrics,
+    StoreMetrics,
+    build_metrics,
+)
+from hawker.store.writer import GROUP_LIMIT
 
 UNITS = ("_total", "_seconds", "_bytes", "_info", "_cpus", "_transactions")
 COUNTS = {  # gauges of things that are counted: the thing is the unit
@@ -104,3 +119,22 @@ def test_a_failed_commit_is_no_commit(metrics: Metrics) -> None:
 def test_runs_are_there_before_the_first(metrics: Metrics) -> None:
     assert isinstance(metrics.runs, RunMetrics)
     assert "# TYPE hawker_runs_ended_total counter" in metrics.exposition()
+
+
+def test_a_family_has_our_name_its_labels_and_its_registry() -> None:
+    registry = CollectorRegistry()
+    make = Families(registry)
+    make.counter("jobs_total", "Jobs.", "kind").labels("large").inc()
+    make.gauge("size_bytes", "Size.").set(3)
+    make.histogram("job_seconds", "Time.", (1.0, 2.0)).observe(1.5)
+    assert make.made[0] == Family("hawker_jobs_total", "counter", "Jobs.", ("kind",))
+    assert [family.kind for family in make.made] == ["counter", "gauge", "histogram"]
+    assert registry.get_sample_value("hawker_jobs_total", {"kind": "large"}) == 1
+    assert registry.get_sample_value("hawker_size_bytes") == 3
+    assert registry.get_sample_value("hawker_job_seconds_bucket", {"le": "2.0"}) == 1
+
+
+def test_buckets_rise_and_the_largest_group_has_one() -> None:
+    for buckets in (COMMIT_S, STEP_S, REQUEST_S, LAG_S, GROUP):
+        assert list(buckets) == sorted(set(buckets))
+    assert GROUP[-1] == GROUP_LIMIT

@@ -8,7 +8,7 @@ from hawker.proof.promises import Call, Promises
 from hawker.proof.violation import Invariant
 from hawker.sim.life import config_of
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.records import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineKey, MachineRecord
 from tests.worker.machines import machine
 

@@ -10,7 +10,7 @@ from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.proof.host_state import HostState
 from hawker.proof.snapshots import SnapshotPromises, of_snapshots, snapshots_at_rest
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.volumes.records import (
     GONE_SNAPSHOTS,
     SNAPSHOTS,

@@ -6,7 +6,7 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.sim.ledger import Ledger
 from hawker.sim.loop import LoopClock
 from hawker.sim.trace import Kind, Trace
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.records import USED
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import pytest
 
 from hawker.errors import Conflict
 from hawker.ids import MachineId
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.addresses import free_ipv4
 from hawker.worker.records import BY_IPV4, MachineKey
 

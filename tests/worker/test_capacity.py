@@ -3,12 +3,14 @@ from pathlib import Path
 import pytest
 
 from hawker.gpu import Gpu
-from hawker.host.cgroup import Layout
+from hawker.host.cgroup import CgroupLayout
 from hawker.host.facts import Facts, disk_of
 from hawker.settings import Settings
 from hawker.worker.capacity import Room
 
-FACTS = Facts(cpus=8, memory_mib=10_000, kernel="6.1", cgroups=next(iter(Layout)), root=False, tools={}, boot_id="boot")
+FACTS = Facts(
+    cpus=8, memory_mib=10_000, kernel="6.1", cgroups=next(iter(CgroupLayout)), root=False, tools={}, boot_id="boot"
+)
 
 
 def test_the_host_keeps_some_memory_for_itself(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.driver import Exit
 from hawker.sim.life import config_of
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
 from hawker.worker.exits import Followup, record_exit
 from hawker.worker.records import MACHINES, MachineRecord

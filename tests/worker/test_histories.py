@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hawker.api.bodies import Kept, RunState
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.history import History
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -76,7 +76,7 @@ def test_a_run_whose_state_is_not_known_here_is_shown() -> None:
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"image":1}', "null"])
 def test_a_config_that_cannot_be_read_is_damage(text: str) -> None:
     version = msgspec.structs.replace(history().versions[0], config_json=text)
-    with pytest.raises(Damaged, match="MachineConfig"):
+    with pytest.raises(ArchiveDamaged, match="MachineConfig"):
         answer(msgspec.structs.replace(history(), versions=(version,)), Kept.ARCHIVE)
 
 

@@ -8,7 +8,7 @@ from hawker.clock import ManualClock
 from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.policy import Direction
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.apps import Apps
 from hawker.worker.luggage import CROSSING_S, Porter
 from hawker.worker.policies import Policies

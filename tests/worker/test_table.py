@@ -9,7 +9,7 @@ from hawker.ids import AppName, MachineId, Version
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
 from hawker.worker.records import BY_APP, BY_NAME
 from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, Happened, MachineTable

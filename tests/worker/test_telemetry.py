@@ -6,7 +6,7 @@ import pytest
 
 from hawker.fsm.contract import Retry, Step
 from hawker.observe.metrics import build_metrics
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.telemetry import Telemetry
 from tests.fsm.serving import Held, accept, carry_out, failing, flow, serving, step
 from tests.worker.test_traces import Told, record, run

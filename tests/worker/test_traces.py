@@ -10,7 +10,7 @@ from hawker.fsm.fault import fault_of
 from hawker.fsm.run import Outcome, Run, State, StepRecord
 from hawker.ids import RunId
 from hawker.observe.span import Span, span_of, trace_of
-from hawker.observe.spool import Spool
+from hawker.observe.span_queue import SpanQueue
 from hawker.worker.traces import ERROR_CHARS, Traces
 from tests.observe.spans import span_metrics
 
@@ -55,7 +55,7 @@ class Told:
 
     def __init__(self) -> None:
         self._kept = Kept()
-        self._spool = Spool(self._kept, span_metrics())
+        self._spool = SpanQueue(self._kept, span_metrics())
         self.traces = Traces(self._spool)
 
     def spans(self) -> list[Span]:

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.node import Resources
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.used import hold, used
 
 pytestmark = pytest.mark.anyio

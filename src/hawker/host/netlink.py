@@ -26,7 +26,7 @@ _BUFFER = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class NetlinkRequest:
     """One message. `ack` False is for the messages that frame a batch; error numbers in `tolerated` are success."""
 
     kind: int
@@ -61,7 +61,7 @@ class NetlinkSocket:
     def close(self) -> None:
         self._socket.close()
 
-    def apply(self, requests: Sequence[Request]) -> None:
+    def apply(self, requests: Sequence[NetlinkRequest]) -> None:
         """Carry out all requests in order. All are tried; the first refusal that is not tolerated is raised as
         `OSError`."""
         numbered = {self._next(): request for request in requests}
@@ -81,7 +81,7 @@ class NetlinkSocket:
         if refusals:
             raise OSError(refusals[0], os.strerror(refusals[0]))
 
-    def dump(self, request: Request) -> Iterator[bytes]:
+    def dump(self, request: NetlinkRequest) -> Iterator[bytes]:
         """The bodies of all messages that answer a listing request."""
         number = self._next()
         self._socket.send(request.encode(number))
@@ -93,7 +93,7 @@ class NetlinkSocket:
                     return
                 yield body
 
-    def ask(self, request: Request) -> bytes:
+    def ask(self, request: NetlinkRequest) -> bytes:
         """The body of the one message that answers a question."""
         number = self._next()
         self._socket.send(request.encode(number))

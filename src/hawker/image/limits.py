@@ -9,7 +9,7 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ImageLimits:
     """What one image may ask of the node. Layer and image bytes are what unpacking would write, holes included."""
 
     max_manifest_bytes: int = 4 * MIB
@@ -47,4 +47,4 @@ class ImageSettings:
     parallel_downloads: int = 4
     block: BlockChoice = BlockChoice.AUTO
     partial_age_s: float = 86_400.0
-    limits: Limits = field(default_factory=Limits)
+    limits: ImageLimits = field(default_factory=ImageLimits)

@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteRange:
     """`size` bytes of a file from `offset` on."""
 
     path: Path
@@ -37,7 +37,7 @@ class Span:
             raise BadImage(f"cannot read {self.path}: {error.strerror}") from error
 
 
-Content: TypeAlias = Span | bytes
+Content: TypeAlias = ByteRange | bytes
 
 
 class LocalSource:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from hawker.observe.span import Origin, Span
+from hawker.observe.span import Span, SpanOrigin
 
 _TRACES = "/v1/traces"
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -25,7 +25,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 class OtlpExporter:
     """Keeps `spool.Exporter`."""
 
-    def __init__(self, endpoint: str, origin: Origin) -> None:
+    def __init__(self, endpoint: str, origin: SpanOrigin) -> None:
         self._last_word = _LastWord()
         self._library = logging.getLogger(OTLPSpanExporter.__module__)
         self._library.addFilter(self._last_word)
@@ -68,7 +68,7 @@ def _nanoseconds(moment: float) -> int:
     return round(moment * 1e6) * 1000
 
 
-def _resource(origin: Origin) -> Resource:
+def _resource(origin: SpanOrigin) -> Resource:
     service = {"service.name": "hawker", "service.version": origin.version, "service.instance.id": origin.node}
     return Resource.create({**service, "hawker.region": origin.region})
 

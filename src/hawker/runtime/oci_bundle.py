@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.runtime.containers import container_root
 from hawker.runtime.seccomp import seccomp_profile
 from hawker.runtime.spec import InstanceSpec, Limits, MountSpec

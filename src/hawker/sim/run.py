@@ -32,7 +32,7 @@ from hawker.sim.medium import File, Medium, Twin
 from hawker.sim.plan import CLIENTS, Plan
 from hawker.sim.trace import Kind, Line, Trace
 from hawker.sim.world import World
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
 
 _QUIET_S = 120.0  # longer than any backoff

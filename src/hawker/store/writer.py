@@ -50,7 +50,7 @@ class Job:
             self.future.set_exception(self.error)
 
 
-class Writer:
+class StoreWriter:
     """Runs `commit` on groups of jobs in a thread of its own, `idle` after each group, `finish` at the end."""
 
     def __init__(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from hawker.fsm.runner import Runner
-from hawker.host.outward import Outward
+from hawker.host.uplink import OwnAddress
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
 from hawker.worker.apps import Apps
@@ -38,7 +38,7 @@ def join(
     *,
     room: Callable[[], Capacity],
     prober: Prober,
-    outward: Outward,
+    outward: OwnAddress,
     fetch: Fetch,
     metrics: Metrics,
 ) -> Parts:

@@ -9,14 +9,14 @@ from functools import partial
 from hawker.fsm.run import Outcome, Run, State, StepRecord
 from hawker.ids import RunId
 from hawker.observe.span import Attribute, Span, span_of, span_of_attempt, trace_of
-from hawker.observe.spool import Spool
+from hawker.observe.span_queue import SpanQueue
 
 ERROR_CHARS = 1000
 _GOOD = frozenset({Outcome.DONE, Outcome.HANDED_OFF, Outcome.UNDONE})
 
 
 class Traces:
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: SpanQueue) -> None:
         self._spool = spool
         self._open: dict[RunId, int] = {}
 

@@ -150,7 +150,7 @@ def test_else_a_package_is(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def refuse(shelf: object, directory: Path, package: str, *_: object) -> None:
+    def refuse(store: object, directory: Path, package: str, *_: object) -> None:
         raise CannotStart(f"asked for {package} below {directory}")
 
     monkeypatch.setattr(kernel, "host_source", lambda: None)

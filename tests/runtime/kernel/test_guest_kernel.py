@@ -46,30 +46,30 @@ def test_without_a_kernel_it_says_what_to_do(kernels: Path, pilot: Path) -> None
 
 
 def test_an_import_counts_from_the_next_start_on(kernels: Path, pilot: Path) -> None:
-    guest, shelf = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels)
-    put(shelf, "6.1.0")
+    guest, store = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels)
+    put(store, "6.1.0")
     assert guest.files("bzImage").release == "6.1.0"
-    put(shelf, "6.2.0")
+    put(store, "6.2.0")
     assert guest.files("vmlinux").release == "6.2.0" and guest.files("vmlinux").kernel.name == "vmlinux"
-    shelf.choose("6.1.0")
+    store.choose("6.1.0")
     assert guest.files("bzImage").release == "6.1.0"
 
 
 def test_kernels_with_the_same_modules_share_an_initramfs(kernels: Path, pilot: Path) -> None:
-    guest, shelf = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels)
+    guest, store = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels)
     names = set()
     for release in ("6.1.0", "6.2.0"):
-        put(shelf, release)
+        put(store, release)
         names.add(guest.files("bzImage").initramfs)
     [initramfs] = names
     assert [name for name, _, _ in read_cpio(initramfs.read_bytes())][-1] == "modules/erofs.ko"
 
 
 def test_an_initramfs_goes_when_neither_pilot_nor_kernel_needs_it(kernels: Path, pilot: Path) -> None:
-    guest, shelf = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels)
-    put(shelf, "6.1.0")
+    guest, store = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels)
+    put(store, "6.1.0")
     first = guest.files("bzImage").initramfs
-    put(shelf, "6.2.0", Selection(modules=SELECTION.modules[:1], lacks=()))
+    put(store, "6.2.0", Selection(modules=SELECTION.modules[:1], lacks=()))
     second = guest.files("bzImage").initramfs
     assert packed(kernels) == sorted([first.name, second.name])
     pilot.write_bytes(b"\x7fELF another")
@@ -86,13 +86,13 @@ def test_a_kernel_that_is_named_comes_before_all_others(kernels: Path, pilot: Pa
 
 
 def test_what_was_lent_stays_when_the_kernel_goes(kernels: Path, pilot: Path, tmp_path: Path) -> None:
-    guest, shelf, run = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels), tmp_path / "run"
+    guest, store, run = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels), tmp_path / "run"
     run.mkdir()
-    put(shelf, "6.1.0")
+    put(store, "6.1.0")
     lent, again = guest.lend("vmlinux", run), guest.lend("vmlinux", run)
     assert lent == again and lent.kernel.samefile(guest.files("vmlinux").kernel)
     initramfs = lent.initramfs.read_bytes()
-    shelf.remove("6.1.0")
+    store.remove("6.1.0")
     shutil.rmtree(kernels)
     assert (lent.kernel.read_bytes(), lent.initramfs.read_bytes()) == (vmlinux("6.1.0"), initramfs)
 

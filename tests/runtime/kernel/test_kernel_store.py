@@ -18,22 +18,22 @@ def kernel(release: str) -> KernelImage:
     return read_image(bzimage(release, payload=vmlinux(release)))
 
 
-def put(shelf: KernelStore, release: str, selection: Selection = SELECTION, now: float = 1.0) -> Kernel:
-    return shelf.put(kernel(release), selection, "a test", now)
+def put(store: KernelStore, release: str, selection: Selection = SELECTION, now: float = 1.0) -> Kernel:
+    return store.put(kernel(release), selection, "a test", now)
 
 
-def releases(shelf: KernelStore) -> list[str]:
-    return [each.release for each in shelf.list()]
+def releases(store: KernelStore) -> list[str]:
+    return [each.release for each in store.list()]
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> KernelStore:
+def store(tmp_path: Path) -> KernelStore:
     return KernelStore(tmp_path / "kernels")
 
 
-def test_what_was_put_is_read_back(shelf: KernelStore) -> None:
-    put(shelf, "6.1.0")
-    [found] = shelf.list()
+def test_what_was_put_is_read_back(store: KernelStore) -> None:
+    put(store, "6.1.0")
+    [found] = store.list()
     assert (found.release, found.record.origin, found.record.imported_at) == ("6.1.0", "a test", 1.0)
     assert found.file("bzImage").read_bytes() == kernel("6.1.0").boot
     assert found.file("vmlinux").read_bytes() == vmlinux("6.1.0") and found.record.pvh
@@ -43,73 +43,73 @@ def test_what_was_put_is_read_back(shelf: KernelStore) -> None:
     assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
 
 
-def test_an_image_that_is_both_is_kept_once(shelf: KernelStore) -> None:
-    found = shelf.put(read_image(vmlinux("6.1.0")), SELECTION, "a test", 1.0)
+def test_an_image_that_is_both_is_kept_once(store: KernelStore) -> None:
+    found = store.put(read_image(vmlinux("6.1.0")), SELECTION, "a test", 1.0)
     assert found.file("vmlinux") == found.file("bzImage") and found.file("vmlinux").read_bytes() == vmlinux("6.1.0")
 
 
-def test_the_same_again_is_no_change(shelf: KernelStore) -> None:
-    first = put(shelf, "6.1.0")
+def test_the_same_again_is_no_change(store: KernelStore) -> None:
+    first = put(store, "6.1.0")
     before = first.file("bzImage").stat()
-    assert put(shelf, "6.1.0").directory == first.directory
-    assert first.file("bzImage").stat() == before and releases(shelf) == ["6.1.0"]
+    assert put(store, "6.1.0").directory == first.directory
+    assert first.file("bzImage").stat() == before and releases(store) == ["6.1.0"]
 
 
-def test_another_of_the_same_release_takes_its_place(shelf: KernelStore, tmp_path: Path) -> None:
-    put(shelf, "6.1.0")
-    second = put(shelf, "6.1.0", Selection(modules=(), lacks=()), now=2.0)
-    assert [each.directory for each in shelf.list()] == [second.directory]
+def test_another_of_the_same_release_takes_its_place(store: KernelStore, tmp_path: Path) -> None:
+    put(store, "6.1.0")
+    second = put(store, "6.1.0", Selection(modules=(), lacks=()), now=2.0)
+    assert [each.directory for each in store.list()] == [second.directory]
     assert os.listdir(tmp_path / "kernels") == [second.directory.name]
 
 
-def test_the_newest_release_is_the_current_one_as_people_count(shelf: KernelStore) -> None:
-    assert shelf.current() is None and shelf.list() == []
+def test_the_newest_release_is_the_current_one_as_people_count(store: KernelStore) -> None:
+    assert store.current() is None and store.list() == []
     for release in ("6.9.12-amd64", "6.10.2-amd64", "6.10-rc1", "5.99.0", "6.10.2-1-amd64"):
-        put(shelf, release)
-    assert releases(shelf)[-2:] == ["6.9.12-amd64", "5.99.0"] and releases(shelf)[0].startswith("6.10.2")
-    current = shelf.current()
-    assert current is not None and current.release == releases(shelf)[0]
+        put(store, release)
+    assert releases(store)[-2:] == ["6.9.12-amd64", "5.99.0"] and releases(store)[0].startswith("6.10.2")
+    current = store.current()
+    assert current is not None and current.release == releases(store)[0]
 
 
-def test_a_chosen_one_is_the_current_one_until_it_is_removed(shelf: KernelStore) -> None:
-    put(shelf, "6.1.0")
-    put(shelf, "6.2.0")
-    shelf.choose("6.1.0")
-    assert (shelf.chosen(), getattr(shelf.current(), "release", None)) == ("6.1.0", "6.1.0")
-    shelf.remove("6.1.0")
-    assert (shelf.chosen(), getattr(shelf.current(), "release", None)) == (None, "6.2.0")
-    shelf.choose("6.2.0")
-    shelf.choose(None)
-    shelf.choose(None)
-    assert shelf.chosen() is None
+def test_a_chosen_one_is_the_current_one_until_it_is_removed(store: KernelStore) -> None:
+    put(store, "6.1.0")
+    put(store, "6.2.0")
+    store.choose("6.1.0")
+    assert (store.chosen(), getattr(store.current(), "release", None)) == ("6.1.0", "6.1.0")
+    store.remove("6.1.0")
+    assert (store.chosen(), getattr(store.current(), "release", None)) == (None, "6.2.0")
+    store.choose("6.2.0")
+    store.choose(None)
+    store.choose(None)
+    assert store.chosen() is None
 
 
-def test_one_that_is_not_there(shelf: KernelStore) -> None:
+def test_one_that_is_not_there(store: KernelStore) -> None:
     with pytest.raises(NotFound, match=r"no kernel 6\.1\.0 here; there is: none"):
-        shelf.remove("6.1.0")
-    put(shelf, "6.2.0")
-    for change in (shelf.choose, shelf.remove):
+        store.remove("6.1.0")
+    put(store, "6.2.0")
+    for change in (store.choose, store.remove):
         with pytest.raises(NotFound, match=r"there is: 6\.2\.0"):
             change("6.1.0")
-    assert releases(shelf) == ["6.2.0"]
+    assert releases(store) == ["6.2.0"]
 
 
-def test_a_damaged_record_costs_its_own_kernel_only(shelf: KernelStore, caplog: pytest.LogCaptureFixture) -> None:
-    damaged = put(shelf, "6.3.0").directory
-    put(shelf, "6.2.0")
+def test_a_damaged_record_costs_its_own_kernel_only(store: KernelStore, caplog: pytest.LogCaptureFixture) -> None:
+    damaged = put(store, "6.3.0").directory
+    put(store, "6.2.0")
     (damaged / "record.json").write_text("{")
-    assert releases(shelf) == ["6.2.0"] and "kernel cannot be read" in caplog.text
-    put(shelf, "6.3.0")
-    assert releases(shelf) == ["6.3.0", "6.2.0"]
+    assert releases(store) == ["6.2.0"] and "kernel cannot be read" in caplog.text
+    put(store, "6.3.0")
+    assert releases(store) == ["6.3.0", "6.2.0"]
 
 
-def test_a_damaged_kernel_is_mended_by_importing_it_again(shelf: KernelStore) -> None:
-    found = put(shelf, "6.1.0", now=1.0)
+def test_a_damaged_kernel_is_mended_by_importing_it_again(store: KernelStore) -> None:
+    found = put(store, "6.1.0", now=1.0)
     found.file("vmlinux").write_bytes(b"short")
-    assert put(shelf, "6.1.0", now=2.0).record.imported_at == 2.0
+    assert put(store, "6.1.0", now=2.0).record.imported_at == 2.0
     assert found.file("vmlinux").read_bytes() == vmlinux("6.1.0")
     (found.directory / "modules/erofs.ko").unlink()
-    assert put(shelf, "6.1.0").modules() == SELECTION.modules
+    assert put(store, "6.1.0").modules() == SELECTION.modules
 
 
 _PUT = """
@@ -138,20 +138,20 @@ def test_an_import_that_is_killed_anywhere_is_whole_or_not_there(tmp_path: Path)
         directory = tmp_path / str(moment)
         command = [sys.executable, "-c", _PUT, str(directory), str(moment)]
         said = subprocess.run(command, check=False, capture_output=True).stdout
-        shelf = KernelStore(directory)
-        assert all(each.modules() == SELECTION.modules for each in shelf.list())
-        put(shelf, "6.1.0")
-        assert releases(shelf) == ["6.1.0"] and len(os.listdir(directory)) == 1, f"killed at {moment}"
+        store = KernelStore(directory)
+        assert all(each.modules() == SELECTION.modules for each in store.list())
+        put(store, "6.1.0")
+        assert releases(store) == ["6.1.0"] and len(os.listdir(directory)) == 1, f"killed at {moment}"
         if said:
             break
     assert said == b"whole\n" and moment > 8
 
 
-def test_a_removal_that_is_cut_short_leaves_no_kernel(shelf: KernelStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(shelf, "6.1.0")
+def test_a_removal_that_is_cut_short_leaves_no_kernel(store: KernelStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, "6.1.0")
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
-    shelf.remove("6.1.0")
-    assert releases(shelf) == []
+    store.remove("6.1.0")
+    assert releases(store) == []
     monkeypatch.undo()
-    put(shelf, "6.1.0")
-    assert releases(shelf) == ["6.1.0"]
+    put(store, "6.1.0")
+    assert releases(store) == ["6.1.0"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.vmm.cell_config import Device, Surroundings, cell_config
 from hawker.runtime.vmm.contract import Cell, Grant

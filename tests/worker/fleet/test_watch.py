@@ -2,7 +2,7 @@ import pytest
 
 from hawker.ids import AppName
 from hawker.store.contract import Bucket, Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.records import BY_APP, MACHINES, MachineKey
 from tests.worker.machines import machine

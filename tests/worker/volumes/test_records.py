@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from hawker.ids import AppName, VolumeId
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.volumes.records import GOING, IN_MAKING, MADE, VOLUMES, VolumeRecord, VolumeState
 
 RECORD = VolumeRecord(

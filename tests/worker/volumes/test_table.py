@@ -7,7 +7,7 @@ from hawker.clock import ManualClock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.node import Resources
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.used import used
 from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 from hawker.worker.volumes.table import VolumeTable

@@ -1,6 +1,8 @@
 """What a machine is booted with: the files of the kernel that the node has chosen, or that its operator named.
 
-Looked up at every start, so that an import counts from the next one on, and nothing is remembered that could be old.
+Looked up at every start, so that an import counts from the next one on, and nothing is remembered that could be old. A
+named kernel may be any vmlinux or bzImage: what it needs as modules is built into it, or is in the imported kernel of
+the same release. What is made of its file, as a vmlinux out of a bzImage, is kept while the file is the same.
 """
 
 import os
@@ -15,6 +17,8 @@ from hawker.runtime.kernel.initramfs import digest_of
 from hawker.runtime.kernel.kernel_image import MAX_BYTES, KernelImage, read_image
 from hawker.runtime.kernel.kernel_modules import Module, Selection
 from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
+
+_KERNEL, _INITRAMFS, _GIVEN = "kernel", "initramfs", "given"
 
 
 def given_kernel(path: Path, kept: KernelStore, imported: KernelStore, now: float) -> Kernel:
@@ -57,13 +61,6 @@ def _digest(imported: KernelStore, release: str) -> str:
         return digest_of(())
 
 
-# A kernel that the operator named by path in the settings: any vmlinux or bzImage. What it needs as modules is
-# built into it, or is in the imported kernel of the same release. What is made of the file, as a vmlinux out of a
-# bzImage, is kept on a shelf of its own for as long as the file is the same.
-
-_KERNEL, _INITRAMFS, _GIVEN = "kernel", "initramfs", "given"
-
-
 @dataclass(frozen=True, slots=True)
 class BootFiles:
     """Paths on the host, readable to all. `release` is the kernel's."""
@@ -78,7 +75,7 @@ class GuestKernel:
 
     def __init__(self, directory: Path, given: Path | None, pilot: Path, clock: Clock) -> None:
         self._initramfs = directory / _INITRAMFS
-        self._shelf = KernelStore(directory)
+        self._store = KernelStore(directory)
         self._kept = KernelStore(directory / _GIVEN)
         self._given = given
         self._pilot = pilot
@@ -87,8 +84,8 @@ class GuestKernel:
     def kernel(self) -> Kernel:
         """Reads little. Raises `CannotStart` with what to do."""
         if self._given is not None:
-            return given_kernel(self._given, self._kept, self._shelf, self._clock.now())
-        found = self._shelf.current()
+            return given_kernel(self._given, self._kept, self._store, self._clock.now())
+        found = self._store.current()
         if found is None:
             raise CannotStart("machines have no kernel yet: run `hawker kernel import`")
         return found
@@ -117,5 +114,5 @@ class GuestKernel:
         return BootFiles(kernel=kernel, initramfs=boot, release=found.release)
 
     def _prune(self, pilot: bytes, used: Kernel) -> None:
-        digests = [kernel.record.modules_digest for kernel in (used, *self._shelf.list())]
+        digests = [kernel.record.modules_digest for kernel in (used, *self._store.list())]
         initramfs.prune(self._initramfs, [initramfs.name_of(pilot, digest) for digest in digests])

@@ -28,14 +28,14 @@ class KernelSource:
     origin: str
 
 
-def import_kernel(shelf: KernelStore, source: KernelSource, say: Say, now: float) -> Kernel:
+def import_kernel(store: KernelStore, source: KernelSource, say: Say, now: float) -> Kernel:
     """Raises `CannotStart` with what is wrong with it."""
     try:
         say(f"reading {source.image}")
         image = read_given(source.image)
         within = source.modules / image.release
         tree = ModuleTree(within if within.is_dir() else source.modules, image.release)
-        return shelf.put(image, tree.select(), source.origin, now)
+        return store.put(image, tree.select(), source.origin, now)
     except (ValueError, OSError) as error:
         raise CannotStart(f"cannot import {source.image}: {error}") from error
 
@@ -53,8 +53,8 @@ def host_source(boot: Path = _BOOT, modules: Path = _MODULES) -> KernelSource | 
     return KernelSource(image=image, modules=tree, origin=f"this host's kernel, {image}")
 
 
-def import_package(shelf: KernelStore, directory: Path, package: str, say: Say, now: float) -> Kernel:
-    """`directory` is the shelf's: the package is there while it is looked at. Raises `CannotStart`."""
+def import_package(store: KernelStore, directory: Path, package: str, say: Say, now: float) -> Kernel:
+    """`directory` is the store's: the package is there while it is looked at. Raises `CannotStart`."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with draft(directory) as work:
@@ -62,7 +62,7 @@ def import_package(shelf: KernelStore, directory: Path, package: str, say: Say, 
             for file in files:
                 say(f"unpacking {file.name}")
                 unpack_kernel(file, work)
-            return import_kernel(shelf, _unpacked(work, package, files), say, now)
+            return import_kernel(store, _unpacked(work, package, files), say, now)
     except OSError as error:
         raise CannotStart(f"cannot import {package}: {error}") from error
 

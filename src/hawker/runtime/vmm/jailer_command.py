@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.runtime.vmm.contract import Cell
 
 DEVICES = {"/dev/kvm": "c 10:232 rw", "/dev/net/tun": "c 10:200 rw"}

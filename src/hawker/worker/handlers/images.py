@@ -13,8 +13,8 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
 from hawker.ids import Digest
 from hawker.image.config import Image
-from hawker.image.credentials import Credentials
 from hawker.image.progress import PullProgress
+from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.images import Versioned, digests_of
