@@ -1,4 +1,4 @@
-#include "hold.h"
+#include "freeze.h"
 
 #include <errno.h>
 #include <linux/fs.h>
@@ -31,7 +31,7 @@ static void frozen(struct peer *peer, uint32_t channel, struct mount *mount, con
     peer_send_done(peer, channel, why);
 }
 
-void hold_begin(struct peer *peer, uint32_t channel, struct mount *mount, uint32_t timeout_ms) {
+void freeze_begin(struct peer *peer, uint32_t channel, struct mount *mount, uint32_t timeout_ms) {
     struct failure why;
     if (mount->holder) {
         fail(&why, EBUSY, "freeze", mount->target);
@@ -46,12 +46,12 @@ void hold_begin(struct peer *peer, uint32_t channel, struct mount *mount, uint32
     peer_send_done(peer, channel, &why);
 }
 
-void hold_end(struct peer *peer, uint32_t channel, struct mount *mount) {
+void freeze_end(struct peer *peer, uint32_t channel, struct mount *mount) {
     struct failure why;
     peer_send_done(peer, channel, thaw(mount, &why) < 0 ? &why : NULL);
 }
 
-void holds_watch(void) {
+void freezes_watch(void) {
     struct failure why;
     struct mount *mount;
     for (size_t i = 0; (mount = mount_at(i)); i++) {
@@ -70,5 +70,5 @@ static void end_all_of(const struct peer *peer, bool whoever) {
         if (mount->holder && (whoever || mount->holder == peer)) (void)thaw(mount, &why);
 }
 
-void holds_lost(const struct peer *peer) { end_all_of(peer, false); }
-void holds_end(void) { end_all_of(NULL, true); }
+void freezes_lost(const struct peer *peer) { end_all_of(peer, false); }
+void freezes_end(void) { end_all_of(NULL, true); }

@@ -1,14 +1,14 @@
-#include "listing.h"
+#include "process_list.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "container_mark.h"
 #include "descent.h"
 #include "loop.h"
 #include "machine.h"
-#include "mark.h"
 #include "peer.h"
 #include "sockets.h"
 

@@ -1,4 +1,4 @@
-#include "mark.h"
+#include "container_mark.h"
 
 #include <stdint.h>
 #include <stdio.h>

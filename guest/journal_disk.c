@@ -1,4 +1,4 @@
-#include "ledger.h"
+#include "journal_disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static int was_used(int fd) {
     return 0;
 }
 
-int ledger_open(const char *disk, struct place *journal, struct place segments[2]) {
+int journal_disk_open(const char *disk, struct place *journal, struct place segments[2]) {
     uint64_t size = 0;
     int fd = open(disk, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (fd < 0 || ioctl(fd, BLKGETSIZE64, &size) < 0) return -1;

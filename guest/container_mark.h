@@ -1,7 +1,7 @@
 /* Whose container a process is of, told by what all its descendants inherit, cannot gain and have no use for: the limit
  * of real-time cpu, which without real-time scheduling limits nothing. Session, user and parent they may change. */
-#ifndef MARK_H
-#define MARK_H
+#ifndef CONTAINER_MARK_H
+#define CONTAINER_MARK_H
 
 #include <sys/types.h>
 

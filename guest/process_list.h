@@ -1,6 +1,6 @@
 /* The machine's processes, read from /proc: one frame each, and a last one. Bounded. */
-#ifndef LISTING_H
-#define LISTING_H
+#ifndef PROCESS_LIST_H
+#define PROCESS_LIST_H
 
 #include <stdint.h>
 
