@@ -52,7 +52,7 @@ async def test_exporting_twice_is_harmless(archive: Archive) -> None:
     assert await archive.read(ID) == history()
 
 
-async def test_what_was_never_archived_is_not_there(archive: Archive) -> None:
+async def test_machine_never_archived_is_not_found(archive: Archive) -> None:
     assert await archive.size(MACHINE) is None
     assert await archive.read(ID) is None
 
@@ -63,7 +63,7 @@ async def test_unzstd_gives_a_database(local: Archive, kept: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../../../etc/passwd", "0123456789ABCD", f"{ID}0", f"{ID}\n", "0123456789abc/"])
-async def test_what_is_no_machines_id_gets_into_no_path(local: Archive, name: str) -> None:
+async def test_invalid_machine_id_gets_into_no_path(local: Archive, name: str) -> None:
     with pytest.raises(NotFound):
         key_of(name)
     with pytest.raises(NotFound):
@@ -105,7 +105,7 @@ async def test_a_bomb_is_refused_and_leaves_nothing(local: Archive, kept: Path, 
     assert list((tmp_path / "staging").iterdir()) == []
 
 
-async def test_what_a_reader_that_died_has_left_is_no_obstacle(local: Archive, tmp_path: Path) -> None:
+async def test_leftover_of_a_killed_reader_is_no_obstacle(local: Archive, tmp_path: Path) -> None:
     await export(local)
     (tmp_path / "staging" / "read-0" / "packed").mkdir(parents=True)
     assert await local.read(ID) == history()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from hawker.archive.backend import ArchiveBackend, open_backend
-from hawker.archive.bucket import ArchiveBucket, bucket_of
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.s3 import S3Backend
@@ -29,7 +28,7 @@ def large(tmp_path: Path) -> Path:
     return tmp_path / "large"
 
 
-async def test_what_was_put_is_there(place: ArchiveBackend, file: Path, tmp_path: Path) -> None:
+async def test_file_that_was_put_is_there(place: ArchiveBackend, file: Path, tmp_path: Path) -> None:
     await place.put(KEY, file)
     assert await place.size(KEY) == len(b"what happened")
     assert await place.get(KEY, tmp_path / "again", 100)
@@ -49,7 +48,7 @@ async def test_putting_again_replaces_it(place: ArchiveBackend, file: Path, larg
     assert await place.size(KEY) == len(b"what happened")
 
 
-async def test_what_is_not_there_is_not_there(place: ArchiveBackend, file: Path, tmp_path: Path) -> None:
+async def test_missing_key_is_not_there(place: ArchiveBackend, file: Path, tmp_path: Path) -> None:
     assert await place.size(KEY) is None
     assert not await place.get(KEY, tmp_path / "again", 100)
     await place.put("ab/other", file)
@@ -84,14 +83,6 @@ def test_a_url_is_a_bucket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "prefix"),
-    [("s3://bucket", ""), ("s3://bucket/", ""), ("s3://bucket/a", "a"), ("s3://bucket/a/b/", "a/b")],
-)
-def test_what_follows_the_bucket_is_the_prefix(setting: str, prefix: str) -> None:
-    assert bucket_of(setting, None, "r") == ArchiveBucket(name="bucket", prefix=prefix, region="r")
-
-
-@pytest.mark.parametrize(
     "setting",
     [
         "",
@@ -105,7 +96,7 @@ def test_what_follows_the_bucket_is_the_prefix(setting: str, prefix: str) -> Non
         "s3://b?x=1",
     ],
 )
-def test_what_is_neither_is_refused_at_boot(setting: str, tmp_path: Path) -> None:
+def test_setting_that_is_neither_path_nor_bucket_is_refused_at_boot(setting: str, tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="archive"):
         opened(setting, tmp_path)
 

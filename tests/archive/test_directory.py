@@ -58,7 +58,7 @@ async def test_a_directory_that_may_not_be_written_is_refused(file: Path) -> Non
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.mkdir()], ids=["pipe", "directory"])
-async def test_what_is_no_file_is_not_read(tmp_path: Path, make: object) -> None:
+async def test_entry_that_is_no_regular_file_is_not_read(tmp_path: Path, make: object) -> None:
     (tmp_path / "ab").mkdir()
     assert callable(make)
     make(tmp_path / KEY)

@@ -17,7 +17,7 @@ from hawker.errors import HawkerError, Unavailable
         (errno.ESTALE, Unavailable),
     ],
 )
-def test_what_may_pass_by_itself_is_tried_again(number: int, kind: type[HawkerError]) -> None:
+def test_transient_failure_is_tried_again(number: int, kind: type[HawkerError]) -> None:
     error = of_os("/srv/old", OSError(number, "because"))
     assert type(error) is kind and error.retry is (kind is Unavailable)
     assert "/srv/old" in str(error) and "because" in str(error)

@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
 
 @settings(max_examples=30, deadline=None)
 @given(ANY_HISTORY)
-def test_what_is_written_is_read(written: History) -> None:
+def test_history_that_is_written_is_read_back(written: History) -> None:
     with TemporaryDirectory() as directory:
         write(written, Path(directory) / "a.sqlite")
         assert read(Path(directory) / "a.sqlite") == written
@@ -92,7 +92,7 @@ def spoilt(sql: str) -> Callable[[Path], None]:
         (lambda path: path.write_bytes(path.read_bytes()[:6000]), "not a sound history"),
     ],
 )  # fmt: skip
-def test_what_is_no_sound_history_is_refused(file: Path, spoil: Callable[[Path], None], says: str) -> None:
+def test_unsound_history_is_refused(file: Path, spoil: Callable[[Path], None], says: str) -> None:
     spoil(file)
     with pytest.raises(ArchiveDamaged, match=says):
         read(file)

@@ -20,7 +20,7 @@ def packed(tmp_path: Path) -> Path:
     return tmp_path / "packed.zst"
 
 
-def test_what_is_packed_expands_to_what_it_was(packed: Path, tmp_path: Path) -> None:
+def test_packed_file_expands_to_its_content(packed: Path, tmp_path: Path) -> None:
     expand(packed, tmp_path / "again", len(DATA))
     assert (tmp_path / "again").read_bytes() == DATA
 
@@ -77,7 +77,7 @@ def test_a_window_that_takes_much_memory_is_refused(window_log: int, sound: bool
 @pytest.mark.parametrize(
     "spoil", [lambda data: data[:-5], lambda data: data[:-1] + b"!", lambda _: b"no zstd", lambda _: b""]
 )
-def test_what_is_not_intact_is_refused(packed: Path, tmp_path: Path, spoil: object) -> None:
+def test_damaged_pack_is_refused(packed: Path, tmp_path: Path, spoil: object) -> None:
     assert callable(spoil)
     packed.write_bytes(spoil(packed.read_bytes()))
     with pytest.raises(ArchiveDamaged):

@@ -78,7 +78,7 @@ async def _arrived(three: tuple[Forger, Path, Path], choose: Callable[[Forger], 
     return {marks[mark] for mark in found}
 
 
-async def test_what_a_machine_says_as_itself_is_heard(three: tuple[Forger, Path, Path]) -> None:
+async def test_frames_with_a_machines_own_addresses_are_heard(three: tuple[Forger, Path, Path]) -> None:
     assert await _arrived(three, Forger.true) == set(three[0].true())
 
 
@@ -135,7 +135,7 @@ async def test_a_link_that_nobody_admitted_sends_nothing(
     assert await _arrived(three, Forger.true) == set(three[0].true())
 
 
-async def test_what_a_crash_left_in_the_sets_is_swept(network: NodeNetwork) -> None:
+async def test_elements_that_a_crash_left_in_the_sets_are_swept(network: NodeNetwork) -> None:
     plan, gone = _plan(1), 0x7FFFFFF0
     await network.ensure(plan)
     with host_sockets() as host:

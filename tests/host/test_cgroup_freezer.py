@@ -49,7 +49,7 @@ def test_v1_is_frozen_once_all_of_it_is(tmp_path: Path) -> None:
     assert not is_frozen(tmp_path)
 
 
-def test_what_is_not_there_cannot_be_frozen_and_need_not_be_thawed(tmp_path: Path) -> None:
+def test_missing_group_cannot_be_frozen_and_need_not_be_thawed(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     with pytest.raises(NotFound, match="gone"):
         freeze(gone)

@@ -83,7 +83,7 @@ async def test_a_killed_daemon_leaves_nothing_frozen(mounted: Path) -> None:
     assert await _ends_well(writer)
 
 
-async def test_what_is_frozen_for_too_long_is_let_go_and_told(mounted: Path) -> None:
+async def test_filesystem_frozen_for_too_long_is_thawed_and_told(mounted: Path) -> None:
     with pytest.raises(Unavailable, match=r"more than 0\.2 s"):
         async with frozen(mounted, 0.2):
             assert await _ends_well(_writer(mounted)), "the writer went on within the block"
@@ -96,7 +96,7 @@ async def test_an_error_within_the_block_thaws_and_is_what_is_raised(mounted: Pa
     assert await _ends_well(_writer(mounted))
 
 
-async def test_what_cannot_be_frozen_says_why(tmp_path: Path, mounted: Path) -> None:
+async def test_filesystem_that_cannot_be_frozen_says_why(tmp_path: Path, mounted: Path) -> None:
     with pytest.raises(Unavailable, match="No such file"):
         async with frozen(tmp_path / "nope", 1):
             pass
@@ -117,7 +117,7 @@ async def test_a_file_system_that_is_detached_meanwhile_is_thawed_all_the_same(t
     await eventually(lambda: not loops(tmp_path))
 
 
-async def test_what_a_killed_keeper_left_frozen_is_thawed(mounted: Path) -> None:
+async def test_filesystem_that_a_killed_child_left_frozen_is_thawed(mounted: Path) -> None:
     with pytest.raises(Unavailable, match="keeper ended with -9"):
         async with frozen(mounted, 30):
             os.kill(_keeper_of(mounted), signal.SIGKILL)

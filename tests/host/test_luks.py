@@ -74,7 +74,7 @@ async def test_a_device_grows_with_its_key(mapper: Path) -> None:
     assert edge.given == [KEY]
 
 
-async def test_what_cryptsetup_says_is_told(mapper: Path) -> None:
+async def test_words_of_cryptsetup_are_told(mapper: Path) -> None:
     with pytest.raises(Unavailable, match=r"cryptsetup open failed \(2\): No key available"):
         await _luks(Edge(mapper, 2, "No key available with this passphrase.")).open(Path("/v/data"), "v", KEY)
 

@@ -130,7 +130,7 @@ def _fetch_much(address: str) -> bytes:
 @pytest.mark.parametrize(
     "offload", [0, OFFLOADS], ids=["every frame whole", "checksums and segments left to the other"]
 )
-async def test_what_is_sent_in_bulk_arrives_whole_both_ways(guests: Guests, offload: int) -> None:
+async def test_bulk_traffic_arrives_whole_both_ways(guests: Guests, offload: int) -> None:
     one, other = await guests.boot(offload=offload), await guests.boot()
     for source, target in ((one, other), (other, one)):
         for address in (str(source.plan.ipv6), str(source.plan.ipv4)):
@@ -269,7 +269,7 @@ def _without(name: str) -> None:
 @pytest.mark.parametrize(
     "gone, said", [(TAP, "its tap is gone"), ("br0", "its tap is not in one bridge with its link")]
 )
-async def test_what_is_missing_beside_the_link_is_seen_and_made_good(
+async def test_missing_tap_beside_the_link_is_seen_and_made_good(
     network: NodeNetwork, tmp_path: Path, gone: str, said: str
 ) -> None:
     plan = _plan()

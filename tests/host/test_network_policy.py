@@ -18,7 +18,7 @@ def fence(number: int = 1, **given: object) -> PacketFilter:
     return PacketFilter(machine_id=MachineId(f"{number:014x}"), network_id=7, **given)  # type: ignore[arg-type]
 
 
-def test_it_begins_by_taking_away_what_was_there() -> None:
+def test_ruleset_begins_by_deleting_the_table_before_it() -> None:
     assert (
         policy_rules(NODE, []).split()
         == "table inet hawker_ab12_fences {} delete table inet hawker_ab12_fences".split()
@@ -72,6 +72,6 @@ def test_the_mark_tells_every_list_from_every_other() -> None:
 
 
 @pytest.mark.root
-async def test_what_nft_refuses_is_a_fault_that_says_why() -> None:
+async def test_ruleset_that_nft_refuses_is_a_fault_that_says_why() -> None:
     with pytest.raises(Fault, match="nft refused the rules of network policies"):
         await install_policies(NODE, [fence(ingress=frozenset({PolicyPort("banana", 1)}))])

@@ -175,7 +175,7 @@ async def test_only_what_is_allowed_gets_out_over_both_families(
 
 
 @pytest.mark.usefixtures("open_ports")
-async def test_what_is_sent_within_a_network_has_to_pass_both_fences(
+async def test_packet_within_a_network_has_to_pass_both_filters(
     shop: Machine, friend: Machine, fences: NodePacketFilters
 ) -> None:
     both = frozenset({PolicyPort("tcp", WEB), PolicyPort("tcp", OTHER)})
@@ -284,9 +284,7 @@ async def _handle(node: NodeId, wanted: list[PacketFilter]) -> bytes:
         return rules.ask(nft_messages.look_up_chain(policy_table(node), mark(wanted)))
 
 
-async def test_what_was_taken_away_behind_our_back_is_seen(
-    network: NodeNetwork, shop: Machine, fences: NodePacketFilters
-) -> None:
+async def test_rules_removed_by_others_are_seen(network: NodeNetwork, shop: Machine, fences: NodePacketFilters) -> None:
     wanted = [shop.fence(ingress=ONLY_WEB)]
     await fences.install_filters(wanted)
     with NetlinkSocket(NETLINK_NETFILTER) as rules:

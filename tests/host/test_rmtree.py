@@ -35,7 +35,7 @@ def test_any_depth_is_removed(tree: Path) -> None:
     assert not tree.exists()
 
 
-def test_what_a_link_leads_to_is_kept(tree: Path, tmp_path: Path) -> None:
+def test_target_of_a_link_is_kept(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/file").touch()
     (tree / "below").mkdir()

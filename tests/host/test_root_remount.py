@@ -46,7 +46,9 @@ def target(tmp_path: Path) -> Iterator[Path]:
     unmount(tmp_path / "shown")
 
 
-def test_it_is_the_same_filesystem_and_both_write_to_it(inhabitant: "subprocess.Popen[str]", target: Path) -> None:
+def test_remounted_root_is_the_same_filesystem_and_both_write_to_it(
+    inhabitant: "subprocess.Popen[str]", target: Path
+) -> None:
     for _ in range(2):
         remount_root(inhabitant.pid, target)
     assert is_mounted(target) and (target / "word").read_text() == "inside\n"

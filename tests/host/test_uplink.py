@@ -10,7 +10,7 @@ from hawker.host.uplink import nameservers, own_address, parse_resolv_conf
 
 
 @pytest.mark.parametrize(("version", "kind"), [(4, IPv4Address), (6, IPv6Address)])
-def test_it_is_an_address_of_its_family_if_there_is_one(version: int, kind: type[IPv4Address | IPv6Address]) -> None:
+def test_own_address_is_of_its_family_if_there_is_one(version: int, kind: type[IPv4Address | IPv6Address]) -> None:
     found = own_address(version)
     assert found is None or (not kind(found).is_unspecified and not kind(found).is_loopback)
 

@@ -35,7 +35,7 @@ async def test_a_device_leaves_the_hosts_driver_and_is_reset(bus: Bus, driver: s
     assert bus.driver_of(GPU) == "vfio-pci" and bus.log[-1] == ("reset", "1")
 
 
-async def test_it_is_reset_for_each_owner_and_bound_only_once(bus: Bus) -> None:
+async def test_device_is_reset_for_each_owner_and_bound_only_once(bus: Bus) -> None:
     bus.add(GPU, group=12, driver="nvidia")
     await _devices(bus).take([GPU])
     del bus.log[:]
@@ -111,7 +111,7 @@ async def test_a_device_that_its_driver_does_not_let_go_of_is_said(bus: Bus) -> 
     assert refused.refusal is VfioRefusal.ELSEWHERE and "is something using it" in str(refused)
 
 
-async def test_what_cannot_be_reset_is_not_handed_on(bus: Bus) -> None:
+async def test_device_that_cannot_be_reset_is_not_handed_on(bus: Bus) -> None:
     bus.add(GPU, group=12)
     bus.fails["reset"] = errno.ENOTTY
     assert (await _refused(bus, GPU)).refusal is VfioRefusal.NO_RESET

@@ -36,7 +36,7 @@ async def test_block_is_found_under_its_digest(tmp_path: Path, choice: BlockChoi
     assert blocks.disk_bytes() > 0
 
 
-def test_what_a_crash_left_is_dropped_at_boot(tmp_path: Path) -> None:
+def test_unfinished_block_image_is_dropped_at_boot(tmp_path: Path) -> None:
     (tmp_path / "rootfs").mkdir()
     (tmp_path / f"rootfs/{'a' * 64}.erofs.tmp").write_bytes(b"half")
     blocks = opened(tmp_path, BlockChoice.NONE)

@@ -334,7 +334,7 @@ async def test_crash_between_any_two_steps_costs_only_the_step(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("lost", ["layers", "everything"])
-async def test_what_was_pruned_between_two_steps_comes_again(cache: ImageCache, fake: FakeRegistry, lost: str) -> None:
+async def test_image_pruned_between_two_steps_comes_again(cache: ImageCache, fake: FakeRegistry, lost: str) -> None:
     resolved = await cache.resolve(fake.add("app", "v1", _IMAGE))
     await cache.fetch(resolved)
     for blob in (cache.root / "blobs/sha256").iterdir():

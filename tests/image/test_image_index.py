@@ -70,7 +70,7 @@ async def test_removed_image_takes_its_names_with_it(tmp_path: Path) -> None:
     assert again.name("app:v2") is not None
 
 
-async def test_what_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
+async def test_file_that_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
     await opened(tmp_path).put_image(image(_A))
     (tmp_path / "images/half.tmp").write_bytes(b'{"dig')
     assert opened(tmp_path).images() == [image(_A)]

@@ -41,7 +41,7 @@ def test_pieces_packed_one_after_the_other_are_one(tmp_path: Path, compression: 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD])
 @pytest.mark.parametrize("junk", [b"no", b"x" * 99])
-def test_what_is_packed_otherwise_is_told(tmp_path: Path, compression: Compression, junk: bytes) -> None:
+def test_layer_of_another_compression_is_told(tmp_path: Path, compression: Compression, junk: bytes) -> None:
     with pytest.raises(InflateError, match=f"is not intact {compression.value}"):
         unpack(tmp_path / "blob", junk + _PACKERS[compression](_CONTENT), compression)
 

@@ -32,7 +32,7 @@ async def test_content_comes_from_memory_and_from_a_part_of_a_file(tmp_path: Pat
     assert await read(source, _B, 3) == b"56"
 
 
-async def test_what_is_missing_is_told(tmp_path: Path) -> None:
+async def test_missing_blob_is_told(tmp_path: Path) -> None:
     source = LocalSource(_A, {_B: ByteRange(tmp_path / "gone", 0, 5)}.get, 100)
     with pytest.raises(BadImage, match=f"manifest {_A} is missing from the image"):
         await source.manifest(None)

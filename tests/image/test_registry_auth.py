@@ -104,7 +104,7 @@ def test_quoted_quotes_are_unquoted() -> None:
 
 
 @given(st.text(alphabet='Bearer realm="\\,= x', max_size=200))
-def test_whatever_comes_is_survived(header: str) -> None:
+def test_any_challenge_header_is_survived(header: str) -> None:
     parse_challenges([header])
 
 

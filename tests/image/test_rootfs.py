@@ -83,7 +83,7 @@ def test_three_names_of_one_file_leave_no_fourth_in_the_pool(tmp_path: Path) -> 
     assert os.listdir(tmp_path / "pool") == []
 
 
-def test_what_the_kernel_refuses_is_told_with_its_layer(tmp_path: Path) -> None:
+def test_node_that_the_kernel_refuses_is_told_with_its_layer(tmp_path: Path) -> None:
     tree = FileTree(ImageLimits())
     (tmp_path / "pool").mkdir()
     (tmp_path / "pool/1").touch()

@@ -39,7 +39,7 @@ async def test_no_user_of_the_host_can_enter(staging: Staging) -> None:
 
 @needs_tmpfs
 @pytest.mark.parametrize("trap", ["file", "link", "open directory"])
-def test_what_others_put_into_shared_memory_is_left_alone(staging: Staging, tmp_path: Path, trap: str) -> None:
+def test_files_of_others_in_shared_memory_are_left_alone(staging: Staging, tmp_path: Path, trap: str) -> None:
     [memory, _] = staging.places(1 << 30)
     place = _SHM / f"{memory.prefix}trap"
     match trap:

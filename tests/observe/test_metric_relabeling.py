@@ -47,7 +47,7 @@ def test_a_histogram_keeps_its_buckets_sum_and_count() -> None:
 @pytest.mark.parametrize(
     "text", ["<html>", 'a{b="c} 1', "a x", "# TYPE a nonsense\na 1", "é 1", '{a="b"} 1', "\0", "a{" * 1000]
 )
-def test_what_is_not_in_the_format_is_refused(text: str) -> None:
+def test_page_not_in_the_format_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not in Prometheus"):
         read_page(MetricsPage(text, WEB))
 

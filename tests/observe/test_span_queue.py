@@ -33,7 +33,7 @@ def test_spans_that_come_soon_after_one_another_go_together(monkeypatch: pytest.
     assert collector.batches == 1
 
 
-def test_what_a_full_queue_cannot_take_is_dropped_at_once_and_counted() -> None:
+def test_span_beyond_a_full_queue_is_dropped_at_once_and_counted() -> None:
     collector, metrics = Collector(), span_metrics()
     collector.gate.clear()
     spool = SpanQueue(collector, metrics, limit=3)
@@ -48,7 +48,7 @@ def test_what_a_full_queue_cannot_take_is_dropped_at_once_and_counted() -> None:
     assert counted(metrics) == (4, 2)
 
 
-def test_what_the_collector_refuses_is_dropped_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_batch_that_the_collector_refuses_is_dropped_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     collector, metrics = Collector(), span_metrics()
     collector.refuses = "connection refused"
     spool = SpanQueue(collector, metrics)

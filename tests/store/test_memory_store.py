@@ -93,6 +93,6 @@ async def test_closing_makes_everything_durable() -> None:
     assert keys(store.crash(0)) == "a"
 
 
-async def test_it_has_no_file_to_back_up(tmp_path: Path) -> None:
+async def test_memory_store_has_no_file_to_back_up(tmp_path: Path) -> None:
     with pytest.raises(NotServed):
         await MemoryStore().backup(tmp_path / "copy")

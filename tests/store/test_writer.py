@@ -46,7 +46,7 @@ class Bench:
         await anyio.to_thread.run_sync(self.writer.close)
 
 
-async def test_what_waits_is_committed_together_and_in_order() -> None:
+async def test_waiting_transactions_are_committed_together_and_in_order() -> None:
     bench = Bench()
     first = bench.job()
     await eventually(lambda: bench.under_way == 1)

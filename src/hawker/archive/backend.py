@@ -43,4 +43,4 @@ def open_backend(
         return DirectoryBackend(base / Path(setting).expanduser())
     bucket = bucket_of(setting, endpoint, region)
     s3 = import_module("hawker.archive.s3")
-    return cast(ArchiveBackend, s3.S3Place(bucket, environ))
+    return cast(ArchiveBackend, s3.S3Backend(bucket, environ))

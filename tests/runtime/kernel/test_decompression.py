@@ -25,7 +25,7 @@ each_way = pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
 
 
 @each_way
-def test_what_was_packed_comes_back(pack: Callable[[bytes], bytes]) -> None:
+def test_packed_content_comes_back(pack: Callable[[bytes], bytes]) -> None:
     assert is_packed(pack(CONTENT)) and unpacked(pack(CONTENT), len(CONTENT)) == CONTENT
 
 
@@ -41,20 +41,20 @@ def test_nothing_is_unpacked_beyond_the_limit(pack: Callable[[bytes], bytes]) ->
 
 
 @pytest.mark.parametrize("name", ["gzip", "xz", "zstd"])
-def test_what_is_cut_off_is_refused(name: str) -> None:
+def test_packed_data_cut_off_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"cut off|damaged"):
         unpacked(PACKERS[name](CONTENT)[:-20], 1 << 20)
 
 
 @pytest.mark.parametrize("name", ["gzip", "xz", "zstd"])
-def test_what_is_damaged_is_refused(name: str) -> None:
+def test_damaged_packed_data_is_refused(name: str) -> None:
     packed = bytearray(PACKERS[name](CONTENT))
     packed[len(packed) // 2 :] = b"\xff" * (len(packed) - len(packed) // 2)
     with pytest.raises(ValueError, match=r"damaged|cut off"):
         unpacked(bytes(packed), 1 << 20)
 
 
-def test_what_is_not_packed_is_as_it_is() -> None:
+def test_plain_data_is_as_it_is() -> None:
     assert unpacked(b"plain", 1) == b"plain" and not is_packed(b"plain")
 
 

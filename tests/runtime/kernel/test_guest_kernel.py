@@ -85,7 +85,7 @@ def test_a_kernel_that_is_named_comes_before_all_others(kernels: Path, pilot: Pa
     assert [each.release for each in KernelStore(kernels).list()] == ["6.2.0"]
 
 
-def test_what_was_lent_stays_when_the_kernel_goes(kernels: Path, pilot: Path, tmp_path: Path) -> None:
+def test_lent_files_stay_when_the_kernel_goes(kernels: Path, pilot: Path, tmp_path: Path) -> None:
     guest, store, run = GuestKernel(kernels, None, pilot, ManualClock()), KernelStore(kernels), tmp_path / "run"
     run.mkdir()
     put(store, "6.1.0")
@@ -97,7 +97,7 @@ def test_what_was_lent_stays_when_the_kernel_goes(kernels: Path, pilot: Path, tm
     assert (lent.kernel.read_bytes(), lent.initramfs.read_bytes()) == (vmlinux("6.1.0"), initramfs)
 
 
-def test_what_is_lent_to_another_disk_is_a_copy(
+def test_files_lent_to_another_disk_are_copies(
     kernels: Path, pilot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: Path, target: Path) -> None:
@@ -189,7 +189,7 @@ def test_modules_are_those_of_the_imported_kernel_of_its_release(
     assert given_kernel(file, kept, imported, 3.0).modules() == ()
 
 
-def test_it_is_read_once_for_as_long_as_it_is_the_same_file(
+def test_named_kernel_is_read_once_while_its_file_is_the_same(
     tmp_path: Path, kept: KernelStore, imported: KernelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(tmp_path / "vmlinux", vmlinux("6.1.0"))

@@ -14,7 +14,7 @@ PILOT = b"\x7fELF pilot"
 MODULES = (Module("virtio", b"one"), Module("virtio_rng", b"two"))
 
 
-def test_it_is_the_pilot_the_modules_and_their_order_and_nothing_else(tmp_path: Path) -> None:
+def test_initramfs_is_the_pilot_the_modules_and_their_order_and_nothing_else(tmp_path: Path) -> None:
     initramfs.build(tmp_path / "deep/x.cpio", PILOT, MODULES)
     assert list(read_cpio((tmp_path / "deep/x.cpio").read_bytes())) == [
         ("init", 0o100755, PILOT),

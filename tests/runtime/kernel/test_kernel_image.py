@@ -57,7 +57,7 @@ def test_an_arm64_image_is_both_unpacked(data: bytes) -> None:
         (vmlinux(".hidden"), "strange release"),
     ],
 )
-def test_what_is_no_whole_kernel_is_refused_with_the_reason(data: bytes, complaint: str) -> None:
+def test_file_that_is_no_whole_kernel_is_refused_with_the_reason(data: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         read_image(data)
 

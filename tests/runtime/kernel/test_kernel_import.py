@@ -44,7 +44,9 @@ def test_the_directory_may_be_that_of_all_kernels(kernels: Path, image: Path, tm
     )
 
 
-def test_what_cannot_be_imported_is_named_and_nothing_is_left(kernels: Path, image: Path, tmp_path: Path) -> None:
+def test_kernel_that_cannot_be_imported_is_named_and_nothing_is_left(
+    kernels: Path, image: Path, tmp_path: Path
+) -> None:
     def refused(image: Path, modules: Path) -> str:
         with pytest.raises(CannotStart) as caught:
             import_kernel(KernelStore(kernels), KernelSource(image, modules, "x"), silent, 1.0)

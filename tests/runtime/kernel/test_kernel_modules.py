@@ -17,13 +17,13 @@ def names(directory: Path, *required: str, optional: tuple[str, ...] = ()) -> li
     return [each.name for each in ModuleTree(directory, RELEASE).select(required, optional).modules]
 
 
-def test_what_is_needed_comes_first(tmp_path: Path) -> None:
+def test_needed_module_comes_first(tmp_path: Path) -> None:
     lay(tmp_path, {"d/a.ko": module(needs="b,c"), "b.ko": module(needs="c"), "e/f/c.ko": module(), "x.ko": module()})
     assert names(tmp_path, "a") == ["c", "b", "a"]
     assert names(tmp_path, "b", "a") == ["c", "b", "a"]
 
 
-def test_what_is_built_in_is_not_loaded(tmp_path: Path) -> None:
+def test_builtin_module_is_not_loaded(tmp_path: Path) -> None:
     lay(tmp_path, {"a.ko": module(needs="b,ext4")}, builtin="b ext4")
     assert names(tmp_path, "ext4", "a") == ["a"]
 
@@ -47,7 +47,7 @@ def test_a_packed_module_is_unpacked(tmp_path: Path) -> None:
     assert [each.content for each in selection.modules] == [a, b, c]
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_module_is_named(tmp_path: Path) -> None:
     lay(tmp_path, {"a.ko": module(needs="lost")}, builtin="c")
     with pytest.raises(LacksModules, match=r"^kernel 6\.1\.0-test has no b, no d, which machines need$"):
         names(tmp_path, "a", "b", "c", "d")
@@ -122,7 +122,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         names(tree, "a", "b")
 
 
-def test_what_is_no_regular_file_is_no_module(tmp_path: Path) -> None:
+def test_fifo_is_no_module(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.ko")
     with pytest.raises(LacksModules):
         names(tmp_path, "a")

@@ -119,7 +119,7 @@ def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
         unpacked(deb(tmp_path / "x.deb", *members), tmp_path / "out")
 
 
-def test_what_is_no_package_is_refused_in_the_words_of_dpkg(tmp_path: Path) -> None:
+def test_file_that_is_no_package_is_refused_in_the_words_of_dpkg(tmp_path: Path) -> None:
     (tmp_path / "x.deb").write_bytes(b"no package")
     with pytest.raises(CannotStart, match=r"^x\.deb cannot be used: dpkg-deb: error"):
         unpacked(tmp_path / "x.deb", tmp_path / "out")
@@ -198,7 +198,7 @@ def test_a_package_that_apt_does_not_know(tools: Path, into: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-o", "../x", "a b", "A", "x=1"])
-def test_what_is_no_name_of_a_package_never_reaches_apt(tools: Path, into: Path, name: str) -> None:
+def test_invalid_package_name_never_reaches_apt(tools: Path, into: Path, name: str) -> None:
     script(tools / "apt-cache", "#!/bin/sh\ntouch reached\n")
     with pytest.raises(CannotStart, match="is no name of a package"):
         download(name, into, lambda line: None)

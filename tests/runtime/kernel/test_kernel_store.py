@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> KernelStore:
     return KernelStore(tmp_path / "kernels")
 
 
-def test_what_was_put_is_read_back(store: KernelStore) -> None:
+def test_kernel_that_was_put_is_read_back(store: KernelStore) -> None:
     put(store, "6.1.0")
     [found] = store.list()
     assert (found.release, found.record.origin, found.record.imported_at) == ("6.1.0", "a test", 1.0)
