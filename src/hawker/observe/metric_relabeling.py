@@ -1,7 +1,8 @@
 """Pages of metrics that others expose, made into one page with labels that say whose each series is. Pure text.
 
-The format is Prometheus's text format, 0.0.4: a family's series stand together under one type. What a page says under a
-label of ours is kept as `exported_...`, as Prometheus itself does it.
+The format is Prometheus's text format, 0.0.4, read and written by prometheus_client: a family's series stand together
+under one type. What a page says under a label of ours is kept as `exported_...`, as Prometheus itself does it. How much
+a machine may say and how long it may take is bounded by the caller, before the parser sees it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

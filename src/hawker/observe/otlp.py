@@ -23,7 +23,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class OtlpExporter:
-    """Keeps `spool.Exporter`."""
+    """Keeps `span_queue.SpanExporter`."""
 
     def __init__(self, endpoint: str, origin: SpanOrigin) -> None:
         self._last_word = _LastWord()
@@ -78,7 +78,7 @@ def _context(trace: int, span: int) -> SpanContext:
 
 
 class _LastWord(logging.Filter):
-    """Keeps what the library last said and lets none of it through: it says it for each batch, the spool once."""
+    """Keeps what the library last said and lets none of it through: it says it for each batch, the queue once."""
 
     def __init__(self) -> None:
         super().__init__()
