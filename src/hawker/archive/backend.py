@@ -11,13 +11,14 @@ from hawker.errors import CannotStart
 
 
 class ArchiveBackend(Protocol):
-    """Every call raises `Refused` when someone has to see to the place, and `Unavailable` when it may pass by itself.
+    """Every call raises `ArchiveRefused` when someone has to see to the place, and `Unavailable` when it may pass by
+    itself.
 
     Writing the same key again replaces what is there, all at once: a reader sees the old or the new."""
 
     @property
     def name(self) -> str:
-        """As people know it."""
+        """The directory or bucket as people know it."""
 
     async def check(self) -> None:
         """Write something small: whether `put` would work."""
@@ -29,7 +30,7 @@ class ArchiveBackend(Protocol):
         """How many bytes are there under this key; None for no such key."""
 
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
-        """Write `target` anew; false when there is no such key. Raises `Damaged` for more than `most_bytes`."""
+        """Write `target` anew; false when there is no such key. Raises `ArchiveDamaged` for more than `most_bytes`."""
 
 
 def open_backend(

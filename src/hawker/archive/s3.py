@@ -32,7 +32,7 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True, repr=False)
 class S3Keys:
-    """Never shown: it has no `repr` of its fields."""
+    """Keys for requests to S3; `session_token` with keys that expire. Never shown: it has no `repr` of its fields."""
 
     access_key_id: str
     secret_access_key: str
@@ -112,6 +112,7 @@ class S3Backend:
                 return None
 
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        """Raises `ArchiveDamaged` for more than `most_bytes`, `ArchiveRefused`, `Unavailable`."""
         async with self._talking() as client:
             try:
                 answer = await obstore.get_async(client, key)

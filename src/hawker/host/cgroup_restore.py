@@ -15,7 +15,9 @@ _INHERITED = ("cpuset.cpus", "cpuset.mems")  # empty in a new group, and nobody 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What limits a machine: `memory_bytes` without swap, `swapped_bytes` with it."""
+    """What limits a machine: in each `cpu_period_us` microseconds it may run for `cpu_quota_us`, all cpus together, -1
+    for no limit; `cpu_shares` is its weight (1024: one cpu's); `memory_bytes` is without swap, `swapped_bytes` with it;
+    `pids` is how many processes and threads it may have."""
 
     cpu_period_us: int
     cpu_quota_us: int

@@ -18,7 +18,8 @@ _V1, _V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`cpus` are those this process may use; `tools` maps each of `TOOLS` to whether it is installed."""
+    """`cpus` are those that this process may use; `memory_mib` is all of the host's; `boot_id` changes with every boot;
+    `root` says whether this process is root's; `tools` maps each of `TOOLS` to whether it is installed."""
 
     cpus: int
     memory_mib: int
@@ -50,7 +51,7 @@ def read_facts() -> Facts:
 
 
 def disk_of(path: Path) -> DiskSpace:
-    """Of the nearest ancestor that exists, so that a directory yet to be made can be asked about."""
+    """The space of the nearest ancestor that exists, so that a directory yet to be made can be asked about."""
     while not path.exists():
         path = path.parent
     found = os.statvfs(path)

@@ -92,7 +92,7 @@ class MachineLink(Protocol):
         """A fresh namespace, before its link is there."""
 
     def configure(self, plan: NetworkPlan) -> None:
-        """Once the link is there."""
+        """Addresses and routes, when the link is there."""
 
     def fits(self) -> bool:
         """Whether the namespace was made for this kind of machine."""
@@ -186,7 +186,7 @@ def addresses(plan: NetworkPlan) -> tuple[IPv4Interface | IPv6Interface, ...]:
 
 
 def gateways(plan: NetworkPlan) -> tuple[str, ...]:
-    """Of its default routes; none need be in a network of the link."""
+    """The gateways of its default routes; none need be in a network of the link."""
     return (str(gateway(plan.network_id)),) + (() if plan.ipv4 is None else (str(GATEWAY4),))
 
 

@@ -173,7 +173,7 @@ def bind(source: Path | str, target: Path, *, read_only: bool = False) -> None:
 
 
 def unmount(target: Path) -> None:
-    """Detach whatever is mounted at `target` now; the kernel drops it when its last user ends."""
+    """Detach whatever is mounted at `target` now; the kernel drops it when its last user ends. Raises `OSError`."""
     while is_mounted(target):
         if _libc.umount2(os.fsencode(target), _DETACH | _NO_FOLLOW) != 0:
             code = ctypes.get_errno()
@@ -183,7 +183,7 @@ def unmount(target: Path) -> None:
 
 
 def mount(source: str, target: Path, fstype: str, flags: int, options: str = "") -> None:
-    """mount(2)."""
+    """mount(2). Raises `OSError`."""
     arguments = (os.fsencode(source), os.fsencode(target), fstype.encode(), ctypes.c_ulong(flags), os.fsencode(options))
     if _libc.mount(*arguments) != 0:
         code = ctypes.get_errno()

@@ -96,7 +96,8 @@ class NetlinkSocket:
                 yield body
 
     def ask(self, request: NetlinkRequest) -> bytes:
-        """The body of the one message that answers a question."""
+        """The body of the one message that answers a question. Raises `OSError`, as `FileNotFoundError` for what is not
+        there."""
         number = self._next()
         self._socket.send(request.encode(number))
         while True:
@@ -126,8 +127,8 @@ class NetlinkSocket:
 
 @dataclass(frozen=True, slots=True)
 class HostSockets:
-    """Of one namespace, whichever the thread that uses them is in: for links, addresses and routes, and for packet
-    rules."""
+    """Sockets of one namespace, whichever the thread that uses them is in: for links, addresses and routes, and for
+    packet rules."""
 
     routes: NetlinkSocket
     rules: NetlinkSocket
@@ -135,6 +136,6 @@ class HostSockets:
 
 @contextmanager
 def host_sockets() -> Iterator[HostSockets]:
-    """Of the calling thread's namespace."""
+    """Sockets of the calling thread's namespace."""
     with NetlinkSocket() as routes, NetlinkSocket(NETLINK_NETFILTER) as rules:
         yield HostSockets(routes, rules)

@@ -32,7 +32,7 @@ _SYS_NET = Path("/sys/class/net")
 
 
 class PolicyPort(NamedTuple):
-    """`protocol` is tcp or udp; without a number, every port of it."""
+    """`protocol` is tcp or udp; `number` is 1 to 65535, or None for every port of it."""
 
     protocol: str
     number: int | None
@@ -43,7 +43,8 @@ PolicyPorts: TypeAlias = frozenset[PolicyPort]
 
 @dataclass(frozen=True, slots=True)
 class PacketFilter:
-    """Of one machine. None: open in that direction."""
+    """What one machine may be sent (`ingress`) and send (`egress`): the ports, or None for everything; an empty set for
+    nothing new. `ipv4` None: it has no such address."""
 
     machine_id: MachineId
     network_id: int

@@ -241,7 +241,8 @@ class ImageCache:
     async def fetch(
         self, resolved: Resolved, credentials: Credentials | None = None, progress: Report | None = None
     ) -> None:
-        """Have every blob of the image here; none is needed when the image is complete."""
+        """Have every blob of the image here; none is needed when the image is complete. Raises what a pull raises, and
+        `NotFound`."""
         if self._complete(resolved.digest):
             return
         if resolved.imported:

@@ -33,6 +33,7 @@ class Brake:
         self.unpacked = 0
 
     def take(self, count: int) -> None:
+        """Count what was unpacked. Raises `InflateError` above the limits."""
         self._check()
         self.unpacked += count
         if self.unpacked > self._most:

@@ -49,6 +49,7 @@ class LocalSource:
         self._max_manifest_bytes = max_manifest_bytes
 
     async def manifest(self, digest: Digest | None) -> Stored:
+        """The manifest; None for the image's root. Raises `BadImage` when it is missing or too large."""
         found = self._there(digest or self.root, "manifest")
         if isinstance(found, bytes):
             return Stored(found)

@@ -43,7 +43,7 @@ _LAYERS = {
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True):
-    """As in an index: `linux/arm64/v8`."""
+    """What an image runs on, as an index says it: `linux/arm64/v8`."""
 
     os: str = ""
     architecture: str = ""
@@ -88,7 +88,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """The same image for several platforms, or a layout's list of images."""
+    """An index: one image for several platforms, or a layout's list of images."""
 
     manifests: tuple[Descriptor, ...]
 

@@ -69,6 +69,7 @@ class RegistrySource:
 
     @asynccontextmanager
     async def blob(self, blob: Layer, offset: int) -> AsyncIterator[Piece]:
+        """The blob from `offset` on, or all of it. Raises `BadImage` when the registry refuses, `TryLater`."""
         try:
             async with AsyncExitStack() as stack:
                 response = await self._open_blob(stack, f"{self._base}/blobs/{blob.digest}", offset)

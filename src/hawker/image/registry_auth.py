@@ -55,7 +55,8 @@ class _AuthFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_credentials(file: Path | None, registry: str) -> Credentials | None:
-    """The file's entry for a registry. It is read at each pull, so that a login counts at once."""
+    """The file's entry for a registry. It is read at each pull, so that a login counts at once. Raises
+    `Unavailable` for a file that cannot be read."""
     if file is None:
         return None
     try:

@@ -29,7 +29,8 @@ _MTIME_LIMIT_NS = 2**34 * 10**9
 
 
 def gnu_extents(head: bytes, read: _Read) -> tuple[int, Extents]:
-    """The old form: four pairs in the header, more in blocks that follow it. Gives the file's size as well."""
+    """The old form: four pairs in the header, more in blocks that follow it. Gives the file's size as well.
+    Raises `TarError`."""
     pairs = list(_fields(head, 386, 4))
     more = head[482]
     while more:
@@ -53,7 +54,8 @@ def pax_map_extents(value: bytes) -> Extents:
 
 
 def stream_extents(read: _Read) -> Extents:
-    """Form 1.0: numbers, one a line, in whole blocks before the data; the first is the number of pairs."""
+    """Form 1.0: numbers, one a line, in whole blocks before the data; the first is the number of pairs.
+    Raises `TarError`."""
     lines: list[bytes] = []
     rest = b""
     wanted = 1
@@ -161,7 +163,7 @@ class TarReader:
             yield self._entry(head, extras)
 
     def read(self, limit: int) -> bytes:
-        """At most `limit` bytes; none at the end of the entry."""
+        """At most `limit` bytes; none at the end of the entry. Raises `TarError` for an archive that is cut off."""
         data = self._stream.read(min(limit, self._left))
         if not data and self._left:
             raise TarError("the archive is cut off")

@@ -142,7 +142,8 @@ class RegistryTransport:
         return parts.netloc in self._plain_hosts or parts.hostname in self._plain_hosts or is_loopback(parts.hostname)
 
     def _proxy(self, url: str) -> str | None:
-        """As the environment says; never for loopback. aiohttp's own way would send passwords of .netrc as well."""
+        """The proxy that the environment names; never for loopback. aiohttp's own way would send passwords of .netrc as
+        well."""
         parts = urlsplit(url)
         if not parts.hostname or is_loopback(parts.hostname) or proxy_bypass(parts.hostname):
             return None

@@ -23,7 +23,7 @@ class TreeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FileMeta:
-    """Of one inode."""
+    """What an inode has beside its content."""
 
     mode: int
     uid: int = 0
@@ -86,7 +86,8 @@ class FileTree:
             self._put(self._reach(layer, parts[:-1]), parts[-1], node, layer)
 
     def link(self, layer: int, name: bytes, target: bytes) -> None:
-        """A hard link: another name for what is at `target` now."""
+        """A hard link: another name for what is at `target` now. Raises `TreeError` for a target that cannot be
+        linked."""
         parts = split_name(name)
         if parts and parts[-1].startswith(_WHITEOUT):
             return self._white_out(layer, parts)
@@ -202,7 +203,7 @@ def split_name(name: bytes) -> list[bytes]:
 
 
 def checked_name(part: bytes) -> bytes:
-    """A directory that only a link's target asks for."""
+    """The name of a directory that only a link's target asks for. Raises `TreeError` for one that no entry may have."""
     if part.startswith(_WHITEOUT):
         raise TreeError("an entry below a whiteout")
     if len(part) > _NAME_LIMIT:

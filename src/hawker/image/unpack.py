@@ -132,7 +132,8 @@ def _write_extent(fd: int, archive: TarReader, offset: int, length: int) -> None
 
 
 def kept_xattrs(entry: TarEntry) -> tuple[tuple[str, bytes], ...]:
-    """Capabilities and the user's own; `trusted.overlay.*` and the like would be orders to the host's kernel."""
+    """Capabilities and the user's own; `trusted.overlay.*` and the like would be orders to the host's kernel.
+    Raises `TreeError` when they are too large."""
     kept = tuple(
         (name, value)
         for name, value in entry.xattrs

@@ -39,7 +39,7 @@ class OtlpExporter:
         return None if result is SpanExportResult.SUCCESS else self._last_word.text or "refused"
 
     def close(self) -> None:
-        """Once only."""
+        """May be called once only."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
         self._library.removeFilter(self._last_word)
 
@@ -58,7 +58,7 @@ class OtlpExporter:
 
 
 def traces_url(endpoint: str) -> str:
-    """As the standard's OTEL_EXPORTER_OTLP_ENDPOINT: a base to which the signal's path is added."""
+    """The URL of spans from the standard's OTEL_EXPORTER_OTLP_ENDPOINT: a base to which the signal's path is added."""
     bare = endpoint.rstrip("/")
     return bare if bare.endswith(_TRACES) else bare + _TRACES
 

@@ -10,7 +10,8 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallLimits:
-    """In seconds; 0 switches one off."""
+    """In seconds, 0 or more: a loop that has not turned for `report_s` is told in the log, after `end_s` the process is
+    ended. 0 switches one off."""
 
     report_s: float
     end_s: float

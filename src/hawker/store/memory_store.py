@@ -143,6 +143,7 @@ class MemoryStore(_View):
         return len(self._pending)
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        """Raises `Unavailable` when the store is closed, and what `apply` raises."""
         await self._delay()
         if self._closed:
             raise Unavailable("the store is closed")
@@ -161,6 +162,7 @@ class MemoryStore(_View):
         yield _View({name: _Pairs(dict(pairs.values), list(pairs.keys)) for name, pairs in self._buckets.items()})
 
     async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
+        """Raises `NotServed`: there is no file."""
         raise NotServed("a store in memory has no file to copy")
 
     async def close(self) -> None:

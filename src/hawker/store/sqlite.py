@@ -73,6 +73,7 @@ class SqliteStore:
         return self._writer.waiting
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
+        """Raises `Unavailable` when the file cannot be read."""
         try:
             return self._reader.get(bucket, key)
         except apsw.Error as error:

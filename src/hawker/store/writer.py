@@ -69,6 +69,7 @@ class StoreWriter:
         return self._queue.qsize()
 
     def submit(self, job: Job) -> None:
+        """Queue a job for the writer. Raises `Unavailable` when the store is closed or too many jobs wait."""
         if self._closed:
             raise Unavailable("the store is closed")
         if self.waiting >= WAITING_LIMIT:

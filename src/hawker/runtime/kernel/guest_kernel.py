@@ -101,8 +101,8 @@ class GuestKernel:
         return BootFiles(kernel=kernel.file(form), initramfs=path, release=kernel.release)
 
     def lend(self, form: str, directory: Path) -> BootFiles:
-        """As `files`, by names in `directory` that are kept whatever becomes of the kernel: a machine that is suspended
-        may want them years later. Links, or copies where the directory is on another disk."""
+        """Give what `files` gives, by names in `directory` that are kept whatever becomes of the kernel: a machine that
+        is suspended may want them years later. Links, or copies where the directory is on another disk."""
         found = self.files(form)
         kernel, boot = directory / _KERNEL, directory / _INITRAMFS
         for source, place in ((found.kernel, kernel), (found.initramfs, boot)):

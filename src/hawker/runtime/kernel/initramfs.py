@@ -25,7 +25,7 @@ def name_of(pilot: bytes, modules_digest: str) -> str:
 
 
 def digest_of(modules: Sequence[Module]) -> str:
-    """Of their contents and their order."""
+    """The digest of modules' names and contents, in their order."""
     digest = hashlib.sha256()
     for module in modules:
         digest.update(module.name.encode() + b"\0" + hashlib.sha256(module.content).digest())

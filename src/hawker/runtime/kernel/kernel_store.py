@@ -28,8 +28,10 @@ _BOOT, _DIRECT = "bzImage", "vmlinux"
 
 
 class KernelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a kernel. `origin` is where it came from, for people; `digest` is of image and modules;
-    `imported_at` Unix seconds; `modules` in the order to load them; `lacks` the optional ones that it does not have."""
+    """What is known of a kernel. `release` is as `uname -r` says it; `origin` is where it came from, for people;
+    `digest` is of image and modules; `imported_at` Unix seconds; `pvh` says that Cloud Hypervisor can enter it;
+    `modules` are in the order to load them, and `modules_digest` is of these; `lacks` are the optional ones that it
+    does not have."""
 
     release: str
     origin: str

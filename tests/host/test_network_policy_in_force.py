@@ -1,4 +1,4 @@
-"""Facts about fences, seen with real sockets from inside real namespaces."""
+"""Facts about filters, seen with real sockets from inside real namespaces."""
 
 import secrets
 import socket
@@ -41,7 +41,7 @@ class Machine:
         self.plan, self.path = plan, path
         self.ipv6, self.ipv4 = str(plan.ipv6), str(plan.ipv4)
 
-    def fence(self, *, ingress: PolicyPorts | None = None, egress: PolicyPorts | None = None) -> PacketFilter:
+    def packet_filter(self, *, ingress: PolicyPorts | None = None, egress: PolicyPorts | None = None) -> PacketFilter:
         plan = self.plan
         return PacketFilter(plan.machine_id, plan.network_id, plan.ipv4, ingress=ingress, egress=egress)
 
@@ -122,7 +122,7 @@ async def hears_nothing(receiver: socket.socket) -> bool:
 
 
 @pytest.fixture
-def fences(network: NodeNetwork) -> NodePacketFilters:
+def filters(network: NodeNetwork) -> NodePacketFilters:
     return NodePacketFilters(network.node_id)
 
 
@@ -152,23 +152,23 @@ async def open_ports(shop: Machine) -> AsyncIterator[None]:
 
 @pytest.mark.usefixtures("open_ports")
 async def test_only_what_is_allowed_gets_in_over_both_families(
-    shop: Machine, friend: Machine, fences: NodePacketFilters
+    shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
     for address in (shop.ipv6, shop.ipv4):
         assert await friend.reaches(address, OTHER)
-    await fences.install_filters([shop.fence(ingress=ONLY_WEB)])
+    await filters.install_filters([shop.packet_filter(ingress=ONLY_WEB)])
     for address in (shop.ipv6, shop.ipv4):
         assert await friend.reaches(address, WEB)
         assert await friend.kept_from(address, OTHER)
-    await fences.install_filters([])
+    await filters.install_filters([])
     assert await friend.reaches(shop.ipv6, OTHER)
 
 
 @pytest.mark.usefixtures("open_ports")
 async def test_only_what_is_allowed_gets_out_over_both_families(
-    shop: Machine, friend: Machine, fences: NodePacketFilters
+    shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
-    await fences.install_filters([friend.fence(egress=ONLY_WEB)])
+    await filters.install_filters([friend.packet_filter(egress=ONLY_WEB)])
     for address in (shop.ipv6, shop.ipv4):
         assert await friend.reaches(address, WEB)
         assert await friend.kept_from(address, OTHER)
@@ -176,39 +176,39 @@ async def test_only_what_is_allowed_gets_out_over_both_families(
 
 @pytest.mark.usefixtures("open_ports")
 async def test_packet_within_a_network_has_to_pass_both_filters(
-    shop: Machine, friend: Machine, fences: NodePacketFilters
+    shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
     both = frozenset({PolicyPort("tcp", WEB), PolicyPort("tcp", OTHER)})
-    await fences.install_filters([shop.fence(ingress=ONLY_WEB), friend.fence(egress=both)])
+    await filters.install_filters([shop.packet_filter(ingress=ONLY_WEB), friend.packet_filter(egress=both)])
     assert await friend.reaches(shop.ipv6, WEB) and await friend.kept_from(shop.ipv6, OTHER)
 
 
 @pytest.mark.usefixtures("open_ports")
-async def test_a_fence_in_one_direction_leaves_the_other_open(
-    shop: Machine, friend: Machine, fences: NodePacketFilters
+async def test_a_filter_in_one_direction_leaves_the_other_open(
+    shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
     with await friend.listen("::", WEB):
-        await fences.install_filters([shop.fence(ingress=NOTHING)])
+        await filters.install_filters([shop.packet_filter(ingress=NOTHING)])
         assert await friend.kept_from(shop.ipv6, WEB)
         assert await shop.reaches(friend.ipv6, WEB)
 
 
 @pytest.mark.usefixtures("open_ports")
-async def test_the_host_still_reaches_a_machine_that_lets_nobody_in(shop: Machine, fences: NodePacketFilters) -> None:
+async def test_the_host_still_reaches_a_machine_that_lets_nobody_in(shop: Machine, filters: NodePacketFilters) -> None:
     """Its health checks do, and the edge."""
-    await fences.install_filters([shop.fence(ingress=NOTHING, egress=NOTHING)])
+    await filters.install_filters([shop.packet_filter(ingress=NOTHING, egress=NOTHING)])
     assert await anyio.to_thread.run_sync(_reached, shop.ipv6, WEB)
     assert await anyio.to_thread.run_sync(_reached, shop.ipv4, WEB)
 
 
-async def test_a_connection_that_is_open_goes_on(shop: Machine, friend: Machine, fences: NodePacketFilters) -> None:
+async def test_a_connection_that_is_open_goes_on(shop: Machine, friend: Machine, filters: NodePacketFilters) -> None:
     def dial() -> socket.socket:
         return socket.create_connection((shop.ipv6, WEB), timeout=LONG_S)
 
     with await shop.listen("::", WEB) as server:
         client = await anyio.to_thread.run_sync(netns.inside, friend.path, dial)
         connection, _ = await anyio.to_thread.run_sync(server.accept)
-        await fences.install_filters([shop.fence(ingress=NOTHING, egress=NOTHING)])
+        await filters.install_filters([shop.packet_filter(ingress=NOTHING, egress=NOTHING)])
         client.sendall(b"still here")
         connection.settimeout(LONG_S)
         assert await anyio.to_thread.run_sync(connection.recv, 100) == b"still here"
@@ -216,8 +216,8 @@ async def test_a_connection_that_is_open_goes_on(shop: Machine, friend: Machine,
         connection.close()
 
 
-async def test_a_machine_cannot_get_past_a_fence_beside_it(
-    shop: Machine, friend: Machine, fences: NodePacketFilters
+async def test_a_machine_cannot_get_past_a_filter_beside_it(
+    shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
     """By link-local addresses, by multicast, by broadcast, or with somebody else's address as its own."""
     receiver = await anyio.to_thread.run_sync(netns.inside, shop.path, partial(_receiver, WEB))
@@ -234,7 +234,7 @@ async def test_a_machine_cannot_get_past_a_fence_beside_it(
         for way in ways:
             await friend.datagram(way)
             assert await hears(receiver), way
-        await fences.install_filters([shop.fence(ingress=NOTHING)])
+        await filters.install_filters([shop.packet_filter(ingress=NOTHING)])
         for way in ways:
             with suppress(OSError):
                 await friend.datagram(way)
@@ -242,12 +242,12 @@ async def test_a_machine_cannot_get_past_a_fence_beside_it(
 
 
 async def test_a_machine_cannot_send_as_another_one(
-    network: NodeNetwork, shop: Machine, friend: Machine, fences: NodePacketFilters
+    network: NodeNetwork, shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
     third = await _machine(network, "10.213.0.3")
     receiver = await anyio.to_thread.run_sync(netns.inside, shop.path, partial(_receiver, WEB))
     with receiver:
-        await fences.install_filters([friend.fence(egress=NOTHING)])
+        await filters.install_filters([friend.packet_filter(egress=NOTHING)])
         for source in (None, third.ipv6):
             with suppress(OSError):
                 await friend.datagram((shop.ipv6, WEB), source)
@@ -256,26 +256,26 @@ async def test_a_machine_cannot_send_as_another_one(
         assert await hears(receiver)
 
 
-async def test_neighbours_are_still_found(network: NodeNetwork, shop: Machine, fences: NodePacketFilters) -> None:
+async def test_neighbours_are_still_found(network: NodeNetwork, shop: Machine, filters: NodePacketFilters) -> None:
     """A machine that comes later has to ask for the link address first."""
-    await fences.install_filters([shop.fence(ingress=ONLY_WEB, egress=NOTHING)])
+    await filters.install_filters([shop.packet_filter(ingress=ONLY_WEB, egress=NOTHING)])
     late = await _machine(network, "10.213.0.4")
     with await shop.listen("::", WEB):
         assert await late.reaches(shop.ipv6, WEB)
 
 
-async def test_raising_the_same_fences_again_touches_nothing(
-    network: NodeNetwork, shop: Machine, fences: NodePacketFilters
+async def test_raising_the_same_filters_again_touches_nothing(
+    network: NodeNetwork, shop: Machine, filters: NodePacketFilters
 ) -> None:
-    wanted = [shop.fence(ingress=ONLY_WEB)]
-    assert not await fences.in_force(wanted) and await fences.in_force([])
-    await fences.install_filters(wanted)
-    assert await fences.in_force(wanted) and not await fences.in_force([])
+    wanted = [shop.packet_filter(ingress=ONLY_WEB)]
+    assert not await filters.in_force(wanted) and await filters.in_force([])
+    await filters.install_filters(wanted)
+    assert await filters.in_force(wanted) and not await filters.in_force([])
     before = await _handle(network.node_id, wanted)
-    await fences.install_filters(wanted)
+    await filters.install_filters(wanted)
     assert await _handle(network.node_id, wanted) == before
-    await fences.install_filters([])
-    assert await fences.in_force([])
+    await filters.install_filters([])
+    assert await filters.in_force([])
 
 
 async def _handle(node: NodeId, wanted: list[PacketFilter]) -> bytes:
@@ -284,31 +284,33 @@ async def _handle(node: NodeId, wanted: list[PacketFilter]) -> bytes:
         return rules.ask(nft_messages.look_up_chain(policy_table(node), mark(wanted)))
 
 
-async def test_rules_removed_by_others_are_seen(network: NodeNetwork, shop: Machine, fences: NodePacketFilters) -> None:
-    wanted = [shop.fence(ingress=ONLY_WEB)]
-    await fences.install_filters(wanted)
+async def test_rules_removed_by_others_are_seen(
+    network: NodeNetwork, shop: Machine, filters: NodePacketFilters
+) -> None:
+    wanted = [shop.packet_filter(ingress=ONLY_WEB)]
+    await filters.install_filters(wanted)
     with NetlinkSocket(NETLINK_NETFILTER) as rules:
         rules.apply(nft_messages.remove_table(policy_table(network.node_id)))
-    assert not await fences.in_force(wanted)
-    await fences.install_filters(wanted)
+    assert not await filters.in_force(wanted)
+    await filters.install_filters(wanted)
     switch = Path("/sys/class/net") / bridge_name(network.node_id, 7) / "bridge/nf_call_ip6tables"
     switch.write_text("0")
-    assert not await fences.in_force(wanted)
-    await fences.install_filters(wanted)
-    assert await fences.in_force(wanted) and switch.read_text().strip() == "1"
+    assert not await filters.in_force(wanted)
+    await filters.install_filters(wanted)
+    assert await filters.in_force(wanted) and switch.read_text().strip() == "1"
 
 
-async def test_reading_the_nodes_rules_again_leaves_fences_alone(
-    network: NodeNetwork, shop: Machine, fences: NodePacketFilters
+async def test_reading_the_nodes_rules_again_leaves_filters_alone(
+    network: NodeNetwork, shop: Machine, filters: NodePacketFilters
 ) -> None:
-    wanted = [shop.fence(ingress=ONLY_WEB)]
-    await fences.install_filters(wanted)
+    wanted = [shop.packet_filter(ingress=ONLY_WEB)]
+    await filters.install_filters(wanted)
     await network.guard()
-    assert await fences.in_force(wanted)
+    assert await filters.in_force(wanted)
 
 
 async def test_a_thousand_machines_with_many_ports_are_one_transaction(
-    fences: NodePacketFilters, shop: Machine
+    filters: NodePacketFilters, shop: Machine
 ) -> None:
     ports = [
         frozenset(PolicyPort("tcp", number) for number in range(start, start + 256)) for start in range(1, 9000, 900)
@@ -322,25 +324,25 @@ async def test_a_thousand_machines_with_many_ports_are_one_transaction(
         )
         for number in range(1, 1001)
     ]
-    await fences.install_filters(machines)
-    assert await fences.in_force(machines)
-    await fences.install_filters(machines[:-1])
-    assert not await fences.in_force(machines) and await fences.in_force(machines[:-1])
+    await filters.install_filters(machines)
+    assert await filters.in_force(machines)
+    await filters.install_filters(machines[:-1])
+    assert not await filters.in_force(machines) and await filters.in_force(machines[:-1])
 
 
 async def test_a_host_whose_kernel_shows_nothing_says_so(network: NodeNetwork, shop: Machine, tmp_path: Path) -> None:
     for load in (("true",), ("/nonexistent/modprobe",)):
-        fences = NodePacketFilters(network.node_id, tmp_path / "bridge", load)
-        assert "modprobe br_netfilter" in await fences.lack_of_filters()
+        filters = NodePacketFilters(network.node_id, tmp_path / "bridge", load)
+        assert "modprobe br_netfilter" in await filters.lack_of_filters()
         with pytest.raises(Fault, match="not in force"):
-            await fences.install_filters([shop.fence(ingress=ONLY_WEB)])
-        await fences.install_filters([])
+            await filters.install_filters([shop.packet_filter(ingress=ONLY_WEB)])
+        await filters.install_filters([])
 
 
 async def test_loading_what_is_missing_leaves_other_bridges_as_they_were(network: NodeNetwork, tmp_path: Path) -> None:
     switches = tmp_path / "bridge"
     script = f"mkdir {switches} && echo 1 > {switches}/bridge-nf-call-iptables"
-    fences = NodePacketFilters(network.node_id, switches, ("sh", "-c", script))
-    assert await fences.lack_of_filters() == ""
+    filters = NodePacketFilters(network.node_id, switches, ("sh", "-c", script))
+    assert await filters.lack_of_filters() == ""
     assert (switches / "bridge-nf-call-iptables").read_text() == "0"
-    assert await fences.lack_of_filters() == ""
+    assert await filters.lack_of_filters() == ""
