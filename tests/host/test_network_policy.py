@@ -6,12 +6,12 @@ from ipaddress import IPv4Address
 import pytest
 
 from hawker.errors import Fault
-from hawker.host.network_policy import PacketFilter, PolicyPort, install_policies, mark, policy_rules
+from hawker.host.network_policy import FilteredPort, PacketFilter, install_policies, mark, policy_rules
 from hawker.ids import MachineId, NodeId
 
 pytestmark = pytest.mark.anyio
 NODE = NodeId("ab12cd34")
-WEB = frozenset({PolicyPort("tcp", 80), PolicyPort("tcp", 443)})
+WEB = frozenset({FilteredPort("tcp", 80), FilteredPort("tcp", 443)})
 
 
 def packet_filter(number: int = 1, **given: object) -> PacketFilter:
@@ -32,7 +32,7 @@ def test_machines_that_may_do_the_same_share_a_chain() -> None:
 
 
 def test_a_chain_lists_ports_by_protocol_and_ends_with_a_refusal() -> None:
-    ports = frozenset({PolicyPort("udp", 53), PolicyPort("tcp", 443), PolicyPort("tcp", 80)})
+    ports = frozenset({FilteredPort("udp", 53), FilteredPort("tcp", 443), FilteredPort("tcp", 80)})
     (chain,) = re.findall(
         r"chain only_0 \{\n(.*?)\n  \}", policy_rules(NODE, [packet_filter(ingress=ports)]), re.DOTALL
     )
@@ -44,7 +44,7 @@ def test_a_chain_lists_ports_by_protocol_and_ends_with_a_refusal() -> None:
 
 
 def test_a_protocol_without_a_number_is_all_of_it() -> None:
-    text = policy_rules(NODE, [packet_filter(egress=frozenset({PolicyPort("udp", None), PolicyPort("udp", 5)}))])
+    text = policy_rules(NODE, [packet_filter(egress=frozenset({FilteredPort("udp", None), FilteredPort("udp", 5)}))])
     assert "meta l4proto udp return" in text and "udp dport" not in text
 
 
@@ -64,9 +64,9 @@ def test_the_mark_tells_every_list_from_every_other() -> None:
         [packet_filter(1, egress=WEB)],
         [packet_filter(1, ingress=frozenset())],
         [packet_filter(1, ingress=WEB, ipv4=IPv4Address("10.0.0.1"))],
-        [packet_filter(1, ingress=frozenset({PolicyPort("tcp", 80)}))],
-        [packet_filter(1, ingress=frozenset({PolicyPort("udp", 80)}))],
-        [packet_filter(1, ingress=frozenset({PolicyPort("tcp", None)}))],
+        [packet_filter(1, ingress=frozenset({FilteredPort("tcp", 80)}))],
+        [packet_filter(1, ingress=frozenset({FilteredPort("udp", 80)}))],
+        [packet_filter(1, ingress=frozenset({FilteredPort("tcp", None)}))],
     ]
     assert len({mark(each) for each in lists}) == len(lists)
     assert mark([one, other]) == mark([other, one])
@@ -76,4 +76,4 @@ def test_the_mark_tells_every_list_from_every_other() -> None:
 @pytest.mark.root
 async def test_ruleset_that_nft_refuses_is_a_fault_that_says_why() -> None:
     with pytest.raises(Fault, match="nft refused the rules of network policies"):
-        await install_policies(NODE, [packet_filter(ingress=frozenset({PolicyPort("banana", 1)}))])
+        await install_policies(NODE, [packet_filter(ingress=frozenset({FilteredPort("banana", 1)}))])

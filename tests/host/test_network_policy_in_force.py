@@ -19,7 +19,7 @@ from hawker.host.address import bridge_name
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
-from hawker.host.network_policy import NodePacketFilters, PacketFilter, PolicyPort, PolicyPorts, mark, policy_table
+from hawker.host.network_policy import FilteredPort, FilteredPorts, NodePacketFilters, PacketFilter, mark, policy_table
 from hawker.ids import MachineId, NodeId
 from tests.waiting import eventually
 
@@ -30,8 +30,8 @@ WEB, OTHER = 8080, 8081
 _TENTATIVE = 0x40
 QUIET_S = 0.3  # how long what must not get through is waited for
 LONG_S = 30.0  # and what must
-ONLY_WEB: PolicyPorts = frozenset({PolicyPort("tcp", WEB)})
-NOTHING: PolicyPorts = frozenset()
+ONLY_WEB: FilteredPorts = frozenset({FilteredPort("tcp", WEB)})
+NOTHING: FilteredPorts = frozenset()
 
 
 class Machine:
@@ -41,7 +41,9 @@ class Machine:
         self.plan, self.path = plan, path
         self.ipv6, self.ipv4 = str(plan.ipv6), str(plan.ipv4)
 
-    def packet_filter(self, *, ingress: PolicyPorts | None = None, egress: PolicyPorts | None = None) -> PacketFilter:
+    def packet_filter(
+        self, *, ingress: FilteredPorts | None = None, egress: FilteredPorts | None = None
+    ) -> PacketFilter:
         plan = self.plan
         return PacketFilter(plan.machine_id, plan.network_id, plan.ipv4, ingress=ingress, egress=egress)
 
@@ -178,7 +180,7 @@ async def test_only_what_is_allowed_gets_out_over_both_families(
 async def test_packet_within_a_network_has_to_pass_both_filters(
     shop: Machine, friend: Machine, filters: NodePacketFilters
 ) -> None:
-    both = frozenset({PolicyPort("tcp", WEB), PolicyPort("tcp", OTHER)})
+    both = frozenset({FilteredPort("tcp", WEB), FilteredPort("tcp", OTHER)})
     await filters.install_filters([shop.packet_filter(ingress=ONLY_WEB), friend.packet_filter(egress=both)])
     assert await friend.reaches(shop.ipv6, WEB) and await friend.kept_from(shop.ipv6, OTHER)
 
@@ -313,7 +315,7 @@ async def test_a_thousand_machines_with_many_ports_are_one_transaction(
     filters: NodePacketFilters, shop: Machine
 ) -> None:
     ports = [
-        frozenset(PolicyPort("tcp", number) for number in range(start, start + 256)) for start in range(1, 9000, 900)
+        frozenset(FilteredPort("tcp", number) for number in range(start, start + 256)) for start in range(1, 9000, 900)
     ]
     machines = [
         PacketFilter(

@@ -15,7 +15,7 @@ from hawker.observe.metrics import (
     ApiMetrics,
     Families,
     Family,
-    Metrics,
+    MetricsRegistry,
     RunMetrics,
     StoreMetrics,
     build_metrics,
@@ -37,15 +37,15 @@ COUNTS = {  # gauges of things that are counted: the thing is the unit
 
 
 @pytest.fixture
-def metrics() -> Metrics:
+def metrics() -> MetricsRegistry:
     return build_metrics("1.2.3")
 
 
-def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+def value(metrics: MetricsRegistry, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"hawker_{name}", labels)
 
 
-def test_prometheus_can_read_it(metrics: Metrics) -> None:
+def test_prometheus_can_read_it(metrics: MetricsRegistry) -> None:
     metrics.api.answered("GET", '/odd"path\\\n', 200, 0.1)
     families = {family.name: family for family in text_string_to_metric_families(metrics.exposition())}
     assert families["hawker_build_info"].samples[0].labels["version"] == "1.2.3"
@@ -53,7 +53,7 @@ def test_prometheus_can_read_it(metrics: Metrics) -> None:
     assert {"hawker_event_loop_lag_seconds", "process_resident_memory_bytes"} <= families.keys()
 
 
-def test_every_name_is_ours_says_its_unit_and_has_a_text(metrics: Metrics) -> None:
+def test_every_name_is_ours_says_its_unit_and_has_a_text(metrics: MetricsRegistry) -> None:
     for family in metrics.families:
         assert re.fullmatch(r"hawker_[a-z_]+", family.name)
         assert family.name.endswith(UNITS) or family.name in COUNTS, family.name
@@ -61,18 +61,18 @@ def test_every_name_is_ours_says_its_unit_and_has_a_text(metrics: Metrics) -> No
         assert family.text.endswith("."), family.name
 
 
-def test_every_family_is_exported_under_its_name(metrics: Metrics) -> None:
+def test_every_family_is_exported_under_its_name(metrics: MetricsRegistry) -> None:
     text = metrics.exposition()
     assert [family.name for family in metrics.families if f"# TYPE {family.name} {family.kind}\n" not in text] == []
 
 
-def test_no_label_can_name_what_a_user_names(metrics: Metrics) -> None:
+def test_no_label_can_name_what_a_user_names(metrics: MetricsRegistry) -> None:
     labels = {label for family in metrics.families for label in family.labels}
     of_runs, of_calls = {"flow", "step", "outcome", "queue"}, {"method", "route", "status"}
     assert labels == of_runs | of_calls | {"state", "fate", "kind", "durability", "version", "python"}
 
 
-def test_nothing_says_when_it_was_born(metrics: Metrics) -> None:
+def test_nothing_says_when_it_was_born(metrics: MetricsRegistry) -> None:
     metrics.runs.accepted.labels("create").inc()
     assert "_created" not in metrics.exposition()
 
@@ -83,7 +83,7 @@ def test_two_nodes_in_one_process_count_apart() -> None:
     assert value(other, "runs_accepted_total", flow="create") is None
 
 
-def test_a_request_counts_by_method_route_and_status(metrics: Metrics) -> None:
+def test_a_request_counts_by_method_route_and_status(metrics: MetricsRegistry) -> None:
     api: ApiMetrics = metrics.api
     api.answered("GET", "/v1/apps/{app_name}", 200, 0.02)
     api.answered("GET", "/v1/apps/{app_name}", 404, 0.02)
@@ -92,13 +92,13 @@ def test_a_request_counts_by_method_route_and_status(metrics: Metrics) -> None:
     assert value(metrics, "api_request_duration_seconds_bucket", **labels) == 2
 
 
-def test_methods_that_a_client_makes_up_are_one(metrics: Metrics) -> None:
+def test_methods_that_a_client_makes_up_are_one(metrics: MetricsRegistry) -> None:
     for method in ("BREW", "PROPFIND"):
         metrics.api.answered(method, "-", 405, 0.0)
     assert value(metrics, "api_requests_total", method="other", route="-", status="405") == 2
 
 
-def test_a_commit_counts_by_durability_with_its_size(metrics: Metrics) -> None:
+def test_a_commit_counts_by_durability_with_its_size(metrics: MetricsRegistry) -> None:
     store: StoreMetrics = metrics.store
     with store.commit(3, durable=True):
         pass
@@ -108,7 +108,7 @@ def test_a_commit_counts_by_durability_with_its_size(metrics: Metrics) -> None:
     assert value(metrics, "store_group_transactions_sum") == 5
 
 
-def test_a_failed_commit_is_no_commit(metrics: Metrics) -> None:
+def test_a_failed_commit_is_no_commit(metrics: MetricsRegistry) -> None:
     with pytest.raises(OSError, match="full"), metrics.store.commit(3, durable=True):
         raise OSError("full")
     metrics.store.failed()
@@ -116,7 +116,7 @@ def test_a_failed_commit_is_no_commit(metrics: Metrics) -> None:
     assert value(metrics, "store_commit_failures_total") == 1
 
 
-def test_runs_are_there_before_the_first(metrics: Metrics) -> None:
+def test_runs_are_there_before_the_first(metrics: MetricsRegistry) -> None:
     assert isinstance(metrics.runs, RunMetrics)
     assert "# TYPE hawker_runs_ended_total counter" in metrics.exposition()
 

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from hawker import log
 from hawker.clock import SystemClock
-from hawker.observe.metrics import Metrics, build_metrics
+from hawker.observe.metrics import MetricsRegistry, build_metrics
 from hawker.observe.stall import StallLimits
 from hawker.observe.watchdog import Watchdog
 
@@ -35,7 +35,7 @@ def block_the_loop(seconds: float) -> None:
         left -= _PIECE_S
 
 
-def obey(words: list[str], metrics: Metrics) -> None:
+def obey(words: list[str], metrics: MetricsRegistry) -> None:
     match words:
         case ["turn"]:
             print("stalls", metrics.registry.get_sample_value("hawker_event_loop_stalls_total"), flush=True)

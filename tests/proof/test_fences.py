@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.host.network_policy import PacketFilter, PolicyPort
+from hawker.host.network_policy import FilteredPort, PacketFilter
 from hawker.ids import MachineId
 from hawker.policy import Direction, Transport
 from hawker.proof.fences import fences_at_rest
@@ -12,7 +12,7 @@ from hawker.worker.fences import wanted
 from hawker.worker.records import PolicyRule, PolicySelector, PortRule
 
 pytestmark = pytest.mark.anyio
-WEB = frozenset({PolicyPort("tcp", 80)})
+WEB = frozenset({FilteredPort("tcp", 80)})
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def test_a_host_that_does_what_the_records_say_is_well(worker: Worker, mac
 async def test_whatever_is_different_is_told_by_its_machine(worker: Worker, machine_id: MachineId, wrong: str) -> None:
     standing = {
         "missing": [],
-        "too open": [PacketFilter(machine_id, 7, ingress=WEB | {PolicyPort("tcp", 81)})],
+        "too open": [PacketFilter(machine_id, 7, ingress=WEB | {FilteredPort("tcp", 81)})],
         "another machine's": [PacketFilter(MachineId("00000000000001"), 7, ingress=WEB)],
     }[wrong]
     found = list(fences_at_rest(worker.store, standing))

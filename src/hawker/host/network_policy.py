@@ -31,14 +31,14 @@ _LOAD = ("modprobe", "br_netfilter")
 _SYS_NET = Path("/sys/class/net")
 
 
-class PolicyPort(NamedTuple):
+class FilteredPort(NamedTuple):
     """`protocol` is tcp or udp; `number` is 1 to 65535, or None for every port of it."""
 
     protocol: str
     number: int | None
 
 
-PolicyPorts: TypeAlias = frozenset[PolicyPort]
+FilteredPorts: TypeAlias = frozenset[FilteredPort]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class PacketFilter:
     machine_id: MachineId
     network_id: int
     ipv4: IPv4Address | None = None
-    ingress: PolicyPorts | None = field(default=None)
-    egress: PolicyPorts | None = field(default=None)
+    ingress: FilteredPorts | None = field(default=None)
+    egress: FilteredPorts | None = field(default=None)
 
 
 # The checks come after those for what every machine needs to find its neighbours; `return` from a machine's chain goes
@@ -114,7 +114,7 @@ def policy_rules(node_id: NodeId, filters: Sequence[PacketFilter]) -> str:
     table = policy_table(node_id)
     if not filters:
         return f"table inet {table} {{}}\ndelete table inet {table}\n"
-    chains: dict[PolicyPorts, str] = {}
+    chains: dict[FilteredPorts, str] = {}
     egress, ingress6, ingress4 = list[str](), list[str](), list[str]()
     for each in filters:
         if each.egress is not None:
@@ -144,12 +144,12 @@ async def install_policies(node_id: NodeId, filters: Sequence[PacketFilter]) -> 
         raise Fault(f"nft refused the rules of network policies: {reason[0]}")
 
 
-def _chain(chains: dict[PolicyPorts, str], ports: PolicyPorts) -> str:
+def _chain(chains: dict[FilteredPorts, str], ports: FilteredPorts) -> str:
     """Machines that may do the same share a chain."""
     return chains.setdefault(ports, f"only_{len(chains)}")
 
 
-def _allowing(ports: PolicyPorts) -> str:
+def _allowing(ports: FilteredPorts) -> str:
     lines = []
     for protocol in sorted({port.protocol for port in ports}):
         numbers = [port.number for port in ports if port.protocol == protocol]
@@ -165,7 +165,7 @@ def _elements(items: Sequence[str]) -> str:
     return f"elements = {{ {', '.join(items)} }}" if items else ""
 
 
-def _sorted(ports: PolicyPorts | None) -> list[tuple[str, int]] | None:
+def _sorted(ports: FilteredPorts | None) -> list[tuple[str, int]] | None:
     return None if ports is None else sorted((port.protocol, port.number or 0) for port in ports)
 
 

@@ -171,7 +171,7 @@ class SpanMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricsRegistry:
     """All groups, and the registry they are on."""
 
     registry: CollectorRegistry
@@ -201,7 +201,7 @@ class _Unborn:
             yield family
 
 
-def build_metrics(version: str) -> Metrics:
+def build_metrics(version: str) -> MetricsRegistry:
     """Every collector, at nothing. `version` is Hawker's."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -212,4 +212,4 @@ def build_metrics(version: str) -> Metrics:
     build.labels(version, python_version()).set(1)
     groups = RunMetrics(make), StoreMetrics(make), ApiMetrics(make), NodeMetrics(make), LoopMetrics(make)
     others = SpanMetrics(make), FleetMetrics(make)
-    return Metrics(registry, tuple(make.made), *groups, *others)
+    return MetricsRegistry(registry, tuple(make.made), *groups, *others)

@@ -25,7 +25,7 @@ from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
-from hawker.observe.metrics import Metrics
+from hawker.observe.metrics import MetricsRegistry
 from hawker.observe.span import SpanOrigin
 from hawker.observe.span_queue import SpanQueue
 from hawker.observe.spans import MakeExporter
@@ -157,7 +157,7 @@ def _volumes(
 
 
 def traces_of(
-    stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: Metrics
+    stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: MetricsRegistry
 ) -> Traces:
     """Spans of what the engine does; at the end, a collector gets a moment to take the last ones."""
     origin = SpanOrigin(node=node.id, region=node.region, version=PROGRAM_VERSION)
@@ -171,7 +171,7 @@ def parts_of(
     node: NodeRecord,
     facts: Facts,
     http: aiohttp.ClientSession,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
     traces: Traces | None,
     drivers: tuple[Verdict, ...],
 ) -> Parts:

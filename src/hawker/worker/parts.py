@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hawker.catalog.contract import Catalog
 from hawker.fsm.runner import Runner
 from hawker.node import Capacity
-from hawker.observe.metrics import Metrics
+from hawker.observe.metrics import MetricsRegistry
 from hawker.runtime.probe import Verdict
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes
@@ -46,7 +46,7 @@ class Parts:
     room: Callable[[], Capacity]
     ips: Ips
     policies: Policies
-    metrics: Metrics
+    metrics: MetricsRegistry
     scraper: Scraper
     started_at: float
     drivers: tuple[Verdict, ...] = ()

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unprocessable
-from hawker.host.network_policy import PacketFilter, PolicyPort, PolicyPorts
+from hawker.host.network_policy import FilteredPort, FilteredPorts, PacketFilter
 from hawker.machine import GONE, State
 from hawker.policy import Direction
 from hawker.store.contract import Reader, Store, Tx
@@ -126,9 +126,9 @@ def selects(selector: PolicySelector, record: MachineRecord) -> bool:
     )
 
 
-def _together(rules: Iterable[PolicyRule]) -> PolicyPorts | None:
+def _together(rules: Iterable[PolicyRule]) -> FilteredPorts | None:
     """None when no rule is about it, or when one allows everything."""
     known = list(rules)
     if not known or any(rule.ports is None for rule in known):
         return None
-    return frozenset(PolicyPort(port.protocol.value, port.port) for rule in known for port in rule.ports or ())
+    return frozenset(FilteredPort(port.protocol.value, port.port) for rule in known for port in rule.ports or ())

@@ -7,7 +7,7 @@ from anyio.abc import TaskGroup
 from hawker.fsm.runner import Runner
 from hawker.host.uplink import OwnAddress
 from hawker.node import Capacity
-from hawker.observe.metrics import Metrics
+from hawker.observe.metrics import MetricsRegistry
 from hawker.worker.apps import Apps
 from hawker.worker.archivist import Archivist
 from hawker.worker.calendar import Calendar
@@ -40,7 +40,7 @@ def join(
     prober: Prober,
     outward: OwnAddress,
     fetch: Fetch,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
 ) -> Parts:
     """Everything that handlers are given."""
     changes, volumes, snapshots = deps.table.changes, Volumes(deps, runner, room), Snapshots(deps, runner)
