@@ -130,7 +130,10 @@ async def test_filesystem_that_a_killed_child_left_frozen_is_thawed(mounted: Pat
 
 def _keeper_of(mounted: Path) -> int:
     for process in Path("/proc").glob("[0-9]*"):
-        command = (process / "cmdline").read_bytes().split(b"\0")
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+        except FileNotFoundError:
+            continue  # it has ended meanwhile
         if b"hawker-freeze" in command and str(mounted).encode() in command:
             return int(process.name)
     raise AssertionError("nobody keeps it frozen")
