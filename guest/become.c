@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "account.h"
+#include "container_mark.h"
 #include "files.h"
-#include "mark.h"
 
 static const char default_path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "disk.h"
-#include "ledger.h"
+#include "journal_disk.h"
 #include "loop.h"
 #include "peer.h"
 #include "port.h"
@@ -109,7 +109,7 @@ void boot(struct place *journal, struct place segments[2]) {
     const char *disk = disk_path("ledger");
     if (!disk) power_fail(ENOENT, "disk", "ledger");
     stage_pause();
-    if (ledger_open(disk, journal, segments) < 0) power_fail(errno, "ledger", disk);
+    if (journal_disk_open(disk, journal, segments) < 0) power_fail(errno, "ledger", disk);
     stage_go_on();
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mark.h"
+#include "container_mark.h"
 
 enum { KNOWN_MAX = 4096, PASSES = 3, KERNEL_THREAD = 0x00200000 /* PF_KTHREAD, of linux/sched.h */ };
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "listing.h"
 #include "machine.h"
+#include "process_list.h"
 #include "session.h"
 #include "upkeep.h"
 
@@ -52,7 +52,7 @@ static bool take_stop(struct cursor *payload) {
 
 static bool take_exec(struct peer *peer, uint32_t channel, struct cursor *payload) {
     if (channel == 0 || session_find(peer, channel)) return false;
-    if (machine_state() == RUNNING) return session_open(peer, channel, payload);
+    if (machine_state() == RUNNING) return session_open(peer, channel, payload, machine_spec());
     peer_refuse(peer, channel, "the machine is not running");
     return true;
 }
@@ -95,7 +95,7 @@ static bool for_session(struct session *session, enum frame type, struct cursor 
 
 static void watch(struct peer *peer, uint32_t channel) {
     struct process *process;
-    for (size_t i = 0; (process = machine_process(i)); i++) peer_send_state(peer, channel, process);
+    for (size_t i = 0; (process = machine_process(i)); i++) process_tell(process, peer, channel);
     peer_send(peer, FRAME_WATCHING, channel, "", 0);
     peer_watch(peer, channel);
 }
@@ -108,7 +108,7 @@ static bool take_run(struct peer *peer, uint32_t channel, struct process *proces
     if (why)
         peer_refuse(peer, channel, why);
     else
-        peer_send_state(peer, channel, process);
+        process_tell(process, peer, channel);
     return true;
 }
 
@@ -117,7 +117,7 @@ static bool take_end(struct peer *peer, uint32_t channel, struct process *proces
     uint32_t timeout_ms = (uint32_t)take_number(payload, 4);
     if (payload->failed || signal < 1 || signal >= NSIG) return false;
     process_stop(process, signal, timeout_ms);
-    peer_send_state(peer, channel, process);
+    process_tell(process, peer, channel);
     return true;
 }
 

@@ -30,6 +30,11 @@ const struct ending *machine_ending(void) { return &ending; }
 bool machine_ready(void) { return state == RUNNING; }
 struct process *machine_process(size_t index) { return index < spec.command_count ? &processes[index] : NULL; }
 
+void machine_put_greeting(struct buffer *hello) {
+    put_number(hello, state, 1);
+    put_string(hello, state == AWAITING ? "" : spec.instance);
+}
+
 static size_t running(void) {
     size_t count = 0;
     for (size_t i = 0; i < spec.command_count; i++) count += process_goes_on(&processes[i]);
@@ -62,7 +67,7 @@ static void look_for_ready(void) {
     if (state != STARTING) return;
     state = RUNNING;
     stage_reached(EXECUTED_ALL);
-    if (power_is_ours()) stages_record();
+    if (power_is_ours()) stages_record(journal_stages);
     journal_ready();
     peers_tell_ready();
 }
@@ -92,7 +97,7 @@ static void note_end(struct process *process, struct ending *end) {
         end_machine(end);
     else
         process_kill_rest(process);
-    peers_tell_state(process);
+    process_tell_watchers(process);
     look_for_ready();
 }
 
@@ -120,7 +125,7 @@ void machine_executed(struct process *process) {
         note_failure(process, &why); /* its exit status is ours, and said already */
         return;
     }
-    peers_tell_state(process);
+    process_tell_watchers(process);
     look_for_ready();
 }
 
@@ -128,7 +133,7 @@ static void start_process(struct process *process) {
     struct failure why = {0};
     int result = process_begin(process, &spec, &why);
     if (spec.told || process->command->held) journal_run_began(&process->run);
-    peers_tell_state(process);
+    process_tell_watchers(process);
     if (result < 0) note_failure(process, &why);
 }
 
@@ -155,7 +160,7 @@ void machine_accept(const struct spec *accepted) {
     struct failure why = {0};
     spec = *accepted;
     stage_reached(SPEC_TAKEN);
-    for (size_t i = 0; i < spec.command_count; i++) process_init(&processes[i], &spec.commands[i], i);
+    for (size_t i = 0; i < spec.command_count; i++) process_init(&processes[i], &spec.commands[i], i, machine_executed);
     journal_accepted(spec.instance);
     if (spec.told) journal_expect_runs();
     output_set_limit(spec.output_limit);

@@ -20,6 +20,8 @@ const struct spec *machine_spec(void);
 const struct ending *machine_ending(void); /* how it ended; meaningful once EXITED */
 bool machine_ready(void);                  /* every process has executed */
 
+void machine_put_greeting(struct buffer *hello); /* its state, and which instance it is */
+
 void machine_accept(const struct spec *spec); /* takes the spec over */
 void machine_stop(int signal, uint32_t timeout_ms); /* 0: as the spec says */
 void machine_signal(int signal);

@@ -8,20 +8,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dispatch.h"
-#include "errand.h"
-#include "hold.h"
 #include "loop.h"
-#include "machine.h"
-#include "port.h"
-#include "session.h"
 #include "spawn.h"
 
 enum { QUEUE_MAX = 1 << 20, BULK_MAX = 256 << 10 };
 
 struct peer {
-    int fd;            /* of its own; -1: it is on a port, or was */
-    struct port *port; /* NULL: on none */
+    int fd;                        /* of its own; -1: it is carried, or was */
+    const struct carrier *carrier; /* NULL: none */
+    void *owner;                   /* the carrier's */
     bool greeted;
     bool mute; /* it reads no more, but what it said before that still counts */
     bool dropped;
@@ -32,6 +27,7 @@ struct peer {
     struct buffer spec;
 };
 
+static const struct peer_handlers *handlers;
 static struct peer *peers[PEERS_MAX];
 static int listener = -1;
 
@@ -45,7 +41,7 @@ bool peer_speaks(const struct peer *peer, unsigned version) { return peer->versi
 
 /* How much of what is queued was taken; 0: no more for now. */
 static size_t put(struct peer *peer) {
-    if (peer->port) return port_write(peer->port, buffer_head(&peer->out), peer->out.used);
+    if (peer->carrier) return peer->carrier->write(peer->owner, buffer_head(&peer->out), peer->out.used);
     ssize_t written = -1;
     do written = write(peer->fd, buffer_head(&peer->out), peer->out.used);
     while (written < 0 && errno == EINTR);
@@ -103,8 +99,7 @@ static void send_hello(struct peer *peer) {
     struct buffer payload = {.max = 1024};
     put_number(&payload, PROTOCOL_MAGIC, 4);
     put_number(&payload, PROTOCOL_VERSION, 2);
-    put_number(&payload, machine_state(), 1);
-    put_string(&payload, machine_state() == AWAITING ? "" : machine_spec()->instance);
+    handlers->put_greeting(&payload);
     send_buffer(peer, FRAME_HELLO, 0, &payload);
 }
 
@@ -113,20 +108,15 @@ void peers_tell_ready(void) {
         if (peers[i]) peer_send(peers[i], FRAME_READY, 0, "", 0);
 }
 
-void peer_send_state(struct peer *peer, uint32_t channel, const struct process *process) {
-    struct buffer payload = {.max = 1024};
-    process_put_state(&payload, process);
-    send_buffer(peer, FRAME_STATE, channel, &payload);
+void peers_tell_watchers(enum frame type, const struct buffer *payload) {
+    for (int i = 0; i < PEERS_MAX; i++)
+        if (peers[i] && peers[i]->watch)
+            peer_send(peers[i], type, peers[i]->watch, buffer_head(payload), payload->used);
 }
 
-void peers_tell_state(const struct process *process) {
+void peers_tell_exit(const struct ending *ending) {
     for (int i = 0; i < PEERS_MAX; i++)
-        if (peers[i] && peers[i]->watch) peer_send_state(peers[i], peers[i]->watch, process);
-}
-
-void peers_tell_exit(void) {
-    for (int i = 0; i < PEERS_MAX; i++)
-        if (peers[i]) peer_send_ending(peers[i], 0, machine_ending());
+        if (peers[i]) peer_send_ending(peers[i], 0, ending);
 }
 
 /* --- in ------------------------------------------------------------------------------------------------------- */
@@ -148,7 +138,7 @@ static int take_frame(struct peer *peer) {
     cursor.end = cursor.at + length;
     enum frame type = (enum frame)take_number(&cursor, 1);
     uint32_t channel = (uint32_t)take_number(&cursor, 4);
-    bool good = peer->greeted ? dispatch(peer, type, channel, &cursor) : greet(peer, type, &cursor);
+    bool good = peer->greeted ? handlers->take(peer, type, channel, &cursor) : greet(peer, type, &cursor);
     buffer_consume(&peer->in, length + 4);
     return good ? 1 : -1;
 }
@@ -184,12 +174,12 @@ static void peer_ready(void *owner, int fd, short events) {
 
 /* --- coming and going ----------------------------------------------------------------------------------------- */
 
-static struct peer *add(int fd, struct port *port) {
+static struct peer *add(int fd, const struct carrier *carrier, void *owner) {
     for (int i = 0; i < PEERS_MAX; i++) {
         if (peers[i]) continue;
         struct peer *peer = calloc(1, sizeof *peer);
         if (!peer) break;
-        *peer = (struct peer){.fd = fd, .port = port, .in = {.max = 2 * (FRAME_MAX + 4)}, .out = {.max = QUEUE_MAX}, .spec = {.max = SPEC_MAX}};
+        *peer = (struct peer){.fd = fd, .carrier = carrier, .owner = owner, .in = {.max = 2 * (FRAME_MAX + 4)}, .out = {.max = QUEUE_MAX}, .spec = {.max = SPEC_MAX}};
         peers[i] = peer;
         send_hello(peer);
         return peer;
@@ -199,16 +189,18 @@ static struct peer *add(int fd, struct port *port) {
 
 void peers_add(int fd) {
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    if (!add(fd, NULL)) close(fd);
+    if (!add(fd, NULL, NULL)) close(fd);
 }
 
-struct peer *peers_add_port(struct port *port) { return add(-1, port); }
+struct peer *peers_add_carried(const struct carrier *carrier, void *owner) { return add(-1, carrier, owner); }
 
 static void accept_ready(void *owner, int fd, short events) {
     (void)owner, (void)events;
     int accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (accepted >= 0) peers_add(accepted);
 }
+
+void peers_open(const struct peer_handlers *given) { handlers = given; }
 
 /* Listening again makes the kernel tell whoever connects our process id, instead of that of the daemon that made the
  * socket: a later daemon knows us by it. */
@@ -226,10 +218,8 @@ void peers_watch(void) {
 
 static void forget(int index) {
     struct peer *peer = peers[index];
-    sessions_lost(peer);
-    errands_lost(peer);
-    holds_lost(peer);
-    if (peer->port) port_leave(peer->port);
+    handlers->lost(peer);
+    if (peer->carrier) peer->carrier->leave(peer->owner);
     close_fd(&peer->fd);
     buffer_free(&peer->in);
     buffer_free(&peer->out);
@@ -246,8 +236,8 @@ void peers_tick(void) {
 }
 
 /* At once: however many connections follow one another in what a port brings, none is without room for these. */
-void peer_lose_port(struct peer *peer) {
-    peer->port = NULL;
+void peer_lose_carrier(struct peer *peer) {
+    peer->carrier = NULL;
     for (int i = 0; i < PEERS_MAX; i++)
         if (peers[i] == peer) forget(i);
 }
@@ -257,10 +247,11 @@ void peers_flush(int64_t deadline_ms) {
         struct peer *peer = peers[i];
         for (; peer; flush(peer)) {
             flush(peer);
-            if (peer->port) (void)port_write(peer->port, NULL, 0);
+            const struct carrier *by = peer->carrier;
+            if (by) (void)by->write(peer->owner, NULL, 0);
             int64_t left = deadline_ms - now_ms();
-            bool waits = peer->out.used || (peer->port && port_waits(peer->port));
-            struct pollfd wait = {.fd = peer->port ? port_fd(peer->port) : peer->fd, .events = POLLOUT};
+            bool waits = peer->out.used || (by && by->waits(peer->owner));
+            struct pollfd wait = {.fd = by ? by->fd(peer->owner) : peer->fd, .events = POLLOUT};
             if (!waits || peer->mute || left <= 0 || poll(&wait, 1, (int)left) <= 0 || wait.revents & POLLHUP) break;
         }
     }

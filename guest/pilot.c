@@ -18,8 +18,9 @@
 
 #include "boot.h"
 #include "descent.h"
+#include "dispatch.h"
 #include "errand.h"
-#include "hold.h"
+#include "freeze.h"
 #include "journal.h"
 #include "loop.h"
 #include "machine.h"
@@ -33,6 +34,14 @@
 enum { USAGE = 125, REAP_MS = 2000, FLUSH_MS = 200, CLOEXEC_RANGE = 4 };
 
 static int signals = -1;
+
+static void peer_lost(const struct peer *peer) {
+    sessions_lost(peer);
+    errands_lost(peer);
+    freezes_lost(peer);
+}
+
+static const struct peer_handlers handlers = {.take = dispatch, .put_greeting = machine_put_greeting, .lost = peer_lost};
 
 /* Whatever else a careless parent left open: held by us, it would keep someone's pipe from ending for days. */
 static void close_others(const int *kept, size_t count) {
@@ -143,13 +152,13 @@ static void end_everything(void) {
 }
 
 _Noreturn static void end(void) {
-    holds_end();
+    freezes_end();
     end_everything();
     machine_drain();
     output_write();
     machine_finish();
     sessions_finish();
-    peers_tell_exit();
+    peers_tell_exit(machine_ending());
     peers_flush(now_ms() + FLUSH_MS);
     if (power_is_ours()) mounts_release();
     power_end((int)machine_ending()->code);
@@ -160,6 +169,7 @@ static bool is_init(int argc, char **argv) { return getpid() == 1 && (argc < 2 |
 
 int main(int argc, char **argv) {
     bool init = is_init(argc, argv);
+    peers_open(&handlers);
     if (!init) take_options(argc, argv);
     if (init) begin_as_init();
     guard();
@@ -175,7 +185,7 @@ int main(int argc, char **argv) {
         ports_watch();
         peers_watch();
         errands_watch();
-        holds_watch();
+        freezes_watch();
         machine_watch();
         sessions_watch();
         loop_watch(signals, POLLIN, signal_ready, NULL);

@@ -32,13 +32,12 @@ static struct port ports[PORTS_MAX];
 static size_t port_count;
 static int changes = -1; /* tells once of each change of a quiet port */
 
-int port_fd(const struct port *port) { return port->fd; }
-bool port_waits(const struct port *port) { return port->start < port->end; }
+static bool waits(const struct port *port) { return port->start < port->end; }
 
 /* --- out ------------------------------------------------------------------------------------------------------ */
 
 static void push(struct port *port) {
-    while (port_waits(port)) {
+    while (waits(port)) {
         ssize_t written = write(port->fd, port->out + port->start, port->end - port->start);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) return;
@@ -47,9 +46,10 @@ static void push(struct port *port) {
     port->start = port->end = 0;
 }
 
-size_t port_write(struct port *port, const uint8_t *bytes, size_t length) {
-    if (port_waits(port)) push(port);
-    if (port_waits(port)) return 0;
+static size_t carry(void *owner, const uint8_t *bytes, size_t length) {
+    struct port *port = owner;
+    if (waits(port)) push(port);
+    if (waits(port)) return 0;
     size_t taken = escape(port->out, QUEUE, bytes, &length);
     port->end = length;
     push(port);
@@ -58,26 +58,36 @@ size_t port_write(struct port *port, const uint8_t *bytes, size_t length) {
 
 /* --- connections ---------------------------------------------------------------------------------------------- */
 
-/* Half an escape may be on its way: what follows it begins with one, which makes that void. */
-static void begin(struct port *port) {
-    if (port->peer) peer_lose_port(port->peer);
-    escape_opening(port->out, port->in.nonce);
-    port->start = 0;
-    port->end = OPENING;
-    port->peer = peers_add_port(port);
-    if (!port->peer) port->end = 0;
-}
-
-static void end(struct port *port) {
-    if (port->peer) peer_drop(port->peer);
-}
-
-void port_leave(struct port *port) {
+static void leave(void *owner) {
+    struct port *port = owner;
     port->peer = NULL;
     if (port->end + ENDING > QUEUE) port->start = port->end = 0; /* it would be cut off anyway */
     escape_ending(port->out + port->end);
     port->end += ENDING;
     push(port);
+}
+
+static bool carrier_waits(const void *owner) { return waits(owner); }
+
+static int carrier_fd(const void *owner) {
+    const struct port *port = owner;
+    return port->fd;
+}
+
+static const struct carrier carrier = {.write = carry, .waits = carrier_waits, .fd = carrier_fd, .leave = leave};
+
+/* Half an escape may be on its way: what follows it begins with one, which makes that void. */
+static void begin(struct port *port) {
+    if (port->peer) peer_lose_carrier(port->peer);
+    escape_opening(port->out, port->in.nonce);
+    port->start = 0;
+    port->end = OPENING;
+    port->peer = peers_add_carried(&carrier, port);
+    if (!port->peer) port->end = 0;
+}
+
+static void end(struct port *port) {
+    if (port->peer) peer_drop(port->peer);
 }
 
 /* --- in ------------------------------------------------------------------------------------------------------- */
@@ -171,7 +181,7 @@ void ports_watch(void) {
     loop_watch(changes, POLLIN, changes_ready, NULL);
     for (size_t i = 0; i < port_count; i++)
         if (!ports[i].quiet)
-            loop_watch(ports[i].fd, (short)(POLLIN | (port_waits(&ports[i]) ? POLLOUT : 0)), port_ready, &ports[i]);
+            loop_watch(ports[i].fd, (short)(POLLIN | (waits(&ports[i]) ? POLLOUT : 0)), port_ready, &ports[i]);
 }
 
 /* --- which there are ------------------------------------------------------------------------------------------ */

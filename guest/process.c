@@ -7,12 +7,12 @@
 
 #include "descent.h"
 #include "loop.h"
-#include "machine.h"
 #include "output.h"
+#include "peer.h"
 #include "session.h"
 
-void process_init(struct process *process, const struct command *command, size_t index) {
-    *process = (struct process){.command = command, .run = {.process = (uint8_t)index}, .kill_at = -1};
+void process_init(struct process *process, const struct command *command, size_t index, void (*executed)(struct process *)) {
+    *process = (struct process){.command = command, .run = {.process = (uint8_t)index}, .kill_at = -1, .executed = executed};
     process->child = (struct child){.pid = -1, .status_fd = -1, .in = -1, .out = {-1, -1}};
 }
 
@@ -93,7 +93,7 @@ static void output_ready(void *owner, int fd, short events) {
 static void status_ready(void *owner, int fd, short events) {
     struct process *process = owner;
     (void)events;
-    if (fd == process->child.status_fd) machine_executed(process);
+    if (fd == process->child.status_fd) process->executed(process);
 }
 
 void process_watch(struct process *process) {
@@ -107,7 +107,7 @@ void process_drain(struct process *process) {
         for (int most = 0; most < 64 && record_output(process, stream); most++) {}
 }
 
-void process_put_state(struct buffer *payload, const struct process *process) {
+static void put_state(struct buffer *payload, const struct process *process) {
     const struct run *run = &process->run;
     put_number(payload, run->process, 1);
     put_number(payload, run->state, 1);
@@ -116,4 +116,18 @@ void process_put_state(struct buffer *payload, const struct process *process) {
     put_number(payload, run->started_ns, 8);
     put_number(payload, run->ended_once, 1);
     if (run->ended_once) put_ending(payload, &run->ending);
+}
+
+void process_tell(const struct process *process, struct peer *peer, uint32_t channel) {
+    struct buffer payload = {.max = 1024};
+    put_state(&payload, process);
+    peer_send(peer, FRAME_STATE, channel, buffer_head(&payload), payload.used);
+    buffer_free(&payload);
+}
+
+void process_tell_watchers(const struct process *process) {
+    struct buffer payload = {.max = 1024};
+    put_state(&payload, process);
+    peers_tell_watchers(FRAME_STATE, &payload);
+    buffer_free(&payload);
 }

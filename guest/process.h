@@ -8,14 +8,17 @@
 #include "journal.h"
 #include "spawn.h"
 
+struct peer;
+
 struct process {
     const struct command *command;
     struct run run;
     struct child child;
     int64_t kill_at; /* when its stop's time is up; -1: it is not being stopped */
+    void (*executed)(struct process *process); /* its exec is done, or has failed: `process_executed` says which */
 };
 
-void process_init(struct process *process, const struct command *command, size_t index);
+void process_init(struct process *process, const struct command *command, size_t index, void (*executed)(struct process *));
 bool process_goes_on(const struct process *process);
 int process_begin(struct process *process, const struct spec *spec, struct failure *why); /* the next run */
 int process_executed(struct process *process, struct failure *why);                        /* as `child_status` */
@@ -25,6 +28,7 @@ void process_tick(struct process *process); /* SIGKILL when its time is up */
 void process_kill_rest(const struct process *process); /* what its run started, and itself */
 void process_watch(struct process *process);
 void process_drain(struct process *process);
-void process_put_state(struct buffer *payload, const struct process *process);
+void process_tell(const struct process *process, struct peer *peer, uint32_t channel); /* its state */
+void process_tell_watchers(const struct process *process);
 
 #endif

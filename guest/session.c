@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "loop.h"
-#include "machine.h"
-#include "merge.h"
 #include "output.h"
 #include "peer.h"
 #include "spawn.h"
@@ -47,9 +45,9 @@ static void refuse(struct peer *peer, uint32_t channel, const struct failure *wh
     peer_send_ending(peer, channel, &ending);
 }
 
-static struct session *start(const struct command *command, struct failure *why) {
+static struct session *start(const struct command *command, const struct spec *spec, struct failure *why) {
     struct session *session = calloc(1, sizeof *session);
-    if (!session || spawn(&session->child, command, STDIN_OPEN, machine_spec(), why) < 0) {
+    if (!session || spawn(&session->child, command, STDIN_OPEN, spec, why) < 0) {
         free(session);
         return NULL;
     }
@@ -64,15 +62,15 @@ static struct session *start(const struct command *command, struct failure *why)
     return session;
 }
 
-bool session_open(struct peer *peer, uint32_t channel, struct cursor *request) {
+bool session_open(struct peer *peer, uint32_t channel, struct cursor *request, const struct spec *spec) {
     struct failure why = {.code = CANNOT_RUN};
     struct command command;
-    bool good = merge_request(&command, request, machine_spec());
+    bool good = command_merge(&command, request, spec);
     if (good && session_count == SESSIONS_MAX) {
         fail_with(&why, CANNOT_RUN, "exec", command.argv[0], ": too many sessions");
         refuse(peer, channel, &why);
     } else if (good) {
-        struct session *session = start(&command, &why);
+        struct session *session = start(&command, spec, &why);
         if (session) {
             session->peer = peer;
             session->channel = channel;

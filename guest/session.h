@@ -15,7 +15,8 @@ struct session;
 enum { SESSIONS_MAX = 64, OUT_WINDOW = 256 << 10, IN_WINDOW = 64 << 10 };
 
 struct session *session_find(const struct peer *peer, uint32_t channel);
-bool session_open(struct peer *peer, uint32_t channel, struct cursor *request); /* false: malformed */
+/* `spec`: the machine's, which the command is merged with. False: malformed. */
+bool session_open(struct peer *peer, uint32_t channel, struct cursor *request, const struct spec *spec);
 bool session_input(struct session *session, const uint8_t *bytes, size_t length); /* false: more than the credit */
 void session_input_end(struct session *session);
 void session_resize(struct session *session, uint16_t rows, uint16_t cols);

@@ -90,4 +90,7 @@ void spec_free(struct spec *spec);
 bool command_parse(struct command *command, struct cursor *cursor);
 void command_free(struct command *command);
 
+/* An exec request laid over a process of the machine: what it leaves out is as that one has it. False: malformed. */
+bool command_merge(struct command *command, struct cursor *request, const struct spec *spec);
+
 #endif

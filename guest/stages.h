@@ -2,6 +2,9 @@
 #ifndef STAGES_H
 #define STAGES_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 enum stage { PILOT_BEGUN, DEVICES_THERE, STREAMS_OPEN, SPEC_TAKEN, ROOT_MOUNTED, NETWORK_UP, EXECUTED_ALL, STAGES };
 
 void stage_reached(enum stage stage); /* the first time counts */
@@ -10,6 +13,6 @@ void stage_reached(enum stage stage); /* the first time counts */
  * our own share. */
 void stage_pause(void);
 void stage_go_on(void);
-void stages_record(void);
+void stages_record(void (*record)(const uint64_t *stages, size_t count)); /* and last, our own share */
 
 #endif

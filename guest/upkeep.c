@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "errand.h"
-#include "hold.h"
+#include "freeze.h"
 #include "mounts.h"
 #include "outfit.h"
 #include "power.h"
@@ -124,9 +124,9 @@ static bool for_mount(struct peer *peer, enum frame type, uint32_t channel, stru
     if (!mount)
         refuse_target(peer, type, channel, target);
     else if (type == FRAME_FREEZE)
-        hold_begin(peer, channel, mount, timeout_ms);
+        freeze_begin(peer, channel, mount, timeout_ms);
     else if (type == FRAME_THAW)
-        hold_end(peer, channel, mount);
+        freeze_end(peer, channel, mount);
     else if (type == FRAME_GROW)
         begin_growing(peer, channel, mount);
     else

@@ -79,6 +79,9 @@ find_missing() {
     need erofs-utils mkfs.erofs
     need e2fsprogs mke2fs # volumes
     need iproute2 ip
+    need kmod depmod # these three: the kernel of microVMs and its initramfs
+    need cpio cpio
+    need lz4 lz4
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
     [ -e /etc/protocols ] || missing="$missing netbase" # nft knows protocols by name only with it
     need_venv
@@ -87,7 +90,6 @@ find_missing() {
     need debootstrap debootstrap
     need nodejs node
     need npm npm
-    need cpio cpio # reads the initramfs that we write
     [ "$(uname -m)" != x86_64 ] || need qemu-system-x86 qemu-system-x86_64
     [ "$level" = test ] && return
     need podman podman

@@ -12,11 +12,11 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import HawkerError
 from hawker.guest import pilot_path
-from hawker.host.counter import counter_khz
-from hawker.runtime.kernel.apt import usual_package
+from hawker.host.tsc import tsc_khz
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.kernel.shelf import Shelf
-from hawker.runtime.kernel.source import import_package
+from hawker.runtime.kernel.kernel_import import import_package
+from hawker.runtime.kernel.kernel_package import usual_package
+from hawker.runtime.kernel.kernel_store import KernelStore
 
 DATA = Path(__file__).parents[1] / "build/kernel"
 """A data directory of which only the kernels are used."""
@@ -46,7 +46,7 @@ def boot_files(form: str) -> BootFiles:
 
 def emulation() -> str:
     """What a kernel has to be told on its command line to boot under emulation on a busy host."""
-    return f"tsc_early_khz={counter_khz(SystemClock())}"
+    return f"tsc_early_khz={tsc_khz(SystemClock())}"
 
 
 @functools.cache
@@ -55,10 +55,10 @@ def lack_of_kernel() -> str:
     DATA.mkdir(parents=True, exist_ok=True)
     with (DATA / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        shelf = Shelf(KERNELS)
-        if not shelf.list():
+        store = KernelStore(KERNELS)
+        if not store.list():
             try:
-                import_package(shelf, KERNELS, usual_package(), lambda line: None, SystemClock().now())
+                import_package(store, KERNELS, usual_package(), lambda line: None, SystemClock().now())
             except HawkerError as error:
                 return f"no guest kernel can be had: {error}"
     return ""

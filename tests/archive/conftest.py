@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hawker.archive.directory import DirectoryPlace
-from hawker.archive.place import ArchivePlace, Bucket
-from hawker.archive.s3 import S3Place
+from hawker.archive.backend import ArchiveBackend
+from hawker.archive.bucket import ArchiveBucket
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.s3 import S3Backend
 from tests.archive.s3_server import BUCKET, KEYS, S3Server, s3_server
 
 
@@ -18,9 +19,9 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(params=["directory", "bucket"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> ArchivePlace:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveBackend:
     if request.param == "directory":
-        return DirectoryPlace(tmp_path / "kept" / "here")
+        return DirectoryBackend(tmp_path / "kept" / "here")
     server: S3Server = request.getfixturevalue("s3")
-    bucket = Bucket(name=BUCKET, prefix=f"of/{tmp_path.name}", endpoint=server.url, region="eu-west-1")
-    return S3Place(bucket, KEYS)
+    bucket = ArchiveBucket(name=BUCKET, prefix=f"of/{tmp_path.name}", endpoint=server.url, region="eu-west-1")
+    return S3Backend(bucket, KEYS)

@@ -7,9 +7,9 @@ import pytest
 import zstandard
 
 from hawker.archive.archive import MOST_BYTES, Archive, key_of
-from hawker.archive.directory import DirectoryPlace
-from hawker.archive.failure import Damaged, Refused
-from hawker.archive.place import ArchivePlace
+from hawker.archive.backend import ArchiveBackend
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.errors import NotFound
 from hawker.ids import MachineId
 from tests.archive.histories import ID, history
@@ -19,7 +19,7 @@ MACHINE = MachineId(ID)
 
 
 @pytest.fixture
-def archive(place: ArchivePlace, tmp_path: Path) -> Archive:
+def archive(place: ArchiveBackend, tmp_path: Path) -> Archive:
     return Archive(place, tmp_path / "staging")
 
 
@@ -30,7 +30,7 @@ def kept(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def local(kept: Path, tmp_path: Path) -> Archive:
-    return Archive(DirectoryPlace(kept), tmp_path / "staging")
+    return Archive(DirectoryBackend(kept), tmp_path / "staging")
 
 
 async def export(archive: Archive) -> int:
@@ -52,7 +52,7 @@ async def test_exporting_twice_is_harmless(archive: Archive) -> None:
     assert await archive.read(ID) == history()
 
 
-async def test_what_was_never_archived_is_not_there(archive: Archive) -> None:
+async def test_machine_never_archived_is_not_found(archive: Archive) -> None:
     assert await archive.size(MACHINE) is None
     assert await archive.read(ID) is None
 
@@ -63,7 +63,7 @@ async def test_unzstd_gives_a_database(local: Archive, kept: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../../../etc/passwd", "0123456789ABCD", f"{ID}0", f"{ID}\n", "0123456789abc/"])
-async def test_what_is_no_machines_id_gets_into_no_path(local: Archive, name: str) -> None:
+async def test_invalid_machine_id_gets_into_no_path(local: Archive, name: str) -> None:
     with pytest.raises(NotFound):
         key_of(name)
     with pytest.raises(NotFound):
@@ -73,7 +73,7 @@ async def test_what_is_no_machines_id_gets_into_no_path(local: Archive, name: st
 async def test_a_history_under_another_machines_key_is_refused(local: Archive, kept: Path) -> None:
     await export(local)
     (kept / "01" / f"{ID}.sqlite.zst").rename(kept / "01" / "01000000000000.sqlite.zst")
-    with pytest.raises(Damaged, match=f"01/01000000000000.sqlite.zst cannot be read: it is the history of {ID}"):
+    with pytest.raises(ArchiveDamaged, match=f"01/01000000000000.sqlite.zst cannot be read: it is the history of {ID}"):
         await local.read("01000000000000")
 
 
@@ -87,7 +87,7 @@ async def test_damage_anywhere_is_told_or_harmless(local: Archive, kept: Path, t
         path.write_bytes(data[: chance.choice([len(data), chance.randrange(len(data))])])
         try:
             assert await local.read(ID) == history()
-        except Damaged:
+        except ArchiveDamaged:
             told += 1
     assert told > 50
     assert list((tmp_path / "staging").iterdir()) == []
@@ -100,20 +100,20 @@ async def test_a_bomb_is_refused_and_leaves_nothing(local: Archive, kept: Path, 
         for _ in range((MOST_BYTES >> 20) + 1):
             file.write(bomb.compress(bytes(1 << 20)))
         file.write(bomb.flush())
-    with pytest.raises(Damaged, match="expands to more than"):
+    with pytest.raises(ArchiveDamaged, match="expands to more than"):
         await local.read(ID)
     assert list((tmp_path / "staging").iterdir()) == []
 
 
-async def test_what_a_reader_that_died_has_left_is_no_obstacle(local: Archive, tmp_path: Path) -> None:
+async def test_leftover_of_a_killed_reader_is_no_obstacle(local: Archive, tmp_path: Path) -> None:
     await export(local)
     (tmp_path / "staging" / "read-0" / "packed").mkdir(parents=True)
     assert await local.read(ID) == history()
 
 
-async def test_a_disk_that_does_not_take_the_file_is_said(place: ArchivePlace, tmp_path: Path) -> None:
+async def test_a_disk_that_does_not_take_the_file_is_said(place: ArchiveBackend, tmp_path: Path) -> None:
     (tmp_path / "staging").write_text("a file")
-    with pytest.raises(Refused, match="staging/below cannot be used"):
+    with pytest.raises(ArchiveRefused, match="staging/below cannot be used"):
         await Archive(place, tmp_path / "staging" / "below").write(history())
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.archive.directory import MARK, DirectoryPlace
-from hawker.archive.failure import Damaged, Refused
+from hawker.archive.directory import MARK, DirectoryBackend
+from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.errors import Unavailable
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_all_that_is_made_belongs_to_the_nodes_user_alone(tmp_path: Path, file: Path) -> None:
-    place = DirectoryPlace(tmp_path / "a" / "b")
+    place = DirectoryBackend(tmp_path / "a" / "b")
     before = os.umask(0)
     try:
         await place.check()
@@ -32,7 +32,7 @@ async def test_all_that_is_made_belongs_to_the_nodes_user_alone(tmp_path: Path, 
 
 
 async def test_half_a_file_of_a_daemon_that_died_is_written_over(tmp_path: Path, file: Path) -> None:
-    place = DirectoryPlace(tmp_path / "kept")
+    place = DirectoryBackend(tmp_path / "kept")
     (tmp_path / "kept" / "ab").mkdir(parents=True)
     (tmp_path / "kept" / f"{KEY}.partial").write_bytes(b"wha")
     assert await place.size(KEY) is None
@@ -41,26 +41,28 @@ async def test_half_a_file_of_a_daemon_that_died_is_written_over(tmp_path: Path,
 
 
 async def test_a_file_in_the_way_is_for_someone_to_see_to(tmp_path: Path, file: Path) -> None:
-    place = DirectoryPlace(file)
+    place = DirectoryBackend(file)
     for call in (place.check(), place.put(KEY, file), place.size(KEY), place.get(KEY, tmp_path / "again", 100)):
-        with pytest.raises((Refused, Unavailable), match=str(file)):
+        with pytest.raises((ArchiveRefused, Unavailable), match=str(file)):
             await call
 
 
 async def test_a_directory_that_may_not_be_written_is_refused(file: Path) -> None:
     """Not even root makes one there."""
-    place = DirectoryPlace(Path("/sys/kernel/hawker"))
+    place = DirectoryBackend(Path("/sys/kernel/hawker"))
     for call in (place.check(), place.put(KEY, file)):
-        with pytest.raises(Refused, match=r"/sys/kernel/hawker cannot be used: .*must belong to the node's user"):
+        with pytest.raises(
+            ArchiveRefused, match=r"/sys/kernel/hawker cannot be used: .*must belong to the node's user"
+        ):
             await call
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.mkdir()], ids=["pipe", "directory"])
-async def test_what_is_no_file_is_not_read(tmp_path: Path, make: object) -> None:
+async def test_entry_that_is_no_regular_file_is_not_read(tmp_path: Path, make: object) -> None:
     (tmp_path / "ab").mkdir()
     assert callable(make)
     make(tmp_path / KEY)
-    place = DirectoryPlace(tmp_path)
+    place = DirectoryBackend(tmp_path)
     assert await place.size(KEY) is None
-    with pytest.raises((Damaged, Refused)):
+    with pytest.raises((ArchiveDamaged, ArchiveRefused)):
         await place.get(KEY, tmp_path / "again", 100)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.file import TABLES, read, write
 from hawker.archive.history import History
 from tests.archive.histories import ANY_HISTORY, ID, history
@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
 
 @settings(max_examples=30, deadline=None)
 @given(ANY_HISTORY)
-def test_what_is_written_is_read(written: History) -> None:
+def test_history_that_is_written_is_read_back(written: History) -> None:
     with TemporaryDirectory() as directory:
         write(written, Path(directory) / "a.sqlite")
         assert read(Path(directory) / "a.sqlite") == written
@@ -92,9 +92,9 @@ def spoilt(sql: str) -> Callable[[Path], None]:
         (lambda path: path.write_bytes(path.read_bytes()[:6000]), "not a sound history"),
     ],
 )  # fmt: skip
-def test_what_is_no_sound_history_is_refused(file: Path, spoil: Callable[[Path], None], says: str) -> None:
+def test_unsound_history_is_refused(file: Path, spoil: Callable[[Path], None], says: str) -> None:
     spoil(file)
-    with pytest.raises(Damaged, match=says):
+    with pytest.raises(ArchiveDamaged, match=says):
         read(file)
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_byte_anywhere_raises_nothing_but_damage(file: Path) -> None:
         file.write_bytes(data)
         try:
             read(file)
-        except Damaged:
+        except ArchiveDamaged:
             refused += 1
     assert refused > 10
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.pack import compress, expand
 
 DATA = b"what happened\n" * 10_000
@@ -20,7 +20,7 @@ def packed(tmp_path: Path) -> Path:
     return tmp_path / "packed.zst"
 
 
-def test_what_is_packed_expands_to_what_it_was(packed: Path, tmp_path: Path) -> None:
+def test_packed_file_expands_to_its_content(packed: Path, tmp_path: Path) -> None:
     expand(packed, tmp_path / "again", len(DATA))
     assert (tmp_path / "again").read_bytes() == DATA
 
@@ -43,14 +43,14 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(packed: Path, tmp_path: 
 
 
 def test_one_byte_too_many_is_refused(packed: Path, tmp_path: Path) -> None:
-    with pytest.raises(Damaged, match="expands to more than"):
+    with pytest.raises(ArchiveDamaged, match="expands to more than"):
         expand(packed, tmp_path / "again", len(DATA) - 1)
 
 
 def test_a_bomb_is_refused_before_it_is_expanded(tmp_path: Path) -> None:
     (tmp_path / "bomb").write_bytes(zstandard.compress(bytes(256 << 20)))
     assert (tmp_path / "bomb").stat().st_size < 1 << 16
-    with pytest.raises(Damaged, match="expands to more than"):
+    with pytest.raises(ArchiveDamaged, match="expands to more than"):
         expand(tmp_path / "bomb", tmp_path / "again", 4 << 20)
     assert (tmp_path / "again").stat().st_size == 0
 
@@ -59,7 +59,7 @@ def test_a_bomb_that_does_not_say_its_size_is_not_expanded_either(tmp_path: Path
     with (tmp_path / "bomb").open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as bomb:
         for _ in range(64):
             bomb.write(bytes(1 << 20))
-    with pytest.raises(Damaged, match="does not say"):
+    with pytest.raises(ArchiveDamaged, match="does not say"):
         expand(tmp_path / "bomb", tmp_path / "again", 4 << 20)
     assert (tmp_path / "again").stat().st_size == 0
 
@@ -70,15 +70,15 @@ def test_a_window_that_takes_much_memory_is_refused(window_log: int, sound: bool
     head = bytes.fromhex("28b52ffd80") + bytes([(window_log - 10) << 3]) + (16 << 17).to_bytes(4, "little")
     runs = b"".join((1 << 20 | 1 << 1 | last).to_bytes(3, "little") + b"!" for last in [0] * 15 + [1])
     (tmp_path / "wide").write_bytes(head + runs)
-    with nullcontext() if sound else pytest.raises(Damaged, match="not intact"):
+    with nullcontext() if sound else pytest.raises(ArchiveDamaged, match="not intact"):
         expand(tmp_path / "wide", tmp_path / "again", 4 << 20)
 
 
 @pytest.mark.parametrize(
     "spoil", [lambda data: data[:-5], lambda data: data[:-1] + b"!", lambda _: b"no zstd", lambda _: b""]
 )
-def test_what_is_not_intact_is_refused(packed: Path, tmp_path: Path, spoil: object) -> None:
+def test_damaged_pack_is_refused(packed: Path, tmp_path: Path, spoil: object) -> None:
     assert callable(spoil)
     packed.write_bytes(spoil(packed.read_bytes()))
-    with pytest.raises(Damaged):
+    with pytest.raises(ArchiveDamaged):
         expand(packed, tmp_path / "again", len(DATA))

@@ -18,7 +18,7 @@ from hawker.runtime.driver import Exit
 from hawker.runtime.pilot.channel import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.waiting import eventually, wait_for
 from tests.worker.machines import machine
 

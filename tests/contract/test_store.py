@@ -9,7 +9,7 @@ import pytest
 
 from hawker.errors import Conflict, Unavailable
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hawker.errors import Conflict
 from hawker.store.contract import Bucket, Durability, Store, Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
 
 NUMBERS = Bucket("numbers", int)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from hawker.archive.archive import Archive
-from hawker.archive.directory import DirectoryPlace
+from hawker.archive.directory import DirectoryBackend
 from hawker.machine import State
 from hawker.record.history import ARCHIVED
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.fuse import Death, Fuse
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.store.memory import Faults
+from hawker.store.memory_store import StoreFaults
 from tests.crash.scenes import SCENES, Scene, places
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest
@@ -25,7 +25,7 @@ anyio_backend = in_virtual_time
 QUIET_S = 90.0  # longer than any backoff
 
 
-class Vault(DirectoryPlace):
+class Vault(DirectoryBackend):
     """A place for archives whose edges are the fuse's."""
 
     def __init__(self, root: Path, fuse: Fuse) -> None:
@@ -155,7 +155,7 @@ async def test_the_daemon_dies_after_any_commit(scene: Scene, power_cut: bool, t
         number += 1
         play = Play(scene, tmp_path / str(number))
         await play.prepare()
-        play.stall.crash(faults=Faults(freeze_after=number))
+        play.stall.crash(faults=StoreFaults(freeze_after=number))
         died = await play.act()
         play.stall.crash(keep=0 if power_cut else None)
         await play.resume()

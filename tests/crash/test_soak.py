@@ -11,7 +11,7 @@ from hawker.proof.promises import Call, Promises
 from hawker.sim.fuse import Death
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.store.memory import Faults
+from hawker.store.memory_store import StoreFaults
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest, check_store
 
@@ -105,7 +105,7 @@ async def soak(seed: int, directory: Path) -> None:
     client = Client(stall, chance)
     for _ in range(chance.randint(2, 5)):
         stall.fuse.burns_at = stall.fuse.edges + chance.randint(1, 120)
-        stall.crash(chance.randint(0, stall.store.pending), Faults(freeze_after=chance.randint(2, 120)))
+        stall.crash(chance.randint(0, stall.store.pending), StoreFaults(freeze_after=chance.randint(2, 120)))
         await live(stall, client, chance)
         for machine_id in list(client.promises.told):
             if chance.random() < 0.2:

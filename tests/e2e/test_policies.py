@@ -25,7 +25,7 @@ from hawker.api.contract.network_policy import (
 )
 from hawker.errors import HawkerError, Unprocessable
 from hawker.host.address import bridge_name
-from hawker.host.fences import fence_table
+from hawker.host.network_policy import policy_table
 from hawker.ids import NodeId
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
@@ -59,7 +59,7 @@ async def remove(shop: Shop, policy_id: str) -> None:
 
 def take_away(node: RunningNode) -> None:
     """All that policies have put in force on the host."""
-    table = fence_table(NodeId(node.node_id))
+    table = policy_table(NodeId(node.node_id))
     subprocess.run(["nft", "delete", "table", "inet", table], check=True, timeout=60)
 
 

@@ -15,7 +15,8 @@ from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.qemu_command import MONITOR
 from hawker.runtime.vmm.qmp import monitor
-from hawker.runtime.vmm.vmm_api import SOCKET, exchange
+from hawker.runtime.vmm.vmm_api import SOCKET
+from hawker.runtime.vmm.vmm_socket import exchange
 from tests.runtime.vmm.cells import OTHER, Prison, With
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]

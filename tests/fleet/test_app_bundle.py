@@ -14,7 +14,7 @@ from hawker.record.app import APPS
 from hawker.record.machine import BY_APP, MachineKey
 from hawker.record.network_policy import PolicyRule, PolicySelector
 from hawker.secret.secrets import Secrets
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
 from hawker.volume.table import VolumeTable
 from hawker.worker.apps import Apps

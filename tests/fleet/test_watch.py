@@ -4,7 +4,7 @@ from hawker.fleet.watch import WatchedStore
 from hawker.ids import AppName
 from hawker.record.machine import BY_APP, MACHINES, MachineKey
 from hawker.store.contract import Bucket, Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from hawker.fsm.runner import Runner
 from hawker.fsm.view import RunView
 from hawker.ids import RunId
 from hawker.store.contract import Store
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.waiting import eventually
 
 DEADLINE_S = 60.0

@@ -6,7 +6,7 @@ import pytest
 from hawker.errors import NoRoom, Unavailable, WrongState
 from hawker.fsm.contract import Abort, Done, HandOff, Outcome, Resource, Step
 from hawker.fsm.run import State
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.fsm.serving import (
     DEADLINE_S,
     FAST,

@@ -18,7 +18,7 @@ from hawker.fsm.runner import Runner
 from hawker.fsm.transition import VAIN_RESUMES
 from hawker.ids import RunId
 from hawker.store.contract import Tx
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import Job, thing
 
 pytestmark = pytest.mark.anyio
@@ -196,7 +196,7 @@ async def test_a_crash_after_any_commit_loses_nothing(power_cut: bool) -> None:
     commits, _ = await count_of_a_quiet_life()
     for number in range(1, commits + 1):
         clock, host, client = ManualClock(seed=number), Host(), Client(SCENARIO)
-        store = MemoryStore(faults=Faults(freeze_after=number))
+        store = MemoryStore(faults=StoreFaults(freeze_after=number))
         with anyio.fail_after(LIFE_DEADLINE_S):
             assert not await live(store, host, client, clock)
             survivor = store.crash(keep=0 if power_cut else store.pending)
@@ -225,7 +225,7 @@ async def test_many_crashes_in_many_lives_lose_nothing(batch: int) -> None:
         clock, host, store = ManualClock(seed=seed), Host(), MemoryStore()
         with anyio.fail_after(LIFE_DEADLINE_S):
             for _ in range(VAIN_RESUMES):  # more, without a step in between, and a run is stuck
-                store = store.crash(chance.randint(0, store.pending), Faults(freeze_after=chance.randint(1, 40)))
+                store = store.crash(chance.randint(0, store.pending), StoreFaults(freeze_after=chance.randint(1, 40)))
                 host.crash_at_edge = host.edges + chance.randint(1, 80)
                 if await live(store, host, client, clock):
                     break

@@ -12,7 +12,7 @@ from hawker.fsm.contract import Abort, Backoff, Done, HandOff, Outcome, Retry, S
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.store.contract import Bucket
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.fsm.serving import (
     DEADLINE_S,
     FAST,

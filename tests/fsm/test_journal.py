@@ -12,7 +12,7 @@ from hawker.fsm.contract import Resource
 from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.fsm.serving import THING
 from tests.fsm.test_transition import run_at
 

@@ -10,7 +10,7 @@ from hawker.fsm.runner import Runner
 from hawker.fsm.transition import VAIN_RESUMES
 from hawker.ids import RunId
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.fsm.serving import (
     DEADLINE_S,
     FAST,

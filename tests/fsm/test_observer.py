@@ -6,7 +6,7 @@ import pytest
 from hawker.fsm.contract import Done, HandOff, Outcome, Resource, Retry, Step
 from hawker.fsm.observer import Silent
 from hawker.fsm.run import Run, StepRecord
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import Ctx, Held, Job, accept, carry_out, failing, flow, serving, step
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +83,7 @@ async def test_a_new_daemon_hears_of_what_it_takes_up_again_parents_first() -> N
 
 
 async def test_an_attempt_that_the_store_could_not_take_at_first_is_told_once() -> None:
-    ears, store = Ears(), MemoryStore(faults=Faults(fail={3}))
+    ears, store = Ears(), MemoryStore(faults=StoreFaults(fail={3}))
     async with serving(store, flow("make", step("copy")), observer=ears) as runner:
         await carry_out(store, runner, "make")
     assert ears.heard == ["accepted make", "make.copy 1 done", "ended make done"]

@@ -6,7 +6,7 @@ from hawker.clock import ManualClock
 from hawker.fsm.contract import Abort, Step
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import (
     DEADLINE_S,
     FAST,
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("broken", range(3, 9))
 async def test_a_store_that_cannot_write_makes_a_run_wait_and_not_fail(broken: int) -> None:
     """Commit 1 resumes, 2 accepts, 3 to 8 are the run's own."""
-    store, notes = MemoryStore(faults=Faults(fail=frozenset({broken}))), list[str]()
+    store, notes = MemoryStore(faults=StoreFaults(fail=frozenset({broken}))), list[str]()
     make = flow("make", step("a"), step("b"), step("c", Abort("enough")))
     async with serving(store, make, notes=notes, clock=ManualClock()) as runner:
         view = await carry_out(store, runner, "make")

@@ -10,7 +10,7 @@ from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.ids import RunId
 from hawker.store.contract import Bucket, Tx
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import (
     DEADLINE_S,
     THING,
@@ -393,6 +393,6 @@ async def test_a_store_that_cannot_be_written_at_boot_delays_what_is_resumed_and
     store = MemoryStore()
     runner = Runner(store, [flow("make", step("cut"))], list[str](), SystemClock())
     run_id = await accept(store, runner, "make")
-    full = store.crash(faults=Faults(fail=frozenset({store.commits + 1, store.commits + 2})))
+    full = store.crash(faults=StoreFaults(fail=frozenset({store.commits + 1, store.commits + 2})))
     async with serving(full, flow("make", step("cut"))) as later:
         assert (await later.wait(run_id, DEADLINE_S)).state is State.DONE

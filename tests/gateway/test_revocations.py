@@ -4,7 +4,7 @@ from hawker.auth.revocations import Revocations
 from hawker.clock import ManualClock
 from hawker.gateway.revocations import FleetRevocations
 from hawker.record.revocation import Revocation
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,7 @@ from hawker.errors import BadRequest, Forbidden, HawkerError, NotFound, Unauthor
 from hawker.gateway.token_handlers import TokenHandlers
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

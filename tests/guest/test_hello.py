@@ -46,7 +46,7 @@ def tool(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(guest.hello_path()), *words], capture_output=True, text=True, check=False, input="in\n")
 
 
-def test_it_says_which_machine_it_is() -> None:
+def test_hello_says_which_machine_it_is() -> None:
     with serving(FLY_MACHINE_ID="m1", FLY_REGION="ams", FLY_APP_NAME="shop") as (_, port):
         assert ask(port, "/") == (200, "Hello from machine m1 of app shop in ams!\n")
         assert ask(port, "/health") == (200, "ok\n")
@@ -55,20 +55,20 @@ def test_it_says_which_machine_it_is() -> None:
         assert ask(port, "/else")[0] == 404
 
 
-def test_it_counts_its_requests_for_prometheus() -> None:
+def test_hello_counts_its_requests_for_prometheus() -> None:
     with serving() as (_, port):
         ask(port, "/")
         assert ask(port, "/metrics")[1].endswith("\n# TYPE hello_requests_total counter\nhello_requests_total 2\n")
 
 
-def test_it_serves_both_families() -> None:
+def test_hello_serves_both_address_families() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     with serving() as (_, port):
         assert ask(port, "/health", host="::1") == (200, "ok\n")
 
 
-def test_it_ends_with_the_code_it_is_told() -> None:
+def test_hello_ends_with_the_code_it_is_told() -> None:
     with serving() as (program, port):
         assert ask(port, "/exit/7", "POST") == (200, "bye\n")
         assert program.wait(10) == 7

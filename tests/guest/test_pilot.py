@@ -31,7 +31,7 @@ def test_wrong_use_is_said_and_has_its_own_status() -> None:
     assert done.returncode == 125 and b"usage:" in done.stderr
 
 
-def test_it_waits_for_a_spec_and_says_so(tmp_path: Path) -> None:
+def test_pilot_waits_for_a_spec_and_says_so(tmp_path: Path) -> None:
     with pilot(tmp_path) as waiting:
         hello = waiting.greet()
         assert (hello.version, hello.state, hello.instance_id) == (frames.VERSION, PilotState.AWAITING, "")
@@ -57,7 +57,7 @@ def test_a_client_of_no_version_is_refused(tmp_path: Path) -> None:
         waiting.program.terminate()
 
 
-def test_what_its_parent_left_open_it_closes(tmp_path: Path) -> None:
+def test_pilot_closes_descriptors_that_its_parent_left_open(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     with pilot(tmp_path, writing) as waiting, os.fdopen(reading, "rb") as other_end:
         os.close(writing)
@@ -227,7 +227,7 @@ def outfit(instance: str = "instance-1") -> bytes:
     )
 
 
-def test_what_is_for_a_kernel_of_its_own_is_not_for_the_host_s(tmp_path: Path) -> None:
+def test_requests_for_an_own_kernel_are_refused_on_the_hosts_kernel(tmp_path: Path) -> None:
     """Above all not the clock."""
     with pilot(tmp_path) as running:
         running.run(outfit())
@@ -237,7 +237,7 @@ def test_what_is_for_a_kernel_of_its_own_is_not_for_the_host_s(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("version", "channel"), [(1, 5), (2, 5), (3, 0)])
-def test_what_came_with_version_3_is_not_for_older_clients(version: int, channel: int, tmp_path: Path) -> None:
+def test_version_3_requests_are_refused_to_older_clients(version: int, channel: int, tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.send(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(version, 2))
         running.send(FrameKind.MEMORY, channel)

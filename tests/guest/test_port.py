@@ -37,7 +37,7 @@ def refusal(running: Pilot) -> str:
     return PayloadReader(running.take(FrameKind.REFUSED).payload).string()
 
 
-def test_it_says_nothing_until_a_connection_begins(tmp_path: Path) -> None:
+def test_port_says_nothing_until_a_connection_begins(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
         wire.sendall(messages.hello())
         assert connected(running, wire).greet().state == PilotState.AWAITING
@@ -130,7 +130,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_whatever_was_cut_off_before_is_nobody_s(tmp_path: Path, broken: bytes) -> None:
+def test_frame_cut_off_before_a_connection_is_nobody_s(tmp_path: Path, broken: bytes) -> None:
     with on_a_port(tmp_path) as (running, wire):
         connected(running, wire, b"nonce  1").greet()
         wire.sendall(broken)
@@ -152,7 +152,7 @@ def test_a_port_that_nobody_holds_costs_nothing(tmp_path: Path) -> None:
         assert usage.ru_utime + usage.ru_stime < 1.0, "an end that is polled for costs the whole second and a half"
 
 
-def test_who_does_not_read_is_dropped_and_the_next_is_served(tmp_path: Path) -> None:
+def test_client_that_does_not_read_is_dropped_and_the_next_is_served(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire, b"nonce  1")
         client.run(spec("sleep 1000"))
@@ -163,7 +163,7 @@ def test_who_does_not_read_is_dropped_and_the_next_is_served(tmp_path: Path) -> 
         running.program.terminate()
 
 
-def test_what_only_a_kernel_of_its_own_can_do_is_refused(tmp_path: Path) -> None:
+def test_requests_for_an_own_kernel_are_refused_on_a_port(tmp_path: Path) -> None:
     with on_a_port(tmp_path) as (running, wire):
         client = connected(running, wire)
         client.run(spec("sleep 1000"))

@@ -26,7 +26,7 @@ def begun(running: Pilot, encoded: bytes) -> Pilot:
     return running
 
 
-def test_who_watches_is_told_all_and_then_every_change(tmp_path: Path) -> None:
+def test_watcher_is_told_all_states_and_then_every_change(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         begun(running, spec("sleep 1000", "sleep 1000", told=True, held=(1,)))
         states = running.watch()
@@ -78,7 +78,7 @@ def test_a_run_that_was_begun_is_answered_and_not_begun_again(tmp_path: Path) ->
         (messages.conclude_request(9, 1), "the process has not ended"),
     ],
 )
-def test_what_cannot_be_done_is_refused_and_nothing_else(tmp_path: Path, request_: bytes, why: str) -> None:
+def test_impossible_run_is_refused_and_nothing_else(tmp_path: Path, request_: bytes, why: str) -> None:
     with pilot(tmp_path) as running:
         begun(running, spec("sleep 1000", "sleep 1000", told=True, held=(1,)))
         running.stream.sendall(request_)
@@ -100,7 +100,7 @@ def test_the_conclusion_is_told_and_recorded(tmp_path: Path) -> None:
         assert story.runs[1].state is ProcessPhase.EXITED and story.first_exit is None
 
 
-def test_what_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
+def test_output_that_a_run_leaves_in_its_pipes_is_kept(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         begun(running, spec("head -c 40000 /dev/zero; exit 1", told=True))
         running.watch()
@@ -138,7 +138,7 @@ def test_the_journal_of_endless_runs_stays_short_and_true(tmp_path: Path) -> Non
         assert story.runs[1].run == 1199 and last is not None and last.exit_code == 7
 
 
-def test_who_speaks_version_1_cannot_ask_for_more(tmp_path: Path) -> None:
+def test_client_of_version_1_cannot_ask_for_runs(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         running.send(FrameKind.HELLO, 0, frames.number(frames.MAGIC, 4) + frames.number(1, 2))
         running.send(FrameKind.WATCH, 1)
@@ -178,7 +178,7 @@ def test_a_command_beside_a_process_follows_it(tmp_path: Path) -> None:
         assert refusal(running) == "protocol error"
 
 
-def test_what_a_run_left_behind_ends_with_it(tmp_path: Path) -> None:
+def test_processes_that_a_run_left_behind_end_with_it(tmp_path: Path) -> None:
     with pilot(tmp_path) as running:
         begun(running, spec("sleep 974 & echo $!; exit 0", "sleep 1000", told=True))
         wait_for(running.output)

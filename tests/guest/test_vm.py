@@ -252,7 +252,7 @@ def test_a_panic_is_an_end_without_a_word(files: Path, image: Path) -> None:
     assert b"".join(chunk.data for chunk in pilot.output()) == b"before\nhello\n"
 
 
-def test_what_cannot_be_had_ends_the_machine_and_its_ledger_is_not_taken_twice(files: Path) -> None:
+def test_missing_disk_ends_the_machine_and_its_journal_disk_is_not_taken_twice(files: Path) -> None:
     wrong = VolumeDisk(name="volume", file="unused", target="/data", fstype="erofs")
     with machine(files) as booted:
         pilot = booted.pilot(booted.wire())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.host.counter import counter_khz
+from hawker.host.tsc import tsc_khz
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import ExecSpec, OutputChunk
 from hawker.runtime.pilot import messages
@@ -220,7 +220,7 @@ def _listener(path: Path) -> socket.socket:
 
 def _command(files: Path, fds: list[int], arguments: tuple[str, ...], memory_mib: int) -> list[str]:
     kernel = boot_files("bzImage")
-    counter = f"tsc_early_khz={counter_khz(SystemClock())} tsc=reliable"
+    counter = f"tsc_early_khz={tsc_khz(SystemClock())} tsc=reliable"
     line = f"console=ttyS0 quiet reboot=t panic=-1 {counter} hawker.end=reboot"
     command = [_QEMU, "-M", "microvm,acpi=on,rtc=on,isa-serial=on", "-accel", "tcg,tb-size=64", "-cpu", "max"]
     command += ["-m", str(memory_mib), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]

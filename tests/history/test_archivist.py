@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from hawker.archive.archive import Archive
-from hawker.archive.directory import DirectoryPlace
-from hawker.archive.failure import Refused
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveRefused
 from hawker.errors import Unavailable
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import KEEP_RUNS
@@ -22,7 +22,7 @@ from hawker.worker.reconcile import Kind
 pytestmark = pytest.mark.anyio
 
 
-class Moody(DirectoryPlace):
+class Moody(DirectoryBackend):
     """A place that fails as it is told to; `asked` counts what came of each call, `at_once` how many were there."""
 
     def __init__(self, root: Path) -> None:
@@ -46,7 +46,7 @@ class Moody(DirectoryPlace):
             if self.failure is not None:
                 raise self.failure
             if key in self.spoilt:
-                raise Refused("not this one")
+                raise ArchiveRefused("not this one")
             await super().put(key, file)
         finally:
             self.inside -= 1
@@ -126,7 +126,7 @@ async def test_a_place_that_refuses_is_asked_again_only_now_and_then(
     worker: Worker, stall: Stall, place: Moody
 ) -> None:
     await destroyed(worker, 2 * PARALLEL)
-    place.failure = Refused("forbidden")
+    place.failure = ArchiveRefused("forbidden")
     place.asked["check"] = 0
     await later(stall, 3600)
     assert place.asked["put"] > 0

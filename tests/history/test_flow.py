@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hawker.archive.archive import Archive
-from hawker.archive.directory import DirectoryPlace
+from hawker.archive.directory import DirectoryBackend
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.view import RunView
@@ -17,7 +17,7 @@ from hawker.sim.world import Stall
 pytestmark = pytest.mark.anyio
 
 
-class Forgetful(DirectoryPlace):
+class Forgetful(DirectoryBackend):
     """Takes files, and has none of them."""
 
     async def put(self, key: str, file: Path) -> None:
@@ -27,7 +27,7 @@ class Forgetful(DirectoryPlace):
 @pytest.fixture
 def stall(stall: Stall, tmp_path: Path) -> Stall:
     """Its archivist sleeps for a week."""
-    stall.archive = Archive(DirectoryPlace(tmp_path / "kept"), tmp_path / "staging")
+    stall.archive = Archive(DirectoryBackend(tmp_path / "kept"), tmp_path / "staging")
     stall.settings = type(stall.settings)(data_dir=tmp_path, reconcile_every_s=7 * 86_400.0)
     return stall
 
@@ -90,7 +90,7 @@ async def test_a_prepared_file_that_was_lost_is_prepared_again(worker: Worker, s
             self._staged(machine_id).unlink()
             return super().is_written(machine_id)
 
-    stall.archive = Lossy(DirectoryPlace(tmp_path / "lossy"), tmp_path / "staging")
+    stall.archive = Lossy(DirectoryBackend(tmp_path / "lossy"), tmp_path / "staging")
     async with stall.open() as later:
         await later.app()
         assert (await run(later, await gone(later))).state is RunState.DONE

@@ -5,7 +5,7 @@ import pytest
 
 from hawker.api.contract.history import Kept
 from hawker.api.contract.run import RunState
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.history import History
 from hawker.history.machine_history import answer, destroyed_history, live_history
 from hawker.ids import MachineId
@@ -77,7 +77,7 @@ def test_a_run_whose_state_is_not_known_here_is_shown() -> None:
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"image":1}', "null"])
 def test_a_config_that_cannot_be_read_is_damage(text: str) -> None:
     version = msgspec.structs.replace(history().versions[0], config_json=text)
-    with pytest.raises(Damaged, match="MachineConfig"):
+    with pytest.raises(ArchiveDamaged, match="MachineConfig"):
         answer(msgspec.structs.replace(history(), versions=(version,)), Kept.ARCHIVE)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host import links, netns
-from hawker.host.netlink import NetlinkSocket, Request
+from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.ids import NodeId
 
@@ -34,7 +34,7 @@ async def outside(tmp_path: Path) -> AsyncIterator[Path]:
 
     def plug_in(namespace: int) -> None:
         with NetlinkSocket() as inner:
-            host.apply([links.add_veth(name, master=0, peer=links.Peer("eth0", "06:00:00:00:00:01", namespace))])
+            host.apply([links.add_veth(name, master=0, peer=links.VethPeer("eth0", "06:00:00:00:00:01", namespace))])
             index = links.index_of("eth0")
             assert index is not None
             inner.apply([links.link_up(index), *_addresses(index, 2)])
@@ -49,6 +49,6 @@ async def outside(tmp_path: Path) -> AsyncIterator[Path]:
     netns.delete(path)
 
 
-def _addresses(index: int, last: int) -> list[Request]:
+def _addresses(index: int, last: int) -> list[NetlinkRequest]:
     four, six = IPv4Interface(f"198.51.100.{last}/24"), IPv6Interface(f"2001:db8:77::{last}/64")
     return [links.add_address(index, four), links.add_address(index, six)]

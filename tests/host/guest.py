@@ -19,12 +19,11 @@ import anyio.to_thread
 from hawker.host import links, netns
 from hawker.host.address import machine_mac
 from hawker.host.forwarding import prepare_machine
+from hawker.host.machine_link import TAP, addressed, join, open_taps
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
-from hawker.host.plug import TAP, addressed
-from hawker.host.tap import join, open_taps
-from hawker.host.users import user_of
+from hawker.host.vmm_user import user_of
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ import fcntl
 import os
 import sys
 from select import select
-from hawker.host.tap import join, open_taps
+from hawker.host.machine_link import join, open_taps
 outer = open_taps()
 inner, user, offload = map(int, sys.argv[1:4])
 os.setgroups([])

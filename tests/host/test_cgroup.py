@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.host.cgroup import Cgroups, Hierarchies, Layout, Usage, find_hierarchies, read_flat
+from hawker.host.cgroup import CgroupLayout, Cgroups, CgroupUsage, Hierarchies, find_hierarchies, read_flat
 from hawker.host.mount import mounts, parse_mountinfo
 from hawker.ids import MachineId, NodeId
 
@@ -27,8 +27,11 @@ V1 = """\
 HYBRID = V1 + "35 30 0:31 / /sys/fs/cgroup/unified rw shared:14 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-@pytest.mark.parametrize("text, layout", [(V2, Layout.V2), (V1, Layout.V1), (HYBRID, Layout.HYBRID), ("", Layout.NONE)])
-def test_layout_is_told_by_the_mounts(text: str, layout: Layout) -> None:
+@pytest.mark.parametrize(
+    "text, layout",
+    [(V2, CgroupLayout.V2), (V1, CgroupLayout.V1), (HYBRID, CgroupLayout.HYBRID), ("", CgroupLayout.NONE)],
+)
+def test_layout_is_told_by_the_mounts(text: str, layout: CgroupLayout) -> None:
     assert find_hierarchies(parse_mountinfo(text)).layout is layout
 
 
@@ -89,7 +92,7 @@ def v1(tmp_path: Path) -> Cgroups:
 def test_counters_read_the_same_in_both_versions(kind: str, request: pytest.FixtureRequest) -> None:
     cgroups: Cgroups = request.getfixturevalue(kind)
     assert cgroups.oom_kills(MACHINE) == 3
-    assert cgroups.usage(MACHINE) == Usage(cpu_s=2.5, memory_bytes=4096, pids=5)
+    assert cgroups.usage(MACHINE) == CgroupUsage(cpu_s=2.5, memory_bytes=4096, pids=5)
     assert cgroups.list() == [MACHINE]
     assert cgroups.path_of(MACHINE) == f"/hawker-fe12/{MACHINE}"
 

@@ -65,7 +65,7 @@ async def test_a_file_that_is_mounted_twice_has_one_device(file: Path, targets: 
     assert ext4.device_of(file) is None
 
 
-async def test_what_cannot_be_mended_is_damaged(file: Path, targets: list[Path]) -> None:
+async def test_filesystem_that_cannot_be_mended_is_damaged(file: Path, targets: list[Path]) -> None:
     _blank(file)
     with pytest.raises(BadRequest, match="damaged"):
         await ext4.check_filesystem(file)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host import links, netns
-from hawker.host.netlink import NetlinkSocket, Request
+from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 
 pytestmark = pytest.mark.root
 
@@ -23,7 +23,7 @@ def namespace(tmp_path: Path) -> Iterator[Path]:
     netns.delete(path)
 
 
-def _apply(namespace: Path, *requests: Request) -> None:
+def _apply(namespace: Path, *requests: NetlinkRequest) -> None:
     def work() -> None:
         with NetlinkSocket() as netlink:
             netlink.apply(requests)
@@ -31,8 +31,8 @@ def _apply(namespace: Path, *requests: Request) -> None:
     netns.inside(namespace, work)
 
 
-def _links(namespace: Path) -> dict[str, links.Link]:
-    def work() -> list[links.Link]:
+def _links(namespace: Path) -> dict[str, links.HostLink]:
+    def work() -> list[links.HostLink]:
         with NetlinkSocket() as netlink:
             return links.links(netlink)
 
@@ -55,7 +55,7 @@ def test_a_port_knows_its_bridge_and_its_other_end(namespace: Path) -> None:
     _apply(namespace, links.add_bridge("br", _MAC))
     bridge = _links(namespace)["br"].index
     with namespace.open() as same:
-        peer = links.Peer("far", "06:00:00:00:00:01", same.fileno())
+        peer = links.VethPeer("far", "06:00:00:00:00:01", same.fileno())
         _apply(namespace, links.add_veth("near", master=bridge, peer=peer))
     near, far = _links(namespace)["near"].index, _links(namespace)["far"].index
 
@@ -71,7 +71,7 @@ def test_a_number_in_a_name_is_the_kernels_choice(namespace: Path) -> None:
     bridge = _links(namespace)["br"].index
     with namespace.open() as same:
         for far in ("far0", "far1"):
-            peer = links.Peer(far, "06:00:00:00:00:01", same.fileno())
+            peer = links.VethPeer(far, "06:00:00:00:00:01", same.fileno())
             _apply(namespace, links.add_veth("port%d", master=bridge, peer=peer))
     assert {"port0", "port1"} <= set(_links(namespace))
 

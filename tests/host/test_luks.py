@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.host.luks import KEY_BYTES, Finished, Luks, find_tool, run_tool
+from hawker.host.luks import KEY_BYTES, CommandResult, Luks, find_tool, run_tool
 
 pytestmark = pytest.mark.anyio
 KEY = bytes(range(KEY_BYTES))
@@ -18,11 +18,11 @@ class Edge:
 
     def __init__(self, mapper: Path, status: int = 0, said: str = "") -> None:
         self.mapper = mapper
-        self.finished = Finished(status, said)
+        self.finished = CommandResult(status, said)
         self.called: list[tuple[str, ...]] = []
         self.given: list[bytes] = []
 
-    async def __call__(self, argv: Sequence[str], given: bytes) -> Finished:
+    async def __call__(self, argv: Sequence[str], given: bytes) -> CommandResult:
         self.called.append(tuple(argv))
         self.given.append(given)
         if argv[1] == "open" and self.finished.status == 0:
@@ -74,7 +74,7 @@ async def test_a_device_grows_with_its_key(mapper: Path) -> None:
     assert edge.given == [KEY]
 
 
-async def test_what_cryptsetup_says_is_told(mapper: Path) -> None:
+async def test_words_of_cryptsetup_are_told(mapper: Path) -> None:
     with pytest.raises(Unavailable, match=r"cryptsetup open failed \(2\): No key available"):
         await _luks(Edge(mapper, 2, "No key available with this passphrase.")).open(Path("/v/data"), "v", KEY)
 
@@ -97,7 +97,7 @@ async def test_a_host_says_what_it_lacks(tmp_path: Path, mapper: Path) -> None:
 
 async def test_a_tool_is_given_its_key_and_heard() -> None:
     code = "import sys; print(len(sys.stdin.buffer.read()), flush=True); sys.exit('why')"
-    assert await run_tool([sys.executable, "-c", code], KEY) == Finished(1, "64\nwhy")
+    assert await run_tool([sys.executable, "-c", code], KEY) == CommandResult(1, "64\nwhy")
 
 
 def test_tools_of_the_administrator_are_found_whatever_the_path() -> None:

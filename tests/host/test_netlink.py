@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from hawker.host.netlink import DUMP, NetlinkSocket, Request
+from hawker.host.netlink import DUMP, NetlinkRequest, NetlinkSocket
 
 _GETLINK = 18
 _IFINFO = struct.Struct("=BxHiII")
@@ -12,9 +12,9 @@ _LOOPBACK = 1
 _ENODEV = 19
 
 
-def _get(index: int, *, tolerated: int | None = None, flags: int = 0, ack: bool = True) -> Request:
+def _get(index: int, *, tolerated: int | None = None, flags: int = 0, ack: bool = True) -> NetlinkRequest:
     body = _IFINFO.pack(0, 0, index, 0, 0)
-    return Request(_GETLINK, body, flags, frozenset() if tolerated is None else frozenset({tolerated}), ack)
+    return NetlinkRequest(_GETLINK, body, flags, frozenset() if tolerated is None else frozenset({tolerated}), ack)
 
 
 def test_a_question_is_answered() -> None:
@@ -52,6 +52,6 @@ def test_all_of_a_batch_is_tried_and_the_first_refusal_told() -> None:
 
 
 def test_a_message_is_padded_to_four_bytes_and_says_its_true_length() -> None:
-    encoded = Request(_GETLINK, b"abcde").encode(7)
+    encoded = NetlinkRequest(_GETLINK, b"abcde").encode(7)
     length, kind, flags, number, _ = struct.unpack_from("=IHHII", encoded)
     assert (length, kind, flags, number, len(encoded)) == (21, _GETLINK, 5, 7, 24)

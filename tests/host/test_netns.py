@@ -54,7 +54,7 @@ def test_delete_can_be_repeated(path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_is_no_namespace_cannot_be_entered(tmp_path: Path) -> None:
+def test_file_that_is_no_namespace_cannot_be_entered(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="network namespace"):
         netns.inside(tmp_path / "file", _current)

@@ -21,5 +21,5 @@ def test_a_label_says_the_whole_plan(network_id: int, ipv4: IPv4Address | None) 
     "text",
     [None, "", "uplink of the office", "0123456789abcd", "0123456789abcd 7 -", "0123456789abcd 00000007 1.2.3.4.5"],
 )
-def test_what_others_write_on_links_is_no_label(text: str | None) -> None:
+def test_foreign_text_on_a_link_is_no_label(text: str | None) -> None:
     assert read_label(text) is None

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hawker.host.frames import frame_table, remove_frames
+from hawker.host.anti_spoofing import frame_table, remove_frames
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.nft_messages import (
     BRIDGE,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hawker.errors import CannotStart
-from hawker.host.frames import remove_frames
+from hawker.host.anti_spoofing import remove_frames
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.nft_messages import remove_table
 from hawker.host.nftables import (

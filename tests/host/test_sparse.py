@@ -106,7 +106,7 @@ async def test_a_published_draft_has_its_name_and_may_be_published_again(tmp_pat
     assert not drafted.exists()
 
 
-async def test_what_was_never_drafted_cannot_be_published(tmp_path: Path) -> None:
+async def test_copy_never_drafted_cannot_be_published(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await publish(tmp_path / "a.draft", tmp_path / "a")
 

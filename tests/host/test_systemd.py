@@ -61,7 +61,7 @@ def test_nothing_is_handed_over_to_one_who_was_not_activated(environ: dict[str, 
     assert environ == {}
 
 
-def test_what_is_meant_for_another_process_is_left_alone() -> None:
+def test_sockets_meant_for_another_process_are_left_alone() -> None:
     environ = {"LISTEN_PID": "8", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "hawker.socket"}
     assert handed_over(environ, 7) is None
     assert environ == {}, "or a child would take it for its own"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.vfio import DeviceRefused, PciDevices, Refusal, described, vfio_nodes
+from hawker.host.vfio import DeviceRefused, PciDevices, VfioRefusal, described, vfio_nodes
 from tests.host.pci import Bus, Killed
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def test_a_device_leaves_the_hosts_driver_and_is_reset(bus: Bus, driver: s
     assert bus.driver_of(GPU) == "vfio-pci" and bus.log[-1] == ("reset", "1")
 
 
-async def test_it_is_reset_for_each_owner_and_bound_only_once(bus: Bus) -> None:
+async def test_device_is_reset_for_each_owner_and_bound_only_once(bus: Bus) -> None:
     bus.add(GPU, group=12, driver="nvidia")
     await _devices(bus).take([GPU])
     del bus.log[:]
@@ -63,7 +63,7 @@ async def test_two_of_one_group_go_to_one_machine_only(bus: Bus) -> None:
     bus.add(GPU, group=12)
     bus.add(SECOND, group=12)
     for one in (GPU, SECOND):
-        assert (await _refused(bus, one)).refusal is Refusal.SHARED
+        assert (await _refused(bus, one)).refusal is VfioRefusal.SHARED
     await _devices(bus).take([GPU, SECOND])
     assert bus.driver_of(GPU) == bus.driver_of(SECOND) == "vfio-pci"
 
@@ -72,21 +72,21 @@ async def test_a_group_with_a_device_in_use_is_refused_untouched(bus: Bus) -> No
     bus.add(GPU, group=12, driver="nvidia")
     bus.add(DISK, group=12, driver="nvme", kind="0x010802")
     refused = await _refused(bus, GPU)
-    assert refused.refusal is Refusal.SHARED and "nvme" in str(refused) and DISK in str(refused)
+    assert refused.refusal is VfioRefusal.SHARED and "nvme" in str(refused) and DISK in str(refused)
     assert bus.driver_of(GPU) == "nvidia" and not bus.log
 
 
 async def test_a_host_without_an_iommu_is_told_to_turn_it_on(bus: Bus) -> None:
     bus.add(GPU, group=None)
     refused = await _refused(bus, GPU)
-    assert refused.refusal is Refusal.NO_IOMMU and "intel_iommu=on" in str(refused)
+    assert refused.refusal is VfioRefusal.NO_IOMMU and "intel_iommu=on" in str(refused)
 
 
 async def test_a_device_that_is_gone_is_named(bus: Bus) -> None:
     bus.add(GPU, group=12)
     bus.unplug(GPU)
     refused = await _refused(bus, GPU)
-    assert refused.refusal is Refusal.GONE and GPU in str(refused)
+    assert refused.refusal is VfioRefusal.GONE and GPU in str(refused)
     assert refused.retry and refused.status == 503
 
 
@@ -94,31 +94,31 @@ async def test_a_device_that_somebody_else_means_to_have_is_left(bus: Bus) -> No
     bus.add(GPU, group=12)
     bus.write(bus.pci / "devices" / GPU / "driver_override", "pci-stub")
     refused = await _refused(bus, GPU)
-    assert refused.refusal is Refusal.ELSEWHERE and "pci-stub" in str(refused)
+    assert refused.refusal is VfioRefusal.ELSEWHERE and "pci-stub" in str(refused)
 
 
 async def test_a_driver_that_does_not_take_it_is_said(bus: Bus) -> None:
     bus.add(GPU, group=12, driver="nvidia")
     bus.refuses.add("vfio-pci")
     refused = await _refused(bus, GPU)
-    assert refused.refusal is Refusal.ELSEWHERE and "did not take it" in str(refused)
+    assert refused.refusal is VfioRefusal.ELSEWHERE and "did not take it" in str(refused)
 
 
 async def test_a_device_that_its_driver_does_not_let_go_of_is_said(bus: Bus) -> None:
     bus.add(GPU, group=12, driver="nvidia")
     bus.fails["unbind"] = errno.EBUSY
     refused = await _refused(bus, GPU)
-    assert refused.refusal is Refusal.ELSEWHERE and "is something using it" in str(refused)
+    assert refused.refusal is VfioRefusal.ELSEWHERE and "is something using it" in str(refused)
 
 
-async def test_what_cannot_be_reset_is_not_handed_on(bus: Bus) -> None:
+async def test_device_that_cannot_be_reset_is_not_handed_on(bus: Bus) -> None:
     bus.add(GPU, group=12)
     bus.fails["reset"] = errno.ENOTTY
-    assert (await _refused(bus, GPU)).refusal is Refusal.NO_RESET
+    assert (await _refused(bus, GPU)).refusal is VfioRefusal.NO_RESET
     bus.add(SECOND, group=13)
     (bus.pci / "devices" / SECOND / "reset").unlink()
     refused = await _refused(bus, SECOND)
-    assert refused.refusal is Refusal.NO_RESET and bus.driver_of(SECOND) is None
+    assert refused.refusal is VfioRefusal.NO_RESET and bus.driver_of(SECOND) is None
 
 
 async def test_a_kernel_without_vfio_is_asked_to_load_it(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_a_kernel_without_vfio_is_asked_to_load_it(tmp_path: Path) -> None
     for load in (("true",), ("/nonexistent/modprobe",)):
         with pytest.raises(DeviceRefused, match="vfio-pci") as refused:
             await PciDevices([GPU], bus.sysfs, load=load, write=bus.write).take([GPU])
-        assert refused.value.refusal is Refusal.NO_VFIO
+        assert refused.value.refusal is VfioRefusal.NO_VFIO
     driver = bus.pci / "drivers/vfio-pci"
     loads = ("sh", "-c", f"mkdir {driver} && touch {driver}/unbind")
     await PciDevices([GPU], bus.sysfs, load=loads, write=bus.write).take([GPU])

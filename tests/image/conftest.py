@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.transport import Transport, new_session
+from hawker.image.transport import RegistryTransport, new_session
 from tests.fixtures.debian_image import debian_image
 from tests.fixtures.registry import private_registry, registry
 from tests.image.fake_registry import FakeRegistry, fake_registry
@@ -47,7 +47,7 @@ async def fake() -> AsyncIterator[FakeRegistry]:
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[Transport]:
+async def transport() -> AsyncIterator[RegistryTransport]:
     session = new_session()
-    yield Transport(session, frozenset())
+    yield RegistryTransport(session, frozenset())
     await session.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hawker.ids import Digest
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Compression
 from hawker.image.rootfs import write_tree
 from hawker.image.unpack import LayerBlob, Unpacker
@@ -22,11 +22,11 @@ def blobs(folder: Path, *archives: bytes) -> list[LayerBlob]:
     return found
 
 
-def unpack(folder: Path, archives: Iterable[bytes], limits: Limits | None = None) -> Path:
+def unpack(folder: Path, archives: Iterable[bytes], limits: ImageLimits | None = None) -> Path:
     """Gives the root filesystem's directory."""
     pool = folder / "pool"
     pool.mkdir()
     layers = blobs(folder / "blobs", *archives)
-    tree = Unpacker(pool, 1 << 40, limits or Limits(), lambda: None).unpack(layers)
+    tree = Unpacker(pool, 1 << 40, limits or ImageLimits(), lambda: None).unpack(layers)
     write_tree(tree, pool, folder / "root", lambda: None)
     return folder / "root"

@@ -6,7 +6,7 @@ import pytest
 
 from hawker.ids import Digest
 from hawker.image.blocks import Blocks
-from hawker.image.limits import BlockChoice, Limits
+from hawker.image.limits import BlockChoice, ImageLimits
 from hawker.image.staging import Staging
 from tests.fixtures.parts import tar
 from tests.image.layers import blobs
@@ -17,7 +17,7 @@ _A = Digest("sha256:" + "a" * 64)
 def opened(root: Path, choice: BlockChoice) -> Blocks:
     staging = Staging(root / "staging")
     staging.clear()
-    blocks = Blocks(root, choice, staging, Limits())
+    blocks = Blocks(root, choice, staging, ImageLimits())
     blocks.open()
     return blocks
 
@@ -36,7 +36,7 @@ async def test_block_is_found_under_its_digest(tmp_path: Path, choice: BlockChoi
     assert blocks.disk_bytes() > 0
 
 
-def test_what_a_crash_left_is_dropped_at_boot(tmp_path: Path) -> None:
+def test_unfinished_block_image_is_dropped_at_boot(tmp_path: Path) -> None:
     (tmp_path / "rootfs").mkdir()
     (tmp_path / f"rootfs/{'a' * 64}.erofs.tmp").write_bytes(b"half")
     blocks = opened(tmp_path, BlockChoice.NONE)

@@ -12,9 +12,9 @@ import pytest
 from hawker.errors import NoRoom, Unavailable
 from hawker.image.build import build_block, measure
 from hawker.image.failure import BadLayer
-from hawker.image.limits import BlockChoice, Limits
-from hawker.image.staging import Place, Staging
-from hawker.image.tree import Directory, File, Meta, Tree
+from hawker.image.limits import BlockChoice, ImageLimits
+from hawker.image.staging import Staging, StagingPlace
+from hawker.image.tree import FileMeta, FileTree, TreeDirectory, TreeFile
 from tests.fixtures.parts import directory, entry, sha256, tar
 from tests.image.layers import blobs
 
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.root]
 class OnDisk(Staging):
     """As on a host without shared memory."""
 
-    def places(self, most: int) -> Iterator[Place]:
-        yield Place(self.disk, most)
+    def places(self, most: int) -> Iterator[StagingPlace]:
+        yield StagingPlace(self.disk, most)
 
 
 @contextmanager
@@ -62,7 +62,7 @@ async def test_block_image_mounts_and_holds_the_merged_tree(
     tmp_path: Path, kind: BlockChoice, where: type[Staging]
 ) -> None:
     target, staging = tmp_path / "block", staging_in(tmp_path, where)
-    await build_block(blobs(tmp_path / "blobs", *_LAYERS), target, kind, staging, Limits())
+    await build_block(blobs(tmp_path / "blobs", *_LAYERS), target, kind, staging, ImageLimits())
     with mounted(target, tmp_path / "mnt") as root:
         assert sorted(set(os.listdir(root)) - {"lost+found"}) == ["d", "new"]
         info = (root / "d/tool").stat()
@@ -75,7 +75,7 @@ async def test_bad_layer_leaves_nothing(tmp_path: Path) -> None:
     staging = staging_in(tmp_path)
     bad = tar(("fine", b"x" * 5000), ("../evil", b""))
     with pytest.raises(BadLayer, match=sha256(bad)):
-        await build_block(blobs(tmp_path / "blobs", bad), tmp_path / "block", BlockChoice.EROFS, staging, Limits())
+        await build_block(blobs(tmp_path / "blobs", bad), tmp_path / "block", BlockChoice.EROFS, staging, ImageLimits())
     assert sorted(os.listdir(tmp_path)) == ["blobs", "staging"]
     assert staged_in(tmp_path) == []
 
@@ -88,7 +88,7 @@ async def test_refused_attribute_names_its_layer(tmp_path: Path) -> None:
             tmp_path / "block",
             BlockChoice.EROFS,
             staging_in(tmp_path),
-            Limits(),
+            ImageLimits(),
         )
 
 
@@ -96,39 +96,39 @@ async def test_full_disk_while_staging_is_no_room(tmp_path: Path, small_disk: Pa
     layers = blobs(tmp_path / "blobs", tar(("big", os.urandom(20 << 20))))
     staging = staging_in(small_disk, OnDisk)
     with pytest.raises(NoRoom, match="while unpacking an image"):
-        await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, Limits())
+        await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, ImageLimits())
     assert os.listdir(staging.disk) == []
 
 
 async def test_full_disk_while_making_the_block_is_no_room(tmp_path: Path, small_disk: Path) -> None:
     layers = blobs(tmp_path / "blobs", tar(("big", os.urandom(20 << 20))))
     with pytest.raises(NoRoom, match="while making the block image"):
-        await build_block(layers, small_disk / "block", BlockChoice.EROFS, staging_in(tmp_path), Limits())
+        await build_block(layers, small_disk / "block", BlockChoice.EROFS, staging_in(tmp_path), ImageLimits())
     assert os.listdir(small_disk) == []
 
 
 async def test_image_too_large_for_memory_is_staged_on_disk(tmp_path: Path) -> None:
     class Tight(Staging):
-        def places(self, most: int) -> Iterator[Place]:
+        def places(self, most: int) -> Iterator[StagingPlace]:
             [memory, disk] = super().places(most)
-            yield Place(memory.directory, 100, memory.prefix)
+            yield StagingPlace(memory.directory, 100, memory.prefix)
             yield disk
 
     staging = staging_in(tmp_path, Tight)
     layers = blobs(tmp_path / "blobs", tar(("big", bytes(5000))))
-    await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, Limits())
+    await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, ImageLimits())
     assert (tmp_path / "block").exists()
 
 
 async def test_attribute_that_memory_cannot_hold_goes_to_disk(tmp_path: Path, bare_filesystem: Path) -> None:
     class Bare(Staging):
-        def places(self, most: int) -> Iterator[Place]:
-            yield Place(bare_filesystem, most)
-            yield Place(self.disk, most)
+        def places(self, most: int) -> Iterator[StagingPlace]:
+            yield StagingPlace(bare_filesystem, most)
+            yield StagingPlace(self.disk, most)
 
     staging = staging_in(tmp_path, Bare)
     layers = blobs(tmp_path / "blobs", tar(entry("f", pax_headers={"SCHILY.xattr.user.a": "b"})))
-    await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, Limits())
+    await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, ImageLimits())
     with mounted(tmp_path / "block", tmp_path / "mnt") as root:
         assert os.getxattr(root / "f", "user.a") == b"b"
 
@@ -137,7 +137,7 @@ async def test_disk_that_cannot_hold_an_attribute_is_told(tmp_path: Path, bare_f
     staging = staging_in(bare_filesystem, OnDisk)
     layers = blobs(tmp_path / "blobs", tar(entry("f", pax_headers={"SCHILY.xattr.user.a": "b"})))
     with pytest.raises(Unavailable, match=r"data directory cannot hold the extended attribute user\.a"):
-        await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, Limits())
+        await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, ImageLimits())
 
 
 async def test_cancelled_build_stops_soon_and_leaves_nothing(tmp_path: Path) -> None:
@@ -145,16 +145,16 @@ async def test_cancelled_build_stops_soon_and_leaves_nothing(tmp_path: Path) -> 
     many = tar(*[(str(number), b"x") for number in range(20_000)])
     layers = blobs(tmp_path / "blobs", many)
     with anyio.fail_after(60), anyio.move_on_after(0.05) as scope:
-        await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, Limits())
+        await build_block(layers, tmp_path / "block", BlockChoice.EROFS, staging, ImageLimits())
     assert scope.cancelled_caught
     assert sorted(os.listdir(tmp_path)) == ["blobs", "staging"]
     assert staged_in(tmp_path) == []
 
 
 def test_tree_is_measured_for_the_tools() -> None:
-    tree = Tree(Limits())
-    tree.add(0, b"d", Directory(Meta(mode=0o755, mtime_ns=5)))
-    tree.add(0, b"d/a", File(Meta(mode=0o644, mtime_ns=7 * 10**9 + 1), 1, 100))
-    tree.add(0, b"b", File(Meta(mode=0o644), 2, 50))
+    tree = FileTree(ImageLimits())
+    tree.add(0, b"d", TreeDirectory(FileMeta(mode=0o755, mtime_ns=5)))
+    tree.add(0, b"d/a", TreeFile(FileMeta(mode=0o644, mtime_ns=7 * 10**9 + 1), 1, 100))
+    tree.add(0, b"b", TreeFile(FileMeta(mode=0o644), 2, 50))
     found = measure(tree)
     assert (found.content_bytes, found.files, found.newest_s) == (150, 4, 8)

@@ -8,7 +8,7 @@ import zstandard
 
 from hawker.image.bundle import DirectoryBundle, TarBundle, open_archive
 from hawker.image.failure import BadImage
-from hawker.image.limits import MIB, Limits
+from hawker.image.limits import MIB, ImageLimits
 from tests.fixtures.parts import directory, hard_link, symlink, tar
 
 
@@ -28,7 +28,9 @@ def test_files_of_a_directory_are_found(tmp_path: Path) -> None:
 
 def archive(tmp_path: Path, packed: bytes) -> TarBundle:
     (tmp_path / "a.tar").write_bytes(packed)
-    return open_archive(tmp_path / "a.tar", "a.tar", tmp_path / "scratch", Limits(max_import_bytes=MIB), lambda: None)
+    return open_archive(
+        tmp_path / "a.tar", "a.tar", tmp_path / "scratch", ImageLimits(max_import_bytes=MIB), lambda: None
+    )
 
 
 _TAR = tar(
@@ -72,4 +74,4 @@ def test_bad_archive_is_refused(tmp_path: Path, packed: bytes, says: str) -> Non
 
 def test_missing_archive_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadImage, match="cannot read label: No such file"):
-        open_archive(tmp_path / "nope", "label", tmp_path / "scratch", Limits(), lambda: None)
+        open_archive(tmp_path / "nope", "label", tmp_path / "scratch", ImageLimits(), lambda: None)

@@ -11,10 +11,10 @@ from hawker.errors import NoRoom, NotFound, NotServed, TooLarge, Unavailable
 from hawker.ids import Digest
 from hawker.image.cache import ImageCache
 from hawker.image.config import Image
-from hawker.image.credentials import Credentials
 from hawker.image.failure import BadImage, BadLayer
-from hawker.image.limits import ImageSettings, Limits
-from hawker.image.progress import PullProgress, Stage
+from hawker.image.limits import ImageLimits, ImageSettings
+from hawker.image.progress import PullProgress, PullStage
+from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
 from tests.fixtures.parts import (
     OCI_INDEX,
@@ -105,8 +105,8 @@ async def test_pull_tells_its_progress(cache: ImageCache, fake: FakeRegistry) ->
     seen: list[PullProgress] = []
     image = await cache.pull(fake.add("app", "v1", _IMAGE), progress=seen.append)
     stages = [progress.stage for progress in seen]
-    assert stages == sorted(stages, key=list(Stage).index)
-    assert set(stages) == set(Stage)
+    assert stages == sorted(stages, key=list(PullStage).index)
+    assert set(stages) == set(PullStage)
     assert seen[-1].done_bytes == seen[-1].total_bytes == image.size_bytes
 
 
@@ -291,7 +291,7 @@ async def test_upload_without_a_name_goes_by_its_own_or_by_digest(cache: ImageCa
 async def test_bad_upload_is_refused_and_leaves_nothing(
     tmp_path: Path, archive: bytes, error: type[Exception], says: str
 ) -> None:
-    async with opened_cache(tmp_path, ImageSettings(limits=Limits(max_import_bytes=100_000))) as cache:
+    async with opened_cache(tmp_path, ImageSettings(limits=ImageLimits(max_import_bytes=100_000))) as cache:
         with pytest.raises(error, match=says):
             await cache.import_archive(chunks(archive), "mine:v1")
         assert cache.find("mine:v1") is None
@@ -334,7 +334,7 @@ async def test_crash_between_any_two_steps_costs_only_the_step(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("lost", ["layers", "everything"])
-async def test_what_was_pruned_between_two_steps_comes_again(cache: ImageCache, fake: FakeRegistry, lost: str) -> None:
+async def test_image_pruned_between_two_steps_comes_again(cache: ImageCache, fake: FakeRegistry, lost: str) -> None:
     resolved = await cache.resolve(fake.add("app", "v1", _IMAGE))
     await cache.fetch(resolved)
     for blob in (cache.root / "blobs/sha256").iterdir():

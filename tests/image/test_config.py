@@ -31,7 +31,7 @@ def test_config_is_read() -> None:
 @pytest.mark.parametrize(
     "content", [b"{}", b'{"config": null}', b'{"config": {"Env": null, "Cmd": null, "Labels": null}}']
 )
-def test_what_is_left_out_is_empty(content: bytes) -> None:
+def test_field_that_is_left_out_is_empty(content: bytes) -> None:
     assert read_config(content).run == ImageConfig()
 
 

@@ -10,7 +10,7 @@ from hawker.image.bundle import TarBundle
 from hawker.image.docker_archive import open_docker
 from hawker.image.failure import BadImage
 from hawker.image.layout import LocalImage
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Manifest, read_manifest
 from tests.fixtures.parts import ImageParts, docker_files, layer, sha256, tar
 
@@ -21,11 +21,11 @@ _IMAGE = ImageParts([layer(tar(("a", b"1"))), layer(tar(("b", b"2")))], {"Cmd": 
 
 def opened(folder: Path, files: dict[str, bytes]) -> LocalImage:
     (folder / "a.tar").write_bytes(tar(*files.items()))
-    return open_docker(TarBundle(folder / "a.tar", "a.tar"), Limits(), lambda: None)
+    return open_docker(TarBundle(folder / "a.tar", "a.tar"), ImageLimits(), lambda: None)
 
 
 async def manifest_of(image: LocalImage) -> Manifest:
-    found = read_manifest((await image.source.manifest(None)).content, Limits())
+    found = read_manifest((await image.source.manifest(None)).content, ImageLimits())
     assert isinstance(found, Manifest)
     return found
 

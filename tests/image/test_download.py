@@ -15,7 +15,7 @@ from hawker.image.failure import BadImage
 from hawker.image.progress import PullProgress, silent
 from hawker.image.reference import RegistryReference
 from hawker.image.registry import RegistrySource
-from hawker.image.transport import Transport
+from hawker.image.transport import RegistryTransport
 from tests.fixtures.parts import sha256
 from tests.image.fake_registry import FakeRegistry
 
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> BlobStore:
 
 
 @pytest.fixture
-def origin(transport: Transport, fake: FakeRegistry) -> RegistrySource:
+def origin(transport: RegistryTransport, fake: FakeRegistry) -> RegistrySource:
     fake.blobs[_BLOB.digest] = _CONTENT
     return RegistrySource(transport, RegistryReference(fake.host, "app", "v1"), None, ManualClock(), 1 << 20)
 

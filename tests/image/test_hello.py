@@ -7,7 +7,7 @@ import pytest
 
 from hawker.image.config import read_config
 from hawker.image.hello import hello_source
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.local import LocalSource
 from hawker.image.manifest import Manifest, read_manifest
 from tests.image.layers import unpack
@@ -23,13 +23,13 @@ def source(tmp_path: Path) -> LocalSource:
 
 
 async def blob(source: LocalSource, number: int) -> bytes:
-    found = read_manifest((await source.manifest(None)).content, Limits())
+    found = read_manifest((await source.manifest(None)).content, ImageLimits())
     assert isinstance(found, Manifest)
     async with source.blob((found.config, *found.layers)[number], 0) as piece:
         return b"".join([chunk async for chunk in piece.chunks])
 
 
-async def test_it_runs_the_program_as_root_and_serves_8080(source: LocalSource) -> None:
+async def test_hello_image_runs_as_root_and_serves_8080(source: LocalSource) -> None:
     run = read_config(await blob(source, 0)).run
     assert (run.entrypoint, run.cmd, run.user, run.working_dir) == (("/bin/hello",), (), "root", "/")
     assert run.exposed_ports == ("8080/tcp",)
@@ -45,6 +45,6 @@ async def test_its_files_are_what_a_program_expects(source: LocalSource, tmp_pat
     assert all((root / name).is_dir() for name in ("dev", "proc", "sys", "root"))
 
 
-async def test_it_is_the_same_every_time(source: LocalSource, tmp_path: Path) -> None:
+async def test_hello_image_is_the_same_every_time(source: LocalSource, tmp_path: Path) -> None:
     again = hello_source(tmp_path / "program", 1 << 20)
     assert (await source.manifest(None)).content == (await again.manifest(None)).content

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from hawker.image.inflate import Brake, InflateError, inflated, sniff
-from hawker.image.limits import MIB, Limits
+from hawker.image.limits import MIB, ImageLimits
 from hawker.image.manifest import Compression
 
 _CONTENT = bytes(range(256)) * 4000
@@ -18,9 +18,9 @@ _PACKERS = {
 }
 
 
-def unpack(path: Path, blob: bytes, compression: Compression, limits: Limits | None = None) -> bytes:
+def unpack(path: Path, blob: bytes, compression: Compression, limits: ImageLimits | None = None) -> bytes:
     path.write_bytes(blob)
-    allowed = limits or Limits()
+    allowed = limits or ImageLimits()
     brake = Brake(len(blob), allowed.max_layer_bytes, allowed, lambda: None)
     with inflated(path, compression, brake) as stream:
         return stream.read()
@@ -41,7 +41,7 @@ def test_pieces_packed_one_after_the_other_are_one(tmp_path: Path, compression: 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD])
 @pytest.mark.parametrize("junk", [b"no", b"x" * 99])
-def test_what_is_packed_otherwise_is_told(tmp_path: Path, compression: Compression, junk: bytes) -> None:
+def test_layer_of_another_compression_is_told(tmp_path: Path, compression: Compression, junk: bytes) -> None:
     with pytest.raises(InflateError, match=f"is not intact {compression.value}"):
         unpack(tmp_path / "blob", junk + _PACKERS[compression](_CONTENT), compression)
 
@@ -62,12 +62,12 @@ def test_wrong_checksum_is_told(tmp_path: Path) -> None:
 def test_bomb_is_stopped_by_its_proportion(tmp_path: Path, compression: Compression) -> None:
     packed = _PACKERS[compression](bytes(64 * MIB))
     with pytest.raises(InflateError, match="a decompression bomb"):
-        unpack(tmp_path / "blob", packed, compression, Limits(ratio_free_bytes=4 * MIB, max_ratio=10))
+        unpack(tmp_path / "blob", packed, compression, ImageLimits(ratio_free_bytes=4 * MIB, max_ratio=10))
 
 
 def test_bomb_is_stopped_by_its_size(tmp_path: Path) -> None:
     with pytest.raises(InflateError, match=f"unpacks to more than {MIB} bytes"):
-        unpack(tmp_path / "blob", gzip.compress(bytes(2 * MIB)), Compression.GZIP, Limits(max_layer_bytes=MIB))
+        unpack(tmp_path / "blob", gzip.compress(bytes(2 * MIB)), Compression.GZIP, ImageLimits(max_layer_bytes=MIB))
 
 
 def test_window_larger_than_a_limit_is_refused(tmp_path: Path) -> None:
@@ -86,6 +86,6 @@ def test_work_is_given_up_when_asked(tmp_path: Path) -> None:
 
     with (
         pytest.raises(InterruptedError),
-        inflated(tmp_path / "blob", Compression.NONE, Brake(1, 10**9, Limits(), stop)) as stream,
+        inflated(tmp_path / "blob", Compression.NONE, Brake(1, 10**9, ImageLimits(), stop)) as stream,
     ):
         stream.read()

@@ -7,7 +7,7 @@ import pytest
 from hawker.image.bundle import DirectoryBundle
 from hawker.image.failure import BadImage
 from hawker.image.layout import open_layout
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Platform
 from tests.fixtures.parts import ImageParts, layer, layout, tar
 
@@ -27,23 +27,23 @@ def bundle(folder: Path, files: dict[str, bytes]) -> DirectoryBundle:
 
 
 async def test_only_image_is_found_without_a_tag(tmp_path: Path) -> None:
-    found = open_layout(bundle(tmp_path, layout(_ONE, tags=["v1"])), None, _AMD, Limits())
+    found = open_layout(bundle(tmp_path, layout(_ONE, tags=["v1"])), None, _AMD, ImageLimits())
     assert (await found.source.manifest(None)).content == _ONE.manifest
     assert found.name == "v1"
 
 
 async def test_tag_tells_images_apart(tmp_path: Path) -> None:
     both = bundle(tmp_path, layout(_ONE, _TWO, tags=["v1", "v2"]))
-    found = open_layout(both, "v2", _AMD, Limits())
+    found = open_layout(both, "v2", _AMD, ImageLimits())
     assert (await found.source.manifest(None)).content == _TWO.manifest
     with pytest.raises(BadImage, match="has no image tagged 'v3'; there is: v1, v2"):
-        open_layout(both, "v3", _AMD, Limits())
+        open_layout(both, "v3", _AMD, ImageLimits())
     with pytest.raises(BadImage, match="has several images; name one by its tag"):
-        open_layout(both, None, _AMD, Limits())
+        open_layout(both, None, _AMD, ImageLimits())
 
 
 def test_full_name_goes_before_a_bare_tag(tmp_path: Path) -> None:
-    found = open_layout(bundle(tmp_path, layout(_ONE, tags=["v1"], name="host/app:v1")), None, _AMD, Limits())
+    found = open_layout(bundle(tmp_path, layout(_ONE, tags=["v1"], name="host/app:v1")), None, _AMD, ImageLimits())
     assert found.name == "host/app:v1"
 
 
@@ -59,4 +59,4 @@ def test_full_name_goes_before_a_bare_tag(tmp_path: Path) -> None:
 )
 def test_bad_layout_is_refused(tmp_path: Path, files: dict[str, bytes], says: str) -> None:
     with pytest.raises(BadImage, match=says):
-        open_layout(bundle(tmp_path, files), None, _AMD, Limits(max_manifest_bytes=1000))
+        open_layout(bundle(tmp_path, files), None, _AMD, ImageLimits(max_manifest_bytes=1000))

@@ -7,7 +7,7 @@ import pytest
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
-from hawker.image.local import Content, LocalSource, Span
+from hawker.image.local import ByteRange, Content, LocalSource
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ async def read(source: LocalSource, digest: Digest, offset: int = 0) -> bytes:
 async def test_content_comes_from_memory_and_from_a_part_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"0123456789")
-    contents: dict[Digest, Content] = {_A: b"manifest", _B: Span(file, 2, 5)}
+    contents: dict[Digest, Content] = {_A: b"manifest", _B: ByteRange(file, 2, 5)}
     source = LocalSource(_A, contents.get, 100)
     assert (await source.manifest(None)).content == b"manifest"
     assert (await source.manifest(_B)).content == b"23456"
@@ -32,8 +32,8 @@ async def test_content_comes_from_memory_and_from_a_part_of_a_file(tmp_path: Pat
     assert await read(source, _B, 3) == b"56"
 
 
-async def test_what_is_missing_is_told(tmp_path: Path) -> None:
-    source = LocalSource(_A, {_B: Span(tmp_path / "gone", 0, 5)}.get, 100)
+async def test_missing_blob_is_told(tmp_path: Path) -> None:
+    source = LocalSource(_A, {_B: ByteRange(tmp_path / "gone", 0, 5)}.get, 100)
     with pytest.raises(BadImage, match=f"manifest {_A} is missing from the image"):
         await source.manifest(None)
     with pytest.raises(BadImage, match=f"layer {_C} is missing from the image"):
@@ -43,6 +43,6 @@ async def test_what_is_missing_is_told(tmp_path: Path) -> None:
 
 
 async def test_manifest_without_end_is_refused(tmp_path: Path) -> None:
-    source = LocalSource(_A, {_A: Span(tmp_path / "file", 0, 101)}.get, 100)
+    source = LocalSource(_A, {_A: ByteRange(tmp_path / "file", 0, 101)}.get, 100)
     with pytest.raises(BadImage, match="is over 100 bytes"):
         await source.manifest(None)

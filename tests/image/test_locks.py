@@ -41,7 +41,7 @@ async def test_failure_gives_the_lock_back() -> None:
             assert locks.busy() == {"a"}
 
 
-async def test_who_gives_up_waiting_leaves_nothing() -> None:
+async def test_waiter_that_gives_up_leaves_nothing() -> None:
     locks: KeyedLocks[str] = KeyedLocks()
 
     async def impatient() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hawker.image.failure import BadImage
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import (
     DOCKER_INDEX,
     DOCKER_MANIFEST,
@@ -19,7 +19,7 @@ from hawker.image.manifest import (
 )
 from tests.fixtures.parts import ImageParts, Packing, index, layer, tar
 
-_LIMITS = Limits()
+_LIMITS = ImageLimits()
 _DIGEST = "sha256:" + "0" * 64
 
 
@@ -94,7 +94,7 @@ def test_layers_that_are_too_large_together_are_refused() -> None:
     kind = "application/vnd.oci.image.layer.v1.tar"
     layers = [{"mediaType": kind, "digest": _DIGEST, "size": 60}] * 2
     with pytest.raises(BadImage, match="the image is 120 bytes packed; 100 is the limit"):
-        read_manifest(docker(layers=layers), Limits(max_image_bytes=100))
+        read_manifest(docker(layers=layers), ImageLimits(max_image_bytes=100))
 
 
 def test_digest_of_a_descriptor_is_checked() -> None:

@@ -89,7 +89,7 @@ def test_bad_reference_says_what_is_wrong(text: str, says: str) -> None:
 
 
 @given(st.text(alphabet="abAB01.-_:/@[]% \t", max_size=40))
-def test_whatever_is_accepted_round_trips(text: str) -> None:
+def test_accepted_reference_round_trips(text: str) -> None:
     try:
         reference = parse(text)
     except BadImage:

@@ -6,12 +6,11 @@ from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.ids import Digest
 from hawker.image.config import Layer
-from hawker.image.credentials import Credentials
 from hawker.image.failure import BadImage
 from hawker.image.reference import RegistryReference, parse
 from hawker.image.registry import RegistrySource
-from hawker.image.retry import TryLater
-from hawker.image.transport import Transport
+from hawker.image.registry_auth import Credentials
+from hawker.image.transport import RegistryTransport, TryLater
 from hawker.log import Secret
 from tests.fixtures.parts import ImageParts, layer, tar
 from tests.image.fake_registry import PASSWORD, USER, FakeRegistry
@@ -22,7 +21,7 @@ _IMAGE = ImageParts([layer(tar(("a", bytes(200_000))))])
 _ALICE = Credentials(USER, Secret(PASSWORD))
 
 
-def source(transport: Transport, reference: str, credentials: Credentials | None = None) -> RegistrySource:
+def source(transport: RegistryTransport, reference: str, credentials: Credentials | None = None) -> RegistrySource:
     parsed = parse(reference)
     assert isinstance(parsed, RegistryReference)
     return RegistrySource(transport, parsed, credentials, ManualClock(), 100_000)
@@ -37,7 +36,7 @@ async def read(origin: RegistrySource, wanted: Layer, offset: int = 0) -> tuple[
         return piece.offset, b"".join([chunk async for chunk in piece.chunks])
 
 
-async def test_manifest_comes_by_tag_and_by_digest(transport: Transport, fake: FakeRegistry) -> None:
+async def test_manifest_comes_by_tag_and_by_digest(transport: RegistryTransport, fake: FakeRegistry) -> None:
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     assert (await origin.manifest(None)).content == _IMAGE.manifest
     assert (await origin.manifest(Digest(_IMAGE.digest))).content == _IMAGE.manifest
@@ -45,7 +44,7 @@ async def test_manifest_comes_by_tag_and_by_digest(transport: Transport, fake: F
     assert (await pinned.manifest(None)).content == _IMAGE.manifest
 
 
-async def test_unknown_image_has_the_text_that_clients_match(transport: Transport, fake: FakeRegistry) -> None:
+async def test_unknown_image_has_the_text_that_clients_match(transport: RegistryTransport, fake: FakeRegistry) -> None:
     origin = source(transport, f"{fake.host}/app:v9")
     with pytest.raises(
         BadImage, match=f"^failed to get manifest {fake.host}/app:v9: MANIFEST_UNKNOWN: manifest unknown$"
@@ -54,7 +53,9 @@ async def test_unknown_image_has_the_text_that_clients_match(transport: Transpor
 
 
 @pytest.mark.parametrize("guard", ["basic", "token"])
-async def test_credentials_open_a_guarded_registry(transport: Transport, fake: FakeRegistry, guard: str) -> None:
+async def test_credentials_open_a_guarded_registry(
+    transport: RegistryTransport, fake: FakeRegistry, guard: str
+) -> None:
     fake.guard = guard
     origin = source(transport, fake.add("app", "v1", _IMAGE), _ALICE)
     assert (await origin.manifest(None)).content == _IMAGE.manifest
@@ -66,7 +67,7 @@ async def test_credentials_open_a_guarded_registry(transport: Transport, fake: F
 @pytest.mark.parametrize("guard", ["basic", "token"])
 @pytest.mark.parametrize("credentials", [None, Credentials(USER, Secret("guess"))])
 async def test_guarded_registry_stays_closed_to_others(
-    transport: Transport, fake: FakeRegistry, guard: str, credentials: Credentials | None
+    transport: RegistryTransport, fake: FakeRegistry, guard: str, credentials: Credentials | None
 ) -> None:
     fake.guard = guard
     origin = source(transport, fake.add("app", "v1", _IMAGE), credentials)
@@ -77,7 +78,7 @@ async def test_guarded_registry_stays_closed_to_others(
     assert "guess" not in str(caught.value)
 
 
-async def test_expired_token_is_renewed(transport: Transport, fake: FakeRegistry) -> None:
+async def test_expired_token_is_renewed(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.guard = "token"
     origin = source(transport, fake.add("app", "v1", _IMAGE), _ALICE)
     await origin.manifest(None)
@@ -86,33 +87,33 @@ async def test_expired_token_is_renewed(transport: Transport, fake: FakeRegistry
     assert fake.tokens == 2
 
 
-async def test_registry_that_refuses_its_own_tokens_is_told(transport: Transport, fake: FakeRegistry) -> None:
+async def test_registry_that_refuses_its_own_tokens_is_told(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.guard, fake.expired = "token", 99
     origin = source(transport, fake.add("app", "v1", _IMAGE), _ALICE)
     with pytest.raises(BadImage, match="refuses the token that its own token server gave"):
         await origin.manifest(None)
 
 
-async def test_busy_registry_is_asked_again(transport: Transport, fake: FakeRegistry) -> None:
+async def test_busy_registry_is_asked_again(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.refusals = [503, 429, 500]
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     assert (await origin.manifest(None)).content == _IMAGE.manifest
 
 
-async def test_registry_that_stays_down_is_unavailable(transport: Transport, fake: FakeRegistry) -> None:
+async def test_registry_that_stays_down_is_unavailable(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.refusals = [503] * 9
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     with pytest.raises(Unavailable, match=r"^failed to get manifest .*/app:v1: 127.0.0.1 answered 503: come back$"):
         await origin.manifest(None)
 
 
-async def test_manifest_without_end_is_refused(transport: Transport, fake: FakeRegistry) -> None:
+async def test_manifest_without_end_is_refused(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.put_manifest("app", "v1", b" " * 200_000)
     with pytest.raises(BadImage, match="is over 100000 bytes"):
         await source(transport, f"{fake.host}/app:v1").manifest(None)
 
 
-async def test_blob_comes_from_where_it_broke_off(transport: Transport, fake: FakeRegistry) -> None:
+async def test_blob_comes_from_where_it_broke_off(transport: RegistryTransport, fake: FakeRegistry) -> None:
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     content = _IMAGE.layers[0].blob
     assert await read(origin, blob(_IMAGE.layers[0].digest), 100) == (100, content[100:])
@@ -120,21 +121,21 @@ async def test_blob_comes_from_where_it_broke_off(transport: Transport, fake: Fa
 
 @pytest.mark.parametrize("ranges", ["ignored", "refused"])
 async def test_blob_comes_whole_where_ranges_are_not_served(
-    transport: Transport, fake: FakeRegistry, ranges: str
+    transport: RegistryTransport, fake: FakeRegistry, ranges: str
 ) -> None:
     fake.ranges = ranges
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     assert await read(origin, blob(_IMAGE.layers[0].digest), 100) == (0, _IMAGE.layers[0].blob)
 
 
-async def test_missing_blob_names_the_layer(transport: Transport, fake: FakeRegistry) -> None:
+async def test_missing_blob_names_the_layer(transport: RegistryTransport, fake: FakeRegistry) -> None:
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     missing = "sha256:" + "f" * 64
     with pytest.raises(BadImage, match=f"failed to get layer {missing} of .*: BLOB_UNKNOWN: blob unknown"):
         await read(origin, blob(missing))
 
 
-async def test_cut_is_for_whoever_downloads(transport: Transport, fake: FakeRegistry) -> None:
+async def test_cut_is_for_whoever_downloads(transport: RegistryTransport, fake: FakeRegistry) -> None:
     origin = source(transport, fake.add("app", "v1", _IMAGE))
     fake.cuts = [10]
     with pytest.raises(TryLater):

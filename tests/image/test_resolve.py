@@ -4,7 +4,7 @@ import pytest
 
 from hawker.ids import Digest
 from hawker.image.failure import BadImage
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.local import LocalSource
 from hawker.image.manifest import Platform
 from hawker.image.reference import Reference, parse
@@ -35,18 +35,18 @@ class Lying(Kept):
 
 
 async def test_plain_manifest_is_found() -> None:
-    assert await find_manifest(Kept(_IMAGE.manifest), None, _AMD, Limits()) == _IMAGE.manifest
+    assert await find_manifest(Kept(_IMAGE.manifest), None, _AMD, ImageLimits()) == _IMAGE.manifest
 
 
 @pytest.mark.parametrize("pinned", [None, Digest(sha256(_INDEX))])
 async def test_index_leads_to_this_platforms_manifest(pinned: Digest | None) -> None:
     source = Kept(_INDEX, _OTHER.manifest, _IMAGE.manifest)
-    assert await find_manifest(source, pinned, _AMD, Limits()) == _IMAGE.manifest
+    assert await find_manifest(source, pinned, _AMD, ImageLimits()) == _IMAGE.manifest
 
 
 async def test_manifest_of_another_digest_is_refused() -> None:
     with pytest.raises(BadImage, match=f"manifest {_D} does not match its digest: what came has {_OTHER.digest}"):
-        await find_manifest(Lying(_OTHER.manifest), _D, _AMD, Limits())
+        await find_manifest(Lying(_OTHER.manifest), _D, _AMD, ImageLimits())
 
 
 async def test_endless_indexes_are_refused() -> None:
@@ -54,7 +54,7 @@ async def test_endless_indexes_are_refused() -> None:
     for _ in range(6):
         depths.append(index_of(depths[-1]))
     with pytest.raises(BadImage, match="nested deeper than 4"):
-        await find_manifest(Kept(*reversed(depths), _IMAGE.manifest), None, _AMD, Limits())
+        await find_manifest(Kept(*reversed(depths), _IMAGE.manifest), None, _AMD, ImageLimits())
 
 
 @pytest.mark.parametrize(

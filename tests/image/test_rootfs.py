@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.rootfs import RefusedNode, write_tree
-from hawker.image.tree import Directory, Fifo, File, Meta, Symlink, Tree
+from hawker.image.tree import Fifo, FileMeta, FileTree, Symlink, TreeDirectory, TreeFile
 from tests.fixtures.parts import directory, entry, hard_link, symlink, tar
 from tests.image.layers import unpack
 
@@ -83,23 +83,23 @@ def test_three_names_of_one_file_leave_no_fourth_in_the_pool(tmp_path: Path) -> 
     assert os.listdir(tmp_path / "pool") == []
 
 
-def test_what_the_kernel_refuses_is_told_with_its_layer(tmp_path: Path) -> None:
-    tree = Tree(Limits())
+def test_node_that_the_kernel_refuses_is_told_with_its_layer(tmp_path: Path) -> None:
+    tree = FileTree(ImageLimits())
     (tmp_path / "pool").mkdir()
     (tmp_path / "pool/1").touch()
-    meta = Meta(mode=0o644, xattrs=(("security.capability", b"nonsense"),))
-    tree.add(0, b"d", Directory(Meta(mode=0o755)))
-    tree.add(3, b"d/f", File(meta, 1, 0))
+    meta = FileMeta(mode=0o644, xattrs=(("security.capability", b"nonsense"),))
+    tree.add(0, b"d", TreeDirectory(FileMeta(mode=0o755)))
+    tree.add(3, b"d/f", TreeFile(meta, 1, 0))
     with pytest.raises(RefusedNode, match="Invalid argument") as caught:
         write_tree(tree, tmp_path / "pool", tmp_path / "root", lambda: None)
     assert (caught.value.layer, caught.value.entry) == (3, "d/f")
 
 
 def test_hard_links_to_links_and_pipes_are_copies(tmp_path: Path) -> None:
-    tree = Tree(Limits())
+    tree = FileTree(ImageLimits())
     (tmp_path / "pool").mkdir()
-    tree.add(0, b"l", Symlink(Meta(mode=0o777), b"x"))
-    tree.add(0, b"p", Fifo(Meta(mode=0o600)))
+    tree.add(0, b"l", Symlink(FileMeta(mode=0o777), b"x"))
+    tree.add(0, b"p", Fifo(FileMeta(mode=0o600)))
     tree.link(0, b"l2", b"l")
     tree.link(0, b"p2", b"p")
     write_tree(tree, tmp_path / "pool", tmp_path / "root", lambda: None)
@@ -111,4 +111,4 @@ def test_target_must_be_new(tmp_path: Path) -> None:
     (tmp_path / "pool").mkdir()
     (tmp_path / "root").symlink_to("/tmp")
     with pytest.raises(FileExistsError):
-        write_tree(Tree(Limits()), tmp_path / "pool", tmp_path / "root", lambda: None)
+        write_tree(FileTree(ImageLimits()), tmp_path / "pool", tmp_path / "root", lambda: None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.staging import Place, Staging, area, available_memory
+from hawker.image.staging import Staging, StagingPlace, area, available_memory
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def test_memory_is_first_and_disk_takes_all(staging: Staging, tmp_path: Path) ->
     memory, disk = staging.places(1 << 40)
     assert memory.directory == _SHM
     assert 0 < memory.budget < 1 << 40
-    assert disk == Place(tmp_path / "staging", 1 << 40)
+    assert disk == StagingPlace(tmp_path / "staging", 1 << 40)
 
 
 @needs_tmpfs
@@ -39,7 +39,7 @@ async def test_no_user_of_the_host_can_enter(staging: Staging) -> None:
 
 @needs_tmpfs
 @pytest.mark.parametrize("trap", ["file", "link", "open directory"])
-def test_what_others_put_into_shared_memory_is_left_alone(staging: Staging, tmp_path: Path, trap: str) -> None:
+def test_files_of_others_in_shared_memory_are_left_alone(staging: Staging, tmp_path: Path, trap: str) -> None:
     [memory, _] = staging.places(1 << 30)
     place = _SHM / f"{memory.prefix}trap"
     match trap:

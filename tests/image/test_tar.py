@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.image.tar import Entry, Kind, TarReader, parse_pax
+from hawker.image.tar import EntryKind, TarEntry, TarReader, checked_extents, parse_pax, pax_map_extents, stream_extents
 from hawker.image.tarfield import BLOCK, TarError
 from tests.fixtures.parts import directory, entry, hard_link, symlink, tar
 
 
-def read(archive: bytes) -> list[tuple[Entry, bytes]]:
+def read(archive: bytes) -> list[tuple[TarEntry, bytes]]:
     reader = TarReader(io.BytesIO(archive))
     return [(found, b"".join(iter(lambda: reader.read(100), b""))) for found in reader]
 
 
-def one(archive: bytes) -> Entry:
+def one(archive: bytes) -> TarEntry:
     [(found, _)] = read(archive)
     return found
 
@@ -34,7 +34,7 @@ def test_entries_are_read_in_every_format(format: int) -> None:
     )  # fmt: skip
     found = read(archive)
     assert [each.kind for each, _ in found] == [
-        Kind.DIRECTORY, Kind.FILE, Kind.SYMLINK, Kind.HARD_LINK, Kind.FIFO, Kind.DEVICE,
+        EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.HARD_LINK, EntryKind.FIFO, EntryKind.DEVICE,
     ]  # fmt: skip
     tool, content = found[1]
     assert (tool.name, tool.mode, tool.uid, tool.gid, tool.size) == (b"bin/tool", 0o4755, 1000, 2000, 7)
@@ -60,7 +60,7 @@ def test_pax_records_go_before_the_header() -> None:
 
 
 def test_file_whose_name_ends_in_a_slash_is_a_directory() -> None:
-    assert one(tar(("old/", b""))).kind is Kind.DIRECTORY
+    assert one(tar(("old/", b""))).kind is EntryKind.DIRECTORY
 
 
 def test_time_before_the_epoch_becomes_the_epoch() -> None:
@@ -167,3 +167,69 @@ def test_damage_is_an_error_or_another_archive_and_never_a_crash(data: st.DataOb
     except TarError:
         return
     assert all(each.size >= 0 for each, _ in found)
+
+
+_FORMS = ["--format=gnu", "--format=posix --sparse-version=1.0", "--format=posix --sparse-version=0.1"]
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_sparse_file_of_gnu_tar_is_read_back(tmp_path: Path, form: str) -> None:
+    holes = tmp_path / "holes"
+    with holes.open("wb") as file:
+        for number in range(40):
+            file.seek(number << 16)
+            file.write(b"%4096d" % number)
+        file.truncate(4 << 20)
+    subprocess.run(["tar", "-C", tmp_path, "-S", *form.split(), "-cf", tmp_path / "a.tar", "holes"], check=True)
+    reader = TarReader(io.BytesIO((tmp_path / "a.tar").read_bytes()))
+    [entry] = [found for found in _read_all(reader, tmp_path / "back") if found]
+    assert entry == (b"holes", 4 << 20)
+    assert (tmp_path / "back").read_bytes() == holes.read_bytes()
+
+
+def _read_all(reader: TarReader, target: Path) -> list[tuple[bytes, int]]:
+    found = []
+    for member in reader:
+        found.append((member.name, member.size))
+        with target.open("wb") as file:
+            file.truncate(member.size)
+            for offset, length in member.extents:
+                file.seek(offset)
+                file.write(reader.read(length))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("extents", "size", "stored"),
+    [
+        (((0, 10), (5, 10)), 20, 20),  # overlap
+        (((10, 5), (0, 5)), 20, 10),  # descending
+        (((0, 30),), 20, 30),  # outside
+        (((0, 10),), 20, 20),  # fewer than stored
+        (((0, -1),), 20, -1),
+    ],
+)
+def test_hostile_map_is_refused(extents: tuple[tuple[int, int], ...], size: int, stored: int) -> None:
+    with pytest.raises(TarError, match="a sparse file whose"):
+        checked_extents(extents, size, stored)
+
+
+def test_map_of_odd_length_is_refused() -> None:
+    with pytest.raises(TarError, match="map cannot be read"):
+        pax_map_extents(b"0,1,2")
+
+
+def test_map_with_too_many_pieces_is_refused_before_it_is_read() -> None:
+    block = b"99999999\n".ljust(BLOCK, b"\0")
+    with pytest.raises(TarError, match="more than 65536 pieces"):
+        stream_extents(lambda count: block)
+
+
+def test_map_without_numbers_is_refused() -> None:
+    with pytest.raises(TarError, match="map cannot be read"):
+        stream_extents(lambda count: b"x" * BLOCK)
+
+
+def test_cut_off_map_is_refused() -> None:
+    with pytest.raises(TarError, match="cut off"):
+        stream_extents(lambda count: b"")

@@ -4,8 +4,17 @@ import socket
 
 import pytest
 
-from hawker.image.retry import TryLater
-from hawker.image.transport import Refused, Transport, is_loopback, new_session, read_error
+from hawker.clock import ManualClock
+from hawker.errors import Unavailable
+from hawker.image.transport import (
+    RegistryRefused,
+    RegistryTransport,
+    TryLater,
+    is_loopback,
+    new_session,
+    persist,
+    read_error,
+)
 from tests.image.fake_registry import FakeRegistry, fake_registry
 
 pytestmark = pytest.mark.anyio
@@ -14,7 +23,7 @@ _BLOB = "sha256:" + "0" * 64
 _SECRET = {"Authorization": "Bearer secret"}
 
 
-async def body(transport: Transport, url: str, headers: dict[str, str] | None = None) -> bytes:
+async def body(transport: RegistryTransport, url: str, headers: dict[str, str] | None = None) -> bytes:
     async with transport.get(url, headers or {}) as response:
         return await response.read()
 
@@ -23,20 +32,22 @@ def blob_url(registry: FakeRegistry) -> str:
     return f"http://{registry.host}/v2/x/blobs/{_BLOB}"
 
 
-async def test_body_comes(transport: Transport, fake: FakeRegistry) -> None:
+async def test_body_comes(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.blobs[_BLOB] = b"content"
     assert await body(transport, blob_url(fake)) == b"content"
 
 
-async def test_redirect_within_the_host_keeps_the_credentials(transport: Transport, fake: FakeRegistry) -> None:
+async def test_redirect_within_the_host_keeps_the_credentials(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.redirect_to = f"http://{fake.host}"
-    with pytest.raises(Refused, match="redirects in circles"):
+    with pytest.raises(RegistryRefused, match="redirects in circles"):
         await body(transport, blob_url(fake), _SECRET)
     assert {asked.authorization for asked in fake.asked} == {"Bearer secret"}
     assert len(fake.asked) == 6
 
 
-async def test_redirect_to_another_host_leaves_the_credentials_behind(transport: Transport, fake: FakeRegistry) -> None:
+async def test_redirect_to_another_host_leaves_the_credentials_behind(
+    transport: RegistryTransport, fake: FakeRegistry
+) -> None:
     async with fake_registry() as storage:
         storage.blobs[_BLOB] = b"content"
         fake.redirect_to = f"http://{storage.host}"
@@ -45,14 +56,16 @@ async def test_redirect_to_another_host_leaves_the_credentials_behind(transport:
 
 
 @pytest.mark.parametrize("target", ["http://192.0.2.1", "ftp://127.0.0.1", "file:///etc"])
-async def test_redirect_out_of_safety_is_refused(transport: Transport, fake: FakeRegistry, target: str) -> None:
+async def test_redirect_out_of_safety_is_refused(transport: RegistryTransport, fake: FakeRegistry, target: str) -> None:
     fake.redirect_to = target
-    with pytest.raises(Refused, match=r"refusing to speak (http|ftp|file)"):
+    with pytest.raises(RegistryRefused, match=r"refusing to speak (http|ftp|file)"):
         await body(transport, blob_url(fake))
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_failure_of_the_moment_is_for_later(transport: Transport, fake: FakeRegistry, status: int) -> None:
+async def test_failure_of_the_moment_is_for_later(
+    transport: RegistryTransport, fake: FakeRegistry, status: int
+) -> None:
     fake.refusals, fake.retry_after = [status], "7"
     with pytest.raises(TryLater, match=f"answered {status}: come back") as caught:
         await body(transport, blob_url(fake))
@@ -60,14 +73,14 @@ async def test_failure_of_the_moment_is_for_later(transport: Transport, fake: Fa
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 410])
-async def test_no_is_no(transport: Transport, fake: FakeRegistry, status: int) -> None:
+async def test_no_is_no(transport: RegistryTransport, fake: FakeRegistry, status: int) -> None:
     fake.refusals = [status]
-    with pytest.raises(Refused, match="come back") as caught:
+    with pytest.raises(RegistryRefused, match="come back") as caught:
         await body(transport, blob_url(fake))
     assert (caught.value.status, caught.value.code) == (status, "BUSY")
 
 
-async def test_nobody_there_is_for_later(transport: Transport) -> None:
+async def test_nobody_there_is_for_later(transport: RegistryTransport) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -75,20 +88,22 @@ async def test_nobody_there_is_for_later(transport: Transport) -> None:
             await body(transport, f"http://{host}/v2/")
 
 
-async def test_cut_while_reading_is_for_later(transport: Transport, fake: FakeRegistry) -> None:
+async def test_cut_while_reading_is_for_later(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.blobs[_BLOB], fake.cuts = bytes(100_000), [50_000]
     with pytest.raises(TryLater):
         await body(transport, blob_url(fake))
 
 
-async def test_plain_server_behind_https_gets_a_hint(transport: Transport, fake: FakeRegistry) -> None:
-    with pytest.raises(Refused, match="does not speak TLS; if it speaks plain HTTP, list it in insecure_registries"):
+async def test_plain_server_behind_https_gets_a_hint(transport: RegistryTransport, fake: FakeRegistry) -> None:
+    with pytest.raises(
+        RegistryRefused, match="does not speak TLS; if it speaks plain HTTP, list it in insecure_registries"
+    ):
         await body(transport, f"https://{fake.host}/v2/")
 
 
 async def test_only_loopback_and_listed_hosts_are_plain() -> None:
     session = new_session()
-    transport = Transport(session, frozenset({"lab.example:5000", "old.example"}))
+    transport = RegistryTransport(session, frozenset({"lab.example:5000", "old.example"}))
     assert transport.scheme("localhost:5000") == "http"
     assert transport.scheme("[::1]:5000") == "http"
     assert transport.scheme("lab.example:5000") == "http"
@@ -99,13 +114,13 @@ async def test_only_loopback_and_listed_hosts_are_plain() -> None:
 
 
 async def test_proxy_of_the_environment_is_used_but_not_for_loopback(
-    transport: Transport, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    transport: RegistryTransport, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")
     fake.blobs[_BLOB] = b"content"
     assert await body(transport, blob_url(fake)) == b"content"
-    lab = Transport(transport.session, frozenset({"lab.example"}))
+    lab = RegistryTransport(transport.session, frozenset({"lab.example"}))
     with pytest.raises(TryLater, match=r"cannot reach lab.example: .*127.0.0.1:1"):
         await body(lab, "http://lab.example/v2/")
 
@@ -122,3 +137,48 @@ def test_loopback_is_known(host: str | None, wanted: bool) -> None:
 @pytest.mark.parametrize("text", [b"", b"<html>", b"{}", b'{"errors": []}', b'{"errors": "x"}'])
 def test_error_body_of_another_kind_says_nothing(text: bytes) -> None:
     assert read_error(text) == ("", "")
+
+
+class Flaky:
+    """Fails with each error in turn, then answers."""
+
+    def __init__(self, *errors: TryLater) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "answer"
+
+
+async def test_answer_comes_after_failures() -> None:
+    flaky = Flaky(*[TryLater("down")] * 4)
+    assert await persist(ManualClock(), "asking", flaky) == "answer"
+    assert flaky.calls == 5
+
+
+async def test_fifth_failure_in_a_row_is_the_last() -> None:
+    flaky = Flaky(*[TryLater("down")] * 9)
+    with pytest.raises(Unavailable, match="asking: down"):
+        await persist(ManualClock(), "asking", flaky)
+    assert flaky.calls == 5
+
+
+async def test_progress_counts_anew() -> None:
+    flaky = Flaky(*[TryLater("cut", progressed=True)] * 20)
+    assert await persist(ManualClock(), "asking", flaky) == "answer"
+
+
+async def test_waits_grow_and_are_as_long_as_asked_within_reason() -> None:
+    clock = ManualClock()
+    began = clock.now()
+    await persist(clock, "asking", Flaky(TryLater("busy", after_s=4)))
+    assert 3 <= clock.now() - began <= 4
+    began = clock.now()
+    await persist(clock, "asking", Flaky(TryLater("busy", after_s=100_000)))
+    assert clock.now() - began <= 15
+    began = clock.now()
+    await persist(clock, "asking", Flaky(*[TryLater("down")] * 4))
+    assert 0.75 * 4.5 <= clock.now() - began <= 4.5

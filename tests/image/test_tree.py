@@ -6,37 +6,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.image.limits import Limits
-from hawker.image.tree import Directory, Fifo, File, Meta, Node, Symlink, Tree, TreeError, split_name
+from hawker.image.limits import ImageLimits
+from hawker.image.tree import Fifo, FileMeta, FileTree, Node, Symlink, TreeDirectory, TreeError, TreeFile, split_name
 
-_PLAIN = Meta(mode=0o644)
-
-
-def new(limits: Limits | None = None) -> Tree:
-    return Tree(limits or Limits())
+_PLAIN = FileMeta(mode=0o644)
 
 
-def file(content: int = 1) -> File:
-    return File(_PLAIN, content, 0)
+def new(limits: ImageLimits | None = None) -> FileTree:
+    return FileTree(limits or ImageLimits())
 
 
-def folder(mode: int = 0o755) -> Directory:
-    return Directory(Meta(mode=mode))
+def file(content: int = 1) -> TreeFile:
+    return TreeFile(_PLAIN, content, 0)
+
+
+def folder(mode: int = 0o755) -> TreeDirectory:
+    return TreeDirectory(FileMeta(mode=mode))
 
 
 def link(target: str) -> Symlink:
     return Symlink(_PLAIN, target.encode())
 
 
-def shape(directory: Directory, prefix: str = "") -> dict[str, object]:
+def shape(directory: TreeDirectory, prefix: str = "") -> dict[str, object]:
     """Every name, and what is there: a content's number, a link's target, or the kind."""
     found: dict[str, object] = {}
     for name, (node, _) in directory.children.items():
         path = prefix + name.decode()
         match node:
-            case Directory():
+            case TreeDirectory():
                 found |= {path + "/": "dir", **shape(node, path + "/")}
-            case File():
+            case TreeFile():
                 found[path] = node.content
             case Symlink():
                 found[path] = "-> " + node.target.decode()
@@ -71,7 +71,7 @@ def test_directory_over_a_directory_keeps_what_is_in_it_and_takes_the_new_mode()
     tree.add(1, b"d", folder(0o700))
     assert shape(tree.root) == {"d/": "dir", "d/f": 1}
     found = tree.find(b"d")
-    assert isinstance(found, Directory)
+    assert isinstance(found, TreeDirectory)
     assert found.meta.mode == 0o700
 
 
@@ -200,7 +200,7 @@ def test_removed_name_is_gone_from_any_layer() -> None:
 
 def test_limits_are_kept() -> None:
     with pytest.raises(TreeError, match="nested deeper than 3"):
-        new(Limits(max_depth=3)).add(0, b"a/b/c/d", file())
+        new(ImageLimits(max_depth=3)).add(0, b"a/b/c/d", file())
     with pytest.raises(TreeError, match="a name of 256 bytes"):
         new().add(0, b"x" * 256, file())
 
@@ -211,7 +211,7 @@ def test_long_names_in_link_targets_are_refused() -> None:
 
 
 def test_links_that_multiply_the_work_are_refused() -> None:
-    tree = new(Limits(max_files=100))
+    tree = new(ImageLimits(max_files=100))
     tree.add(0, b"l", link("a/../" * 800 + "a"))
     with pytest.raises(TreeError, match="too many names"):
         for number in range(100):
@@ -232,7 +232,7 @@ _NODES = st.one_of(st.builds(file), st.builds(folder), _NAMES.filter(bool).map(l
 
 @given(st.lists(st.tuples(st.integers(0, 2), _NAMES, _NODES), max_size=30))
 def test_every_name_in_any_tree_is_plain_and_below_the_root(entries: list[tuple[int, str, Node]]) -> None:
-    tree = new(Limits(max_depth=16))
+    tree = new(ImageLimits(max_depth=16))
     for layer, name, node in sorted(entries, key=lambda entry: entry[0]):
         try:
             tree.add(layer, name.encode(), node)

@@ -9,15 +9,17 @@ import pytest
 
 from hawker.ids import Digest
 from hawker.image.failure import BadLayer
-from hawker.image.limits import MIB, Limits
+from hawker.image.limits import MIB, ImageLimits
 from hawker.image.manifest import Compression
-from hawker.image.tar import Entry, Kind
-from hawker.image.tree import File, TreeError
+from hawker.image.tar import EntryKind, TarEntry
+from hawker.image.tree import TreeError, TreeFile
 from hawker.image.unpack import LayerBlob, PoolFull, Unpacker, kept_xattrs
 from tests.fixtures.parts import Member, directory, entry, hard_link, sha256, symlink, tar
 from tests.image.layers import blobs, unpack
 
-_SMALL = Limits(max_layer_bytes=MIB, max_image_bytes=3 * MIB // 2, max_files=50, max_names_bytes=20_000, max_depth=20)
+_SMALL = ImageLimits(
+    max_layer_bytes=MIB, max_image_bytes=3 * MIB // 2, max_files=50, max_names_bytes=20_000, max_depth=20
+)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_decompression_bomb_is_refused_by_name(tmp_path: Path) -> None:
     blob = tmp_path / "bomb"
     blob.write_bytes(gzip.compress(tar(("zeros", bytes(50 * MIB)))))
     (tmp_path / "pool").mkdir()
-    limits = Limits(ratio_free_bytes=MIB, max_ratio=5)
+    limits = ImageLimits(ratio_free_bytes=MIB, max_ratio=5)
     layer = LayerBlob(Digest("sha256:bomb"), blob, Compression.GZIP)
     with pytest.raises(BadLayer, match=r"layer sha256:bomb: unpacks to .*: a decompression bomb \(entry 'zeros'\)"):
         Unpacker(tmp_path / "pool", 1 << 40, limits, lambda: None).unpack([layer])
@@ -116,7 +118,7 @@ def test_device_nodes_are_dropped_and_hide_what_was_there(tmp_path: Path) -> Non
 
 
 def test_place_that_is_too_small_is_told_before_it_is_filled(tmp_path: Path) -> None:
-    unpacker = Unpacker(tmp_path, 1000, Limits(), lambda: None)
+    unpacker = Unpacker(tmp_path, 1000, ImageLimits(), lambda: None)
     with pytest.raises(PoolFull):
         unpacker.unpack(blobs(tmp_path / "blobs", tar(("a", bytes(600)), ("b", bytes(600)))))
     assert sum(file.stat().st_size for file in tmp_path.iterdir() if file.is_file()) == 600
@@ -126,13 +128,13 @@ def test_content_is_kept_under_numbers_only(tmp_path: Path) -> None:
     pool = tmp_path / "pool"
     pool.mkdir()
     [layer] = blobs(tmp_path / "blobs", tar(directory("d"), ("d/evil; rm", b"content")))
-    found = Unpacker(pool, 1 << 20, Limits(), lambda: None).unpack([layer]).find(b"d/evil; rm")
-    assert isinstance(found, File)
+    found = Unpacker(pool, 1 << 20, ImageLimits(), lambda: None).unpack([layer]).find(b"d/evil; rm")
+    assert isinstance(found, TreeFile)
     assert os.listdir(pool) == [str(found.content)]
 
 
-def _with_xattrs(*names: str) -> Entry:
-    return Entry(b"x", Kind.FILE, 0, 0, 0, 0, 0, 0, (), b"", tuple((name, b"v") for name in names))
+def _with_xattrs(*names: str) -> TarEntry:
+    return TarEntry(b"x", EntryKind.FILE, 0, 0, 0, 0, 0, 0, (), b"", tuple((name, b"v") for name in names))
 
 
 def test_only_harmless_attributes_are_kept() -> None:

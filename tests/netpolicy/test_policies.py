@@ -8,7 +8,7 @@ import pytest
 
 from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.errors import NotFound, Unprocessable
-from hawker.host.fences import Port, Ports
+from hawker.host.network_policy import FilteredPort, FilteredPorts
 from hawker.netpolicy.policies import MAX_POLICIES, Policies, fence_of, fences, selects
 from hawker.policy import Direction, Transport
 from hawker.record.machine import MachineRecord
@@ -32,8 +32,8 @@ def policy(*rules: PolicyRule, selector: PolicySelector = ALL) -> PolicyRecord:
     return PolicyRecord(id="p", name="p", selector=selector, rules=rules, created_at=0, updated_at=0)
 
 
-def tcp(*ports: int) -> Ports:
-    return frozenset(Port("tcp", port) for port in ports)
+def tcp(*ports: int) -> FilteredPorts:
+    return frozenset(FilteredPort("tcp", port) for port in ports)
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ async def record(worker: Worker) -> MachineRecord:
         ([policy(allow("ingress", 80), allow("egress"))], tcp(80), tcp()),
         ([policy(allow("ingress", 80)), policy(allow("ingress", 81))], tcp(80, 81), None),
         ([policy(allow("ingress", 80)), policy(everything("ingress"))], None, None),
-        ([policy(allow("ingress")), policy(allow("egress", 80, None))], tcp(), tcp(80) | {Port("tcp", None)}),
-        ([policy(allow("ingress", 53, protocol="udp"))], frozenset({Port("udp", 53)}), None),
+        ([policy(allow("ingress")), policy(allow("egress", 80, None))], tcp(), tcp(80) | {FilteredPort("tcp", None)}),
+        ([policy(allow("ingress", 53, protocol="udp"))], frozenset({FilteredPort("udp", 53)}), None),
         ([policy(allow("ingress", 80), selector=PolicySelector(metadata={"role": "db"}))], None, None),
     ],
 )
 async def test_a_machine_may_do_what_the_policies_that_select_it_allow_together(
-    record: MachineRecord, policies: list[PolicyRecord], ingress: Ports | None, egress: Ports | None
+    record: MachineRecord, policies: list[PolicyRecord], ingress: FilteredPorts | None, egress: FilteredPorts | None
 ) -> None:
     fence = fence_of(record, policies)
     assert (fence.ingress, fence.egress) == (ingress, egress)

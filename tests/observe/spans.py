@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
-from hawker.observe.families import Families
-from hawker.observe.metrics import SpanMetrics
+from hawker.observe.metrics import Families, SpanMetrics
 from hawker.observe.span import Span
 
 

@@ -8,11 +8,11 @@ from contextlib import closing
 import pytest
 
 from hawker.observe.otlp import OtlpExporter, traces_url
-from hawker.observe.span import Origin
+from hawker.observe.span import SpanOrigin
 from tests.observe.otlp_server import Received, collecting, values
 from tests.observe.spans import span
 
-ORIGIN = Origin(node="0123abcd", region="mad", version="1.2.3")
+ORIGIN = SpanOrigin(node="0123abcd", region="mad", version="1.2.3")
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from anyio import to_thread
 
 from hawker import log
 from hawker.clock import SystemClock
-from hawker.observe.metrics import Metrics, build_metrics
-from hawker.observe.stall import Patience
+from hawker.observe.metrics import MetricsRegistry, build_metrics
+from hawker.observe.stall import StallLimits
 from hawker.observe.watchdog import Watchdog
 
 _PIECE_S = 0.05
@@ -35,7 +35,7 @@ def block_the_loop(seconds: float) -> None:
         left -= _PIECE_S
 
 
-def obey(words: list[str], metrics: Metrics) -> None:
+def obey(words: list[str], metrics: MetricsRegistry) -> None:
     match words:
         case ["turn"]:
             print("stalls", metrics.registry.get_sample_value("hawker_event_loop_stalls_total"), flush=True)
@@ -46,7 +46,7 @@ def obey(words: list[str], metrics: Metrics) -> None:
             logging.getLogger().error("a line that is never written")
 
 
-async def main(patience: Patience) -> None:
+async def main(patience: StallLimits) -> None:
     log.configure()
     metrics = build_metrics("test")
     with Watchdog(SystemClock(), patience, metrics.loop).watching():
@@ -55,5 +55,5 @@ async def main(patience: Patience) -> None:
 
 
 if __name__ == "__main__":
-    patience = Patience(report_s=float(sys.argv[1]), end_s=float(sys.argv[2]))
+    patience = StallLimits(report_s=float(sys.argv[1]), end_s=float(sys.argv[2]))
     anyio.run(main, patience, backend_options={"use_uvloop": True})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.host.fences import Fence, Port
+from hawker.host.network_policy import FilteredPort, PacketFilter
 from hawker.ids import MachineId
 from hawker.netpolicy.enforcement import wanted
 from hawker.policy import Direction, Transport
@@ -12,7 +12,7 @@ from hawker.record.network_policy import PolicyRule, PolicySelector, PortRule
 from hawker.sim.life import APP, Worker
 
 pytestmark = pytest.mark.anyio
-WEB = frozenset({Port("tcp", 80)})
+WEB = frozenset({FilteredPort("tcp", 80)})
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ async def test_a_host_that_does_what_the_records_say_is_well(worker: Worker, mac
 async def test_whatever_is_different_is_told_by_its_machine(worker: Worker, machine_id: MachineId, wrong: str) -> None:
     standing = {
         "missing": [],
-        "too open": [Fence(machine_id, 7, ingress=WEB | {Port("tcp", 81)})],
-        "another machine's": [Fence(MachineId("00000000000001"), 7, ingress=WEB)],
+        "too open": [PacketFilter(machine_id, 7, ingress=WEB | {FilteredPort("tcp", 81)})],
+        "another machine's": [PacketFilter(MachineId("00000000000001"), 7, ingress=WEB)],
     }[wrong]
     found = list(fences_at_rest(worker.store, standing))
     assert {each.invariant for each in found} == {Invariant.FENCED}

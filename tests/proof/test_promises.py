@@ -9,7 +9,7 @@ from hawker.proof.violation import Invariant
 from hawker.record.machine import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineKey, MachineRecord
 from hawker.sim.life import config_of
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from tests.worker.machines import machine
 
 pytestmark = pytest.mark.anyio

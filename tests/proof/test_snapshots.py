@@ -18,7 +18,7 @@ from hawker.record.volume import (
     SnapshotStatus,
 )
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 ID, OTHER = SnapshotId("vs_0000000000000001"), SnapshotId("vs_0000000000000002")

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.node import Resources
 from hawker.record.capacity import hold, used
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

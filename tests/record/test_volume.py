@@ -3,7 +3,7 @@ import pytest
 
 from hawker.ids import AppName, VolumeId
 from hawker.record.volume import GOING, IN_MAKING, MADE, VOLUMES, VolumeRecord, VolumeState
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 RECORD = VolumeRecord(
     id=VolumeId("vol_0000000000000001"),

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import CannotStart
 from hawker.runtime.driver_probe import Candidate, DriverVerdict, choose, judge, marked
-from hawker.runtime.kernel.trial import Trial
+from hawker.runtime.kernel.kvm_trial import KvmTrial
 
 pytestmark = pytest.mark.anyio
 
@@ -14,19 +14,19 @@ async def lacking() -> None:
     raise CannotStart("a tool is missing: apt-get install tool")
 
 
-async def boots() -> Trial:
-    return Trial(boots=True, reason="boots a kernel with KVM in 0.2 s")
+async def boots() -> KvmTrial:
+    return KvmTrial(boots=True, reason="boots a kernel with KVM in 0.2 s")
 
 
-async def boots_not() -> Trial:
-    return Trial(boots=False, reason="KVM answers, but no kernel came up")
+async def boots_not() -> KvmTrial:
+    return KvmTrial(boots=False, reason="KVM answers, but no kernel came up")
 
 
-async def never() -> Trial:
+async def never() -> KvmTrial:
     raise AssertionError("nothing is tried of what cannot be run anyway")
 
 
-async def unreadable() -> Trial:
+async def unreadable() -> KvmTrial:
     raise PermissionError(13, "Permission denied", "/dev/kvm")
 
 

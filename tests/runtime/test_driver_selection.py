@@ -15,7 +15,7 @@ from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.runtime.driver_selection import NAMES, DriverSelection
-from hawker.runtime.kernel.trial import Trial, Trials
+from hawker.runtime.kernel.kvm_trial import KvmTrial, KvmTrials
 from hawker.settings import Settings
 from tests.kernel import own_kernels
 
@@ -39,18 +39,18 @@ def of(verdicts: tuple[DriverVerdict, ...], name: str) -> DriverVerdict:
 
 @pytest.fixture
 def no_kvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never_boots(self: Trials, *_: object) -> Trial:
-        return Trial(boots=False, reason="no luck")
+    async def never_boots(self: KvmTrials, *_: object) -> KvmTrial:
+        return KvmTrial(boots=False, reason="no luck")
 
-    monkeypatch.setattr(Trials, "run", never_boots)
+    monkeypatch.setattr(KvmTrials, "run", never_boots)
 
 
 @pytest.fixture
 def kvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def boots(self: Trials, *_: object) -> Trial:
-        return Trial(boots=True, reason="boots")
+    async def boots(self: KvmTrials, *_: object) -> KvmTrial:
+        return KvmTrial(boots=True, reason="boots")
 
-    monkeypatch.setattr(Trials, "run", boots)
+    monkeypatch.setattr(KvmTrials, "run", boots)
 
 
 async def test_every_driver_gets_a_verdict_with_a_reason_the_best_first(tmp_path: Path) -> None:

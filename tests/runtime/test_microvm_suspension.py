@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import SnapshotLost
-from hawker.host.users import user_of
+from hawker.host.vmm_user import user_of
 from hawker.runtime import microvm_snapshot
 from hawker.runtime.driver import Phase
 from hawker.runtime.microvm_launch import read_plan

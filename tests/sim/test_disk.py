@@ -9,7 +9,7 @@ from hawker.sim.disk import Disk, Weather
 from hawker.sim.loop import LoopClock
 from hawker.sim.trace import Trace
 from hawker.store.contract import Bucket, Durability, Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 NUMBERS = Bucket("numbers", int)

@@ -1,5 +1,5 @@
 from hawker.sim.kit import SOUND, Kit
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.lifecycle import FLOWS
 
 

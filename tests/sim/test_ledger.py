@@ -7,7 +7,7 @@ from hawker.record.capacity import USED
 from hawker.sim.ledger import Ledger
 from hawker.sim.loop import LoopClock
 from hawker.sim.trace import Kind, Trace
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -31,5 +31,5 @@ def test_bytes_that_are_cut_short_are_refused() -> None:
         decode(Bucket("pears", Pear), "a", encode(Pear(name="conference"))[:-3])
 
 
-def test_what_a_newer_program_added_is_passed_over() -> None:
+def test_fields_of_a_newer_program_are_passed_over() -> None:
     assert decode(Bucket("pears", Pear), "a", encode({"name": "abate", "ripe": True})) == Pear(name="abate")

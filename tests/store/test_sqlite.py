@@ -73,7 +73,7 @@ def keys(store: SqliteStore) -> list[str]:
     return [key for key, _ in store.scan(BLOBS)]
 
 
-async def test_what_was_written_is_there_after_reopening(path: Path) -> None:
+async def test_written_value_is_there_after_reopening(path: Path) -> None:
     await made_and_closed(path, "a", "b")
     store = SqliteStore(path)
     assert keys(store) == ["a", "b"]
@@ -222,7 +222,7 @@ def killed_writer(path: Path, acknowledged: int) -> list[str]:
 
 
 @pytest.mark.parametrize("acknowledged", [1, 50, 3000])
-async def test_what_was_acknowledged_before_kill_9_is_there(path: Path, acknowledged: int) -> None:
+async def test_acknowledged_write_survives_kill_9(path: Path, acknowledged: int) -> None:
     told = killed_writer(path, acknowledged)
     assert len(told) >= acknowledged and all(told)
     store = SqliteStore(path)
@@ -231,7 +231,7 @@ async def test_what_was_acknowledged_before_kill_9_is_there(path: Path, acknowle
     await store.close()
 
 
-async def test_what_survives_kill_9_has_no_gaps(path: Path) -> None:
+async def test_writes_that_survive_kill_9_have_no_gaps(path: Path) -> None:
     killed_writer(path, 500)
     store = SqliteStore(path)
     for worker in range(8):

@@ -10,7 +10,7 @@ import pytest
 
 from hawker.errors import Conflict, Unavailable
 from hawker.store.contract import Durability
-from hawker.store.writer import GROUP_LIMIT, WAITING_LIMIT, Job, Writer, make_all
+from hawker.store.writer import GROUP_LIMIT, WAITING_LIMIT, Job, StoreWriter, make_all
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ class Bench:
         self.gate = threading.Event()
         self.under_way = 0
         self.finished = False
-        self.writer = Writer(self.commit, lambda: None, self.finish)
+        self.writer = StoreWriter(self.commit, lambda: None, self.finish)
 
     def commit(self, group: list[Job]) -> None:
         self.under_way += 1
@@ -46,7 +46,7 @@ class Bench:
         await anyio.to_thread.run_sync(self.writer.close)
 
 
-async def test_what_waits_is_committed_together_and_in_order() -> None:
+async def test_waiting_transactions_are_committed_together_and_in_order() -> None:
     bench = Bench()
     first = bench.job()
     await eventually(lambda: bench.under_way == 1)

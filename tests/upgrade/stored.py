@@ -10,7 +10,7 @@ import msgspec
 
 import hawker
 from hawker.image.config import Image
-from hawker.image.shelf import Name
+from hawker.image.image_index import ImageName
 from hawker.runtime.driver import Exit
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Bucket
@@ -43,7 +43,7 @@ class Stored:
 
 FILES = (
     Stored("file-image", Image, is_file=True),
-    Stored("file-image-name", Name, is_file=True),
+    Stored("file-image-name", ImageName, is_file=True),
     Stored("file-instance", InstanceSpec, is_file=True),
     Stored("file-exit", Exit, is_file=True),
 )

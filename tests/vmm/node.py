@@ -18,8 +18,8 @@ from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime.crun import Crun
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.kernel.shelf import Kernel
-from hawker.runtime.kernel.trial import CONTENDERS, Trials, lack_of_kvm
+from hawker.runtime.kernel.kernel_store import Kernel
+from hawker.runtime.kernel.kvm_trial import CONTENDERS, KvmTrials, lack_of_kvm
 from hawker.runtime.microvm import MicroVMDriver, MicroVMTechnology, microvm_driver
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import RootDisk
@@ -50,7 +50,7 @@ def lack(name: str) -> str:
     if reason := lack_of_kernel():
         return reason
     with tempfile.TemporaryDirectory() as place:
-        trial = anyio.run(Trials(Path(place) / "trials", "tests", CLOCK).run, CONTENDERS[name], boot_files)
+        trial = anyio.run(KvmTrials(Path(place) / "trials", "tests", CLOCK).run, CONTENDERS[name], boot_files)
     return "" if trial.boots else trial.reason
 
 

@@ -13,7 +13,7 @@ from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, NotServed, Unavailable
 from hawker.host.block import loops
 from hawker.host.ext4 import may_grow_mounted
-from hawker.host.luks import Finished, Luks
+from hawker.host.luks import CommandResult, Luks
 from hawker.host.mount import is_mounted, unmount
 from hawker.ids import NodeId, new_volume_id
 from hawker.record.volume import Fstype
@@ -42,19 +42,19 @@ class Played:
         self.keys: dict[str, bytes] = {}
         self.calls: list[str] = []
 
-    async def __call__(self, argv: Sequence[str], given: bytes) -> Finished:
+    async def __call__(self, argv: Sequence[str], given: bytes) -> CommandResult:
         self.calls.append(argv[1])
         match argv[1]:
             case "luksFormat":
                 self.keys[str(os.stat(argv[-1]).st_ino)] = given
             case "open":
                 if self.keys[str(os.stat(argv[-2]).st_ino)] != given:
-                    return Finished(2, "No key available with this passphrase.")
+                    return CommandResult(2, "No key available with this passphrase.")
                 (self.mapper / argv[-1]).symlink_to(_losetup("-f", "--show", argv[-2]))
             case "close":
                 _losetup("-d", str((self.mapper / argv[-1]).readlink()))
                 (self.mapper / argv[-1]).unlink()
-        return Finished(0, "")
+        return CommandResult(0, "")
 
 
 def _losetup(*arguments: str) -> str:

@@ -9,7 +9,7 @@ from hawker.ids import AppName, MachineId, VolumeId
 from hawker.node import Resources
 from hawker.record.capacity import used
 from hawker.record.volume import GONE_VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.volume.table import VolumeTable
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from hawker.node import Capacity, Resources
 from hawker.record.machine import BY_IPV4, MachineKey, MachineRecord
 from hawker.sim.life import Worker, config_of
 from hawker.sim.world import Stall
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.admission import Admission, free_ipv4
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@ import pytest
 from hawker.app import network_id
 from hawker.clock import ManualClock
 from hawker.errors import NameTaken, NotFound, WrongState
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.volume.table import VolumeTable
 from hawker.worker.apps import Apps
 from hawker.worker.changes import Changes

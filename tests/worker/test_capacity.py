@@ -9,7 +9,7 @@ import pytest
 from hawker.config import MachineConfig
 from hawker.errors import NoRoom
 from hawker.gpu import Gpu
-from hawker.host.cgroup import Layout
+from hawker.host.cgroup import CgroupLayout
 from hawker.host.facts import Facts, disk_of
 from hawker.machine import State
 from hawker.node import Capacity, Resources
@@ -22,7 +22,9 @@ from hawker.worker.capacity import Room, at_rest, kept_layer, overhead_mib, room
 from tests.worker.invariants import check_at_rest
 from tests.worker.machines import machine
 
-FACTS = Facts(cpus=8, memory_mib=10_000, kernel="6.1", cgroups=next(iter(Layout)), root=False, tools={}, boot_id="boot")
+FACTS = Facts(
+    cpus=8, memory_mib=10_000, kernel="6.1", cgroups=next(iter(CgroupLayout)), root=False, tools={}, boot_id="boot"
+)
 
 
 def test_the_host_keeps_some_memory_for_itself(tmp_path: Path) -> None:

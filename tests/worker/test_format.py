@@ -10,7 +10,7 @@ from hawker.record.format import FORMATS, Format
 from hawker.record.machine import MACHINES
 from hawker.record.node import NODE, NodeRecord
 from hawker.store.contract import Bucket, Tx
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.worker.format import BEFORE_FORMATS, THIS, Edition, Upgrade, enter, judge
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +101,7 @@ async def test_each_step_from_the_format_that_is_there_is_taken_once(before: int
 
 
 async def test_a_crash_in_an_upgrade_leaves_all_of_it_or_nothing() -> None:
-    survivor = (await holding(1)).crash(faults=Faults(fail={1}))
+    survivor = (await holding(1)).crash(faults=StoreFaults(fail={1}))
     with pytest.raises(Unavailable, match="a fault was asked for"):
         await enter(survivor, edition(3, 3, 0, *STEPS))
     assert (numbers(survivor), survivor.get(FORMATS, "self")) == ([1], None)

@@ -3,7 +3,7 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import LeaseHeld, NotFound
 from hawker.record.machine import MachineRecord
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker import leases
 from hawker.worker.changes import Changes
 from hawker.worker.table import MachineTable

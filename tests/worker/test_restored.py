@@ -14,7 +14,7 @@ from hawker.record.node import COPY, CopyRecord
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.restored import take_up_restored
 from tests.worker.invariants import check_store
@@ -281,7 +281,7 @@ async def test_a_crash_in_the_middle_begins_again(stall: Stall, commits: int) ->
 
     await set_back(stall, before, after)
     running = stall.host.running()
-    stall.crash(faults=Faults(freeze_after=commits))
+    stall.crash(faults=StoreFaults(freeze_after=commits))
     with pytest.raises(BaseException):  # noqa: B017 - the daemon's death
         async with stall.open():
             await stall.clock.sleep(100)

@@ -8,7 +8,7 @@ from hawker.node import Resources
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.store.memory import Faults
+from hawker.store.memory_store import StoreFaults
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -172,7 +172,7 @@ async def test_an_exit_that_cannot_be_stored_now_is_stored_later(stall: Stall) -
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})
     booted = 1
-    stall.crash(faults=Faults(fail={booted + 1, booted + 2}))
+    stall.crash(faults=StoreFaults(fail={booted + 1, booted + 2}))
     async with stall.open() as worker:
         stall.host.end(MachineId(machine_id), 5)
         await worker.reaches(machine_id, State.STOPPED)

@@ -10,7 +10,7 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import BY_APP, BY_NAME
 from hawker.store.contract import Tx
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
 from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, Happened, MachineTable
 from tests.worker.machines import NOW, machine

@@ -11,8 +11,8 @@ from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.observe.metrics import build_metrics
 from hawker.observe.span import Span, span_of, trace_of
-from hawker.observe.spool import Spool
-from hawker.store.memory import MemoryStore
+from hawker.observe.span_queue import SpanQueue
+from hawker.store.memory_store import MemoryStore
 from hawker.worker.telemetry import ERROR_CHARS, Telemetry, Traces
 from tests.fsm.serving import Held, accept, carry_out, failing, flow, serving, step
 from tests.observe.spans import span_metrics
@@ -58,7 +58,7 @@ class Told:
 
     def __init__(self) -> None:
         self._kept = Kept()
-        self._spool = Spool(self._kept, span_metrics())
+        self._spool = SpanQueue(self._kept, span_metrics())
         self.traces = Traces(self._spool)
 
     def spans(self) -> list[Span]:

@@ -15,9 +15,9 @@ import anyio
 import anyio.to_thread
 
 from hawker.archive import file, pack
-from hawker.archive.failure import Damaged, of_os
+from hawker.archive.backend import ArchiveBackend
+from hawker.archive.failure import ArchiveDamaged, of_os
 from hawker.archive.history import History
-from hawker.archive.place import ArchivePlace
 from hawker.errors import NotFound, Unavailable
 from hawker.failpoint import inside
 from hawker.ids import MachineId
@@ -43,7 +43,7 @@ def key_of(machine_id: str) -> str:
 class Archive:
     """`directory` is where files are while they are on their way; nobody else uses it."""
 
-    def __init__(self, place: ArchivePlace, directory: Path) -> None:
+    def __init__(self, place: ArchiveBackend, directory: Path) -> None:
         self._place = place
         self._directory = directory
         self._numbers = count()
@@ -76,7 +76,7 @@ class Archive:
         return size
 
     async def size(self, machine_id: MachineId) -> int | None:
-        """Of what is in the archive."""
+        """Bytes in the archive, packed; None when the machine is not in it."""
         return await self._place.size(key_of(machine_id))
 
     async def discard(self, machine_id: MachineId) -> None:
@@ -86,7 +86,7 @@ class Archive:
         inside("discarded")
 
     async def read(self, machine_id: str) -> History | None:
-        """None when it is not in the archive. Raises `Damaged` when what is there is not its history."""
+        """None when it is not in the archive. Raises `ArchiveDamaged` when what is there is not its history."""
         key = key_of(machine_id)
         with anyio.move_on_after(READ_WITHIN_S):
             async with self._readers, self._room() as room:
@@ -101,10 +101,10 @@ class Archive:
             await anyio.to_thread.run_sync(pack.expand, packed, plain, MOST_BYTES)
             history = await anyio.to_thread.run_sync(file.read, plain)
             if history.machine.id != machine_id:
-                raise Damaged(f"it is the history of {history.machine.id}")
+                raise ArchiveDamaged(f"it is the history of {history.machine.id}")
             return history
-        except Damaged as error:
-            raise Damaged(f"the archived history {self.name}/{key} cannot be read: {error}") from error
+        except ArchiveDamaged as error:
+            raise ArchiveDamaged(f"the archived history {self.name}/{key} cannot be read: {error}") from error
 
     @asynccontextmanager
     async def _room(self) -> AsyncIterator[Path]:
@@ -134,7 +134,7 @@ class Archive:
         try:
             file.write(history, plain)
             if plain.stat().st_size > MOST_BYTES:
-                raise Damaged(f"the history of {machine_id} is too long to be read again")
+                raise ArchiveDamaged(f"the history of {machine_id} is too long to be read again")
             size = pack.compress(plain, draft)
             draft.replace(staged)
             inside("packed")

@@ -10,7 +10,7 @@ from typing import BinaryIO, TypeVar
 
 import anyio.to_thread
 
-from hawker.archive.failure import Damaged, of_os
+from hawker.archive.failure import ArchiveDamaged, of_os
 from hawker.archive.pack import owned
 
 T = TypeVar("T")
@@ -20,8 +20,8 @@ MARK_TEXT = b"Histories of destroyed machines, written by hawker. They hold the 
 _CHUNK = 1 << 20
 
 
-class DirectoryPlace:
-    """Keeps `place.ArchivePlace`. Files and directories that it makes belong to the node's user alone."""
+class DirectoryBackend:
+    """Keeps `backend.ArchiveBackend`. Files and directories that it makes belong to the node's user alone."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -75,10 +75,10 @@ class DirectoryPlace:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
-            raise Damaged("it is no file")
+            raise ArchiveDamaged("it is no file")
         with os.fdopen(descriptor, "rb") as source, owned(target) as copy:
             if found.st_size > most_bytes:
-                raise Damaged(f"it has {found.st_size} bytes, {most_bytes} at the most")
+                raise ArchiveDamaged(f"it has {found.st_size} bytes, {most_bytes} at the most")
             _copy(source, copy)
         return True
 

@@ -9,11 +9,11 @@ _NO_USE_TRYING = frozenset(
 )
 
 
-class Refused(Fault):
+class ArchiveRefused(Fault):
     """The directory or bucket is there and does not let us, or is not there: someone has to see to it."""
 
 
-class Damaged(Fault):
+class ArchiveDamaged(Fault):
     """What was read is not an intact archive."""
 
 
@@ -21,5 +21,7 @@ def of_os(name: str, error: OSError) -> HawkerError:
     """`name` is what people call the directory."""
     reason = error.strerror or type(error).__name__
     if error.errno in _NO_USE_TRYING:
-        return Refused(f"the archive {name} cannot be used: {reason}; its directory must belong to the node's user")
+        return ArchiveRefused(
+            f"the archive {name} cannot be used: {reason}; its directory must belong to the node's user"
+        )
     return Unavailable(f"the archive {name} cannot be used now: {reason}")

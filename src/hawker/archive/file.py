@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.history import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
 from hawker.archive.pack import owned
 from hawker.errors import Unavailable
@@ -88,7 +88,7 @@ STEPS = """CREATE TABLE steps (  -- every attempt of every step of the runs
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ArchiveTable:
     """A table's columns are the fields of its rows' type; `order` is how they are read."""
 
     name: str
@@ -102,11 +102,11 @@ class Table:
 
 
 TABLES = (
-    Table("machine", MACHINE, MachineRow, "id"),
-    Table("versions", VERSIONS, VersionRow, "version"),
-    Table("events", EVENTS, EventRow, "id"),
-    Table("runs", RUNS, RunRow, "id"),
-    Table("steps", STEPS, StepRow, "run, number"),
+    ArchiveTable("machine", MACHINE, MachineRow, "id"),
+    ArchiveTable("versions", VERSIONS, VersionRow, "version"),
+    ArchiveTable("events", EVENTS, EventRow, "id"),
+    ArchiveTable("runs", RUNS, RunRow, "id"),
+    ArchiveTable("steps", STEPS, StepRow, "run, number"),
 )
 
 
@@ -133,15 +133,15 @@ def _fill(connection: apsw.Connection, history: History) -> None:
 
 
 def read(path: Path) -> History:
-    """Raises `Damaged` for anything but a sound file of ours that this version knows."""
+    """Raises `ArchiveDamaged` for anything but a sound file of ours that this version knows."""
     try:
         with closing(_opened(path)) as connection:
             _check(connection)
             machine, versions, events, runs, steps = (_table(connection, table) for table in TABLES)
     except (apsw.Error, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise Damaged(f"it is not a sound history: {error}") from error
+        raise ArchiveDamaged(f"it is not a sound history: {error}") from error
     if len(machine) != 1:
-        raise Damaged(f"it is the history of {len(machine)} machines")
+        raise ArchiveDamaged(f"it is the history of {len(machine)} machines")
     return History(machine=machine[0], versions=versions, events=events, runs=runs, steps=steps)
 
 
@@ -165,19 +165,21 @@ def _opened(path: Path) -> apsw.Connection:
 
 def _check(connection: apsw.Connection) -> None:
     if connection.pragma("application_id") != APPLICATION_ID:
-        raise Damaged("it is not a history of a machine")
+        raise ArchiveDamaged("it is not a history of a machine")
     version = connection.pragma("user_version")
     if version > SCHEMA_VERSION:
-        raise Damaged(f"it was written by a newer hawker (history version {version}, known here: {SCHEMA_VERSION})")
+        raise ArchiveDamaged(
+            f"it was written by a newer hawker (history version {version}, known here: {SCHEMA_VERSION})"
+        )
     found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
     if sorted(found) != sorted(("table", table.name, table.sql) for table in TABLES):
-        raise Damaged("its tables are not those of a history")
+        raise ArchiveDamaged("its tables are not those of a history")
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != ("ok",):
-        raise Damaged(f"it is not a sound history: {verdict and verdict[0]}")
+        raise ArchiveDamaged(f"it is not a sound history: {verdict and verdict[0]}")
 
 
-def _table(connection: apsw.Connection, table: Table) -> tuple[Any, ...]:
+def _table(connection: apsw.Connection, table: ArchiveTable) -> tuple[Any, ...]:
     query = f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {table.order}"
     rows = connection.execute(query)
     return tuple(msgspec.convert(dict(zip(table.columns, row, strict=True)), table.row) for row in rows)

@@ -12,7 +12,8 @@ Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine as it was last. `details_json` is what its record has beside the other fields."""
+    """The machine as it was last. `region` and `node` say where; `version` is the ULID of its config; `private_ip` its
+    IPv6 address; `details_json` is what its record has beside the other fields."""
 
     id: str
     app: str
@@ -52,7 +53,8 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation. `state` is the run's own word; `error` what a person reads about it."""
+    """One operation. `state` is the run's own word; `step` and `attempt`, from 1, are the last it was at; `error` is
+    what a person reads about it; `parent` is the run that began it. Times are None for what has not come to pass."""
 
     id: str
     flow: str
@@ -69,7 +71,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a step. `number` counts within the run, from 0."""
+    """One attempt of a step. `run` is the run's id; `number` counts within the run, from 0; `attempt` within the step,
+    from 1."""
 
     run: str
     number: int

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 
 LEVEL = 9
 WINDOW_BYTES = 8 << 20  # what `zstd -19` needs at the most; a reader's memory is a little more than this
@@ -25,25 +25,25 @@ def compress(source: Path, target: Path) -> int:
 
 
 def expand(source: Path, target: Path, most_bytes: int) -> None:
-    """Write `target` anew. Raises `Damaged` for what is not intact zstd or expands to more than `most_bytes`. What was
-    cut short is known by the size that the head of the file says."""
+    """Write `target` anew. Raises `ArchiveDamaged` for what is not intact zstd or expands to more than `most_bytes`.
+    What was cut short is known by the size that the head of the file says."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
     with source.open("rb") as packed, owned(target) as raw:
         try:
             size = zstandard.get_frame_parameters(packed.read(_HEAD_BYTES)).content_size
             if size == zstandard.CONTENTSIZE_UNKNOWN:
-                raise Damaged("it does not say how much it expands to")
+                raise ArchiveDamaged("it does not say how much it expands to")
             if size > most_bytes:
-                raise Damaged(f"it expands to more than {most_bytes} bytes")
+                raise ArchiveDamaged(f"it expands to more than {most_bytes} bytes")
             packed.seek(0)
             for chunk in decompressor.read_to_iter(packed, read_size=_CHUNK, write_size=_CHUNK):
                 raw.write(chunk)
                 if raw.tell() > size:
                     break
         except zstandard.ZstdError as error:
-            raise Damaged(f"it is not intact zstd: {error}") from error
+            raise ArchiveDamaged(f"it is not intact zstd: {error}") from error
         if raw.tell() != size:
-            raise Damaged(f"it is cut short: {raw.tell()} of {size} bytes")
+            raise ArchiveDamaged(f"it is cut short: {raw.tell()} of {size} bytes")
 
 
 def owned(path: Path) -> BinaryIO:

@@ -11,7 +11,7 @@ from hawker.api.contract.history import HistoryVersion, Kept, MachineHistory
 from hawker.api.contract.machine import EventRequest, ExitEvent, MachineEvent
 from hawker.api.contract.run import Run as RunBody
 from hawker.api.contract.run import RunState, RunStep
-from hawker.archive.failure import Damaged
+from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.history import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
 from hawker.config import MachineConfig, with_guest
 from hawker.fsm import journal
@@ -159,7 +159,7 @@ def _json(value: object) -> str:
 
 
 def answer(history: History, kept: Kept) -> MachineHistory:
-    """Raises `Damaged` for rows whose JSON is not what it should be."""
+    """Raises `ArchiveDamaged` for rows whose JSON is not what it should be."""
     machine = history.machine
     return MachineHistory(
         id=machine.id,
@@ -247,6 +247,6 @@ def _decoded(text: str, kind: type[T]) -> T:
     try:
         found: Any = msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise Damaged(f"the history has a {kind.__name__} that cannot be read: {error}") from error
+        raise ArchiveDamaged(f"the history has a {kind.__name__} that cannot be read: {error}") from error
     assert isinstance(found, kind)
     return found

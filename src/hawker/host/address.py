@@ -87,8 +87,8 @@ def machine_link_local(machine_id: MachineId) -> IPv6Address:
 
 
 def uplink_mac(machine_id: MachineId) -> str:
-    """Of what is between a guest and the host, and may not be taken for either: the end of the link in the machine's
-    namespace, the bridge there, and the tap."""
+    """The link address of what is between a guest and the host, and may not be taken for either: the end of the link in
+    the machine's namespace, the bridge there, and the tap."""
     return _own_mac(0x0A, machine_id)
 
 

@@ -14,16 +14,16 @@ from enum import Enum
 from pathlib import Path
 
 from hawker.errors import NotFound, Unavailable, WrongState
-from hawker.host.freezer import thaw, unless_gone
-from hawker.host.gather import Bounds, gather, is_populated
-from hawker.host.mount import Mount
+from hawker.host.cgroup_freezer import thaw, unless_gone
+from hawker.host.cgroup_restore import Bounds, is_populated, restore_group
+from hawker.host.mount import MountEntry
 from hawker.ids import MachineId, NodeId
 
 _KILL_TRIES = 20
 _DYING_S = 10.0  # how long the kernel may take to end processes that were sent SIGKILL
 
 
-class Layout(Enum):
+class CgroupLayout(Enum):
     V1 = "v1"
     V2 = "v2"
     HYBRID = "hybrid"
@@ -38,10 +38,10 @@ class Hierarchies:
     v2: Path | None
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> CgroupLayout:
         if self.v1:
-            return Layout.HYBRID if self.v2 else Layout.V1
-        return Layout.V2 if self.v2 else Layout.NONE
+            return CgroupLayout.HYBRID if self.v2 else CgroupLayout.V1
+        return CgroupLayout.V2 if self.v2 else CgroupLayout.NONE
 
     def of(self, controller: str) -> Path:
         """The tree that has the controller. Raises `NotFound`."""
@@ -57,7 +57,7 @@ class Hierarchies:
         return [self.v2] if self.v2 else []
 
 
-def find_hierarchies(mounted: Iterable[Mount]) -> Hierarchies:
+def find_hierarchies(mounted: Iterable[MountEntry]) -> Hierarchies:
     """From the list of mounts. A v1 tree is known by the controllers among its filesystem options."""
     v1: dict[str, Path] = {}
     v2: Path | None = None
@@ -70,7 +70,7 @@ def find_hierarchies(mounted: Iterable[Mount]) -> Hierarchies:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CgroupUsage:
     """Cpu in seconds since the group was made, memory in bytes and processes now."""
 
     cpu_s: float
@@ -84,10 +84,10 @@ class Cgroups:
     def __init__(self, node_id: NodeId, hierarchies: Hierarchies) -> None:
         self._parent = f"hawker-{node_id[:4]}"
         self._hierarchies = hierarchies
-        self._unified = hierarchies.layout is Layout.V2
+        self._unified = hierarchies.layout is CgroupLayout.V2
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> CgroupLayout:
         return self._hierarchies.layout
 
     def path_of(self, machine_id: MachineId) -> str:
@@ -115,14 +115,14 @@ class Cgroups:
         except NotFound:
             return 0
 
-    def usage(self, machine_id: MachineId) -> Usage:
+    def usage(self, machine_id: MachineId) -> CgroupUsage:
         """Raises `NotFound` when the machine has no group."""
         if self._unified:
             cpu_s = read_flat(self._read(machine_id, "cpu", "cpu.stat"))["usage_usec"] / 1e6
         else:
             cpu_s = int(self._read(machine_id, "cpuacct", "cpuacct.usage")) / 1e9
         memory = "memory.current" if self._unified else "memory.usage_in_bytes"
-        return Usage(
+        return CgroupUsage(
             cpu_s=cpu_s,
             memory_bytes=int(self._read(machine_id, "memory", memory)),
             pids=int(self._read(machine_id, "pids", "pids.current")),
@@ -147,7 +147,7 @@ class Cgroups:
         if self._unified:
             text = f"the device rules of machine {machine_id} went with its control group: restart it"
             raise WrongState(text)
-        gather(self._hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids, tuple(devices))
+        restore_group(self._hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids, tuple(devices))
 
     def _limiting(self) -> set[Path]:
         names = ("cpu", "memory", "pids", "devices")

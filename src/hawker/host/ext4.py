@@ -37,7 +37,7 @@ _LAZY = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
 
 async def make_filesystem(file: Path) -> None:
     """An empty filesystem as large as the file. Quick whatever the size, and takes next to nothing of the disk: what
-    is a hole in the file reads as the zeros that others would write."""
+    is a hole in the file reads as the zeros that others would write. Raises `Unavailable` when mke2fs fails."""
     status = await _run("mke2fs", "-q", "-F", "-t", "ext4", "-m", _RESERVED_PERCENT, "-E", _LAZY, str(file))
     if status != 0:
         raise Unavailable(f"mke2fs could not make a filesystem in {file.name}: it ended with {status}")
@@ -64,7 +64,7 @@ def mount_filesystem(file: Path, target: Path) -> None:
 
 
 def mount_device(device: str, target: Path, name: str) -> None:
-    """What is on a device, which errors call `name`."""
+    """Mount what is on a device, which errors call `name`. Raises `BadRequest` for a damaged filesystem, `OSError`."""
     try:
         mount(device, target, "ext4", NODEV, _OPTIONS)
     except OSError as error:
@@ -83,7 +83,7 @@ def grow_mounted(file: Path, target: Path) -> bool:
 
 
 def resize_mounted(target: Path, size_bytes: int) -> bool:
-    """The same, when what lies below is that large already."""
+    """Grow a mounted filesystem to its device, which is that large already. Raises as `grow_mounted`."""
     fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.ioctl(fd, _RESIZE_FS, struct.pack("=Q", size_bytes // os.fstatvfs(fd).f_frsize))
@@ -95,7 +95,7 @@ def resize_mounted(target: Path, size_bytes: int) -> bool:
 
 
 async def grow_unmounted(file: Path, *, confined: bool = False) -> None:
-    """The same for one that nobody uses. Raises as `check_filesystem`, and `Unavailable` when it fails."""
+    """Grow a filesystem that nobody uses. Raises as `check_filesystem`, and `Unavailable` when it fails."""
     await check_filesystem(file, thoroughly=True, confined=confined)
     with locked(file) as lock:
         status = await _work("resize2fs", file=file, lock=lock, confined=confined)

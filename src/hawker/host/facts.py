@@ -1,32 +1,37 @@
-"""What this host is: size, kernel, layout of control groups, privileges and tools. Read once, changes nothing."""
+"""What this host is: size, kernel, layout of control groups, privileges, tools, swap. Changes nothing."""
 
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from hawker.host.cgroup import Layout, find_hierarchies
+from hawker.errors import NotFound
+from hawker.host.cgroup import CgroupLayout, Cgroups, find_hierarchies
 from hawker.host.mount import mounts
 
 TOOLS = ("crun", "nft", "mkfs.erofs", "mke2fs")
 _MIB = 1 << 20
 
+_SWAPS = Path("/proc/swaps")
+_V1, _V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`cpus` are those this process may use; `tools` maps each of `TOOLS` to whether it is installed."""
+    """`cpus` are those that this process may use; `memory_mib` is all of the host's; `boot_id` changes with every boot;
+    `root` says whether this process is root's; `tools` maps each of `TOOLS` to whether it is installed."""
 
     cpus: int
     memory_mib: int
     kernel: str
     boot_id: str
-    cgroups: Layout
+    cgroups: CgroupLayout
     root: bool
     tools: dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskSpace:
     """The filesystem that holds a path. `free_bytes` is what an unprivileged process could still write."""
 
     total_bytes: int
@@ -45,9 +50,22 @@ def read_facts() -> Facts:
     )
 
 
-def disk_of(path: Path) -> Disk:
-    """Of the nearest ancestor that exists, so that a directory yet to be made can be asked about."""
+def disk_of(path: Path) -> DiskSpace:
+    """The space of the nearest ancestor that exists, so that a directory yet to be made can be asked about."""
     while not path.exists():
         path = path.parent
     found = os.statvfs(path)
-    return Disk(total_bytes=found.f_blocks * found.f_frsize, free_bytes=found.f_bavail * found.f_frsize)
+    return DiskSpace(total_bytes=found.f_blocks * found.f_frsize, free_bytes=found.f_bavail * found.f_frsize)
+
+
+def lack_of_swap(cgroups: Cgroups, swaps: Path = _SWAPS) -> str:
+    """Why this host cannot give machines swap, and what would help; "" where it can: it must have some, and its kernel
+    must account for it by control group."""
+    if len(swaps.read_text().splitlines()) < 2:
+        return "this host has no swap (swapon gives it some; then start the node again)"
+    try:
+        tree = cgroups.tree("memory")
+    except NotFound:
+        return "this host has no memory control groups"
+    accounted = (tree / _V1).exists() or any(tree.glob(f"*/{_V2}"))
+    return "" if accounted else "this host's kernel does not account for swap (boot it with swapaccount=1)"

@@ -16,7 +16,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkSocket, Request
+from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkRequest, NetlinkSocket
 
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 
@@ -36,7 +36,7 @@ _KEPT = 1024  # encoding takes longer than the kernel's work, and each start of 
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class HostLink:
     """`master` is the index of the bridge it is a port of; `label` is what somebody wrote on it."""
 
     index: int
@@ -46,7 +46,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class VethPeer:
     """The far end of a veth pair; `netns` is a file descriptor of the namespace that it is made in."""
 
     name: str
@@ -54,7 +54,7 @@ class Peer:
     netns: int
 
 
-def add_bridge(name: str, mac: str) -> Request:
+def add_bridge(name: str, mac: str) -> NetlinkRequest:
     """Without multicast snooping: nobody here sends the queries it relies on, and neighbour discovery must work."""
     options = {"attrs": [("IFLA_BR_MCAST_SNOOPING", 0)]}
     info = {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", options)]}
@@ -63,7 +63,7 @@ def add_bridge(name: str, mac: str) -> Request:
     return _request(_NEWLINK, message, CREATE | EXCLUSIVE, errno.EEXIST)
 
 
-def show_packets(index: int) -> Request:
+def show_packets(index: int) -> NetlinkRequest:
     """Let the packet rules see what bridge `index` passes from port to port (`br_netfilter`)."""
     options = {"attrs": [("IFLA_BR_NF_CALL_IPTABLES", 1), ("IFLA_BR_NF_CALL_IP6TABLES", 1)]}
     message = ifinfmsg()
@@ -72,7 +72,7 @@ def show_packets(index: int) -> Request:
     return _request(_NEWLINK, message, 0, errno.ENODEV)
 
 
-def add_veth(name: str, *, master: int, peer: Peer) -> Request:
+def add_veth(name: str, *, master: int, peer: VethPeer) -> NetlinkRequest:
     """A pair in one step: `name` here, up and in the bridge `master`; `peer` in its namespace. A `%d` in `name` becomes
     the first free number."""
     other = {"attrs": [("IFLA_IFNAME", peer.name), ("IFLA_ADDRESS", peer.mac), ("IFLA_NET_NS_FD", peer.netns)]}
@@ -83,13 +83,13 @@ def add_veth(name: str, *, master: int, peer: Peer) -> Request:
 
 
 @lru_cache(_KEPT)
-def link_up(index: int) -> Request:
+def link_up(index: int) -> NetlinkRequest:
     message = _up(ifinfmsg())
     message["index"] = index
     return _request(_NEWLINK, message)
 
 
-def join_bridge(index: int, bridge: int) -> Request:
+def join_bridge(index: int, bridge: int) -> NetlinkRequest:
     """Make a link a port of `bridge`, and up."""
     message = _up(ifinfmsg())
     message["index"] = index
@@ -97,7 +97,7 @@ def join_bridge(index: int, bridge: int) -> Request:
     return _request(_NEWLINK, message)
 
 
-def learn_nothing(index: int, *, flood: bool = True) -> Request:
+def learn_nothing(index: int, *, flood: bool = True) -> NetlinkRequest:
     """Let the bridge of port `index` keep no table of who is behind it; without `flood`, send there no frames for
     somebody of whom it does not know where they are."""
     data = {"attrs": [("IFLA_BRPORT_LEARNING", 0), ("IFLA_BRPORT_UNICAST_FLOOD", int(flood))]}
@@ -109,7 +109,7 @@ def learn_nothing(index: int, *, flood: bool = True) -> Request:
     return _request(_NEWLINK, message)
 
 
-def stand_behind(index: int, mac: str) -> Request:
+def stand_behind(index: int, mac: str) -> NetlinkRequest:
     """Tell the bridge of port `index` that frames for `mac` go there, whatever it hears."""
     message = ndmsg()
     message["family"], message["ifindex"] = _AF_BRIDGE, index
@@ -118,7 +118,7 @@ def stand_behind(index: int, mac: str) -> Request:
     return _request(_NEWNEIGH, message, CREATE | REPLACE)
 
 
-def write_label(index: int, label: str) -> Request:
+def write_label(index: int, label: str) -> NetlinkRequest:
     """At most 255 characters, which stay on the link and are shown with it (`ip link`: alias)."""
     message = ifinfmsg()
     message["index"] = index
@@ -126,27 +126,27 @@ def write_label(index: int, label: str) -> Request:
     return _request(_NEWLINK, message)
 
 
-def set_mac(index: int, mac: str) -> Request:
+def set_mac(index: int, mac: str) -> NetlinkRequest:
     message = ifinfmsg()
     message["index"] = index
     message["attrs"] = [("IFLA_ADDRESS", mac)]
     return _request(_NEWLINK, message)
 
 
-def delete_link(name: str) -> Request:
+def delete_link(name: str) -> NetlinkRequest:
     message = ifinfmsg()
     message["attrs"] = [("IFLA_IFNAME", name)]
     return _request(_DELLINK, message, 0, errno.ENODEV)
 
 
-def delete_link_by_index(index: int) -> Request:
+def delete_link_by_index(index: int) -> NetlinkRequest:
     message = ifinfmsg()
     message["index"] = index
     return _request(_DELLINK, message, 0, errno.ENODEV)
 
 
 @lru_cache(_KEPT)
-def add_address(index: int, address: Interface) -> Request:
+def add_address(index: int, address: Interface) -> NetlinkRequest:
     """Usable at once: no duplicate address detection."""
     message = ifaddrmsg()
     message["family"] = _family(address)
@@ -159,7 +159,7 @@ def add_address(index: int, address: Interface) -> Request:
 
 
 @lru_cache(_KEPT)
-def add_route(target: Interface, index: int, *, via: str | None = None) -> Request:
+def add_route(target: Interface, index: int, *, via: str | None = None) -> NetlinkRequest:
     """A route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
     neighbour that need not be in a network of the link."""
     message = _route(target, index)
@@ -169,17 +169,17 @@ def add_route(target: Interface, index: int, *, via: str | None = None) -> Reque
     return _request(_NEWROUTE, message, CREATE | REPLACE)
 
 
-def delete_route(target: Interface, index: int) -> Request:
+def delete_route(target: Interface, index: int) -> NetlinkRequest:
     return _request(_DELROUTE, _route(target, index), 0, errno.ESRCH)
 
 
-def links(netlink: NetlinkSocket) -> list[Link]:
+def links(netlink: NetlinkSocket) -> list[HostLink]:
     """Every interface of the socket's namespace."""
     request = _request(_GETLINK, ifinfmsg(), DUMP, ack=False)
     return [_read_link(body) for body in netlink.dump(request)]
 
 
-def link(netlink: NetlinkSocket, index: int) -> Link:
+def link(netlink: NetlinkSocket, index: int) -> HostLink:
     """Raises `OSError` with ENODEV when it is gone."""
     asked = ifinfmsg()
     asked["index"] = index
@@ -223,9 +223,9 @@ def _family(address: Interface) -> int:
     return int(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
 
 
-def _request(kind: int, message: Any, flags: int = 0, *tolerated: int, ack: bool = True) -> Request:
+def _request(kind: int, message: Any, flags: int = 0, *tolerated: int, ack: bool = True) -> NetlinkRequest:
     message.encode()
-    return Request(kind, bytes(message.data[_HEADER_SIZE:]), flags, frozenset(tolerated), ack)
+    return NetlinkRequest(kind, bytes(message.data[_HEADER_SIZE:]), flags, frozenset(tolerated), ack)
 
 
 def _decode(body: bytes) -> Any:
@@ -234,9 +234,9 @@ def _decode(body: bytes) -> Any:
     return message
 
 
-def _read_link(body: bytes) -> Link:
+def _read_link(body: bytes) -> HostLink:
     message = _decode(body)
-    return Link(
+    return HostLink(
         index=message["index"],
         name=message.get_attr("IFLA_IFNAME"),
         master=message.get_attr("IFLA_MASTER"),

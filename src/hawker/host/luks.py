@@ -29,14 +29,14 @@ _KEY = ("--key-file", "-", "--keyfile-size", str(KEY_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CommandResult:
     """How a command ended, and what it said."""
 
     status: int
     said: str
 
 
-Run: TypeAlias = Callable[[Sequence[str], bytes], Awaitable[Finished]]  # a command, and what it is given to read
+Run: TypeAlias = Callable[[Sequence[str], bytes], Awaitable[CommandResult]]  # a command, and what it is given to read
 Find: TypeAlias = Callable[[str], str | None]
 
 
@@ -44,7 +44,7 @@ def find_tool(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
 
 
-async def run_tool(argv: Sequence[str], given: bytes) -> Finished:
+async def run_tool(argv: Sequence[str], given: bytes) -> CommandResult:
     """Raises `Unavailable` when it does not end in time."""
     try:
         with anyio.fail_after(_COMMAND_S):
@@ -53,7 +53,7 @@ async def run_tool(argv: Sequence[str], given: bytes) -> Finished:
             )
     except TimeoutError as error:
         raise Unavailable(f"{argv[1]} of cryptsetup did not end within {_COMMAND_S:g} s") from error
-    return Finished(done.returncode, done.stdout.decode(errors="replace").strip()[-300:])
+    return CommandResult(done.returncode, done.stdout.decode(errors="replace").strip()[-300:])
 
 
 class Luks:

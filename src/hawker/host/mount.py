@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from hawker.failpoint import inside
 from hawker.host.block import attach_loop, filesystem_of
-from hawker.host.removal import remove_tree
+from hawker.host.rmtree import remove_tree
 
 _libc = ctypes.CDLL(None, use_errno=True)
 READ_ONLY, NOSUID, NODEV, BIND, PRIVATE, REMOUNT = 0x1, 0x2, 0x4, 0x1000, 0x40000, 0x20
@@ -33,7 +33,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class MountEntry:
     """One line of mountinfo; `options` are those of the filesystem itself."""
 
     target: Path
@@ -42,19 +42,19 @@ class Mount:
     options: str
 
 
-def mounts(below: Path | None = None) -> list[Mount]:
+def mounts(below: Path | None = None) -> list[MountEntry]:
     """What is mounted at or below a path, in the order in which it was mounted."""
     found = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
     return [mount for mount in found if below is None or mount.target.is_relative_to(below)]
 
 
-def parse_mountinfo(text: str) -> list[Mount]:
+def parse_mountinfo(text: str) -> list[MountEntry]:
     """proc(5): the mount point is the fifth field; type, source and options follow a lone hyphen."""
     found = []
     for line in text.splitlines():
         mine, _, theirs = line.partition(" - ")
         fstype, source, options = theirs.split(" ", 2)
-        found.append(Mount(Path(_unescape(mine.split(" ")[4])), fstype, _unescape(source), options))
+        found.append(MountEntry(Path(_unescape(mine.split(" ")[4])), fstype, _unescape(source), options))
     return found
 
 
@@ -173,7 +173,7 @@ def bind(source: Path | str, target: Path, *, read_only: bool = False) -> None:
 
 
 def unmount(target: Path) -> None:
-    """Detach whatever is mounted at `target` now; the kernel drops it when its last user ends."""
+    """Detach whatever is mounted at `target` now; the kernel drops it when its last user ends. Raises `OSError`."""
     while is_mounted(target):
         if _libc.umount2(os.fsencode(target), _DETACH | _NO_FOLLOW) != 0:
             code = ctypes.get_errno()
@@ -183,7 +183,7 @@ def unmount(target: Path) -> None:
 
 
 def mount(source: str, target: Path, fstype: str, flags: int, options: str = "") -> None:
-    """mount(2)."""
+    """mount(2). Raises `OSError`."""
     arguments = (os.fsencode(source), os.fsencode(target), fstype.encode(), ctypes.c_ulong(flags), os.fsencode(options))
     if _libc.mount(*arguments) != 0:
         code = ctypes.get_errno()

@@ -63,7 +63,7 @@ def inside(path: Path, work: Callable[[], T]) -> T:
 
 
 def inside_with(path: Path, work: Callable[[int], T]) -> T:
-    """The same, for work that is given a file descriptor of the namespace."""
+    """Does what `inside` does, for work that is given a file descriptor of the namespace."""
 
     def opened() -> T:
         namespace = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)

@@ -8,7 +8,8 @@ unique by construction, and it would cost a second.
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
@@ -18,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from hawker.failpoint import inside
-from hawker.host import frames, links, netns, nft_messages, nftables, plug
+from hawker.host import anti_spoofing, links, machine_link, netns, nft_messages, nftables
 from hawker.host.address import (
     GATEWAY4,
     bridge_mac,
@@ -26,17 +27,18 @@ from hawker.host.address import (
     bridge_prefix,
     gateway,
     interface_prefix,
+    machine_mac,
     machine_prefix,
     network_of,
     spare_veth_name,
     veth_name,
 )
-from hawker.host.fences import fence_table
 from hawker.host.forwarding import allow_forwarding, prepare_bridge
-from hawker.host.guard import admit_all, has_rules, let_send
-from hawker.host.lost_links import what_is_lost
-from hawker.host.netlink import HostSockets, NetlinkSocket, host_sockets
+from hawker.host.machine_link import MachineLink
+from hawker.host.netlink import NETLINK_NETFILTER, HostSockets, NetlinkSocket, host_sockets
 from hawker.host.network_plan import NetworkPlan, read_label
+from hawker.host.network_policy import policy_table
+from hawker.host.nft_messages import look_up_table
 from hawker.ids import MachineId, NodeId
 
 T = TypeVar("T")
@@ -48,10 +50,10 @@ class NodeNetwork:
     """One node's part of the host's network. A bridge is made and removed by one call at a time; taking a link down,
     which the kernel needs some 20 ms for, holds up nobody."""
 
-    def __init__(self, node_id: NodeId, directory: Path, kind: plug.Plug | None = None) -> None:
+    def __init__(self, node_id: NodeId, directory: Path, kind: machine_link.MachineLink | None = None) -> None:
         self.node_id = node_id
         self._directory = directory
-        self._plug = kind or plug.Wired()
+        self._kind = kind or machine_link.WiredLink()
         self._change = anyio.Lock()
 
     def path_of(self, machine_id: MachineId) -> Path:
@@ -82,7 +84,7 @@ class NodeNetwork:
     async def lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
         """What is missing of running machines' networks, in a sentence each."""
         places = {plan: self.path_of(plan.machine_id) for plan in plans}
-        return await anyio.to_thread.run_sync(what_is_lost, self.node_id, self._plug, places)
+        return await anyio.to_thread.run_sync(what_is_lost, self.node_id, self._kind, places)
 
     async def link_names(self) -> tuple[str, ...]:
         """The host's ends of machines' links that are named after a machine."""
@@ -123,7 +125,7 @@ class NodeNetwork:
     def _ensure(self, plan: NetworkPlan) -> Path:
         path = self.path_of(plan.machine_id)
         with host_sockets() as host:
-            if netns.exists(path) and not netns.inside(path, self._plug.fits):
+            if netns.exists(path) and not netns.inside(path, self._kind.fits):
                 self._unplug(plan.machine_id)
             bridge = self._ensure_bridge(host, plan)
             inside("bridged")
@@ -157,21 +159,21 @@ class NodeNetwork:
         netns.rebind(path, pid)
         with host_sockets() as host:
             bridge = self._ensure_bridge(host, plan)
-            if netns.inside(path, plug.far_end) is None:
+            if netns.inside(path, machine_link.far_end) is None:
                 netns.inside_with(path, partial(self._plug_in, host, bridge, plan))
             else:
-                netns.inside(path, partial(self._plug.configure, plan))
+                netns.inside(path, partial(self._kind.configure, plan))
             let_send(host, self.node_id, bridge, plan, path)
 
     def _plug_in(self, host: HostSockets, bridge: int, plan: NetworkPlan, namespace: int) -> None:
         """Runs in the new namespace; `host` still speaks to the host's."""
-        self._plug.prepare()
+        self._kind.prepare()
         self._add_veth(host, bridge, plan.machine_id, namespace)
-        self._plug.configure(plan)
+        self._kind.configure(plan)
 
     def _add_veth(self, host: HostSockets, bridge: int, machine_id: MachineId, namespace: int) -> None:
         def add(name: str) -> None:
-            peer = links.Peer(plug.MACHINE_LINK, self._plug.mac(machine_id), namespace)
+            peer = links.VethPeer(machine_link.MACHINE_LINK, self._kind.mac(machine_id), namespace)
             host.routes.apply([links.add_veth(name, master=bridge, peer=peer)])
 
         try:
@@ -183,7 +185,7 @@ class NodeNetwork:
         """Remove the namespace with its link; the name of the bridge that it was plugged into. Routes go
         first: they cannot be found once the link is gone."""
         path = self.path_of(machine_id)
-        end = netns.inside(path, plug.far_end) if netns.exists(path) else None
+        end = netns.inside(path, machine_link.far_end) if netns.exists(path) else None
         if end is None:
             netns.delete(path)
             return None
@@ -194,7 +196,7 @@ class NodeNetwork:
             if bridge is not None and name is not None:
                 plan = read_label(link.label) or NetworkPlan(machine_id, network_of(name))
                 host.routes.apply([links.delete_route(target, bridge) for target in _routed(plan)])
-                frames.forget(host.rules, self.node_id, end, plan)
+                anti_spoofing.forget(host.rules, self.node_id, end, plan)
             inside("unrouted")
             host.routes.apply([links.delete_link_by_index(end)])
         inside("unlinked")
@@ -205,7 +207,7 @@ class NodeNetwork:
     def _sweep(self) -> None:
         with host_sockets() as host:
             there = links.links(host.routes)
-            frames.forget_gone(host.rules, self.node_id, (link.index for link in there))
+            anti_spoofing.forget_gone(host.rules, self.node_id, (link.index for link in there))
         for link in there:
             if link.name.startswith(bridge_prefix(self.node_id)):
                 self._remove_if_unused(link.name)
@@ -231,12 +233,101 @@ class NodeNetwork:
             ours = [link for link in links.links(host.routes) if link.name.startswith(interface_prefix(self.node_id))]
             for link in ours:
                 host.routes.apply([links.delete_link(link.name)])
-            for table in (fence_table(self.node_id), nftables.table_name(self.node_id)):
+            for table in (policy_table(self.node_id), nftables.table_name(self.node_id)):
                 host.rules.apply(nft_messages.remove_table(table))
-            host.rules.apply(frames.remove_frames(self.node_id))
+            host.rules.apply(anti_spoofing.remove_frames(self.node_id))
 
 
 def _routed(plan: NetworkPlan) -> list[links.Interface]:
     """What the host routes to a machine. Not the whole network: two nodes on one host may each have a part of it."""
     own = IPv6Interface(machine_prefix(plan.network_id, plan.machine_id).with_prefixlen)
     return [own] if plan.ipv4 is None else [own, IPv4Interface(plan.ipv4)]
+
+
+def let_send(host: HostSockets, node_id: NodeId, bridge: int, plan: NetworkPlan, namespace: Path) -> None:
+    """The link is in its bridge, says whose it is, and lets the machine's frames through: until then, none. The bridge
+    is told who is behind the link, and does not listen: frames to some groups of 802.1D come by no rule."""
+    end = netns.inside(namespace, machine_link.far_end)
+    assert end is not None, "the machine is plugged in"
+    host.routes.apply(
+        [
+            links.join_bridge(end, bridge),
+            links.learn_nothing(end, flood=False),
+            links.stand_behind(end, machine_mac(plan.machine_id)),
+            links.write_label(end, plan.label),
+        ]
+    )
+    host.rules.apply(anti_spoofing.let_send(node_id, end, plan))
+
+
+def has_rules(node_id: NodeId) -> bool:
+    """Whether both tables of the node's packet rules are there."""
+    try:
+        with NetlinkSocket(NETLINK_NETFILTER) as rules:
+            rules.ask(look_up_table(nftables.table_name(node_id)))
+            rules.ask(anti_spoofing.look_up_frames(node_id))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def admit_all(node_id: NodeId, machines: Mapping[MachineId, Path]) -> None:
+    """Admit the networks and machines that are there already. Machines that an older hawker plugged in have links that
+    do not say whose they are."""
+    with host_sockets() as host:
+        there = {link.index: link for link in links.links(host.routes)}
+        labelled = {link.index: plan for link in there.values() if (plan := read_label(link.label)) is not None}
+        for index, link in there.items():
+            if link.name.startswith(bridge_prefix(node_id)):
+                host.rules.apply(nftables.admit_network(node_id, link.name))
+            elif index in labelled and link.name.startswith(interface_prefix(node_id)):
+                host.rules.apply(anti_spoofing.let_send(node_id, index, labelled[index]))
+        known = {plan.machine_id for plan in labelled.values()}
+        for machine_id, namespace in machines.items():
+            if machine_id not in known and netns.exists(namespace):
+                _admit_unlabelled(host, node_id, machine_id, namespace, there)
+
+
+def _admit_unlabelled(
+    host: HostSockets, node_id: NodeId, machine_id: MachineId, namespace: Path, there: Mapping[int, links.HostLink]
+) -> None:
+    end, ipv4 = netns.inside(namespace, lambda: (machine_link.far_end(), machine_link.ipv4()))
+    bridge = there[end].master if end is not None and end in there else None
+    if bridge is not None:
+        plan = NetworkPlan(machine_id, network_of(there[bridge].name), ipv4)
+        let_send(host, node_id, bridge, plan, namespace)
+
+
+def what_is_lost(node_id: NodeId, kind: MachineLink, places: Mapping[NetworkPlan, Path]) -> dict[MachineId, str]:
+    """What running machines' networks have lost, by one look at the links and rules of the host: a sentence for each
+    machine that has lost something. `places` are their namespaces."""
+    with host_sockets() as host:
+        there = links.links(host.routes)
+        host_side = _HostSide(
+            node_id=node_id,
+            indexes={link.name: link.index for link in there},
+            owned={plan.machine_id: link for link in there if (plan := read_label(link.label)) is not None},
+            senders=anti_spoofing.senders(host.rules, node_id),
+        )
+    found = {plan.machine_id: host_side.lacks(plan, place) or kind.lacks(place) for plan, place in places.items()}
+    return {machine_id: what for machine_id, what in found.items() if what}
+
+
+@dataclass(frozen=True, slots=True)
+class _HostSide:
+    node_id: NodeId
+    indexes: Mapping[str, int]
+    owned: Mapping[MachineId, links.HostLink]
+    senders: frozenset[int]
+
+    def lacks(self, plan: NetworkPlan, namespace: Path) -> str:
+        bridge, link = self.indexes.get(bridge_name(self.node_id, plan.network_id)), self.owned.get(plan.machine_id)
+        if not netns.exists(namespace):
+            return "its network namespace is not bound here any more"
+        if bridge is None:
+            return "the bridge of its network is gone"
+        if link is None:
+            return "its link is gone"
+        if link.master != bridge:
+            return "its link is not in the bridge of its network"
+        return "" if link.index in self.senders else "its frames are not let through"

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hawker.host.netlink import CREATE, DUMP, Request
+from hawker.host.netlink import CREATE, DUMP, NetlinkRequest
 
 INET, BRIDGE = 1, 7
 """Families of tables: packets that the host routes or answers; frames that a bridge passes."""
@@ -35,36 +35,36 @@ class Element:
     key: bytes
 
 
-def look_up_table(name: str, family: int = INET) -> Request:
+def look_up_table(name: str, family: int = INET) -> NetlinkRequest:
     """Answered with the table; ENOENT when it is not there."""
-    return Request(_GET_TABLE, _nfgen(family, 0) + _attribute(_TABLE, _text(name)), ack=False)
+    return NetlinkRequest(_GET_TABLE, _nfgen(family, 0) + _attribute(_TABLE, _text(name)), ack=False)
 
 
-def look_up_chain(table: str, name: str) -> Request:
-    return Request(
+def look_up_chain(table: str, name: str) -> NetlinkRequest:
+    return NetlinkRequest(
         _GET_CHAIN, _nfgen(INET, 0) + _attribute(_TABLE, _text(table)) + _attribute(3, _text(name)), ack=False
     )
 
 
-def remove_table(name: str, family: int = INET) -> Sequence[Request]:
+def remove_table(name: str, family: int = INET) -> Sequence[NetlinkRequest]:
     body = _nfgen(family, 0) + _attribute(_TABLE, _text(name))
-    return _batch([Request(_DELETE_TABLE, body, 0, frozenset({_ENOENT}))])
+    return _batch([NetlinkRequest(_DELETE_TABLE, body, 0, frozenset({_ENOENT}))])
 
 
-def add_elements(elements: Iterable[Element]) -> Sequence[Request]:
+def add_elements(elements: Iterable[Element]) -> Sequence[NetlinkRequest]:
     """Those that are there already stay."""
-    return _batch([Request(_NEW_ELEMENT, _body(each), CREATE, frozenset({_EEXIST})) for each in elements])
+    return _batch([NetlinkRequest(_NEW_ELEMENT, _body(each), CREATE, frozenset({_EEXIST})) for each in elements])
 
 
-def delete_element(element: Element) -> Sequence[Request]:
+def delete_element(element: Element) -> Sequence[NetlinkRequest]:
     """No error when it is gone. One alone, since the kernel would refuse all others with it."""
-    return _batch([Request(_DELETE_ELEMENT, _body(element), 0, frozenset({_ENOENT}))])
+    return _batch([NetlinkRequest(_DELETE_ELEMENT, _body(element), 0, frozenset({_ENOENT}))])
 
 
-def list_elements(family: int, table: str, name: str) -> Request:
+def list_elements(family: int, table: str, name: str) -> NetlinkRequest:
     """To be dumped, and read by `read_keys`."""
     body = _nfgen(family, 0) + _attribute(_TABLE, _text(table)) + _attribute(_NAME, _text(name))
-    return Request(_GET_ELEMENT, body, DUMP, ack=False)
+    return NetlinkRequest(_GET_ELEMENT, body, DUMP, ack=False)
 
 
 def read_keys(body: bytes) -> Iterator[bytes]:
@@ -90,9 +90,9 @@ def _body(element: Element) -> bytes:
     return _nfgen(element.family, 0) + table + name + _nested(_ELEMENTS, _nested(_LIST_ELEMENT, key))
 
 
-def _batch(requests: Sequence[Request]) -> Sequence[Request]:
+def _batch(requests: Sequence[NetlinkRequest]) -> Sequence[NetlinkRequest]:
     frame = _nfgen(0, socket.htons(10))
-    return Request(_BATCH_BEGIN, frame, ack=False), *requests, Request(_BATCH_END, frame, ack=False)
+    return NetlinkRequest(_BATCH_BEGIN, frame, ack=False), *requests, NetlinkRequest(_BATCH_END, frame, ack=False)
 
 
 def _nfgen(family: int, resource: int) -> bytes:

@@ -11,8 +11,8 @@ import anyio
 
 from hawker.errors import CannotStart
 from hawker.host.address import bridge_prefix
-from hawker.host.frames import frame_rules
-from hawker.host.netlink import Request
+from hawker.host.anti_spoofing import frame_rules
+from hawker.host.netlink import NetlinkRequest
 from hawker.host.nft_messages import INET, Element, add_elements, delete_element
 from hawker.ids import NodeId
 
@@ -84,12 +84,12 @@ async def install(node_id: NodeId) -> None:
         raise CannotStart(f"nft refused the node's packet rules: {reason[0]}")
 
 
-def admit_network(node_id: NodeId, bridge: str) -> Sequence[Request]:
+def admit_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
     """Let the machines behind `bridge` talk to each other."""
     return add_elements([_pair(node_id, bridge)])
 
 
-def forget_network(node_id: NodeId, bridge: str) -> Sequence[Request]:
+def forget_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
     return delete_element(_pair(node_id, bridge))
 
 

@@ -23,7 +23,7 @@ _BRIDGE_CLASS = "0x06"
 _LOAD_TIMEOUT_S = 30.0
 
 
-class Refusal(StrEnum):
+class VfioRefusal(StrEnum):
     """Why a device cannot be handed out."""
 
     GONE = "gone"
@@ -37,7 +37,7 @@ class Refusal(StrEnum):
 class DeviceRefused(Unavailable):
     """Says what to do; may succeed later, once somebody has done it."""
 
-    def __init__(self, refusal: Refusal, address: str, what: str) -> None:
+    def __init__(self, refusal: VfioRefusal, address: str, what: str) -> None:
         super().__init__(f"device {address} cannot be given to a machine: {what}")
         self.refusal = refusal
 
@@ -76,26 +76,26 @@ class PciDevices:
                     self._bind(each)
             except OSError as error:
                 what = f"the kernel does not let {_DRIVER} have it ({error.strerror}): is something using it?"
-                raise DeviceRefused(Refusal.ELSEWHERE, address, what) from error
+                raise DeviceRefused(VfioRefusal.ELSEWHERE, address, what) from error
             self._reset(address)
 
     def _check(self, address: str, together: Collection[str]) -> None:
         if not self._device(address).is_dir():
-            raise DeviceRefused(Refusal.GONE, address, "it is not on this host's PCI bus: look at gpu_devices")
+            raise DeviceRefused(VfioRefusal.GONE, address, "it is not on this host's PCI bus: look at gpu_devices")
         if not (self._device(address) / "iommu_group").exists():
             what = "the IOMMU is off: turn it on in the firmware and boot with intel_iommu=on or amd_iommu=on"
-            raise DeviceRefused(Refusal.NO_IOMMU, address, what)
+            raise DeviceRefused(VfioRefusal.NO_IOMMU, address, what)
         if not (self._device(address) / "reset").exists():
             what = "it has no reset of its own, so what one machine left in it the next would find"
-            raise DeviceRefused(Refusal.NO_RESET, address, what)
+            raise DeviceRefused(VfioRefusal.NO_RESET, address, what)
         for other in self._group(address):
             if other in self._known and other not in together:
                 what = f"{other} is in one IOMMU group with it, and not for the same machine: put them into other slots"
-                raise DeviceRefused(Refusal.SHARED, address, what)
+                raise DeviceRefused(VfioRefusal.SHARED, address, what)
             driver = self._driver_of(other)
             if driver not in (None, _DRIVER) and not self._is_bridge(other) and not _one_card(other, address):
                 what = f"{other}, which {driver} uses, is in one IOMMU group with it: put one into another slot"
-                raise DeviceRefused(Refusal.SHARED, address, what)
+                raise DeviceRefused(VfioRefusal.SHARED, address, what)
 
     def _need_driver(self, addresses: Sequence[str]) -> None:
         driver = self._bus / "drivers" / _DRIVER
@@ -103,7 +103,9 @@ class PciDevices:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(self._load, check=False, capture_output=True, timeout=_LOAD_TIMEOUT_S)
             if not driver.is_dir():
-                raise DeviceRefused(Refusal.NO_VFIO, addresses[0], f"this host's kernel has no {_DRIVER}: modprobe it")
+                raise DeviceRefused(
+                    VfioRefusal.NO_VFIO, addresses[0], f"this host's kernel has no {_DRIVER}: modprobe it"
+                )
 
     def _bind(self, address: str) -> None:
         """First the wish, then away from whatever has it, then the search for a driver: cut short anywhere, the same
@@ -114,7 +116,7 @@ class PciDevices:
         wish = override.read_text().strip()
         if wish not in ("", "(null)", _DRIVER):
             what = f"its driver_override is {wish}, so somebody else means to have it"
-            raise DeviceRefused(Refusal.ELSEWHERE, address, what)
+            raise DeviceRefused(VfioRefusal.ELSEWHERE, address, what)
         self._write(override, _DRIVER)
         if driver is not None:
             self._write(self._device(address) / "driver/unbind", address)
@@ -122,14 +124,14 @@ class PciDevices:
         driver = self._driver_of(address)
         if driver != _DRIVER:
             what = f"{_DRIVER} did not take it; {driver or 'no driver'} has it"
-            raise DeviceRefused(Refusal.ELSEWHERE, address, what)
+            raise DeviceRefused(VfioRefusal.ELSEWHERE, address, what)
 
     def _reset(self, address: str) -> None:
         try:
             self._write(self._device(address) / "reset", "1")
         except OSError as error:
             what = f"its reset failed ({error.strerror}): the host may need a cold start"
-            raise DeviceRefused(Refusal.NO_RESET, address, what) from error
+            raise DeviceRefused(VfioRefusal.NO_RESET, address, what) from error
 
     def _card(self, address: str) -> Iterator[str]:
         """The device, and what else of its card is in its group, such as its sound: a machine has cards whole."""
@@ -163,7 +165,7 @@ def vfio_nodes(addresses: Sequence[str], sysfs: Path = _SYSFS) -> tuple[str, ...
         try:
             groups[(described(address, sysfs) / "iommu_group").readlink().name] = None
         except OSError as error:
-            raise DeviceRefused(Refusal.GONE, address, "it is not on this host's PCI bus any more") from error
+            raise DeviceRefused(VfioRefusal.GONE, address, "it is not on this host's PCI bus any more") from error
     return ("/dev/vfio/vfio", *(f"/dev/vfio/{group}" for group in groups)) if groups else ()
 
 

@@ -9,7 +9,7 @@ from hawker.image.blobs import remove_file
 from hawker.image.block import host_choice
 from hawker.image.build import build_block
 from hawker.image.digest import hex_of
-from hawker.image.limits import BlockChoice, Limits
+from hawker.image.limits import BlockChoice, ImageLimits
 from hawker.image.staging import Staging
 from hawker.image.unpack import LayerBlob
 
@@ -17,7 +17,7 @@ _TYPES = (BlockChoice.EROFS.value, BlockChoice.EXT4.value)
 
 
 class Blocks:
-    def __init__(self, root: Path, choice: BlockChoice, staging: Staging, limits: Limits) -> None:
+    def __init__(self, root: Path, choice: BlockChoice, staging: Staging, limits: ImageLimits) -> None:
         self._folder = root / "rootfs"
         self._choice = choice
         self._staging = staging

@@ -13,10 +13,10 @@ from hawker.failpoint import inside
 from hawker.image.blobs import remove_file, sync
 from hawker.image.block import make_block
 from hawker.image.failure import FULL, BadLayer, disk_room, no_room
-from hawker.image.limits import BlockChoice, Limits
+from hawker.image.limits import BlockChoice, ImageLimits
 from hawker.image.rootfs import NoXattrs, RefusedNode, write_tree
-from hawker.image.staging import Place, Staging, area
-from hawker.image.tree import Directory, File, Tree
+from hawker.image.staging import Staging, StagingPlace, area
+from hawker.image.tree import FileTree, TreeDirectory, TreeFile
 from hawker.image.unpack import LayerBlob, PoolFull, Unpacker
 
 
@@ -30,7 +30,7 @@ class Staged:
 
 
 async def build_block(
-    layers: Sequence[LayerBlob], target: Path, kind: BlockChoice, staging: Staging, limits: Limits
+    layers: Sequence[LayerBlob], target: Path, kind: BlockChoice, staging: Staging, limits: ImageLimits
 ) -> None:
     """Make `target`. Raises `BadLayer`, `NoRoom`, `Unavailable`; nothing is left behind then."""
     for place in staging.places(limits.max_image_bytes):
@@ -43,7 +43,9 @@ async def build_block(
     raise Unavailable(f"this node's data directory cannot hold the extended attribute {reason}") from reason
 
 
-async def _build_at(place: Place, layers: Sequence[LayerBlob], target: Path, kind: BlockChoice, limits: Limits) -> None:
+async def _build_at(
+    place: StagingPlace, layers: Sequence[LayerBlob], target: Path, kind: BlockChoice, limits: ImageLimits
+) -> None:
     fresh = target.with_name(f"{target.name}.tmp")
     async with area(place.directory, place.prefix) as directory:
         staged = await run_sync(_stage, layers, directory, place.budget, limits)
@@ -65,7 +67,7 @@ async def _build_at(place: Place, layers: Sequence[LayerBlob], target: Path, kin
                 remove_file(fresh)
 
 
-def _stage(layers: Sequence[LayerBlob], directory: Path, budget: int, limits: Limits) -> Staged:
+def _stage(layers: Sequence[LayerBlob], directory: Path, budget: int, limits: ImageLimits) -> Staged:
     """In a thread. Gives up soon after the waiting task is cancelled."""
     check = anyio.from_thread.check_cancelled
     pool = directory / "pool"
@@ -88,15 +90,15 @@ def _keep(fresh: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def measure(tree: Tree) -> Staged:
+def measure(tree: FileTree) -> Staged:
     content_bytes, files, newest_ns = 0, 1, tree.root.meta.mtime_ns
     ahead = [tree.root]
     while ahead:
         for node, _ in ahead.pop().children.values():
             files += 1
             newest_ns = max(newest_ns, node.meta.mtime_ns)
-            if isinstance(node, Directory):
+            if isinstance(node, TreeDirectory):
                 ahead.append(node)
-            elif isinstance(node, File):
+            elif isinstance(node, TreeFile):
                 content_bytes += node.size
     return Staged(content_bytes, files, -(-newest_ns // 10**9))

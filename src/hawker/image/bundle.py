@@ -9,10 +9,10 @@ from typing import Protocol
 
 from hawker.image.failure import BadImage
 from hawker.image.inflate import Brake, InflateError, inflated, sniff
-from hawker.image.limits import Limits
-from hawker.image.local import Span
+from hawker.image.limits import ImageLimits
+from hawker.image.local import ByteRange
 from hawker.image.manifest import Compression
-from hawker.image.tar import Kind, TarReader
+from hawker.image.tar import EntryKind, TarReader
 from hawker.image.tarfield import TarError
 
 _CHUNK = 1 << 20
@@ -20,12 +20,12 @@ _ENTRIES_LIMIT = 100_000
 _LINKS_LIMIT = 8
 
 
-class Bundle(Protocol):
+class ImageBundle(Protocol):
     """`label` is what errors call it."""
 
     label: str
 
-    def find(self, name: str) -> Span | None: ...
+    def find(self, name: str) -> ByteRange | None: ...
 
 
 class DirectoryBundle:
@@ -33,18 +33,18 @@ class DirectoryBundle:
         self.label = str(root)
         self._root = root
 
-    def find(self, name: str) -> Span | None:
+    def find(self, name: str) -> ByteRange | None:
         path = self._root / name
         try:
             found = path.stat()
         except OSError:
             return None
-        return Span(path, 0, found.st_size) if stat.S_ISREG(found.st_mode) else None
+        return ByteRange(path, 0, found.st_size) if stat.S_ISREG(found.st_mode) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    span: Span | None = None
+    span: ByteRange | None = None
     link: str = ""
 
 
@@ -58,11 +58,11 @@ class TarBundle:
             with archive.open("rb") as stream:
                 for entry in (reader := TarReader(stream, by_seeking=True)):
                     name = _normal(entry.name)
-                    if entry.kind is Kind.FILE:
-                        self._members[name] = _Member(Span(archive, reader.tell(), entry.size))
-                    elif entry.kind is Kind.SYMLINK:
+                    if entry.kind is EntryKind.FILE:
+                        self._members[name] = _Member(ByteRange(archive, reader.tell(), entry.size))
+                    elif entry.kind is EntryKind.SYMLINK:
                         self._members[name] = _Member(link=posixpath.join(posixpath.dirname(name), _text(entry.link)))
-                    elif entry.kind is Kind.HARD_LINK:
+                    elif entry.kind is EntryKind.HARD_LINK:
                         self._members[name] = _Member(link=_text(entry.link))
                     if len(self._members) > _ENTRIES_LIMIT:
                         raise BadImage(f"{label} has more than {_ENTRIES_LIMIT} entries")
@@ -71,7 +71,7 @@ class TarBundle:
         except OSError as error:
             raise BadImage(f"cannot read {label}: {error.strerror}") from error
 
-    def find(self, name: str) -> Span | None:
+    def find(self, name: str) -> ByteRange | None:
         """Links are followed within the archive: old versions of Docker wrote a layer once and linked to it."""
         for _ in range(_LINKS_LIMIT):
             member = self._members.get(posixpath.normpath(name))
@@ -81,7 +81,7 @@ class TarBundle:
         return None
 
 
-def open_archive(archive: Path, label: str, scratch: Path, limits: Limits, check: Callable[[], None]) -> TarBundle:
+def open_archive(archive: Path, label: str, scratch: Path, limits: ImageLimits, check: Callable[[], None]) -> TarBundle:
     """A tar file, or a compressed one, which is unpacked to the file `scratch` first. Raises `BadImage`."""
     try:
         with archive.open("rb") as stream:
@@ -95,7 +95,7 @@ def open_archive(archive: Path, label: str, scratch: Path, limits: Limits, check
 
 
 def _inflate(
-    archive: Path, label: str, compression: Compression, scratch: Path, limits: Limits, check: Callable[[], None]
+    archive: Path, label: str, compression: Compression, scratch: Path, limits: ImageLimits, check: Callable[[], None]
 ) -> None:
     brake = Brake(archive.stat().st_size, limits.max_import_bytes, limits, check)
     try:

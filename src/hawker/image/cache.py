@@ -6,40 +6,133 @@ names/ (what is complete, and what it is called), staging/ (emptied at boot).
 Invariant: a file under its final name is whole. A crash costs at most the step it interrupts.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Set
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import aiohttp
 from anyio.to_thread import run_sync
 
 from hawker.clock import Clock
-from hawker.errors import NotFound, Unavailable
+from hawker.errors import NotFound, TooLarge, Unavailable
 from hawker.failpoint import inside
 from hawker.guest import hello_path
 from hawker.ids import Digest
 from hawker.image.blobs import BlobStore
 from hawker.image.blocks import Blocks
-from hawker.image.config import Image, Layer
-from hawker.image.contents import Contents, Pins
-from hawker.image.credentials import Credentials
-from hawker.image.failure import disk_room
-from hawker.image.fetch import Fetcher
-from hawker.image.limits import ImageSettings
+from hawker.image.config import Image, Layer, ReadConfig, read_config
+from hawker.image.download import ImageFetcher
+from hawker.image.failure import BadImage, disk_room
+from hawker.image.image_index import ImageIndex, ImageNames
+from hawker.image.limits import ImageLimits, ImageSettings
 from hawker.image.locks import KeyedLocks
-from hawker.image.manifest import Manifest
-from hawker.image.naming import Naming
-from hawker.image.platform import host_platform
-from hawker.image.progress import PullProgress, Report, Stage, silent
+from hawker.image.manifest import Manifest, Platform, compression_of, read_manifest
+from hawker.image.platform import check_platform, host_platform
+from hawker.image.progress import PullProgress, PullStage, Report, silent
 from hawker.image.prune import Pruner, PruneReport
 from hawker.image.reference import DigestReference, HelloReference, Reference, RegistryReference, parse
+from hawker.image.registry_auth import Credentials
 from hawker.image.resolve import Resolved, find_manifest, named
-from hawker.image.shelf import Shelf
-from hawker.image.source import Source
-from hawker.image.sources import Sources
+from hawker.image.source import ImageSource
+from hawker.image.sources import ImageSources
 from hawker.image.staging import Staging, area
-from hawker.image.transport import Transport, new_session
-from hawker.image.upload import archive_name, receive
+from hawker.image.transport import RegistryTransport, new_session
+from hawker.image.unpack import LayerBlob
+
+_BATCH = 1 << 20
+
+
+class ImageContents:
+    """What the blob store has of an image: its manifest, its config, and how much is missing. Blocking, but quick."""
+
+    def __init__(self, blobs: BlobStore, limits: ImageLimits) -> None:
+        self._blobs = blobs
+        self._limits = limits
+
+    def manifest(self, digest: Digest) -> Manifest:
+        """Raises `Unavailable` when it is gone."""
+        try:
+            found = read_manifest(self._blobs.read(digest), self._limits)
+        except FileNotFoundError as error:
+            raise Unavailable(f"the manifest {digest} is not here any more; resolve it again") from error
+        assert isinstance(found, Manifest), "only manifests of images are kept"
+        return found
+
+    def config(self, manifest: Manifest) -> ReadConfig:
+        return read_config(self.raw_config(manifest))
+
+    def raw_config(self, manifest: Manifest) -> bytes:
+        return self._blobs.read(manifest.config.digest)
+
+    def check_config(self, manifest: Manifest, platform: Platform) -> None:
+        """Before the layers are fetched for nothing. Raises `BadImage`."""
+        config = self.config(manifest)
+        check_platform(config.os, config.architecture, platform)
+        if len(config.diff_ids) != len(manifest.layers):
+            raise BadImage(f"the image has {len(manifest.layers)} layers, its config lists {len(config.diff_ids)}")
+
+    def missing_bytes(self, manifest: Manifest) -> int:
+        """Packed; a layer that the image has twice counts once."""
+        blobs = {blob.digest: blob for blob in (manifest.config, *manifest.layers)}.values()
+        return sum(blob.size for blob in blobs if not self._blobs.has(blob.digest))
+
+    def layers(self, manifest: Manifest) -> list[LayerBlob]:
+        return [
+            LayerBlob(layer.digest, self._blobs.path(layer.digest), compression_of(layer)) for layer in manifest.layers
+        ]
+
+
+class Pins:
+    """Digests that somebody needs now and that no pruning may take."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Digest, int] = {}
+
+    def has(self, digest: Digest) -> bool:
+        return digest in self._counts
+
+    @contextmanager
+    def hold(self, *digests: Digest) -> Iterator[None]:
+        for digest in digests:
+            self._counts[digest] = self._counts.get(digest, 0) + 1
+        try:
+            yield
+        finally:
+            for digest in digests:
+                self._counts[digest] -= 1
+                if not self._counts[digest]:
+                    del self._counts[digest]
+
+
+async def receive(stream: AsyncIterator[bytes], file: Path, most: int) -> None:
+    """Take in an archive that a client uploads, up to `most` bytes. Raises `TooLarge` and `NoRoom`; the caller removes
+    the file."""
+    received = 0
+    batch = bytearray()
+    with disk_room("taking in an upload"), file.open("wb") as sink:
+        async for chunk in stream:
+            received += len(chunk)
+            if received > most:
+                raise TooLarge(f"the archive is over {most} bytes")
+            batch += chunk
+            if len(batch) >= _BATCH:
+                await run_sync(sink.write, bytes(batch))
+                batch.clear()
+        await run_sync(sink.write, bytes(batch))
+
+
+def archive_name(given: str | None, own: str) -> RegistryReference | None:
+    """What to call an imported image: the name given, else its own if that is one. Raises `BadImage` for a bad name."""
+    if given:
+        reference = parse(given)
+        if not isinstance(reference, RegistryReference) or reference.digest:
+            raise BadImage(f"an imported image needs a name like app:v1, not {given[:200]!r}")
+        return reference
+    try:
+        found = parse(own) if own else None
+    except BadImage:
+        return None
+    return found if isinstance(found, RegistryReference) and not found.digest else None
 
 
 class ImageCache:
@@ -61,18 +154,18 @@ class ImageCache:
         self._staging = Staging(root / "staging", tmp)
         self._blobs = BlobStore(root)
         self._blocks = Blocks(root, settings.block, self._staging, settings.limits)
-        self._shelf = Shelf(root)
-        self._fetcher = Fetcher(self._blobs, clock, settings.parallel_downloads)
+        self._index = ImageIndex(root)
+        self._fetcher = ImageFetcher(self._blobs, clock, settings.parallel_downloads)
         self._building: KeyedLocks[Digest] = KeyedLocks()
-        self._contents = Contents(self._blobs, settings.limits)
-        self._naming = Naming(self._shelf)
+        self._contents = ImageContents(self._blobs, settings.limits)
+        self._naming = ImageNames(self._index)
         self._pins = Pins()
         self._session: aiohttp.ClientSession | None = None
         self._sample: Resolved | None = None
         self._pruner = Pruner(
             blobs=self._blobs,
             blocks=self._blocks,
-            shelf=self._shelf,
+            index=self._index,
             building=self._building,
             fetching=self._fetcher.locks,
             pinned=self._pins.has,
@@ -83,14 +176,14 @@ class ImageCache:
         """Repair what a crash left half made. Raises `CannotStart` when a tool is missing."""
         await run_sync(self._open_files)
         self._session = new_session()
-        transport = Transport(self._session, self._settings.insecure_hosts)
-        self._sources = Sources(self._settings, transport, self._clock, self._hello, self._staging.disk)
+        transport = RegistryTransport(self._session, self._settings.insecure_hosts)
+        self._sources = ImageSources(self._settings, transport, self._clock, self._hello, self._staging.disk)
         await self._pruner.sweep(self._settings.partial_age_s)
 
     def _open_files(self) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._staging.clear()
-        for part in (self._blobs, self._shelf, self._blocks):
+        for part in (self._blobs, self._index, self._blocks):
             part.open()
 
     async def aclose(self) -> None:
@@ -104,12 +197,12 @@ class ImageCache:
     ) -> Image:
         """Resolve, fetch, build. Raises `BadImage`, `Unavailable`, `NoRoom`, `NotServed`, `NotFound`."""
         report = progress or silent
-        report(PullProgress(Stage.RESOLVING))
+        report(PullProgress(PullStage.RESOLVING))
         resolved = await self.resolve(reference, credentials)
         with self.pin(resolved.digest):
             await self.fetch(resolved, credentials, report)
             image = await self.build(resolved, report)
-        report(PullProgress(Stage.DONE, done_bytes=image.size_bytes, total_bytes=image.size_bytes))
+        report(PullProgress(PullStage.DONE, done_bytes=image.size_bytes, total_bytes=image.size_bytes))
         return image
 
     async def resolve(self, reference: Reference | str, credentials: Credentials | None = None) -> Resolved:
@@ -128,7 +221,7 @@ class ImageCache:
                 raise
             return self._resolved_here(wanted)
 
-    async def _resolve_from(self, source: Source, wanted: Reference, *, imported: bool = False) -> Resolved:
+    async def _resolve_from(self, source: ImageSource, wanted: Reference, *, imported: bool = False) -> Resolved:
         pinned = wanted.digest if isinstance(wanted, RegistryReference) else None
         content = await find_manifest(source, pinned, self._platform, self._settings.limits)
         with disk_room("keeping a manifest"):
@@ -148,7 +241,8 @@ class ImageCache:
     async def fetch(
         self, resolved: Resolved, credentials: Credentials | None = None, progress: Report | None = None
     ) -> None:
-        """Have every blob of the image here; none is needed when the image is complete."""
+        """Have every blob of the image here; none is needed when the image is complete. Raises what a pull raises, and
+        `NotFound`."""
         if self._complete(resolved.digest):
             return
         if resolved.imported:
@@ -156,17 +250,17 @@ class ImageCache:
         async with self._sources.open(parse(resolved.reference), credentials) as source:
             await self._fetch_from(source, resolved, progress or silent)
 
-    async def _fetch_from(self, source: Source, resolved: Resolved, report: Report) -> None:
+    async def _fetch_from(self, source: ImageSource, resolved: Resolved, report: Report) -> None:
         await self._ensure_manifest(source, resolved.digest)
         manifest = self._contents.manifest(resolved.digest)
         present = max(0, manifest.size_bytes - self._contents.missing_bytes(manifest))
-        report(PullProgress(Stage.DOWNLOADING, done_bytes=present, total_bytes=manifest.size_bytes))
+        report(PullProgress(PullStage.DOWNLOADING, done_bytes=present, total_bytes=manifest.size_bytes))
         with self.pin(resolved.digest, *manifest.blobs):
             await self._fetcher.fetch(source, [manifest.config], silent)
             self._contents.check_config(manifest, self._platform)
             await self._fetcher.fetch(source, manifest.layers, report)
 
-    async def _ensure_manifest(self, source: Source, digest: Digest) -> None:
+    async def _ensure_manifest(self, source: ImageSource, digest: Digest) -> None:
         """It was kept when the reference was resolved, which may be long ago."""
         if not self._blobs.has(digest):
             content = await find_manifest(source, digest, self._platform, self._settings.limits)
@@ -174,17 +268,17 @@ class ImageCache:
                 await run_sync(self._blobs.put, content)
 
     async def build(self, resolved: Resolved, progress: Report | None = None) -> Image:
-        """Make the block image from the fetched blobs, and put the image on the shelf. Raises `BadLayer`. What was
+        """Make the block image from the fetched blobs, and put the image in the index. Raises `BadLayer`. What was
         pruned since it was fetched is fetched again."""
         async with self._building.hold(resolved.digest):
             image = self._complete(resolved.digest)
             if image is None:
-                (progress or silent)(PullProgress(Stage.UNPACKING, total_bytes=resolved.size_bytes))
+                (progress or silent)(PullProgress(PullStage.UNPACKING, total_bytes=resolved.size_bytes))
                 image = await self._build(resolved)
                 inside("shelved")
             with disk_room("writing down an image's name"):
                 await self._naming.complete(resolved)
-            self._shelf.touch(image.digest, self._clock.now())
+            self._index.touch(image.digest, self._clock.now())
             return image
 
     async def _build(self, resolved: Resolved) -> Image:
@@ -198,7 +292,7 @@ class ImageCache:
                 await self._blocks.make(resolved.digest, self._contents.layers(manifest))
             image = self._described(self._naming.best(resolved), manifest)
             with disk_room("writing down an image"):
-                await self._shelf.put_image(image)
+                await self._index.put_image(image)
             return image
 
     def _described(self, resolved: Resolved, manifest: Manifest) -> Image:
@@ -243,20 +337,20 @@ class ImageCache:
 
     def list(self) -> list[Image]:
         """Oldest first."""
-        return self._shelf.images()
+        return self._index.images()
 
     def names_of(self, digest: Digest) -> tuple[str, ...]:
         """The references that lead to the image."""
-        return self._shelf.names_of(digest)
+        return self._index.names_of(digest)
 
     def used_at(self, digest: Digest) -> float:
         """When the image was last pulled or marked as used; Unix seconds."""
-        return self._shelf.used_at(digest)
+        return self._index.used_at(digest)
 
     def mark_used(self, digest: Digest) -> None:
         """For pruning by age: a machine of this image starts."""
-        if self._shelf.image(digest):
-            self._shelf.touch(digest, self._clock.now())
+        if self._index.image(digest):
+            self._index.touch(digest, self._clock.now())
 
     def raw_config(self, digest: Digest) -> bytes:
         """The config of an image that is here, as its makers wrote it. Raises `Unavailable` when it is not."""
@@ -296,7 +390,7 @@ class ImageCache:
         return await self._pruner.prune(in_use, unused_for_s or 0.0)
 
     def _complete(self, digest: Digest) -> Image | None:
-        image = self._shelf.image(digest)
+        image = self._index.image(digest)
         if image and self._blocks.wanted and self._blocks.find(digest) is None:
             return None
         return image

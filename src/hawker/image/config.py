@@ -10,7 +10,9 @@ from hawker.image.failure import BadImage
 
 
 class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The image's defaults for a machine. `env` is `NAME=value`, in order; `exposed_ports` like `8080/tcp`."""
+    """The image's defaults for a machine. `env` is `NAME=value`, in order; the command is `entrypoint`, then `cmd`;
+    `user` is a name or number, with a group after a colon, "" for root; `exposed_ports` are like `8080/tcp`;
+    `stop_signal` is a name or number, "" for SIGTERM."""
 
     env: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
@@ -23,7 +25,7 @@ class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A compressed blob. `size` is in bytes, as it is stored."""
+    """A compressed blob. `size` is in bytes, as it is stored, 0 or more."""
 
     digest: Digest
     size: int
@@ -32,8 +34,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image that is on the node, whole. `digest` is that of the manifest for this platform; `reference` what it was
-    first pulled by; `size_bytes` of its layers, compressed; `rootfs_bytes` of the block image, 0 without one;
-    `created_at` is when it was made here, Unix seconds."""
+    first pulled by; `size_bytes` of its layers, compressed; `rootfs_bytes` of the block image, 0 without one, and
+    `rootfs_type` its filesystem; `created_at` is when it was made here, Unix seconds."""
 
     digest: Digest
     reference: str

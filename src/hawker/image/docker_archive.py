@@ -9,14 +9,14 @@ from collections.abc import Callable
 import msgspec
 
 from hawker.ids import Digest
-from hawker.image.bundle import Bundle
+from hawker.image.bundle import ImageBundle
 from hawker.image.config import read_config
 from hawker.image.digest import digest_of
 from hawker.image.failure import BadImage
 from hawker.image.inflate import sniff
 from hawker.image.layout import LocalImage
-from hawker.image.limits import Limits
-from hawker.image.local import Content, LocalSource, Span
+from hawker.image.limits import ImageLimits
+from hawker.image.local import ByteRange, Content, LocalSource
 from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Compression
 
 MANIFEST = "manifest.json"
@@ -30,7 +30,7 @@ class _Listed(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     layers: tuple[str, ...] = ()
 
 
-def open_docker(bundle: Bundle, limits: Limits, check: Callable[[], None]) -> LocalImage:
+def open_docker(bundle: ImageBundle, limits: ImageLimits, check: Callable[[], None]) -> LocalImage:
     """Raises `BadImage`. Reads all layers once, for their digests; `check` is called now and then."""
     listed = _listed(bundle, limits)
     config = _span(bundle, listed.config).read(0, limits.max_config_bytes)
@@ -60,7 +60,7 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     layers: list[_Pointer]
 
 
-def _listed(bundle: Bundle, limits: Limits) -> _Listed:
+def _listed(bundle: ImageBundle, limits: ImageLimits) -> _Listed:
     found = _span(bundle, MANIFEST)
     try:
         listed = msgspec.json.decode(found.read(0, limits.max_manifest_bytes), type=list[_Listed])
@@ -71,14 +71,14 @@ def _listed(bundle: Bundle, limits: Limits) -> _Listed:
     return listed[0]
 
 
-def _span(bundle: Bundle, name: str) -> Span:
+def _span(bundle: ImageBundle, name: str) -> ByteRange:
     found = bundle.find(name)
     if found is None:
         raise BadImage(f"{bundle.label} is not an archive of docker save: it has no {name[:200]!r}")
     return found
 
 
-def _layer(span: Span, diff_id: str, check: Callable[[], None]) -> tuple[Span, _Pointer]:
+def _layer(span: ByteRange, diff_id: str, check: Callable[[], None]) -> tuple[ByteRange, _Pointer]:
     """The config's digest is of the unpacked layer; most archives hold just that."""
     compression = sniff(span.read(0, 8))
     digest = _digest(span, check)
@@ -87,7 +87,7 @@ def _layer(span: Span, diff_id: str, check: Callable[[], None]) -> tuple[Span, _
     return span, _Pointer(media_type=OCI_LAYER + _SUFFIXES[compression], digest=digest, size=span.size)
 
 
-def _digest(span: Span, check: Callable[[], None]) -> str:
+def _digest(span: ByteRange, check: Callable[[], None]) -> str:
     found = hashlib.sha256()
     position = 0
     while data := span.read(position, _CHUNK):

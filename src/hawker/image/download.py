@@ -3,25 +3,32 @@
 Hashing and disk work are in threads, in batches.
 """
 
+import os
+from collections.abc import Sequence
+
+import anyio
 from anyio.to_thread import run_sync
 
 from hawker.clock import Clock
+from hawker.errors import HawkerError
+from hawker.ids import Digest
 from hawker.image.blobs import BlobStore, PartialBlob
 from hawker.image.config import Layer
-from hawker.image.failure import BadImage, disk_room
-from hawker.image.progress import PullProgress, Report, Stage
-from hawker.image.retry import TryLater, persist
-from hawker.image.source import Piece, Source
+from hawker.image.failure import BadImage, disk_room, no_room
+from hawker.image.locks import KeyedLocks
+from hawker.image.progress import PullProgress, PullStage, Report
+from hawker.image.source import ImageSource, Piece
+from hawker.image.transport import TryLater, persist
 
 _BATCH = 1 << 20
 _PROGRESS_WORTH = 1 << 16
 
 
-async def download(source: Source, blob: Layer, store: BlobStore, clock: Clock, report: Report) -> None:
+async def download(source: ImageSource, blob: Layer, store: BlobStore, clock: Clock, report: Report) -> None:
     """No effect when the blob is there. Raises `BadImage` when the content is wrong, `NoRoom` when the disk is full,
     `Unavailable` when the source cannot be had. Only in the last case is a partial file kept; the next call resumes."""
     if await run_sync(store.has, blob.digest):
-        report(PullProgress(Stage.DOWNLOADING, blob.digest, blob.size, blob.size))
+        report(PullProgress(PullStage.DOWNLOADING, blob.digest, blob.size, blob.size))
         return
     doing = f"failed to download {blob.digest}"
     resumed = await persist(clock, doing, lambda: _attempt(source, blob, store, report, fresh=False))
@@ -29,7 +36,7 @@ async def download(source: Source, blob: Layer, store: BlobStore, clock: Clock, 
         await persist(clock, doing, lambda: _attempt(source, blob, store, report, fresh=True))
 
 
-async def _attempt(source: Source, blob: Layer, store: BlobStore, report: Report, *, fresh: bool) -> bool:
+async def _attempt(source: ImageSource, blob: Layer, store: BlobStore, report: Report, *, fresh: bool) -> bool:
     """One request. False: an earlier try's bytes were wrong, so begin again."""
     with disk_room(f"downloading {blob.digest}"):
         partial = await run_sync(PartialBlob, store, blob)
@@ -43,7 +50,7 @@ async def _attempt(source: Source, blob: Layer, store: BlobStore, report: Report
             partial.close()
 
 
-async def _complete(source: Source, blob: Layer, partial: PartialBlob, report: Report) -> bool:
+async def _complete(source: ImageSource, blob: Layer, partial: PartialBlob, report: Report) -> bool:
     kept = partial.size
     await _fill(source, blob, partial, report)
     try:
@@ -55,7 +62,7 @@ async def _complete(source: Source, blob: Layer, partial: PartialBlob, report: R
     return True
 
 
-async def _fill(source: Source, blob: Layer, partial: PartialBlob, report: Report) -> None:
+async def _fill(source: ImageSource, blob: Layer, partial: PartialBlob, report: Report) -> None:
     """Raises `TryLater` unless the blob is whole. Progress is what goes beyond the start of this try, also when the
     source made it begin again: so a source that always breaks off at one point is given up."""
     had = partial.size
@@ -86,4 +93,43 @@ async def _take(piece: Piece, blob: Layer, partial: PartialBlob, report: Report)
 async def _write(blob: Layer, partial: PartialBlob, batch: bytearray, report: Report) -> None:
     await run_sync(partial.write, bytes(batch))
     batch.clear()
-    report(PullProgress(Stage.DOWNLOADING, blob.digest, partial.size, blob.size))
+    report(PullProgress(PullStage.DOWNLOADING, blob.digest, partial.size, blob.size))
+
+
+class ImageFetcher:
+    """Brings images' blobs into the store, each by one download at a time; at most `parallel` downloads at once."""
+
+    def __init__(self, blobs: BlobStore, clock: Clock, parallel: int) -> None:
+        self.locks: KeyedLocks[Digest] = KeyedLocks()
+        self._blobs = blobs
+        self._clock = clock
+        self._slots = anyio.Semaphore(parallel)
+
+    async def fetch(self, source: ImageSource, wanted: Sequence[Layer], report: Report) -> None:
+        """Raises the first error; the other downloads are given up then, and resumed by the next call."""
+        await run_sync(self._check_room, wanted)
+        failures: list[HawkerError | OSError] = []
+        async with anyio.create_task_group() as group:
+
+            async def one(blob: Layer) -> None:
+                try:
+                    await self._one(source, blob, report)
+                except (HawkerError, OSError) as error:
+                    failures.append(error)
+                    group.cancel_scope.cancel()
+
+            for blob in {blob.digest: blob for blob in wanted}.values():
+                group.start_soon(one, blob)
+        if failures:
+            raise failures[0]
+
+    async def _one(self, source: ImageSource, blob: Layer, report: Report) -> None:
+        async with self.locks.hold(blob.digest), self._slots:
+            await download(source, blob, self._blobs, self._clock, report)
+
+    def _check_room(self, wanted: Sequence[Layer]) -> None:
+        missing = sum(blob.size for blob in wanted if not self._blobs.has(blob.digest))
+        found = os.statvfs(self._blobs.folder)
+        free = found.f_bavail * found.f_frsize
+        if missing > free:
+            raise no_room(f"downloading {missing} bytes", missing - free)

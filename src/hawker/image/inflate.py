@@ -11,7 +11,7 @@ import zstandard
 from isal import igzip
 from isal.igzip_lib import IsalError
 
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Compression
 
 _BUFFER = 1 << 18
@@ -26,13 +26,14 @@ class InflateError(ValueError):
 class Brake:
     """Counts what comes out of one blob against what is allowed. `check` is called now and then, to give up early."""
 
-    def __init__(self, packed: int, most: int, limits: Limits, check: Callable[[], None]) -> None:
+    def __init__(self, packed: int, most: int, limits: ImageLimits, check: Callable[[], None]) -> None:
         self._most = most
         self._fair = limits.ratio_free_bytes + limits.max_ratio * packed
         self._check = check
         self.unpacked = 0
 
     def take(self, count: int) -> None:
+        """Count what was unpacked. Raises `InflateError` above the limits."""
         self._check()
         self.unpacked += count
         if self.unpacked > self._most:

@@ -3,11 +3,11 @@
 import msgspec
 
 from hawker.ids import Digest
-from hawker.image.bundle import Bundle
+from hawker.image.bundle import ImageBundle
 from hawker.image.digest import hex_of, is_digest
 from hawker.image.failure import BadImage
-from hawker.image.limits import Limits
-from hawker.image.local import LocalSource, Span
+from hawker.image.limits import ImageLimits
+from hawker.image.local import ByteRange, LocalSource
 from hawker.image.manifest import Descriptor, Index, Platform, manifest_digest, read_manifest
 from hawker.image.platform import choose
 
@@ -23,11 +23,11 @@ class LocalImage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-def open_layout(bundle: Bundle, tag: str | None, platform: Platform, limits: Limits) -> LocalImage:
+def open_layout(bundle: ImageBundle, tag: str | None, platform: Platform, limits: ImageLimits) -> LocalImage:
     """Raises `BadImage` when there is no such image, or more than one without a tag that tells them apart."""
     entry = _choose(_index(bundle, limits), tag, platform, bundle.label)
 
-    def find(digest: Digest) -> Span | None:
+    def find(digest: Digest) -> ByteRange | None:
         return bundle.find(f"blobs/sha256/{hex_of(digest)}") if is_digest(digest) else None
 
     source = LocalSource(manifest_digest(entry), find, limits.max_manifest_bytes)
@@ -35,7 +35,7 @@ def open_layout(bundle: Bundle, tag: str | None, platform: Platform, limits: Lim
     return LocalImage(source=source, name=annotations.get(_FULL_NAME) or annotations.get(_TAG) or "")
 
 
-def _index(bundle: Bundle, limits: Limits) -> Index:
+def _index(bundle: ImageBundle, limits: ImageLimits) -> Index:
     found = bundle.find(INDEX)
     if found is None:
         raise BadImage(f"{bundle.label} is not an OCI image layout: it has no {INDEX}")

@@ -9,18 +9,19 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What one image may ask of the node. Layer and image bytes are what unpacking would write, holes included."""
+class ImageLimits:
+    """What one image may ask of the node; an image beyond any of it is refused, and the import or pull ends. Layer and
+    image bytes are what unpacking would write, holes included."""
 
     max_manifest_bytes: int = 4 * MIB
     max_config_bytes: int = 8 * MIB
     max_layers: int = 512
-    max_layer_bytes: int = 10 * GIB
-    max_image_bytes: int = 20 * GIB
-    max_import_bytes: int = 8 * GIB
+    max_layer_bytes: int = 10 * GIB  # of one layer, unpacked
+    max_image_bytes: int = 20 * GIB  # of all layers, unpacked
+    max_import_bytes: int = 8 * GIB  # of an uploaded archive, as it comes
     max_files: int = 500_000  # entries of all layers, replaced and removed ones included
-    max_path: int = 4096
-    max_depth: int = 256
+    max_path: int = 4096  # bytes of one path or link target
+    max_depth: int = 256  # directories above an entry
     max_names_bytes: int = 256 * MIB  # names, link targets and attributes, which are held in memory
     max_ratio: int = 250  # unpacked to packed, once `ratio_free_bytes` are unpacked
     ratio_free_bytes: int = 512 * MIB
@@ -38,8 +39,10 @@ class BlockChoice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """`insecure_hosts` are registries spoken to without TLS, beside loopback. `auth_file` is in the format of Docker's
-    config.json. Partial downloads are dropped when unused for `partial_age_s`."""
+    """`allow_local` admits images from files of this host. `insecure_hosts` are registries spoken to without TLS,
+    beside loopback. `auth_file` is in the format of Docker's config.json; None: no credentials but those of a pull.
+    `parallel_downloads`, 1 or more, is for all images together. A partial download is dropped when it was not touched
+    for `partial_age_s` seconds."""
 
     allow_local: bool = True
     insecure_hosts: frozenset[str] = frozenset()
@@ -47,4 +50,4 @@ class ImageSettings:
     parallel_downloads: int = 4
     block: BlockChoice = BlockChoice.AUTO
     partial_age_s: float = 86_400.0
-    limits: Limits = field(default_factory=Limits)
+    limits: ImageLimits = field(default_factory=ImageLimits)

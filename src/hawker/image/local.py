@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteRange:
     """`size` bytes of a file from `offset` on."""
 
     path: Path
@@ -37,7 +37,7 @@ class Span:
             raise BadImage(f"cannot read {self.path}: {error.strerror}") from error
 
 
-Content: TypeAlias = Span | bytes
+Content: TypeAlias = ByteRange | bytes
 
 
 class LocalSource:
@@ -49,6 +49,7 @@ class LocalSource:
         self._max_manifest_bytes = max_manifest_bytes
 
     async def manifest(self, digest: Digest | None) -> Stored:
+        """The manifest; None for the image's root. Raises `BadImage` when it is missing or too large."""
         found = self._there(digest or self.root, "manifest")
         if isinstance(found, bytes):
             return Stored(found)

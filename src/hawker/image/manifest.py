@@ -11,7 +11,7 @@ from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.digest import parse_digest
 from hawker.image.failure import BadImage
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -43,7 +43,7 @@ _LAYERS = {
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True):
-    """As in an index: `linux/arm64/v8`."""
+    """What an image runs on, as an index says it: `linux/arm64/v8`."""
 
     os: str = ""
     architecture: str = ""
@@ -88,12 +88,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """The same image for several platforms, or a layout's list of images."""
+    """An index: one image for several platforms, or a layout's list of images."""
 
     manifests: tuple[Descriptor, ...]
 
 
-def read_manifest(content: bytes, limits: Limits, media_type: str = "") -> Manifest | Index:
+def read_manifest(content: bytes, limits: ImageLimits, media_type: str = "") -> Manifest | Index:
     """`media_type` is what the server called it; what the document itself says goes before. Raises `BadImage`."""
     try:
         found = msgspec.json.decode(content, type=_Document)
@@ -111,7 +111,7 @@ def read_manifest(content: bytes, limits: Limits, media_type: str = "") -> Manif
     return _checked(found.config, found.layers, limits)
 
 
-def _checked(config: Descriptor, layers: tuple[Descriptor, ...], limits: Limits) -> Manifest:
+def _checked(config: Descriptor, layers: tuple[Descriptor, ...], limits: ImageLimits) -> Manifest:
     if config.media_type not in _CONFIGS:
         raise BadImage(f"this is not a container image but an artifact of type {config.media_type[:100]!r}")
     if len(layers) > limits.max_layers:

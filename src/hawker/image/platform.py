@@ -46,7 +46,8 @@ def _distance(offered: Platform | None, wanted: Platform) -> int:
 
 
 def check_platform(os: str, architecture: str, wanted: Platform) -> None:
-    """For an image that is alone in its manifest: its config says what it is for, or nothing."""
+    """For an image that is alone in its manifest: its config says what it is for, or nothing. Raises `BadImage`
+    for another platform."""
     offered = Platform(os=os, architecture=architecture)
     if architecture and not fits(offered, wanted):
         raise BadImage(f"no image for platform {wanted}; there is: {offered}")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from hawker.ids import Digest
 
 
-class Stage(StrEnum):
+class PullStage(StrEnum):
     RESOLVING = "resolving"
     DOWNLOADING = "downloading"
     UNPACKING = "unpacking"
@@ -19,7 +19,7 @@ class Stage(StrEnum):
 class PullProgress:
     """Bytes are of `layer`, or of the whole image when there is none."""
 
-    stage: Stage
+    stage: PullStage
     layer: Digest | None = None
     done_bytes: int = 0
     total_bytes: int = 0

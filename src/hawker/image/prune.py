@@ -10,8 +10,8 @@ from hawker.ids import Digest
 from hawker.image.blobs import BlobStore, remove_file
 from hawker.image.blocks import Blocks
 from hawker.image.config import Image
+from hawker.image.image_index import ImageIndex
 from hawker.image.locks import KeyedLocks
-from hawker.image.shelf import Shelf
 
 GRACE_S = 600.0  # an unreferenced blob may belong to a pull whose next step has not begun
 
@@ -29,7 +29,7 @@ class Pruner:
         *,
         blobs: BlobStore,
         blocks: Blocks,
-        shelf: Shelf,
+        index: ImageIndex,
         building: KeyedLocks[Digest],
         fetching: KeyedLocks[Digest],
         pinned: Callable[[Digest], bool],
@@ -37,7 +37,7 @@ class Pruner:
     ) -> None:
         self._blobs = blobs
         self._blocks = blocks
-        self._shelf = shelf
+        self._index = index
         self._building = building
         self._fetching = fetching
         self._pinned = pinned
@@ -48,19 +48,19 @@ class Pruner:
         removed: list[Digest] = []
         loose: set[Digest] = set()
         freed = 0
-        for image in self._shelf.images():
+        for image in self._index.images():
             async with self._building.hold(image.digest):
                 if self._may_go(image, in_use(), unused_for_s):
-                    self._shelf.remove(image.digest)
+                    self._index.remove(image.digest)
                     freed += await run_sync(self._remove_block, image.digest)
                     removed.append(image.digest)
                     loose |= image.blobs
         return PruneReport(removed=tuple(removed), freed_bytes=freed + await self.sweep(GRACE_S, loose))
 
     def _may_go(self, image: Image, in_use: Set[Digest], unused_for_s: float) -> bool:
-        if image.digest in in_use or self._pinned(image.digest) or self._shelf.image(image.digest) is None:
+        if image.digest in in_use or self._pinned(image.digest) or self._index.image(image.digest) is None:
             return False
-        return self._shelf.used_at(image.digest) <= self._clock.now() - unused_for_s
+        return self._index.used_at(image.digest) <= self._clock.now() - unused_for_s
 
     def _remove_block(self, digest: Digest) -> int:
         block = self._blocks.find(digest)
@@ -68,20 +68,20 @@ class Pruner:
 
     async def sweep(self, grace_s: float, loose: Set[Digest] = frozenset()) -> int:
         """Drop what no image needs and no pull works on: block images, blobs in `loose`, and other blobs and partial
-        downloads that are older than `grace_s`. Gives the bytes freed. While a file on the shelf is damaged nothing is
+        downloads that are older than `grace_s`. Gives the bytes freed. While a file in the index is damaged nothing is
         dropped: it may be what that image needs."""
-        if not self._shelf.is_whole:
+        if not self._index.is_whole:
             return 0
         before = self._clock.now() - grace_s
         freed = await self._sweep_blobs(before, loose)
         for digest, block in await run_sync(self._blocks.all):
             async with self._building.hold(digest):
-                if self._shelf.image(digest) is None and not self._pinned(digest):
+                if self._index.image(digest) is None and not self._pinned(digest):
                     freed += await run_sync(remove_file, block)
         return freed + await run_sync(self._blobs.drop_partials, before, self._fetching.busy())
 
     async def _sweep_blobs(self, before: float, loose: Set[Digest]) -> int:
-        needed = {blob for image in self._shelf.images() for blob in image.blobs}
+        needed = {blob for image in self._index.images() for blob in image.blobs}
         freed = 0
         for digest, found in await run_sync(lambda: list(self._blobs.all())):
             if digest not in needed and (digest in loose or found.st_mtime < before):

@@ -9,15 +9,13 @@ import anyio
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import Digest
-from hawker.image.authorizer import Authorizer
 from hawker.image.config import Layer
-from hawker.image.credentials import Credentials
 from hawker.image.failure import BadImage, manifest_failure
 from hawker.image.manifest import ACCEPTED
 from hawker.image.reference import DEFAULT_REGISTRY, RegistryReference
-from hawker.image.retry import TryLater, persist
+from hawker.image.registry_auth import Authorizer, Credentials
 from hawker.image.source import Piece, Stored
-from hawker.image.transport import Refused, Transport
+from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater, persist
 
 _HUB = "registry-1.docker.io"
 _MANIFEST_S = 30.0  # all tries together: a client waits for it
@@ -29,7 +27,7 @@ class RegistrySource:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: RegistryTransport,
         reference: RegistryReference,
         credentials: Credentials | None,
         clock: Clock,
@@ -52,7 +50,7 @@ class RegistrySource:
                 return await persist(self._clock, doing, lambda: self._get_manifest(f"{self._base}/manifests/{wanted}"))
         except TimeoutError as error:
             raise Unavailable(f"{doing}: no answer within {_MANIFEST_S:.0f} s") from error
-        except Refused as error:
+        except RegistryRefused as error:
             code = "MANIFEST_UNKNOWN" if error.status == 404 else error.code
             raise manifest_failure(str(self._reference), code, str(error)) from error
 
@@ -71,11 +69,12 @@ class RegistrySource:
 
     @asynccontextmanager
     async def blob(self, blob: Layer, offset: int) -> AsyncIterator[Piece]:
+        """The blob from `offset` on, or all of it. Raises `BadImage` when the registry refuses, `TryLater`."""
         try:
             async with AsyncExitStack() as stack:
                 response = await self._open_blob(stack, f"{self._base}/blobs/{blob.digest}", offset)
                 yield Piece(_offset_of(response), response.content.iter_chunked(_CHUNK))
-        except Refused as error:
+        except RegistryRefused as error:
             raise BadImage(f"failed to get layer {blob.digest} of {self._reference}: {error.code}: {error}") from error
 
     async def _open_blob(self, stack: AsyncExitStack, url: str, offset: int) -> aiohttp.ClientResponse:
@@ -84,7 +83,7 @@ class RegistrySource:
             return await stack.enter_async_context(self._get(url, {}))
         try:
             return await stack.enter_async_context(self._get(url, {"Range": f"bytes={offset}-"}))
-        except Refused as error:
+        except RegistryRefused as error:
             if error.status != 416:
                 raise
             return await stack.enter_async_context(self._get(url, {}))
@@ -100,7 +99,7 @@ class RegistrySource:
                     return
                 challenges = response.headers.getall("WWW-Authenticate", [])
             await self._authorizer.answer(challenges, authorization)
-        raise Refused(401, "UNAUTHORIZED", "the registry refuses the token that its own token server gave")
+        raise RegistryRefused(401, "UNAUTHORIZED", "the registry refuses the token that its own token server gave")
 
 
 def _offset_of(response: aiohttp.ClientResponse) -> int:

@@ -7,7 +7,7 @@ import msgspec
 from hawker.ids import Digest
 from hawker.image.digest import digest_of
 from hawker.image.failure import BadImage
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Index, Manifest, Platform, manifest_digest, read_manifest
 from hawker.image.platform import choose
 from hawker.image.reference import (
@@ -20,7 +20,7 @@ from hawker.image.reference import (
     Reference,
     RegistryReference,
 )
-from hawker.image.source import Source
+from hawker.image.source import ImageSource
 
 _NESTED = 4
 
@@ -60,7 +60,7 @@ def named(reference: Reference, digest: Digest, size_bytes: int, *, imported: bo
     )
 
 
-async def find_manifest(source: Source, pinned: Digest | None, platform: Platform, limits: Limits) -> bytes:
+async def find_manifest(source: ImageSource, pinned: Digest | None, platform: Platform, limits: ImageLimits) -> bytes:
     """The manifest's bytes. `pinned` is the digest that the reference demands. Raises `BadImage`."""
     digest = pinned
     for _ in range(_NESTED):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from hawker.image.tree import Directory, Fifo, File, Meta, Node, Symlink, Tree, shown
+from hawker.image.tree import Fifo, FileMeta, FileTree, Node, Symlink, TreeDirectory, TreeFile, shown
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -28,7 +28,7 @@ class RefusedNode(Exception):
         self.entry = shown(entry)
 
 
-def write_tree(tree: Tree, pool: Path, target: Path, check: Callable[[], None]) -> None:
+def write_tree(tree: FileTree, pool: Path, target: Path, check: Callable[[], None]) -> None:
     """`pool` has the numbered contents; `target` is a new directory on the same filesystem. Raises `NoXattrs`,
     `RefusedNode`, `OSError` for a full disk."""
     target.mkdir(mode=0o700)
@@ -41,15 +41,15 @@ def write_tree(tree: Tree, pool: Path, target: Path, check: Callable[[], None]) 
         os.close(pool_fd)
 
 
-def _names_of(tree: Tree) -> Counter[int]:
+def _names_of(tree: FileTree) -> Counter[int]:
     """How many names each content has."""
     names: Counter[int] = Counter()
     ahead = [tree.root]
     while ahead:
         for node, _ in ahead.pop().children.values():
-            if isinstance(node, Directory):
+            if isinstance(node, TreeDirectory):
                 ahead.append(node)
-            elif isinstance(node, File):
+            elif isinstance(node, TreeFile):
                 names[node.content] += 1
     return names
 
@@ -61,7 +61,7 @@ class _Writer:
         self._check = check
         self._dressed: set[int] = set()  # contents that have their attributes, while more names follow
 
-    def fill(self, directory: Directory, fd: int, path: bytes) -> None:
+    def fill(self, directory: TreeDirectory, fd: int, path: bytes) -> None:
         """Children first: making them changes the directory's own time."""
         self._check()
         for name, (node, layer) in directory.children.items():
@@ -75,7 +75,7 @@ class _Writer:
 
     def _make(self, node: Node, name: bytes, fd: int, path: bytes) -> None:
         match node:
-            case File():
+            case TreeFile():
                 self._place(node, name, fd)
             case Symlink():
                 os.symlink(node.target, name, dir_fd=fd)
@@ -84,7 +84,7 @@ class _Writer:
             case Fifo():
                 os.mkfifo(name, 0o600, dir_fd=fd)
                 _dress(name, fd, node.meta)
-            case Directory():
+            case TreeDirectory():
                 os.mkdir(name, 0o700, dir_fd=fd)
                 child = os.open(name, _DIRECTORY, dir_fd=fd)
                 try:
@@ -92,7 +92,7 @@ class _Writer:
                 finally:
                     os.close(child)
 
-    def _place(self, file: File, name: bytes, fd: int) -> None:
+    def _place(self, file: TreeFile, name: bytes, fd: int) -> None:
         """Link the content while more names of it follow; move it at the last."""
         content = b"%d" % file.content
         if file.content not in self._dressed:
@@ -105,7 +105,7 @@ class _Writer:
             os.rename(content, name, src_dir_fd=self._pool, dst_dir_fd=fd)
 
 
-def _dress(name: bytes, fd: int, meta: Meta) -> None:
+def _dress(name: bytes, fd: int, meta: FileMeta) -> None:
     """Attributes of a file or fifo. A change of owner clears set-id bits and capabilities, so it comes first."""
     if (meta.uid, meta.gid) != (0, 0):
         os.chown(name, meta.uid, meta.gid, dir_fd=fd, follow_symlinks=False)
@@ -120,14 +120,14 @@ def _dress(name: bytes, fd: int, meta: Meta) -> None:
     os.utime(name, ns=_times(meta), dir_fd=fd, follow_symlinks=False)
 
 
-def _dress_open(fd: int, meta: Meta) -> None:
+def _dress_open(fd: int, meta: FileMeta) -> None:
     os.fchown(fd, meta.uid, meta.gid)
     _set_xattrs(fd, meta)
     os.fchmod(fd, meta.mode)
     os.utime(fd, ns=_times(meta))
 
 
-def _set_xattrs(fd: int, meta: Meta) -> None:
+def _set_xattrs(fd: int, meta: FileMeta) -> None:
     for name, value in meta.xattrs:
         try:
             os.setxattr(fd, name, value)
@@ -137,5 +137,5 @@ def _set_xattrs(fd: int, meta: Meta) -> None:
             raise
 
 
-def _times(meta: Meta) -> tuple[int, int]:
+def _times(meta: FileMeta) -> tuple[int, int]:
     return meta.mtime_ns, meta.mtime_ns

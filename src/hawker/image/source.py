@@ -25,7 +25,7 @@ class Piece:
     chunks: AsyncIterator[bytes]
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """Nothing that comes from here is trusted: callers check digests and sizes. May raise `TryLater`."""
 
     async def manifest(self, digest: Digest | None) -> Stored:

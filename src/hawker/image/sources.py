@@ -12,7 +12,6 @@ from anyio.to_thread import run_sync
 from hawker.clock import Clock
 from hawker.errors import NotFound, NotServed
 from hawker.image.bundle import DirectoryBundle, open_archive
-from hawker.image.credentials import Credentials, find_credentials
 from hawker.image.docker_archive import open_docker
 from hawker.image.failure import disk_room
 from hawker.image.hello import hello_source
@@ -30,18 +29,19 @@ from hawker.image.reference import (
     RegistryReference,
 )
 from hawker.image.registry import RegistrySource
-from hawker.image.source import Source
+from hawker.image.registry_auth import Credentials, find_credentials
+from hawker.image.source import ImageSource
 from hawker.image.staging import area
-from hawker.image.transport import Transport
+from hawker.image.transport import RegistryTransport
 
 
-class Sources:
+class ImageSources:
     """`scratch` is a directory for what must be unpacked to be read; `hello` finds the sample image's program."""
 
     def __init__(
         self,
         settings: ImageSettings,
-        transport: Transport,
+        transport: RegistryTransport,
         clock: Clock,
         hello: Callable[[], Path],
         scratch: Path,
@@ -54,7 +54,7 @@ class Sources:
         self._made: tuple[os.stat_result, LocalSource] | None = None
 
     @asynccontextmanager
-    async def open(self, reference: Reference, credentials: Credentials | None) -> AsyncIterator[Source]:
+    async def open(self, reference: Reference, credentials: Credentials | None) -> AsyncIterator[ImageSource]:
         """Raises `NotServed` for local forms where they are not allowed, `NotFound` for a digest that is not here."""
         limits = self._settings.limits
         match reference:

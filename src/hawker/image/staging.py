@@ -23,7 +23,7 @@ _MEMORY_SHARE = 4  # a quarter of what is free
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StagingPlace:
     """`budget` is how many bytes of content may be staged there; `prefix` is what names of areas there begin with."""
 
     directory: Path
@@ -44,12 +44,12 @@ class Staging:
         self._memory = tmp or _SHARED_MEMORY
         self._prefix = f"hawker-{os.geteuid()}-{mark_of(disk)}-"
 
-    def places(self, most: int) -> Iterator[Place]:
+    def places(self, most: int) -> Iterator[StagingPlace]:
         """The best first. The last one takes all that is allowed, `most`."""
         room = self._memory_room()
         if room and os.access(self._memory, os.W_OK | os.X_OK):
-            yield Place(self._memory, min(room, most), self._prefix)
-        yield Place(self.disk, most)
+            yield StagingPlace(self._memory, min(room, most), self._prefix)
+        yield StagingPlace(self.disk, most)
 
     def clear(self) -> None:
         """Remove all areas. Only while nothing is being staged. Shared memory is open to all users, so what bears our

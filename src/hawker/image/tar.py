@@ -1,17 +1,24 @@
 """Reads tar archives (POSIX pax and ustar, GNU, v7) as a stream of entries; writes nothing and judges no name.
 
-The archive is hostile: every header is checked, every length has a bound before it is read. Python's own `tarfile` is
-not used because it reads headers of any length into memory and takes several times as long.
+The archive is hostile: every header is checked, every length has a bound before it is read. Python's `tarfile` takes
+several times as long, and does not refuse negative sizes, owner ids beyond 32 bits, unknown types, names, link targets
+and extended headers of any length (one of 64 MiB takes 192 MiB), or sparse maps beyond their file; a chain of extended
+headers ends it with RecursionError. `tests/image/test_tar.py` has these archives.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
-from hawker.image.extents import Extents, checked_extents, gnu_extents, pax_map_extents, stream_extents
 from hawker.image.tarfield import BLOCK, TarError, number, seconds_to_ns, text
+
+Extents: TypeAlias = tuple[tuple[int, int], ...]
+"""(offset, length) pairs, ascending."""
+
+_LIMIT = 65_536
+_Read: TypeAlias = Callable[[int], bytes]
 
 _PAX_LIMIT = 1 << 20
 _EXTRAS_LIMIT = 16  # extended headers of one entry
@@ -21,7 +28,77 @@ _ID_LIMIT = 2**32 - 2
 _MTIME_LIMIT_NS = 2**34 * 10**9
 
 
-class Kind(Enum):
+def gnu_extents(head: bytes, read: _Read) -> tuple[int, Extents]:
+    """The old form: four pairs in the header, more in blocks that follow it. Gives the file's size as well.
+    Raises `TarError`."""
+    pairs = list(_fields(head, 386, 4))
+    more = head[482]
+    while more:
+        block = read(BLOCK)
+        if len(block) < BLOCK:
+            raise TarError("the archive is cut off")
+        pairs.extend(_fields(block, 0, 21))
+        _check_count(len(pairs))
+        more = block[504]
+    return number(head[483:495]), tuple(pair for pair in pairs if pair != (0, 0))
+
+
+def _fields(block: bytes, start: int, count: int) -> Iterable[tuple[int, int]]:
+    for at in range(start, start + 24 * count, 24):
+        yield number(block[at : at + 12]), number(block[at + 12 : at + 24])
+
+
+def pax_map_extents(value: bytes) -> Extents:
+    """Form 0.1: `offset,length,offset,length` in a pax record."""
+    return _pairs([number(part, 10) for part in value.split(b",")])
+
+
+def stream_extents(read: _Read) -> Extents:
+    """Form 1.0: numbers, one a line, in whole blocks before the data; the first is the number of pairs.
+    Raises `TarError`."""
+    lines: list[bytes] = []
+    rest = b""
+    wanted = 1
+    while len(lines) < wanted:
+        block = read(BLOCK)
+        if len(block) < BLOCK:
+            raise TarError("a sparse file's map is cut off")
+        *whole, rest = (rest + block).split(b"\n")
+        lines.extend(whole)
+        if lines:
+            count = number(lines[0], 10)
+            _check_count(count)
+            wanted = 1 + 2 * count
+        elif len(rest) > BLOCK:
+            raise TarError("a sparse file's map cannot be read")
+    return _pairs([number(line, 10) for line in lines[1:wanted]])
+
+
+def _pairs(numbers: list[int]) -> Extents:
+    _check_count(len(numbers) // 2)
+    if len(numbers) % 2:
+        raise TarError("a sparse file's map cannot be read")
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _check_count(count: int) -> None:
+    if count > _LIMIT:
+        raise TarError(f"a sparse file of more than {_LIMIT} pieces")
+
+
+def checked_extents(extents: Extents, size: int, stored: int) -> Extents:
+    """Ascending, without overlap, within the file, and as long as what is stored. Raises `TarError`."""
+    end = 0
+    for offset, length in extents:
+        if offset < end or length < 0 or offset + length > size:
+            raise TarError("a sparse file whose pieces overlap or lie outside of it")
+        end = offset + length
+    if sum(length for _, length in extents) != stored:
+        raise TarError("a sparse file whose map does not match its bytes")
+    return extents
+
+
+class EntryKind(Enum):
     FILE = "file"
     DIRECTORY = "directory"
     SYMLINK = "symlink"
@@ -31,26 +108,26 @@ class Kind(Enum):
 
 
 _KINDS = {
-    b"0": Kind.FILE,
-    b"\0": Kind.FILE,
-    b"7": Kind.FILE,
-    b"S": Kind.FILE,
-    b"1": Kind.HARD_LINK,
-    b"2": Kind.SYMLINK,
-    b"3": Kind.DEVICE,
-    b"4": Kind.DEVICE,
-    b"5": Kind.DIRECTORY,
-    b"6": Kind.FIFO,
+    b"0": EntryKind.FILE,
+    b"\0": EntryKind.FILE,
+    b"7": EntryKind.FILE,
+    b"S": EntryKind.FILE,
+    b"1": EntryKind.HARD_LINK,
+    b"2": EntryKind.SYMLINK,
+    b"3": EntryKind.DEVICE,
+    b"4": EntryKind.DEVICE,
+    b"5": EntryKind.DIRECTORY,
+    b"6": EntryKind.FIFO,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TarEntry:
     """One member. `name` and `link` are as written. `size` is of the file when it is unpacked, holes included, and
     `extents` where its bytes go; `stored` is how many bytes follow in the archive."""
 
     name: bytes
-    kind: Kind
+    kind: EntryKind
     mode: int
     uid: int
     gid: int
@@ -73,7 +150,7 @@ class TarReader:
         self._left = 0  # bytes of the current entry not yet read
         self._padding = 0
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TarEntry]:
         while (head := self._next_header()) is not None:
             extras: dict[bytes, bytes] = {}
             for _ in range(_EXTRAS_LIMIT):
@@ -86,7 +163,7 @@ class TarReader:
             yield self._entry(head, extras)
 
     def read(self, limit: int) -> bytes:
-        """At most `limit` bytes; none at the end of the entry."""
+        """At most `limit` bytes; none at the end of the entry. Raises `TarError` for an archive that is cut off."""
         data = self._stream.read(min(limit, self._left))
         if not data and self._left:
             raise TarError("the archive is cut off")
@@ -148,28 +225,28 @@ class TarReader:
         self._left = stored
         self._padding = -stored % BLOCK
 
-    def _entry(self, head: bytes, extras: dict[bytes, bytes]) -> Entry:
+    def _entry(self, head: bytes, extras: dict[bytes, bytes]) -> TarEntry:
         name = extras.get(_SPARSE + b"name") or extras.get(b"path") or _header_name(head)
         kind = _KINDS.get(head[156:157])
         if kind is None:
             raise TarError(f"an entry of unknown type {head[156:157]!r}", name)
         if len(name) > self._max_path or b"\0" in name:
             raise TarError(f"a name longer than {self._max_path} bytes or with a zero in it", name)
-        if kind is Kind.FILE and name.endswith(b"/"):
-            kind = Kind.DIRECTORY
+        if kind is EntryKind.FILE and name.endswith(b"/"):
+            kind = EntryKind.DIRECTORY
         try:
             return self._described(head, extras, name, kind)
         except TarError as error:
             raise TarError(str(error), name) from error
 
-    def _described(self, head: bytes, extras: dict[bytes, bytes], name: bytes, kind: Kind) -> Entry:
+    def _described(self, head: bytes, extras: dict[bytes, bytes], name: bytes, kind: EntryKind) -> TarEntry:
         stored = number(extras.get(b"size"), 10) if b"size" in extras else number(head[124:136])
-        self._begin(stored if kind is Kind.FILE else 0)
-        size, extents = self._content(head, extras) if kind is Kind.FILE else (0, ())
+        self._begin(stored if kind is EntryKind.FILE else 0)
+        size, extents = self._content(head, extras) if kind is EntryKind.FILE else (0, ())
         link = extras.get(b"linkpath") or text(head[157:257])
         if len(link) > self._max_path or b"\0" in link:
             raise TarError(f"a link target longer than {self._max_path} bytes or with a zero in it")
-        return Entry(
+        return TarEntry(
             name=name,
             kind=kind,
             mode=number(head[100:108]) & 0o7777,

@@ -16,7 +16,8 @@ class TarError(ValueError):
 
 
 def number(field: bytes | None, digits: int = 8) -> int:
-    """A number in octal, in GNU's base-256 where the first bit is set, or in decimal (`digits=10`); empty is 0."""
+    """A number in octal, in GNU's base-256 where the first bit is set, or in decimal (`digits=10`); empty is 0.
+    Raises `TarError`."""
     if not field:
         return 0
     if digits == 8 and field[0] & 0x80:
@@ -34,7 +35,7 @@ def text(field: bytes) -> bytes:
 
 
 def seconds_to_ns(value: bytes) -> int:
-    """`1700000000.25`, as pax writes times."""
+    """`1700000000.25`, as pax writes times, in ns. Raises `TarError`."""
     found = _DECIMAL_SECONDS.fullmatch(value)
     if not found:
         raise TarError(f"a time that cannot be read: {value[:40]!r}")

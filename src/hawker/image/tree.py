@@ -7,7 +7,7 @@ merge as overlayfs would show them: the last entry of a name wins, and whiteouts
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 
 _LINKS_LIMIT = 40  # as in Linux
 _STEPS_PER_FILE = 64
@@ -22,8 +22,8 @@ class TreeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
-    """Of one inode."""
+class FileMeta:
+    """What an inode has beside its content."""
 
     mode: int
     uid: int = 0
@@ -33,45 +33,45 @@ class Meta:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class File:
-    """`content` is the number under which its bytes are kept. Hard links are one `File` under several names."""
+class TreeFile:
+    """`content` is the number under which its bytes are kept. Hard links are one `TreeFile` under several names."""
 
-    meta: Meta
+    meta: FileMeta
     content: int
     size: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symlink:
-    meta: Meta
+    meta: FileMeta
     target: bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fifo:
-    meta: Meta
+    meta: FileMeta
 
 
-class Directory:
+class TreeDirectory:
     """`children` are nodes by name, each with the number of the layer that it is from."""
 
     __slots__ = ("children", "meta", "opaque_in")
 
-    def __init__(self, meta: Meta) -> None:
+    def __init__(self, meta: FileMeta) -> None:
         self.meta = meta
         self.children: dict[bytes, tuple[Node, int]] = {}
         self.opaque_in = -1
 
 
-Node: TypeAlias = Directory | File | Symlink | Fifo
-_IMPLIED = Meta(mode=0o755)
+Node: TypeAlias = TreeDirectory | TreeFile | Symlink | Fifo
+_IMPLIED = FileMeta(mode=0o755)
 
 
-class Tree:
+class FileTree:
     """Layers are added one after the other, `layer` counting up. Raises `TreeError`."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.root = Directory(_IMPLIED)
+    def __init__(self, limits: ImageLimits) -> None:
+        self.root = TreeDirectory(_IMPLIED)
         self._depth = limits.max_depth
         self._steps_left = _STEPS_PER_FILE * limits.max_files
 
@@ -86,14 +86,15 @@ class Tree:
             self._put(self._reach(layer, parts[:-1]), parts[-1], node, layer)
 
     def link(self, layer: int, name: bytes, target: bytes) -> None:
-        """A hard link: another name for what is at `target` now."""
+        """A hard link: another name for what is at `target` now. Raises `TreeError` for a target that cannot be
+        linked."""
         parts = split_name(name)
         if parts and parts[-1].startswith(_WHITEOUT):
             return self._white_out(layer, parts)
         node = self.find(target)
         if node is None or not parts:
             raise TreeError(f"a hard link to {shown(target)}, which is not there")
-        if isinstance(node, Directory):
+        if isinstance(node, TreeDirectory):
             raise TreeError(f"a hard link to the directory {shown(target)}")
         self._put(self._reach(layer, parts[:-1]), parts[-1], node, layer)
 
@@ -113,13 +114,13 @@ class Tree:
         return found[0] if found else None if parts else self.root
 
     def _set_root(self, node: Node) -> None:
-        if not isinstance(node, Directory):
+        if not isinstance(node, TreeDirectory):
             raise TreeError("the root itself is not a directory")
         self.root.meta = node.meta
 
-    def _put(self, parent: Directory, name: bytes, node: Node, layer: int) -> None:
+    def _put(self, parent: TreeDirectory, name: bytes, node: Node, layer: int) -> None:
         old = parent.children.get(name)
-        if old and isinstance(node, Directory) and isinstance(old[0], Directory):
+        if old and isinstance(node, TreeDirectory) and isinstance(old[0], TreeDirectory):
             old[0].meta = node.meta
             node = old[0]
         parent.children[name] = (node, layer)
@@ -142,13 +143,13 @@ class Tree:
             if parent and (old := parent.children.get(hidden)) and old[1] < layer:
                 del parent.children[hidden]
 
-    def _reach(self, layer: int, parts: list[bytes]) -> Directory:
+    def _reach(self, layer: int, parts: list[bytes]) -> TreeDirectory:
         """The directory at `parts`. What is missing on the way is made, and what is in the way gives way."""
         directory = self._walk(parts, layer)
         assert directory is not None, "a walk that may make directories arrives"
         return directory
 
-    def _walk(self, parts: list[bytes], make_in: int | None) -> Directory | None:
+    def _walk(self, parts: list[bytes], make_in: int | None) -> TreeDirectory | None:
         """Follow names from the root; symbolic links stay below the root as in a chroot. `make_in`: the layer that
         missing directories are made in, or None to give up at the first."""
         way = [self.root]
@@ -172,10 +173,10 @@ class Tree:
                     del way[1:]
                 todo.extend(node.target.split(b"/")[::-1])
                 continue
-            if not isinstance(node, Directory):
+            if not isinstance(node, TreeDirectory):
                 if make_in is None:
                     return None
-                node = Directory(_IMPLIED)
+                node = TreeDirectory(_IMPLIED)
                 self._put(way[-1], checked_name(part), node, make_in)
             way.append(node)
             if len(way) > self._depth:
@@ -202,7 +203,7 @@ def split_name(name: bytes) -> list[bytes]:
 
 
 def checked_name(part: bytes) -> bytes:
-    """A directory that only a link's target asks for."""
+    """The name of a directory that only a link's target asks for. Raises `TreeError` for one that no entry may have."""
     if part.startswith(_WHITEOUT):
         raise TreeError("an entry below a whiteout")
     if len(part) > _NAME_LIMIT:
@@ -215,10 +216,10 @@ def shown(name: bytes) -> str:
     return name[:200].decode("utf-8", "backslashreplace")
 
 
-def _hide_lower(directory: Directory, layer: int) -> None:
+def _hide_lower(directory: TreeDirectory, layer: int) -> None:
     """Drop what lower layers put below `directory`, keeping directories that this layer put something into."""
     for name, (node, origin) in list(directory.children.items()):
-        if isinstance(node, Directory):
+        if isinstance(node, TreeDirectory):
             _hide_lower(node, layer)
             if origin < layer and not node.children:
                 del directory.children[name]

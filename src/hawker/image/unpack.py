@@ -12,11 +12,11 @@ from pathlib import Path
 from hawker.ids import Digest
 from hawker.image.failure import BadLayer
 from hawker.image.inflate import Brake, InflateError, inflated
-from hawker.image.limits import Limits
+from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Compression
-from hawker.image.tar import Entry, Kind, TarReader
+from hawker.image.tar import EntryKind, TarEntry, TarReader
 from hawker.image.tarfield import TarError
-from hawker.image.tree import Directory, Fifo, File, Meta, Symlink, Tree, TreeError, shown
+from hawker.image.tree import Fifo, FileMeta, FileTree, Symlink, TreeDirectory, TreeError, TreeFile, shown
 
 _CHUNK = 1 << 20
 _HEADERS = 1536  # an entry's headers and padding, generously
@@ -42,15 +42,15 @@ class LayerBlob:
 class Unpacker:
     """One image. `pool` is an empty directory that nobody else can reach; `budget` how many bytes may go there."""
 
-    def __init__(self, pool: Path, budget: int, limits: Limits, check: Callable[[], None]) -> None:
-        self.tree = Tree(limits)
+    def __init__(self, pool: Path, budget: int, limits: ImageLimits, check: Callable[[], None]) -> None:
+        self.tree = FileTree(limits)
         self._pool = pool
         self._budget = budget
         self._limits = limits
         self._check = check
         self._layer_bytes = self._image_bytes = self._entries = self._names_bytes = 0
 
-    def unpack(self, layers: Sequence[LayerBlob]) -> Tree:
+    def unpack(self, layers: Sequence[LayerBlob]) -> FileTree:
         """Raises `BadLayer` naming the layer and the entry at fault, or `PoolFull`."""
         for number, layer in enumerate(layers):
             self._layer_bytes = 0
@@ -73,7 +73,7 @@ class Unpacker:
         except (TreeError, InflateError) as error:
             raise BadLayer(layer.digest, str(error), shown(name)) from error
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: TarEntry) -> None:
         """Against the limits, before anything is written."""
         limits = self._limits
         self._entries += 1
@@ -91,23 +91,23 @@ class Unpacker:
         if self._image_bytes > self._budget:
             raise PoolFull
 
-    def _place(self, layer: int, entry: Entry, archive: TarReader) -> None:
-        meta = Meta(entry.mode, entry.uid, entry.gid, entry.mtime_ns, kept_xattrs(entry))
+    def _place(self, layer: int, entry: TarEntry, archive: TarReader) -> None:
+        meta = FileMeta(entry.mode, entry.uid, entry.gid, entry.mtime_ns, kept_xattrs(entry))
         match entry.kind:
-            case Kind.FILE:
-                self.tree.add(layer, entry.name, File(meta, self._keep(entry, archive), entry.size))
-            case Kind.DIRECTORY:
-                self.tree.add(layer, entry.name, Directory(meta))
-            case Kind.SYMLINK:
+            case EntryKind.FILE:
+                self.tree.add(layer, entry.name, TreeFile(meta, self._keep(entry, archive), entry.size))
+            case EntryKind.DIRECTORY:
+                self.tree.add(layer, entry.name, TreeDirectory(meta))
+            case EntryKind.SYMLINK:
                 self.tree.add(layer, entry.name, Symlink(meta, _checked_target(entry.link)))
-            case Kind.HARD_LINK:
+            case EntryKind.HARD_LINK:
                 self.tree.link(layer, entry.name, entry.link)
-            case Kind.FIFO:
+            case EntryKind.FIFO:
                 self.tree.add(layer, entry.name, Fifo(meta))
-            case Kind.DEVICE:
+            case EntryKind.DEVICE:
                 self.tree.remove(layer, entry.name)
 
-    def _keep(self, entry: Entry, archive: TarReader) -> int:
+    def _keep(self, entry: TarEntry, archive: TarReader) -> int:
         """Write the entry's content into the pool; its number there."""
         number = self._entries
         fd = os.open(self._pool / str(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
@@ -131,8 +131,9 @@ def _write_extent(fd: int, archive: TarReader, offset: int, length: int) -> None
         length -= len(data)
 
 
-def kept_xattrs(entry: Entry) -> tuple[tuple[str, bytes], ...]:
-    """Capabilities and the user's own; `trusted.overlay.*` and the like would be orders to the host's kernel."""
+def kept_xattrs(entry: TarEntry) -> tuple[tuple[str, bytes], ...]:
+    """Capabilities and the user's own; `trusted.overlay.*` and the like would be orders to the host's kernel.
+    Raises `TreeError` when they are too large."""
     kept = tuple(
         (name, value)
         for name, value in entry.xattrs

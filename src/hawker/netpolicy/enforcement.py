@@ -9,7 +9,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from hawker.errors import HawkerError
-from hawker.host.fences import Fence
+from hawker.host.network_policy import PacketFilter
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.netpolicy.policies import fences
@@ -24,13 +24,13 @@ _PAGE = 200
 class HostFences(Protocol):
     """Fences on the host; they outlive the daemon."""
 
-    async def raise_fences(self, wanted: Sequence[Fence]) -> None:
+    async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
         """These and no others, in one go; nothing is touched where they stand. Raises `HawkerError` or `OSError`."""
 
-    async def fenced(self, wanted: Sequence[Fence]) -> bool:
+    async def in_force(self, wanted: Sequence[PacketFilter]) -> bool:
         """Whether these stand, and no others."""
 
-    async def no_fences_because(self) -> str:
+    async def lack_of_filters(self) -> str:
         """Why this host cannot have any, in a sentence; empty when it can."""
 
 
@@ -45,7 +45,7 @@ class Fences:
     async def refusal(self) -> str:
         if self._host is None:
             return "this node's driver, whose machines use the host's network"
-        return await self._host.no_fences_because()
+        return await self._host.lack_of_filters()
 
     async def renew(self, *, without: Collection[MachineId] = ()) -> None:
         """As the newest records have it. `without` are machines on their way out. Raises `HawkerError` or `OSError`;
@@ -53,7 +53,7 @@ class Fences:
         if self._host is None:
             return
         async with self._change:
-            await self._host.raise_fences(await self._wanted(without))
+            await self._host.install_filters(await self._wanted(without))
 
     async def renew_for(self, app: str, *, without: Collection[MachineId] = ()) -> None:
         """The same after a change of one app, and nothing at all where it has no policy."""
@@ -71,11 +71,11 @@ class Fences:
         if self._host is None:
             return True
         async with self._change:
-            return await self._host.fenced(await self._wanted(()))
+            return await self._host.in_force(await self._wanted(()))
 
-    async def _wanted(self, without: Collection[MachineId]) -> Sequence[Fence]:
+    async def _wanted(self, without: Collection[MachineId]) -> Sequence[PacketFilter]:
         """In pages, so that others are answered while thousands of machines are looked at."""
-        found: list[Fence] = []
+        found: list[PacketFilter] = []
         with self._store.snapshot() as reader:
             for number, fence in enumerate(fences(reader), 1):
                 if fence.machine_id not in without:
@@ -85,10 +85,10 @@ class Fences:
         return _in_order(found)
 
 
-def wanted(reader: Reader) -> Sequence[Fence]:
+def wanted(reader: Reader) -> Sequence[PacketFilter]:
     """What is to be in force when nothing is under way."""
     return _in_order(fences(reader))
 
 
-def _in_order(found: Iterable[Fence]) -> Sequence[Fence]:
+def _in_order(found: Iterable[PacketFilter]) -> Sequence[PacketFilter]:
     return sorted(found, key=lambda fence: fence.machine_id)

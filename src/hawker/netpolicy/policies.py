@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unprocessable
-from hawker.host.fences import Fence, Port, Ports
+from hawker.host.network_policy import FilteredPort, FilteredPorts, PacketFilter
 from hawker.machine import GONE, State
 from hawker.policy import Direction
 from hawker.record.app import APPS
@@ -86,7 +86,7 @@ def by_app(reader: Reader) -> Mapping[str, list[PolicyRecord]]:
     return found
 
 
-def fences(reader: Reader) -> Iterator[Fence]:
+def fences(reader: Reader) -> Iterator[PacketFilter]:
     """Of all machines that are there, also those that are off: a fence stands before its machine starts."""
     for app, policies in by_app(reader).items():
         for _, pointer in reader.scan(BY_APP, f"{app}/"):
@@ -97,9 +97,9 @@ def fences(reader: Reader) -> Iterator[Fence]:
                     yield fence
 
 
-def fence_of(record: MachineRecord, policies: Iterable[PolicyRecord]) -> Fence:
+def fence_of(record: MachineRecord, policies: Iterable[PolicyRecord]) -> PacketFilter:
     rules = [rule for policy in policies if selects(policy.selector, record) for rule in policy.rules]
-    return Fence(
+    return PacketFilter(
         machine_id=record.id,
         network_id=record.network.network_id,
         ipv4=IPv4Address(record.network.ipv4) if record.network.ipv4 else None,
@@ -119,9 +119,9 @@ def selects(selector: PolicySelector, record: MachineRecord) -> bool:
     )
 
 
-def _together(rules: Iterable[PolicyRule]) -> Ports | None:
+def _together(rules: Iterable[PolicyRule]) -> FilteredPorts | None:
     """None when no rule is about it, or when one allows everything."""
     known = list(rules)
     if not known or any(rule.ports is None for rule in known):
         return None
-    return frozenset(Port(port.protocol.value, port.port) for rule in known for port in rule.ports or ())
+    return frozenset(FilteredPort(port.protocol.value, port.port) for rule in known for port in rule.ports or ())

@@ -16,16 +16,16 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from hawker.observe.span import Origin, Span
+from hawker.observe.span import Span, SpanOrigin
 
 _TRACES = "/v1/traces"
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class OtlpExporter:
-    """Keeps `spool.Exporter`."""
+    """Keeps `span_queue.SpanExporter`."""
 
-    def __init__(self, endpoint: str, origin: Origin) -> None:
+    def __init__(self, endpoint: str, origin: SpanOrigin) -> None:
         self._last_word = _LastWord()
         self._library = logging.getLogger(OTLPSpanExporter.__module__)
         self._library.addFilter(self._last_word)
@@ -39,7 +39,7 @@ class OtlpExporter:
         return None if result is SpanExportResult.SUCCESS else self._last_word.text or "refused"
 
     def close(self) -> None:
-        """Once only."""
+        """May be called once only."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
         self._library.removeFilter(self._last_word)
 
@@ -58,7 +58,7 @@ class OtlpExporter:
 
 
 def traces_url(endpoint: str) -> str:
-    """As the standard's OTEL_EXPORTER_OTLP_ENDPOINT: a base to which the signal's path is added."""
+    """The URL of spans from the standard's OTEL_EXPORTER_OTLP_ENDPOINT: a base to which the signal's path is added."""
     bare = endpoint.rstrip("/")
     return bare if bare.endswith(_TRACES) else bare + _TRACES
 
@@ -68,7 +68,7 @@ def _nanoseconds(moment: float) -> int:
     return round(moment * 1e6) * 1000
 
 
-def _resource(origin: Origin) -> Resource:
+def _resource(origin: SpanOrigin) -> Resource:
     service = {"service.name": "hawker", "service.version": origin.version, "service.instance.id": origin.node}
     return Resource.create({**service, "hawker.region": origin.region})
 
@@ -78,7 +78,7 @@ def _context(trace: int, span: int) -> SpanContext:
 
 
 class _LastWord(logging.Filter):
-    """Keeps what the library last said and lets none of it through: it says it for each batch, the spool once."""
+    """Keeps what the library last said and lets none of it through: it says it for each batch, the queue once."""
 
     def __init__(self) -> None:
         super().__init__()

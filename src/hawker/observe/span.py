@@ -30,7 +30,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class SpanOrigin:
     """Whose spans they are."""
 
     node: str

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from importlib import import_module
 
 from hawker.errors import CannotStart
-from hawker.observe.span import Origin
-from hawker.observe.spool import Exporter
+from hawker.observe.span import SpanOrigin
+from hawker.observe.span_queue import SpanExporter
 
-MakeExporter = Callable[[str, Origin], Exporter]
+MakeExporter = Callable[[str, SpanOrigin], SpanExporter]
 
 _MODULE = "hawker.observe.otlp"
 

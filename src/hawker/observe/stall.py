@@ -9,8 +9,9 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """In seconds; 0 switches one off."""
+class StallLimits:
+    """In seconds, 0 or more: a loop that has not turned for `report_s` is told in the log, after `end_s` the process is
+    ended. 0 switches one off."""
 
     report_s: float
     end_s: float
@@ -21,7 +22,7 @@ class Patience:
         return min([0.25, *(limit / 4 for limit in (self.report_s, self.end_s) if limit > 0)])
 
 
-class Verdict(Enum):
+class StallVerdict(Enum):
     FINE = "fine"
     STALLED = "stalled"  # for `report_s` now
     STILL = "still"  # for twice as long as when it was last said
@@ -30,39 +31,39 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StallSighting:
     """`seconds` is how long the loop has not turned, or had not when it is over."""
 
-    verdict: Verdict
+    verdict: StallVerdict
     seconds: float
 
 
-class Stall:
+class StallDetector:
     """Fed with one `tick` after the other, from `now` on."""
 
-    def __init__(self, patience: Patience, now: float) -> None:
+    def __init__(self, patience: StallLimits, now: float) -> None:
         self._patience = patience
         self._last = now
         self._seconds = 0.0
         self._report_at = patience.report_s
 
-    def tick(self, now: float, turned: bool) -> Seen:
+    def tick(self, now: float, turned: bool) -> StallSighting:
         """`turned`: the loop has answered since the tick before. A gap much longer than a tick counts as two."""
         ran_s = min(now - self._last, 2 * self._patience.tick_s)
         self._last = now
         return self._over() if turned else self._still(ran_s)
 
-    def _still(self, ran_s: float) -> Seen:
+    def _still(self, ran_s: float) -> StallSighting:
         self._seconds += ran_s
         if 0 < self._patience.end_s <= self._seconds:
-            return Seen(Verdict.END, self._seconds)
+            return StallSighting(StallVerdict.END, self._seconds)
         if 0 < self._report_at <= self._seconds:
             first = self._report_at == self._patience.report_s
             self._report_at *= 2
-            return Seen(Verdict.STALLED if first else Verdict.STILL, self._seconds)
-        return Seen(Verdict.FINE, self._seconds)
+            return StallSighting(StallVerdict.STALLED if first else StallVerdict.STILL, self._seconds)
+        return StallSighting(StallVerdict.FINE, self._seconds)
 
-    def _over(self) -> Seen:
+    def _over(self) -> StallSighting:
         reported, seconds = self._report_at > self._patience.report_s, self._seconds
         self._report_at, self._seconds = self._patience.report_s, 0.0
-        return Seen(Verdict.OVER if reported else Verdict.FINE, seconds)
+        return StallSighting(StallVerdict.OVER if reported else StallVerdict.FINE, seconds)

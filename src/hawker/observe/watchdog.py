@@ -18,7 +18,7 @@ from typing import assert_never
 from hawker import log
 from hawker.clock import Clock
 from hawker.observe.metrics import LoopMetrics
-from hawker.observe.stall import Patience, Seen, Stall, Verdict
+from hawker.observe.stall import StallDetector, StallLimits, StallSighting, StallVerdict
 
 EXIT_STATUS = 70  # EX_SOFTWARE: not 2, which says that a new start cannot help
 LAST_WORDS_S = 2.0
@@ -35,7 +35,7 @@ class Watchdog:
     """`end` ends the process."""
 
     def __init__(
-        self, clock: Clock, patience: Patience, metrics: LoopMetrics, end: Callable[[], None] = _end_process
+        self, clock: Clock, patience: StallLimits, metrics: LoopMetrics, end: Callable[[], None] = _end_process
     ) -> None:
         self._clock = clock
         self._patience = patience
@@ -55,25 +55,25 @@ class Watchdog:
             self._left.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
-        stall, ping = Stall(self._patience, self._clock.monotonic()), Ping(self._clock, loop)
+        stall, ping = StallDetector(self._patience, self._clock.monotonic()), WatchdogPing(self._clock, loop)
         while not self._left.wait(self._patience.tick_s):
             turned = ping.answered
             seen = stall.tick(self._clock.monotonic(), turned)
             self._act(seen, loop_thread)
             if turned:
                 self._metrics.lag.observe(min(ping.lag_s, seen.seconds + 2 * self._patience.tick_s))
-                ping = Ping(self._clock, loop)
+                ping = WatchdogPing(self._clock, loop)
 
-    def _act(self, seen: Seen, loop_thread: int) -> None:
+    def _act(self, seen: StallSighting, loop_thread: int) -> None:
         match seen.verdict:
-            case Verdict.FINE:
+            case StallVerdict.FINE:
                 pass
-            case Verdict.STALLED | Verdict.STILL:
-                self._metrics.stalls.inc(1 if seen.verdict is Verdict.STALLED else 0)
+            case StallVerdict.STALLED | StallVerdict.STILL:
+                self._metrics.stalls.inc(1 if seen.verdict is StallVerdict.STALLED else 0)
                 _say(logging.ERROR, "event loop does not turn", seen, stack=_stack(loop_thread))
-            case Verdict.OVER:
+            case StallVerdict.OVER:
                 _say(logging.WARNING, "event loop turns again", seen)
-            case Verdict.END:
+            case StallVerdict.END:
                 stacks = {"stack": _stack(loop_thread), "others": _others(loop_thread)}
                 said = _say(logging.CRITICAL, "event loop does not turn, ending the process", seen, **stacks)
                 said.join(LAST_WORDS_S)
@@ -82,7 +82,7 @@ class Watchdog:
                 assert_never(seen.verdict)
 
 
-class Ping:
+class WatchdogPing:
     """A call that the loop is asked to make when it next turns."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
@@ -98,7 +98,7 @@ class Ping:
         self.answered = True
 
 
-def _say(level: int, phrase: str, seen: Seen, **fields: str) -> Thread:
+def _say(level: int, phrase: str, seen: StallSighting, **fields: str) -> Thread:
     """From a thread of its own, which may never come to its end."""
     extra = {"seconds": round(seen.seconds, 2), **fields}
     thread = Thread(target=_log.log, args=(level, phrase), kwargs={"extra": extra}, daemon=True)

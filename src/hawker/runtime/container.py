@@ -19,10 +19,10 @@ import msgspec
 from hawker import guest
 from hawker.clock import Clock
 from hawker.errors import BadRequest, CannotStart, NotServed, Unavailable, WrongState
-from hawker.host import freezer, memory, netns
-from hawker.host.cgroup import Cgroups, Layout, find_hierarchies
+from hawker.host import cgroup_freezer, cgroup_memory, netns
+from hawker.host.cgroup import CgroupLayout, Cgroups, find_hierarchies
+from hawker.host.facts import lack_of_swap
 from hawker.host.mount import mounts
-from hawker.host.swap import lack_of_swap
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import proc
 from hawker.runtime.crun import Crun, CrunBundle
@@ -82,7 +82,7 @@ class ContainerTechnology:
         self._crun.find_program()
         if shutil.which("nft") is None:
             raise CannotStart("nft is missing: apt-get install nftables")
-        if self._cgroups.layout is Layout.NONE:
+        if self._cgroups.layout is CgroupLayout.NONE:
             raise CannotStart("no cgroups are mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
         guest.pilot_path()
         _raise_open_files()
@@ -113,7 +113,7 @@ class ContainerTechnology:
             raise NotServed("suspending is switched off on this node, or its kernel has no freezer")
         try:
             with anyio.fail_after(SUSPEND_TIMEOUT_S):
-                while not freezer.freeze(self._cgroups.group("freezer", run.machine_id)):
+                while not cgroup_freezer.freeze(self._cgroups.group("freezer", run.machine_id)):
                     await self._clock.sleep(_HALTED_EVERY_S)
         except TimeoutError as error:
             self.thaw(run.machine_id)
@@ -127,25 +127,25 @@ class ContainerTechnology:
         self.thaw(run.machine_id)
 
     def is_suspended(self, run: RunDir) -> bool:
-        return self._cgroups.has("freezer") and freezer.is_frozen(self._cgroups.group("freezer", run.machine_id))
+        return self._cgroups.has("freezer") and cgroup_freezer.is_frozen(self._cgroups.group("freezer", run.machine_id))
 
     def thaw(self, machine_id: MachineId) -> None:
         """Let frozen processes go on, also where suspending is switched off: a machine may have been frozen before
         that."""
         if self._cgroups.has("freezer"):
-            freezer.thaw(self._cgroups.group("freezer", machine_id))
+            cgroup_freezer.thaw(self._cgroups.group("freezer", machine_id))
 
     async def memory(self, run: RunDir) -> Memory:
-        use = memory.read_use(self._cgroups.group("memory", run.machine_id))
+        use = cgroup_memory.read_use(self._cgroups.group("memory", run.machine_id))
         return Memory(limit_mib=use.limit // _MIB, available_mib=use.available // _MIB)
 
     async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         group = self._cgroups.group("memory", run.machine_id)
-        await anyio.to_thread.run_sync(memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
+        await anyio.to_thread.run_sync(cgroup_memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
 
     async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int:
         group = self._cgroups.group("memory", run.machine_id)
-        return await anyio.to_thread.run_sync(memory.reclaim, group, amount_mib * _MIB) // _MIB
+        return await anyio.to_thread.run_sync(cgroup_memory.reclaim, group, amount_mib * _MIB) // _MIB
 
     def complete(self, run: RunDir, recorded: Exit | None, lost: Exit) -> Exit:
         """The memory limit is to blame when it killed anything and the end was not a clean or an asked-for one."""

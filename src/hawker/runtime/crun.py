@@ -16,7 +16,7 @@ import msgspec
 
 from hawker.errors import CannotStart, Unavailable
 from hawker.failpoint import inside
-from hawker.host.cgroup import Cgroups, Layout
+from hawker.host.cgroup import CgroupLayout, Cgroups
 from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId
 
@@ -53,7 +53,7 @@ class Crun:
     def __init__(self, root: Path, cgroups: Cgroups) -> None:
         self._root = root
         self._cgroups = cgroups
-        self.hidden = _UNIFIED if cgroups.layout is Layout.HYBRID else None  # crun 1.8 refuses a hybrid layout
+        self.hidden = _UNIFIED if cgroups.layout is CgroupLayout.HYBRID else None  # crun 1.8 refuses a hybrid layout
 
     def find_program(self) -> str:
         """Raises `CannotStart`."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hawker.errors import CannotStart
-from hawker.runtime.kernel.trial import Trial
+from hawker.runtime.kernel.kvm_trial import KvmTrial
 
 AUTO = "auto"
 EMULATED = "emulates, which is slow, so auto never takes it"
@@ -34,7 +34,7 @@ class Candidate:
     name: str
     check: Callable[[], Awaitable[None]]
     works: str = ""
-    trial: Callable[[], Awaitable[Trial]] | None = None
+    trial: Callable[[], Awaitable[KvmTrial]] | None = None
     emulates: bool = False
 
 

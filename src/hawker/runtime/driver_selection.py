@@ -19,7 +19,7 @@ from hawker.runtime.container import container_driver
 from hawker.runtime.driver import NodeDriver
 from hawker.runtime.driver_probe import AUTO, Candidate, DriverVerdict, choose, judge, marked
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.kernel.trial import CONTENDERS, Trial, Trials, lack_of_kvm
+from hawker.runtime.kernel.kvm_trial import CONTENDERS, KvmTrial, KvmTrials, lack_of_kvm
 from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.process import process_driver
 from hawker.settings import Settings
@@ -44,7 +44,7 @@ class DriverSelection:
         self._facts = facts
         self._place = place
         self._clock = clock
-        self._trials = Trials(place.trials, facts.boot_id, clock)
+        self._trials = KvmTrials(place.trials, facts.boot_id, clock)
 
     async def decide(self) -> tuple[DriverVerdict, ...]:
         """What was found of each driver, with the node's own chosen: the one asked for; by default that of the machines
@@ -131,6 +131,6 @@ class DriverSelection:
         )
 
 
-async def _untried() -> Trial:
+async def _untried() -> KvmTrial:
     lack = lack_of_kvm()
-    return Trial(boots=not lack, reason=lack or _UNTRIED)
+    return KvmTrial(boots=not lack, reason=lack or _UNTRIED)

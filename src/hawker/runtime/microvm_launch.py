@@ -10,8 +10,8 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import BadRequest, CannotStart, SnapshotLost, Unavailable, WrongState
 from hawker.host import netns
-from hawker.host.users import user_of
 from hawker.host.vfio import described, vfio_nodes
+from hawker.host.vmm_user import user_of
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
 from hawker.runtime.microvm_exit import last_words
 from hawker.runtime.microvm_plan import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan

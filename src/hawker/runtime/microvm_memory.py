@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from hawker.errors import Unavailable, WrongState
-from hawker.host import memory
+from hawker.host import cgroup_memory
 from hawker.host.cgroup import Cgroups
 from hawker.runtime.driver import Memory
 from hawker.runtime.microvm_launch import read_plan
@@ -65,7 +65,7 @@ class MicroVMMemory:
         group = self._cgroups.group("memory", run.machine_id)
         try:
             await self._vmm.inflate(run, wanted_mib)
-            await anyio.to_thread.run_sync(memory.reclaim, group, (before_mib - wanted_mib) * _MIB)
+            await anyio.to_thread.run_sync(cgroup_memory.reclaim, group, (before_mib - wanted_mib) * _MIB)
             await self._bound(run, wanted_mib)
         except BaseException:
             with anyio.CancelScope(shield=True), suppress(Unavailable):
@@ -78,12 +78,12 @@ class MicroVMMemory:
         if amount_mib <= 0:
             return 0
         group = self._cgroups.group("memory", run.machine_id)
-        before = memory.read_use(group).used
-        await anyio.to_thread.run_sync(memory.reclaim, group, amount_mib * _MIB)
-        missing_mib = amount_mib - (before - memory.read_use(group).used) // _MIB
+        before = cgroup_memory.read_use(group).used
+        await anyio.to_thread.run_sync(cgroup_memory.reclaim, group, amount_mib * _MIB)
+        missing_mib = amount_mib - (before - cgroup_memory.read_use(group).used) // _MIB
         if missing_mib > 0:
             await self._squeeze(run, missing_mib)
-        return max(0, before - memory.read_use(group).used) // _MIB
+        return max(0, before - cgroup_memory.read_use(group).used) // _MIB
 
     async def _squeeze(self, run: RunDir, amount_mib: int) -> None:
         limit_mib, guest = spec_of(run).limits.memory_mib, await self.ask(run)
@@ -106,4 +106,4 @@ class MicroVMMemory:
 
     async def _bound(self, run: RunDir, guest_mib: int) -> None:
         group = self._cgroups.group("memory", run.machine_id)
-        await anyio.to_thread.run_sync(memory.set_limit, group, (guest_mib + self._overhead_mib) * _MIB, 0)
+        await anyio.to_thread.run_sync(cgroup_memory.set_limit, group, (guest_mib + self._overhead_mib) * _MIB, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from hawker.errors import BadRequest, NotServed
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.runtime.oci_bundle import cgroup_bounds
 from hawker.runtime.pilot.guest_spec import IMAGE, JOURNAL, LAYER
 from hawker.runtime.spec import InstanceLimits, InstanceSpec

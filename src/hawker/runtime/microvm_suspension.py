@@ -14,7 +14,7 @@ import anyio.to_thread
 from hawker.clock import Clock
 from hawker.errors import NotServed, SnapshotLost, Unavailable, WrongState
 from hawker.failpoint import inside
-from hawker.host.users import user_of
+from hawker.host.vmm_user import user_of
 from hawker.log import bind
 from hawker.runtime import microvm_snapshot
 from hawker.runtime.driver import Exit

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec
 from hawker.runtime.spec_rules import container_root
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from hawker.store.contract import Durability, Store
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
-from hawker.store.writer import Job, Writer
+from hawker.store.writer import Job, StoreWriter
 
 _HEADER, _FRAME = 32, 24  # of a WAL file and of each page in it, in bytes; sqlite.org/fileformat.html, part 4
 
@@ -45,7 +45,7 @@ class Twin:
         """Nothing is held."""
 
 
-class LoopWriter(Writer):
+class LoopWriter(StoreWriter):
     """Commits in the loop's own thread, all that was submitted in one of its turns together: so the order of everything
     is the same each time. `durable` is called after each group that was to be durable."""
 
@@ -130,7 +130,7 @@ class File:
 
     def _new_writer(
         self, commit: Callable[[list[Job]], None], idle: Callable[[], None], finish: Callable[[], None]
-    ) -> Writer:
+    ) -> StoreWriter:
         self._writer = LoopWriter(commit, idle, finish, durable=self._note_durable)
         return self._writer
 

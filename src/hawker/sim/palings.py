@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hawker.errors import Fault
-from hawker.host.fences import Fence
+from hawker.host.network_policy import PacketFilter
 from hawker.sim.fuse import Fuse
 
 
@@ -13,12 +13,12 @@ class Palings:
 
     def __init__(self, fuse: Fuse) -> None:
         self._fuse = fuse
-        self.standing: tuple[Fence, ...] = ()
+        self.standing: tuple[PacketFilter, ...] = ()
         self.refusal = ""
         self.broken = 0
         self.raised = 0
 
-    async def raise_fences(self, wanted: Sequence[Fence]) -> None:
+    async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
         if self.broken:
             self.broken -= 1
             raise Fault("nft refused the rules")
@@ -29,8 +29,8 @@ class Palings:
         self.raised += 1
         await self._fuse.pass_edge()
 
-    async def fenced(self, wanted: Sequence[Fence]) -> bool:
+    async def in_force(self, wanted: Sequence[PacketFilter]) -> bool:
         return self.standing == tuple(wanted)
 
-    async def no_fences_because(self) -> str:
+    async def lack_of_filters(self) -> str:
         return self.refusal

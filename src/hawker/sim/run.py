@@ -34,7 +34,7 @@ from hawker.sim.medium import File, Medium, Twin
 from hawker.sim.plan import CLIENTS, Plan
 from hawker.sim.trace import Kind, Line, Trace
 from hawker.sim.world import World
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 _QUIET_S = 120.0  # longer than any backoff
 _BOOT_S = 2.0

@@ -39,7 +39,7 @@ from hawker.sim.loop import Hourglass, LoopClock, eventually
 from hawker.sim.palings import Palings
 from hawker.sim.slots import Slots
 from hawker.store.contract import Store
-from hawker.store.memory import Faults, MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.vault import KEY_BYTES, Vault
 from hawker.volume.table import VolumeTable
 from hawker.worker.changes import Changes
@@ -239,7 +239,7 @@ class Stall(World):
         super().__init__(MemoryStore(), directory, **options)
         self.held: dict[str, anyio.Event] = {}
 
-    def crash(self, keep: int | None = None, faults: Faults | None = None) -> None:
+    def crash(self, keep: int | None = None, faults: StoreFaults | None = None) -> None:
         """What the next life finds: `keep` of the commits that were not yet durable, all by default."""
         self.store = self.store.crash(self.store.pending if keep is None else keep, faults)
 

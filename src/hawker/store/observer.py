@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
-class Observer(Protocol):
+class StoreObserver(Protocol):
     """Told in the writer's thread, so that what it does delays every commit. Must not raise."""
 
     def commit(self, transactions: int, *, durable: bool) -> AbstractContextManager[None]:
@@ -14,8 +14,8 @@ class Observer(Protocol):
         """A group could not be committed."""
 
 
-class Silent:
-    """Keeps `Observer`, and nothing else."""
+class SilentStoreObserver:
+    """Keeps `StoreObserver`, and nothing else."""
 
     def commit(self, transactions: int, *, durable: bool) -> AbstractContextManager[None]:
         return _NOTHING

@@ -21,8 +21,8 @@ import apsw
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.store.codec import decode, encode
 from hawker.store.contract import Bucket, Durability, Reader, Tx
-from hawker.store.observer import Observer, Silent
-from hawker.store.writer import Job, Writer
+from hawker.store.observer import SilentStoreObserver, StoreObserver
+from hawker.store.writer import Job, StoreWriter
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,9 +55,11 @@ _log = logging.getLogger("hawker.store")
 class SqliteStore:
     """Keeps `store.contract.Store`. Raises `CannotStart` when the file is in use, damaged or too new."""
 
-    def __init__(self, path: Path, observer: Observer | None = None, *, writer: Callable[..., Writer] = Writer) -> None:
+    def __init__(
+        self, path: Path, observer: StoreObserver | None = None, *, writer: Callable[..., StoreWriter] = StoreWriter
+    ) -> None:
         self._path = path
-        self._observer = observer or Silent()
+        self._observer = observer or SilentStoreObserver()
         self._connection = _open(path)
         self._log_pages = 0
         self._connection.set_wal_hook(self._note_log_size)
@@ -71,6 +73,7 @@ class SqliteStore:
         return self._writer.waiting
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
+        """Raises `Unavailable` when the file cannot be read."""
         try:
             return self._reader.get(bucket, key)
         except apsw.Error as error:

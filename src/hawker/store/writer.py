@@ -50,7 +50,7 @@ class Job:
             self.future.set_exception(self.error)
 
 
-class Writer:
+class StoreWriter:
     """Runs `commit` on groups of jobs in a thread of its own, `idle` after each group, `finish` at the end."""
 
     def __init__(
@@ -69,6 +69,7 @@ class Writer:
         return self._queue.qsize()
 
     def submit(self, job: Job) -> None:
+        """Queue a job for the writer. Raises `Unavailable` when the store is closed or too many jobs wait."""
         if self._closed:
             raise Unavailable("the store is closed")
         if self.waiting >= WAITING_LIMIT:

@@ -10,26 +10,26 @@ from anyio import to_thread
 
 from hawker.api.server import PROGRAM_VERSION
 from hawker.archive.archive import Archive
-from hawker.archive.place import open_place
+from hawker.archive.backend import open_backend
 from hawker.clock import Clock
 from hawker.fsm.runner import Runner
 from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts
-from hawker.host.fencing import NodeFences
 from hawker.host.luks import Luks
+from hawker.host.machine_link import TappedLink, WiredLink
 from hawker.host.network import NodeNetwork
-from hawker.host.outward import own_address
-from hawker.host.plug import Tapped, Wired
-from hawker.host.users import user_of
+from hawker.host.network_policy import NodePacketFilters
+from hawker.host.uplink import own_address
 from hawker.host.vfio import PciDevices
+from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
-from hawker.image.limits import MIB, ImageSettings, Limits
+from hawker.image.limits import MIB, ImageLimits, ImageSettings
 from hawker.netpolicy.enforcement import Fences
-from hawker.observe.metrics import Metrics
-from hawker.observe.span import Origin
+from hawker.observe.metrics import MetricsRegistry
+from hawker.observe.span import SpanOrigin
+from hawker.observe.span_queue import SpanQueue
 from hawker.observe.spans import MakeExporter
-from hawker.observe.spool import Spool
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import NodeDriver
@@ -69,7 +69,7 @@ def archive_of(settings: Settings, place: Place) -> Archive | None:
     if settings.archive is None:
         return None
     endpoint, region = settings.archive_endpoint, settings.archive_region
-    to = open_place(settings.archive, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
+    to = open_backend(settings.archive, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
     return Archive(to, place.archive)
 
 
@@ -78,7 +78,7 @@ def image_settings(settings: Settings) -> ImageSettings:
         allow_local=settings.allow_local_images,
         insecure_hosts=frozenset(settings.insecure_registries),
         auth_file=settings.registry_auth_file,
-        limits=Limits(
+        limits=ImageLimits(
             max_layer_bytes=settings.max_layer_mib * MIB,
             max_image_bytes=settings.max_image_mib * MIB,
             max_import_bytes=settings.max_import_mib * MIB,
@@ -114,7 +114,7 @@ async def deps_of(
         clock=clock,
         secrets=secrets,
         secret_keys=SecretKeys(store, vault, secrets, clock),
-        fences=Fences(store, NodeFences(node_id) if network is not None else None),
+        fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
         copies=copies,
@@ -127,7 +127,7 @@ async def deps_of(
 def _network(place: Place, node_id: NodeId, driver: NodeDriver) -> NodeNetwork | None:
     if not driver.features.network:
         return None
-    return NodeNetwork(node_id, place.networks, Tapped(user_of) if driver.features.disks else Wired())
+    return NodeNetwork(node_id, place.networks, TappedLink(user_of) if driver.features.disks else WiredLink())
 
 
 def _rootfs(settings: Settings, place: Place, driver: NodeDriver, images: ImageCache) -> Rootfs | None:
@@ -153,11 +153,11 @@ def _volumes(
 
 
 def traces_of(
-    stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: Metrics
+    stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: MetricsRegistry
 ) -> Traces:
     """Spans of what the engine does; at the end, a collector gets a moment to take the last ones."""
-    origin = Origin(node=node.id, region=node.region, version=PROGRAM_VERSION)
-    spool = Spool(exporter(settings.otel_endpoint or "", origin), metrics.spans)
+    origin = SpanOrigin(node=node.id, region=node.region, version=PROGRAM_VERSION)
+    spool = SpanQueue(exporter(settings.otel_endpoint or "", origin), metrics.spans)
     stack.push_async_callback(to_thread.run_sync, spool.close, _LAST_SPANS_S)
     return Traces(spool)
 
@@ -167,7 +167,7 @@ def parts_of(
     node: NodeRecord,
     facts: Facts,
     http: aiohttp.ClientSession,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
     traces: Traces | None,
     drivers: tuple[DriverVerdict, ...],
 ) -> Parts:

@@ -34,7 +34,7 @@ from hawker.log import Secret
 from hawker.market.preferences import load_preferences
 from hawker.observe.metrics import build_metrics
 from hawker.observe.spans import load_exporter
-from hawker.observe.stall import Patience
+from hawker.observe.stall import StallLimits
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
 from hawker.record.node import NODE, NodeRecord
@@ -120,7 +120,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
             deps = await deps_of(settings, place, driver, node.id, kept or store, images, clock, archive)
         traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
         parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
-        patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
+        patience = StallLimits(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             async with AsyncExitStack() as around:
                 fleet = await _fleet(around, doors, parts, kept, place)

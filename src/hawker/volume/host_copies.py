@@ -12,7 +12,7 @@ import anyio.to_thread
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.failpoint import inside
 from hawker.host.block import loops
-from hawker.host.freeze import frozen, thaw
+from hawker.host.fsfreeze import frozen, thaw
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, draft, publish, shares_blocks
 from hawker.ids import SnapshotId, VolumeId, is_snapshot_id

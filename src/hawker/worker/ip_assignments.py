@@ -15,7 +15,7 @@ from hawker.app import network_id, network_name
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import network_prefix
-from hawker.host.outward import Outward
+from hawker.host.uplink import OwnAddress
 from hawker.ids import next_ulid
 from hawker.record.app import APPS, AppRecord
 from hawker.record.ip_assignment import IPS, IPS_TAKEN, IpOwner, IpRecord
@@ -52,7 +52,7 @@ class Wish:
 class Ips:
     """`outward` says what the host's own address is."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, region: str, outward: Outward) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, region: str, outward: OwnAddress) -> None:
         self._store = store
         self._clock = clock
         self._region = region

@@ -9,7 +9,7 @@ from hawker.fleet.fleet import Fleet
 from hawker.fsm.runner import Runner
 from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
-from hawker.observe.metrics import Metrics
+from hawker.observe.metrics import MetricsRegistry
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.volume.operations import Volumes
@@ -46,7 +46,7 @@ class Parts:
     room: Callable[[], Capacity]
     ips: Ips
     policies: Policies
-    metrics: Metrics
+    metrics: MetricsRegistry
     scraper: Scraper
     started_at: float
     drivers: tuple[DriverVerdict, ...] = ()

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from hawker.config.network import Metrics
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
-from hawker.observe.relabel import Page, one_page, read_page
+from hawker.observe.metric_relabeling import MetricsPage, one_page, read_page
 from hawker.record.machine import MACHINES, Network
 from hawker.store.contract import Bucket, Reader
 
@@ -132,7 +132,7 @@ class Scraper:
         for machine_id, machine in sorted(exposing.items()):
             labels = dict(zip(LABELS, (machine.app, machine.region, self._node, machine_id), strict=True))
             try:
-                pages.append(read_page(Page(heard[machine_id].decode(), labels)))
+                pages.append(read_page(MetricsPage(heard[machine_id].decode(), labels)))
             except (KeyError, ValueError):
                 up.add_metric(list(labels.values()), 0)
             else:

@@ -6,10 +6,10 @@ from anyio.abc import TaskGroup
 
 from hawker.fsm.runner import Runner
 from hawker.history.archivist import Archivist
-from hawker.host.outward import Outward
+from hawker.host.uplink import OwnAddress
 from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
-from hawker.observe.metrics import Metrics
+from hawker.observe.metrics import MetricsRegistry
 from hawker.record.node import NodeRecord
 from hawker.volume.growth import Growth
 from hawker.volume.maintenance import Maintenance
@@ -37,9 +37,9 @@ def join(
     *,
     room: Callable[[], Capacity],
     prober: Prober,
-    outward: Outward,
+    outward: OwnAddress,
     fetch: Fetch,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
 ) -> Parts:
     """Everything that handlers are given."""
     changes, volumes, snapshots = deps.table.changes, Volumes(deps, runner, room), Snapshots(deps, runner)

@@ -8,14 +8,14 @@ from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.observe.metrics import RunMetrics
 from hawker.observe.span import Attribute, Span, span_of, span_of_attempt, trace_of
-from hawker.observe.spool import Spool
+from hawker.observe.span_queue import SpanQueue
 
 ERROR_CHARS = 1000
 _GOOD = frozenset({StepStatus.DONE, StepStatus.HANDED_OFF, StepStatus.UNDONE})
 
 
 class Traces:
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: SpanQueue) -> None:
         self._spool = spool
         self._open: dict[RunId, int] = {}
 

@@ -9,7 +9,7 @@ import pytest
 from hawker.cli.commands import kernel
 from hawker.cli.main import main
 from hawker.errors import CannotStart
-from hawker.runtime.kernel.source import Source
+from hawker.runtime.kernel.kernel_import import KernelSource
 from tests.runtime.kernel.crafted import RELEASE, bzimage, vmlinux, whole_tree
 
 
@@ -135,7 +135,7 @@ def test_a_data_directory_that_cannot_be(
 def test_without_options_the_hosts_own_kernel_is_taken_where_it_will_do(
     data: Path, image: Path, modules: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kernel, "host_source", lambda: Source(image, modules, "this host's kernel"))
+    monkeypatch.setattr(kernel, "host_source", lambda: KernelSource(image, modules, "this host's kernel"))
     assert run("import") == 0 and run("list") == 0
     assert "this host's kernel" in capsys.readouterr().out
 
@@ -150,7 +150,7 @@ def test_else_a_package_is(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def refuse(shelf: object, directory: Path, package: str, *_: object) -> None:
+    def refuse(store: object, directory: Path, package: str, *_: object) -> None:
         raise CannotStart(f"asked for {package} below {directory}")
 
     monkeypatch.setattr(kernel, "host_source", lambda: None)

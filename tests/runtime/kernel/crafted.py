@@ -1,16 +1,53 @@
 """Kernels and modules made by hand: as small as what reads them allows, and wrong in every way that a test wants."""
 
+import shutil
 import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 RELEASE = "6.1.0-test"
 
 
-def module(release: str = RELEASE, *, needs: str = "", soft: str = "", aliases: tuple[str, ...] = ()) -> bytes:
-    """A module's file that says of itself what these are."""
-    lines = [f"vermagic={release} SMP mod_unload", f"depends={needs}", *(f"alias={alias}" for alias in aliases)]
-    lines += [f"softdep={soft}"] if soft else []
-    return elf(sections={b".modinfo": "\0".join(lines).encode() + b"\0"})
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module's file, in the making: it has one symbol, named after itself, and uses those of what it needs."""
+
+    release: str
+    needs: str
+    soft: str
+    aliases: tuple[str, ...]
+
+    def built(self, name: str) -> bytes:
+        lines = [f"name={name}", f"vermagic={self.release} SMP mod_unload", f"depends={self.needs}"]
+        lines += [f"alias={alias}" for alias in self.aliases] + ([f"softdep={self.soft}"] if self.soft else [])
+        symbols = [(f"__crc_of_{name}", 0xFFF1), *((f"of_{need}", 0) for need in self.needs.split(",") if need)]
+        strings = b"\0" + b"".join(text.encode() + b"\0" for text, _ in symbols)
+        rows = (
+            struct.pack("<IBBHQQ", strings.index(f"\0{text}\0".encode()) + 1, 1 << 4, 0, at, 1, 0)
+            for text, at in symbols
+        )
+        info = "\0".join(lines).encode() + b"\0"
+        return elf(sections={b".modinfo": info, b".strtab": strings, b".symtab": bytes(24) + b"".join(rows)})
+
+
+def module(release: str = RELEASE, *, needs: str = "", soft: str = "", aliases: tuple[str, ...] = ()) -> Module:
+    """One that says of itself what these are."""
+    return Module(release=release, needs=needs, soft=soft, aliases=aliases)
+
+
+def lz4(data: bytes) -> bytes:
+    """As a kernel's build packs it."""
+    return subprocess.run(["lz4", "-lcq"], input=data, capture_output=True, check=True).stdout
+
+
+def requires(*programs: str) -> pytest.MarkDecorator:
+    """Skips where one of them is not installed; `make setup` does that."""
+    lacks = [program for program in programs if shutil.which(program) is None]
+    return pytest.mark.skipif(bool(lacks), reason=f"not installed: {', '.join(lacks)}")
 
 
 def vmlinux(release: str = RELEASE, *, pvh: bool = True, banner: bool = True) -> bytes:
@@ -74,11 +111,12 @@ def elf(*, sections: dict[bytes, bytes] | None = None, segments: tuple[tuple[int
     return header + heads + body + table
 
 
-def lay(directory: Path, modules: dict[str, bytes], builtin: str = "", builtin_aliases: str = "") -> Path:
+def lay(directory: Path, modules: Mapping[str, Module | bytes], builtin: str = "", builtin_aliases: str = "") -> Path:
     """As a distribution has them: files by their paths, and the lists of what is built in."""
     for path, content in modules.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
-        (directory / path).write_bytes(content)
+        name = Path(path).name.removesuffix(".ko").replace("-", "_")
+        (directory / path).write_bytes(content if isinstance(content, bytes) else content.built(name))
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "modules.builtin").write_text("".join(f"kernel/x/{name}.ko\n" for name in builtin.split()))
     (directory / "modules.builtin.modinfo").write_text(builtin_aliases)
@@ -96,3 +134,20 @@ def whole_tree(directory: Path, release: str = RELEASE) -> Path:
     modules["kernel/lib/libcrc32c.ko"] = module(release, soft="pre: crc32c")
     modules["kernel/char/virtio-rng.ko"] = module(release, needs="virtio")
     return lay(directory, modules, "ext4 crc32c_generic", "crc32c_generic.alias=crc32c\0ext4.license=GPL\0")
+
+
+def read_cpio(data: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """Name, mode and content of each member, up to the trailer, after which are only zeros."""
+    at = 0
+    while True:
+        assert data[at : at + 6] == b"070701" and at % 4 == 0
+        fields = [int(data[at + 6 + 8 * n : at + 14 + 8 * n], 16) for n in range(13)]
+        name = data[at + 110 : at + 110 + fields[11] - 1].decode()
+        assert data[at + 110 + fields[11] - 1] == 0
+        start = at + 110 + fields[11] + -(110 + fields[11]) % 4
+        at = start + fields[6] + -fields[6] % 4
+        if name == "TRAILER!!!":
+            assert not data[at:].strip(b"\0")
+            return
+        assert (fields[2], fields[3], fields[5]) == (0, 0, 0), "of root, of no time"
+        yield name, fields[1], data[start : start + fields[6]]

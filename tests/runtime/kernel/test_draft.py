@@ -13,7 +13,7 @@ def listed(directory: Path) -> list[str]:
     return sorted(os.listdir(directory))
 
 
-def test_what_is_put_is_there_and_the_draft_is_not(tmp_path: Path) -> None:
+def test_file_that_is_put_is_there_and_the_draft_is_not(tmp_path: Path) -> None:
     with draft(tmp_path) as work:
         assert is_draft(work.name) and listed(tmp_path) == [work.name]
         (work / "file").write_text("whole")
@@ -48,7 +48,7 @@ def test_a_draft_that_somebody_works_in_is_not_swept(tmp_path: Path) -> None:
         assert listed(tmp_path) == sorted([first.name, second.name])
 
 
-def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path: Path) -> None:
+def test_draft_of_a_killed_process_is_swept_by_the_next(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\nfrom hawker.runtime.kernel.draft import draft\n"
         "with draft(pathlib.Path(sys.argv[1])) as work:\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hawker.host.cgroup import Cgroups, find_hierarchies
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime.crun import Crun

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.vmm.cell_config import CellSurroundings, JailDevice, cell_config, vmm_profile
 from hawker.runtime.vmm.contract import JailCell, JailGrant

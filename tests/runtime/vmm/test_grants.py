@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.contract import JailCell, JailGrant

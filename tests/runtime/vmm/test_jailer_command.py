@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.oci_bundle import cpu_shares
 from hawker.runtime.vmm.contract import JailCell

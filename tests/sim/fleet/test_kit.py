@@ -3,7 +3,7 @@ from pathlib import Path
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from hawker.sim.fleet.kit import SOUND_FLEET
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 
 def test_a_sound_kit_changes_nothing_and_keeps_a_real_catalog(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hawker.machine import State
 from hawker.node import Capacity, Resources
 from hawker.sim.fleet.light import LightPlace
 from hawker.sim.gallery import Registry
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, Kept, Ma
 from hawker.api.grant import Everything
 from hawker.api.route import Call, NoQuery
 from hawker.archive.archive import Archive
-from hawker.archive.directory import DirectoryPlace
-from hawker.archive.failure import Damaged
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveDamaged
 from hawker.errors import NotFound, Unavailable
 from hawker.machine import State
 from hawker.permission import Attempt
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def stall(stall: Stall, tmp_path: Path) -> Stall:
-    stall.archive = Archive(DirectoryPlace(tmp_path / "kept"), tmp_path / "staging")
+    stall.archive = Archive(DirectoryBackend(tmp_path / "kept"), tmp_path / "staging")
     return stall
 
 
@@ -96,11 +96,11 @@ async def test_a_damaged_archive_says_which_file_it_is(worker: Worker, stall: St
     machine_id = await _forgotten(worker, stall)
     (path,) = (tmp_path / "kept").glob("*/*.zst")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(Damaged, match=f"{machine_id}.sqlite.zst cannot be read"):
+    with pytest.raises(ArchiveDamaged, match=f"{machine_id}.sqlite.zst cannot be read"):
         await _history(worker, machine_id)
 
 
-class Silent(DirectoryPlace):
+class Silent(DirectoryBackend):
     """Never answers."""
 
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:

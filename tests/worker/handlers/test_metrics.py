@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hawker.api.contract.node import METRICS
 from hawker.archive.archive import Archive
-from hawker.archive.directory import DirectoryPlace
+from hawker.archive.directory import DirectoryBackend
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.machine import MACHINES
@@ -53,7 +53,10 @@ async def test_thousands_are_counted(worker: Worker) -> None:
 
 
 async def test_histories_that_wait_for_the_archive_are_counted(stall: Stall) -> None:
-    for archive, count in ((None, 0), (Archive(DirectoryPlace(stall.directory / "kept"), stall.directory / "way"), 1)):
+    for archive, count in (
+        (None, 0),
+        (Archive(DirectoryBackend(stall.directory / "kept"), stall.directory / "way"), 1),
+    ):
         stall.archive = archive
         async with stall.open() as worker:
             if archive is None:

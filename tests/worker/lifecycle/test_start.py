@@ -7,7 +7,7 @@ from hawker.runtime.fake_host import FakeFault
 from hawker.sim.fuse import Death
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.store.memory import Faults
+from hawker.store.memory_store import StoreFaults
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ async def test_an_instance_begun_before_a_crash_is_ended_by_a_stop_that_comes_fi
             await worker.at_rest()
     assert len(stall.host.running()) == 1
     resumed, stopped = 1, 2
-    stall.crash(faults=Faults(freeze_after=stopped))
+    stall.crash(faults=StoreFaults(freeze_after=stopped))
     stall.host.script("prepare", FakeFault(delay_s=5))
     with pytest.raises(Death):
         async with stall.open() as worker:
@@ -126,7 +126,7 @@ async def test_a_start_left_over_from_a_backoff_does_nothing_once_its_machine_is
         machine_id = await worker.started()
         stall.host.end(worker.record(machine_id).id, 1)
         await worker.reaches(machine_id, State.STARTING)
-    stall.crash(faults=Faults(freeze_after=2))
+    stall.crash(faults=StoreFaults(freeze_after=2))
     with pytest.raises(Death):
         async with stall.open() as worker:
             await worker.destroy(machine_id, force=True)

@@ -135,7 +135,7 @@ async def test_a_process_that_lost_its_directory(worker: Worker, stall: Stall) -
 
 async def test_an_image_that_is_not_here_any_more(worker: Worker, stall: Stall) -> None:
     record = worker.record(await worker.stopped())
-    worker.parts.deps.images._shelf.remove(record.image.digest)
+    worker.parts.deps.images._index.remove(record.image.digest)
     (finding,) = await worker.reconciler.find()
     assert finding == Finding(Kind.LOST_IMAGE, record.image.digest)
     assert finding.detail == "1 machine needs it to start again"

@@ -173,7 +173,7 @@ async def test_a_stray_run_is_aborted_however_often_it_takes(worker: Worker) -> 
 async def test_a_lost_image_waits_for_an_operator_and_is_pulled(worker: Worker) -> None:
     record = worker.record(await worker.stopped())
     digest = record.image.digest
-    worker.parts.deps.images._shelf.remove(digest)
+    worker.parts.deps.images._index.remove(digest)
     await worker.reconciler.once()
     assert worker.parts.deps.images.find(digest) is None
     (mended,) = await worker.reconciler.mend(ASKED)

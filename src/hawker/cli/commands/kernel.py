@@ -18,9 +18,9 @@ from hawker.cli.tables import local, size, table
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound
 from hawker.place import Place
-from hawker.runtime.kernel.apt import usual_package
-from hawker.runtime.kernel.shelf import Kernel, Shelf
-from hawker.runtime.kernel.source import Source, host_source, import_kernel, import_package
+from hawker.runtime.kernel.kernel_import import KernelSource, host_source, import_kernel, import_package
+from hawker.runtime.kernel.kernel_package import usual_package
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
 from hawker.settings import default_data_dir
 
 _CLOCK = SystemClock()
@@ -86,14 +86,14 @@ def import_one(package: str | None, image: Path | None, modules: Path | None, da
 
 
 def _imported(directory: Path, package: str | None, image: Path | None, modules: Path | None) -> Kernel:
-    shelf, now = Shelf(directory), _CLOCK.now()
+    store, now = KernelStore(directory), _CLOCK.now()
     if image is not None and modules is not None:
-        source = Source(image=image.absolute(), modules=modules.absolute(), origin=f"file {image.absolute()}")
-        return import_kernel(shelf, source, note, now)
+        source = KernelSource(image=image.absolute(), modules=modules.absolute(), origin=f"file {image.absolute()}")
+        return import_kernel(store, source, note, now)
     own = host_source() if package is None else None
     if own is not None:
-        return import_kernel(shelf, own, note, now)
-    return import_package(shelf, directory, package or usual_package(), note, now)
+        return import_kernel(store, own, note, now)
+    return import_package(store, directory, package or usual_package(), note, now)
 
 
 @command.command("list")
@@ -101,9 +101,9 @@ def _imported(directory: Path, package: str | None, image: Path | None, modules:
 @output_option
 def list_kernels(data_dir: Path | None, form: Form) -> None:
     """List the imported kernels, the newest first."""
-    shelf = Shelf(_place(data_dir).kernels)
-    used = shelf.current()
-    show(tuple(_info(kernel, kernel == used) for kernel in shelf.list()), form, kernels_table)
+    store = KernelStore(_place(data_dir).kernels)
+    used = store.current()
+    show(tuple(_info(kernel, kernel == used) for kernel in store.list()), form, kernels_table)
 
 
 def _info(kernel: Kernel, used: bool) -> KernelInfo:
@@ -134,8 +134,8 @@ def kernels_table(kernels: tuple[KernelInfo, ...]) -> str:
 @_data_dir
 def use(release: str, data_dir: Path | None) -> None:
     """Give machines this kernel from their next start on; `newest` for the newest there is, as before."""
-    with _on_shelf(data_dir) as shelf:
-        shelf.choose(None if release == _NEWEST else release)
+    with _kernel_store(data_dir) as store:
+        store.choose(None if release == _NEWEST else release)
 
 
 @command.command("remove")
@@ -143,15 +143,15 @@ def use(release: str, data_dir: Path | None) -> None:
 @_data_dir
 def remove(release: str, data_dir: Path | None) -> None:
     """Remove an imported kernel. Machines that run with it go on."""
-    with _on_shelf(data_dir) as shelf:
-        shelf.remove(release)
+    with _kernel_store(data_dir) as store:
+        store.remove(release)
 
 
 @contextmanager
-def _on_shelf(data_dir: Path | None) -> Iterator[Shelf]:
+def _kernel_store(data_dir: Path | None) -> Iterator[KernelStore]:
     place = _place(data_dir)
     try:
-        yield Shelf(place.kernels)
+        yield KernelStore(place.kernels)
     except NotFound as error:
         raise Failure(str(error), Exit.NOT_FOUND) from error
     except OSError as error:

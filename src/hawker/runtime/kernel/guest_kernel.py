@@ -1,19 +1,64 @@
 """What a machine is booted with: the files of the kernel that the node has chosen, or that its operator named.
 
-Looked up at every start, so that an import counts from the next one on, and nothing is remembered that could be old.
+Looked up at every start, so that an import counts from the next one on, and nothing is remembered that could be old. A
+named kernel may be any vmlinux or bzImage: what it needs as modules is built into it, or is in the imported kernel of
+the same release. What is made of its file, as a vmlinux out of a bzImage, is kept while the file is the same.
 """
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.clock import Clock
-from hawker.errors import CannotStart
+from hawker.errors import CannotStart, NotFound
 from hawker.runtime.kernel import initramfs
-from hawker.runtime.kernel.given import given_kernel
-from hawker.runtime.kernel.shelf import Kernel, Shelf
+from hawker.runtime.kernel.initramfs import digest_of
+from hawker.runtime.kernel.kernel_image import MAX_BYTES, KernelImage, read_image
+from hawker.runtime.kernel.kernel_modules import Module, Selection
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
 
 _KERNEL, _INITRAMFS, _GIVEN = "kernel", "initramfs", "given"
+
+
+def given_kernel(path: Path, kept: KernelStore, imported: KernelStore, now: float) -> Kernel:
+    """Raises `CannotStart` when the file is no kernel or cannot be read."""
+    try:
+        origin = _origin(path)
+        for kernel in kept.list():
+            if kernel.record.origin == origin and kernel.record.modules_digest == _digest(imported, kernel.release):
+                return kernel
+        image = read_given(path)
+        return kept.put(image, Selection(modules=_modules(imported, image.release), lacks=()), origin, now)
+    except (ValueError, OSError) as error:
+        raise CannotStart(f"the setting `kernel` names {path}, which cannot be used: {error}") from error
+
+
+def read_given(path: Path) -> KernelImage:
+    """Raises `ValueError`, `OSError`."""
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    return read_image(path.read_bytes())
+
+
+def _origin(path: Path) -> str:
+    found = os.stat(path)
+    return f"{path} ({found.st_size} bytes, changed {found.st_mtime_ns})"
+
+
+def _modules(imported: KernelStore, release: str) -> tuple[Module, ...]:
+    """None, when there is no imported kernel of this release: then all that is needed has to be built in."""
+    try:
+        return imported.find(release).modules()
+    except NotFound:
+        return ()
+
+
+def _digest(imported: KernelStore, release: str) -> str:
+    try:
+        return imported.find(release).record.modules_digest
+    except NotFound:
+        return digest_of(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +75,8 @@ class GuestKernel:
 
     def __init__(self, directory: Path, given: Path | None, pilot: Path, clock: Clock) -> None:
         self._initramfs = directory / _INITRAMFS
-        self._shelf = Shelf(directory)
-        self._kept = Shelf(directory / _GIVEN)
+        self._store = KernelStore(directory)
+        self._kept = KernelStore(directory / _GIVEN)
         self._given = given
         self._pilot = pilot
         self._clock = clock
@@ -39,8 +84,8 @@ class GuestKernel:
     def kernel(self) -> Kernel:
         """Reads little. Raises `CannotStart` with what to do."""
         if self._given is not None:
-            return given_kernel(self._given, self._kept, self._shelf, self._clock.now())
-        found = self._shelf.current()
+            return given_kernel(self._given, self._kept, self._store, self._clock.now())
+        found = self._store.current()
         if found is None:
             raise CannotStart("machines have no kernel yet: run `hawker kernel import`")
         return found
@@ -56,8 +101,8 @@ class GuestKernel:
         return BootFiles(kernel=kernel.file(form), initramfs=path, release=kernel.release)
 
     def lend(self, form: str, directory: Path) -> BootFiles:
-        """As `files`, by names in `directory` that are kept whatever becomes of the kernel: a machine that is suspended
-        may want them years later. Links, or copies where the directory is on another disk."""
+        """Give what `files` gives, by names in `directory` that are kept whatever becomes of the kernel: a machine that
+        is suspended may want them years later. Links, or copies where the directory is on another disk."""
         found = self.files(form)
         kernel, boot = directory / _KERNEL, directory / _INITRAMFS
         for source, place in ((found.kernel, kernel), (found.initramfs, boot)):
@@ -69,5 +114,5 @@ class GuestKernel:
         return BootFiles(kernel=kernel, initramfs=boot, release=found.release)
 
     def _prune(self, pilot: bytes, used: Kernel) -> None:
-        digests = [kernel.record.modules_digest for kernel in (used, *self._shelf.list())]
+        digests = [kernel.record.modules_digest for kernel in (used, *self._store.list())]
         initramfs.prune(self._initramfs, [initramfs.name_of(pilot, digest) for digest in digests])

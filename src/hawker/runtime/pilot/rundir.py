@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from hawker.errors import NotFound, WrongState
-from hawker.host.removal import remove_tree
+from hawker.host.rmtree import remove_tree
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit
 from hawker.runtime.spec import InstanceSpec

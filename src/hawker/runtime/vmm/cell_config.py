@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.runtime.vmm.contract import JailCell, JailGrant
 
 _ENOSYS, _EPERM = 38, 1

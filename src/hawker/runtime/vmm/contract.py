@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hawker.host.gather import Bounds
+from hawker.host.cgroup_restore import Bounds
 from hawker.ids import MachineId
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable
-from hawker.host.cgroup import Cgroups, Layout
+from hawker.host.cgroup import CgroupLayout, Cgroups
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.crun import Crun, CrunBundle
@@ -58,7 +58,7 @@ class CrunJail:
         if os.geteuid() != 0:
             raise CannotStart("microVMs need root: start as root, or choose --driver process")
         self._crun.find_program()
-        if self._cgroups.layout is Layout.NONE:
+        if self._cgroups.layout is CgroupLayout.NONE:
             raise CannotStart("no cgroups are mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
         guest.keeper_path()
 

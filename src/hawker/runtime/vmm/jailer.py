@@ -18,9 +18,9 @@ import anyio.to_thread
 
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable
-from hawker.host.cgroup import Cgroups, Layout
-from hawker.host.gather import Bounds
-from hawker.host.removal import remove_tree
+from hawker.host.cgroup import CgroupLayout, Cgroups
+from hawker.host.cgroup_restore import Bounds
+from hawker.host.rmtree import remove_tree
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.pilot.rundir import RunDir
@@ -44,12 +44,12 @@ class FirecrackerJailer:
 
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
-        self._unified = cgroups.layout is Layout.V2
+        self._unified = cgroups.layout is CgroupLayout.V2
 
     async def check(self) -> None:
         if os.geteuid() != 0:
             raise CannotStart("microVMs need root: start as root, or choose --driver process")
-        if self._cgroups.layout is Layout.NONE:
+        if self._cgroups.layout is CgroupLayout.NONE:
             raise CannotStart("no cgroups are mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
         await JAILER.check(lambda: "")
         guest.keeper_path()

@@ -18,7 +18,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import CannotStart, SnapshotLost, Unavailable
-from hawker.host.counter import counter_khz
+from hawker.host.tsc import tsc_khz
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.serial_ports import SerialPortsChannel
@@ -59,7 +59,7 @@ class Qemu:
     def __init__(self, clock: Clock, *, accelerates: bool) -> None:
         self._clock = clock
         self.accelerates = accelerates
-        self._counter_khz = None if accelerates else counter_khz(clock)
+        self._counter_khz = None if accelerates else tsc_khz(clock)
 
     def channel(self) -> PilotChannel:
         return SerialPortsChannel(self._clock)

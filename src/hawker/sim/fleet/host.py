@@ -19,7 +19,7 @@ from hawker.sim.kit import Kit
 from hawker.sim.life import Worker
 from hawker.sim.world import World
 from hawker.store.contract import Store
-from hawker.store.memory import MemoryStore
+from hawker.store.memory_store import MemoryStore
 
 
 class Place(World):

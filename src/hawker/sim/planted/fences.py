@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from hawker.host.fences import Fence
+from hawker.host.network_policy import PacketFilter
 from hawker.ids import MachineId
 from hawker.netpolicy.enforcement import Fences, HostFences
 from hawker.store.contract import Store
@@ -13,9 +13,9 @@ class Remembers(Fences):
 
     def __init__(self, store: Store, host: HostFences | None) -> None:
         super().__init__(store, host)
-        self._remembered: Sequence[Fence] | None = None
+        self._remembered: Sequence[PacketFilter] | None = None
 
-    async def _wanted(self, without: Collection[MachineId]) -> Sequence[Fence]:
+    async def _wanted(self, without: Collection[MachineId]) -> Sequence[PacketFilter]:
         if self._remembered is None:
             self._remembered = await super()._wanted(without)
         return self._remembered

@@ -25,8 +25,8 @@ from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.ids import Digest
 from hawker.image.config import Image
-from hawker.image.credentials import Credentials
 from hawker.image.progress import PullProgress
+from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
 from hawker.record.machine import MACHINES
 from hawker.worker.handlers.leaf import one_error

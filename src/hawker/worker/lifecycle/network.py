@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address
 
 from hawker.host.address import machine_mac, private_ip, veth_name
+from hawker.host.machine_link import MACHINE_LINK, TAP, addresses, gateways
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
-from hawker.host.plug import MACHINE_LINK, TAP, addresses, gateways
 from hawker.ids import MachineId
 from hawker.record.machine import Network
 from hawker.runtime.spec import GuestLink

@@ -32,7 +32,7 @@ from hawker.host.mount import (
     shows_layer,
     unmount,
 )
-from hawker.host.reveal import reveal_root
+from hawker.host.root_remount import remount_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.runtime.spec_rules import container_root
@@ -219,7 +219,7 @@ class HostRootfs:
         of_containers = {each: container_root(each.name) for each in self._containers(machine_id).lost()}
         lost = of_containers or {self._machines / machine_id / "rootfs": "/"}
         for target, path in lost.items():
-            reveal_root(pid, target, path)
+            remount_root(pid, target, path)
             if not any(str(self._layers(machine_id)) in each.options for each in mounts(target)):
                 unmount(target)
                 raise WrongState(f"process {pid} does not live in the root filesystem of machine {machine_id}")

@@ -8,7 +8,7 @@ import msgspec
 
 from hawker.config.effective_containers import temp_dirs
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
-from hawker.host.resolver import nameservers
+from hawker.host.uplink import nameservers
 from hawker.ids import InstanceId
 from hawker.image.cache import ImageCache
 from hawker.image.config import ImageConfig

@@ -1,0 +1,47 @@
+"""Where archives go: a directory, or a bucket of an S3 service. What a place is, and which one a setting means."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from hawker.archive.bucket import bucket_of
+from hawker.archive.directory import DirectoryBackend
+from hawker.errors import CannotStart
+
+
+class ArchiveBackend(Protocol):
+    """Every call raises `ArchiveRefused` when someone has to see to the place, and `Unavailable` when it may pass by
+    itself.
+
+    Writing the same key again replaces what is there, all at once: a reader sees the old or the new."""
+
+    @property
+    def name(self) -> str:
+        """The directory or bucket as people know it."""
+
+    async def check(self) -> None:
+        """Write something small: whether `put` would work."""
+
+    async def put(self, key: str, file: Path) -> None:
+        """Durable when it returns."""
+
+    async def size(self, key: str) -> int | None:
+        """How many bytes are there under this key; None for no such key."""
+
+    async def get(self, key: str, target: Path, most_bytes: int) -> bool:
+        """Write `target` anew; false when there is no such key. Raises `ArchiveDamaged` for more than `most_bytes`."""
+
+
+def open_backend(
+    setting: str, *, endpoint: str | None, region: str | None, environ: Mapping[str, str], base: Path
+) -> ArchiveBackend:
+    """`setting` is a path, from `base` unless it is absolute, or `s3://bucket/prefix`. Raises `CannotStart` for what is
+    neither; whether the place is there is not asked. The S3 client is imported only when it is wanted."""
+    if "://" not in setting:
+        if not setting:
+            raise CannotStart("setting refused: archive is empty; give a directory or s3://BUCKET/PREFIX")
+        return DirectoryBackend(base / Path(setting).expanduser())
+    bucket = bucket_of(setting, endpoint, region)
+    s3 = import_module("hawker.archive.s3")
+    return cast(ArchiveBackend, s3.S3Backend(bucket, environ))

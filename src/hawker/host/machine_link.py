@@ -1,0 +1,209 @@
+"""What a machine's network namespace holds: the far end of its link, and how the machine is reached by it.
+
+A machine with the host's kernel has the link itself, as `eth0` with its addresses and routes (`WiredLink`). The link
+of one with a kernel of its own is bridged to a tap, at whose other end a virtual machine monitor has the frames of its
+guest, which has addresses and routes (`TappedLink`). A bridge, since the guest's frames then go the way of all frames;
+it learns nothing, so no guest fills its tables.
+
+All of it runs in the namespace, in a thread that has entered it, and is idempotent.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from pathlib import Path
+from typing import Protocol
+
+from hawker.errors import CannotStart
+from hawker.host import links, netns
+from hawker.host.address import GATEWAY4, gateway, inner_mac, machine_mac, network_prefix, tap_mac, uplink_mac
+from hawker.host.forwarding import prepare_machine, silence
+from hawker.host.links import index_of
+from hawker.host.netlink import NetlinkRequest, NetlinkSocket
+from hawker.host.network_plan import NetworkPlan
+from hawker.ids import MachineId
+
+_DEVICE = Path("/dev/net/tun")
+_TUNSETIFF, _TUNSETPERSIST, _TUNSETOWNER = 0x400454CA, 0x400454CB, 0x400454CC
+_TAP, _NO_PACKET_INFO, _VIRTIO_HEADER = 0x0002, 0x1000, 0x4000
+
+MACHINE_LINK = "eth0"
+TAP = "tap0"
+_BRIDGE = "br0"
+_LOOPBACK_INDEX = 1
+_SIOCGIFADDR = 0x8915
+
+
+def ensure_tap(name: str, owner: int) -> int:
+    """The index of a tap in the calling thread's namespace that stays when nobody has it open. User `owner` may attach
+    to it without any privilege. One that is there already, and maybe attached to, is left as it is."""
+    if index_of(name) is None:
+        tap = attach(name)
+        try:
+            fcntl.ioctl(tap, _TUNSETOWNER, owner)
+            fcntl.ioctl(tap, _TUNSETPERSIST, 1)
+        finally:
+            os.close(tap)
+    index = index_of(name)
+    assert index is not None, "the tap was just made"
+    return index
+
+
+def attach(name: str) -> int:
+    """A file descriptor that carries the tap's frames, each behind a virtio header; makes a tap that is not there.
+    Raises `CannotStart` when the host has no taps, and as `join`."""
+    tap = open_taps()
+    try:
+        join(tap, name)
+    except OSError:
+        os.close(tap)
+        raise
+    return tap
+
+
+def open_taps(device: Path = _DEVICE) -> int:
+    """What becomes a tap by `join`. Raises `CannotStart` when the host has none."""
+    try:
+        return os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV):
+            raise
+        raise CannotStart(f"this host's kernel has no taps ({device}): modprobe tun") from error
+
+
+def join(tap: int, name: str, *, header: bool = True) -> None:
+    """Raises `OSError`: EBUSY when somebody is attached to that tap already, EPERM when it is another user's."""
+    flags = _TAP | _NO_PACKET_INFO | (_VIRTIO_HEADER if header else 0)
+    fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+
+
+class MachineLink(Protocol):
+    """One kind of machine's end of the network."""
+
+    def mac(self, machine_id: MachineId) -> str:
+        """That of the link's far end."""
+
+    def prepare(self) -> None:
+        """A fresh namespace, before its link is there."""
+
+    def configure(self, plan: NetworkPlan) -> None:
+        """Addresses and routes, when the link is there."""
+
+    def fits(self) -> bool:
+        """Whether the namespace was made for this kind of machine."""
+
+    def lacks(self, namespace: Path) -> str:
+        """What is missing in it beside the link itself, in a sentence. Called from outside."""
+
+
+class WiredLink:
+    """For machines with the host's kernel."""
+
+    def mac(self, machine_id: MachineId) -> str:
+        return machine_mac(machine_id)
+
+    def prepare(self) -> None:
+        prepare_machine()
+
+    def configure(self, plan: NetworkPlan) -> None:
+        with NetlinkSocket() as machine:
+            machine.apply(addressed(plan, _index(MACHINE_LINK)))
+
+    def fits(self) -> bool:
+        return links.index_of(TAP) is None
+
+    def lacks(self, namespace: Path) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TappedLink:
+    """For machines with kernels of their own. `owner` says who may attach to a machine's tap: a user's number."""
+
+    owner: Callable[[MachineId], int]
+
+    def mac(self, machine_id: MachineId) -> str:
+        return uplink_mac(machine_id)
+
+    def prepare(self) -> None:
+        silence()
+
+    def configure(self, plan: NetworkPlan) -> None:
+        machine_id = plan.machine_id
+        tap = ensure_tap(TAP, self.owner(machine_id))
+        with NetlinkSocket() as here:
+            here.apply([links.add_bridge(_BRIDGE, inner_mac(machine_id))])
+            bridge = _index(_BRIDGE)
+            here.apply([links.set_mac(tap, tap_mac(machine_id)), links.link_up(bridge)])
+            for port in (_index(MACHINE_LINK), tap):
+                here.apply([links.join_bridge(port, bridge), links.learn_nothing(port)])
+
+    def fits(self) -> bool:
+        return links.index_of(TAP) is not None
+
+    def lacks(self, namespace: Path) -> str:
+        there = {link.name: link for link in netns.inside(namespace, _links)}
+        if TAP not in there:
+            return "its tap is gone"
+        bridge = there.get(_BRIDGE)
+        if bridge is None or any(there[name].master != bridge.index for name in (TAP, MACHINE_LINK) if name in there):
+            return "its tap is not in one bridge with its link"
+        return ""
+
+
+def _links() -> list[links.HostLink]:
+    with NetlinkSocket() as here:
+        return links.links(here)
+
+
+def _index(name: str) -> int:
+    index = links.index_of(name)
+    assert index is not None, f"{name} is there"
+    return index
+
+
+def addressed(plan: NetworkPlan, index: int) -> list[NetlinkRequest]:
+    """The machine's addresses and routes, on its link."""
+    requests = [links.link_up(_LOOPBACK_INDEX), links.link_up(index)]
+    requests += [links.add_address(index, address) for address in addresses(plan)]
+    return requests + [
+        links.add_route(_DEFAULT6 if ":" in via else _DEFAULT4, index, via=via) for via in gateways(plan)
+    ]
+
+
+_DEFAULT4, _DEFAULT6 = IPv4Interface("0.0.0.0/0"), IPv6Interface("::/0")
+
+
+def addresses(plan: NetworkPlan) -> tuple[IPv4Interface | IPv6Interface, ...]:
+    """What the machine has on its link, whoever puts it there."""
+    own = IPv6Interface((plan.ipv6, network_prefix(plan.network_id).prefixlen))
+    return (own,) if plan.ipv4 is None else (own, IPv4Interface(plan.ipv4))
+
+
+def gateways(plan: NetworkPlan) -> tuple[str, ...]:
+    """The gateways of its default routes; none need be in a network of the link."""
+    return (str(gateway(plan.network_id)),) + (() if plan.ipv4 is None else (str(GATEWAY4),))
+
+
+def far_end() -> int | None:
+    """The index of the link's other end, on the host."""
+    index = links.index_of(MACHINE_LINK)
+    if index is None:
+        return None
+    with NetlinkSocket() as here:
+        return links.other_end_of(here, index)
+
+
+def ipv4() -> IPv4Address | None:
+    """What the link has in a namespace of a machine with the host's kernel."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("16s24x", MACHINE_LINK.encode()))
+        except OSError:
+            return None
+    return IPv4Address(answer[20:24])

@@ -1,0 +1,161 @@
+"""The images that are whole, and the names they go by: one small JSON file each, read at boot, synced when written.
+
+An image's file is written last, after its blobs and its block image; so what is in the index is complete. Its time of
+change is when the image was last used. A name counts once its image is complete; until then the old meaning holds.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from anyio.to_thread import run_sync
+
+from hawker.ids import Digest
+from hawker.image.blobs import remove_file, write_whole
+from hawker.image.config import Image
+from hawker.image.digest import hex_of
+from hawker.image.reference import DigestReference, Reference, RegistryReference
+from hawker.image.resolve import Resolved
+from hawker.log import bind
+
+T = TypeVar("T")
+
+_log = bind("hawker.image")
+
+_EXPECTED_LIMIT = 1000
+
+
+class ImageName(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reference last resolved to. `imported`: it was given to an upload, and no registry is asked about it."""
+
+    reference: str
+    digest: Digest
+    imported: bool = False
+
+
+class ImageIndex:
+    def __init__(self, root: Path) -> None:
+        self._images_dir = root / "images"
+        self._names_dir = root / "names"
+        self._images: dict[Digest, Image] = {}
+        self._names: dict[str, ImageName] = {}
+        self._unreadable: set[Path] = set()
+
+    def open(self) -> None:
+        """Read everything. A file that a crash cut off was never renamed into place."""
+        for directory in (self._images_dir, self._names_dir):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for stale in directory.glob("*.tmp"):
+                remove_file(stale)
+        for image in self._read(self._images_dir, Image):
+            self._images[image.digest] = image
+        for name in self._read(self._names_dir, ImageName):
+            self._names[name.reference] = name
+
+    def _read(self, directory: Path, shape: type[T]) -> Iterator[T]:
+        """One damaged file costs its own image or name, and no other."""
+        for file in directory.glob("*.json"):
+            try:
+                yield msgspec.json.decode(file.read_bytes(), type=shape)
+            except (msgspec.DecodeError, OSError) as error:
+                self._unreadable.add(file)
+                to_do = "pull or import the image again, or remove the file"
+                _log.error("image file cannot be read", extra={"path": str(file), "reason": str(error), "todo": to_do})
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that is here could be read. What an image needs whose file is damaged is not known."""
+        return not self._unreadable
+
+    def image(self, digest: Digest) -> Image | None:
+        return self._images.get(digest)
+
+    def images(self) -> list[Image]:
+        return sorted(self._images.values(), key=lambda image: image.created_at)
+
+    def name(self, reference: str) -> ImageName | None:
+        return self._names.get(reference)
+
+    def names_of(self, digest: Digest) -> tuple[str, ...]:
+        return tuple(sorted(name.reference for name in self._names.values() if name.digest == digest))
+
+    async def put_image(self, image: Image) -> None:
+        await run_sync(write_whole, self._image_file(image.digest), msgspec.json.encode(image), self._images_dir)
+        self._images[image.digest] = image
+        self._unreadable.discard(self._image_file(image.digest))
+
+    async def put_name(self, name: ImageName) -> None:
+        if self._names.get(name.reference) != name:
+            await run_sync(write_whole, self._name_file(name.reference), msgspec.json.encode(name), self._names_dir)
+            self._names[name.reference] = name
+            self._unreadable.discard(self._name_file(name.reference))
+
+    def remove(self, digest: Digest) -> None:
+        """The image and all its names."""
+        for reference in self.names_of(digest):
+            remove_file(self._name_file(reference))
+            del self._names[reference]
+        remove_file(self._image_file(digest))
+        self._images.pop(digest, None)
+
+    def touch(self, digest: Digest, now: float) -> None:
+        os.utime(self._image_file(digest), (now, now))
+
+    def used_at(self, digest: Digest) -> float:
+        return self._image_file(digest).stat().st_mtime
+
+    def _image_file(self, digest: Digest) -> Path:
+        return self._images_dir / f"{hex_of(digest)}.json"
+
+    def _name_file(self, reference: str) -> Path:
+        return self._names_dir / f"{hashlib.sha256(reference.encode()).hexdigest()}.json"
+
+
+class ImageNames:
+    """Which names lead to which image."""
+
+    def __init__(self, index: ImageIndex) -> None:
+        self._index = index
+        self._expected: dict[Digest, dict[str, Resolved]] = {}
+
+    def lookup(self, reference: Reference) -> Digest | None:
+        """What the reference last meant here: by its name, or because it says a digest itself."""
+        name = self._index.name(str(reference))
+        if name:
+            return name.digest
+        return reference.digest if isinstance(reference, DigestReference | RegistryReference) else None
+
+    def is_imported(self, reference: Reference) -> bool:
+        name = self._index.name(str(reference))
+        return name is not None and name.imported
+
+    async def resolved(self, resolved: Resolved) -> None:
+        """A reference has been resolved; its image may be here or may be about to come."""
+        if self._index.image(resolved.digest):
+            return await self._put(resolved)
+        self._expected.setdefault(resolved.digest, {})[resolved.reference] = resolved
+        if len(self._expected) > _EXPECTED_LIMIT:
+            del self._expected[next(iter(self._expected))]
+
+    def best(self, resolved: Resolved) -> Resolved:
+        """The most telling reference to the image: what a user wrote rather than a bare digest."""
+        return min([resolved, *self._expected.get(resolved.digest, {}).values()], key=_is_pinned)
+
+    async def complete(self, resolved: Resolved) -> None:
+        """The image is in the index: it goes by all the names that wait for it."""
+        waiting = self._expected.pop(resolved.digest, {})
+        for each in {**waiting, resolved.reference: resolved}.values():
+            await self._put(each)
+
+    async def _put(self, resolved: Resolved) -> None:
+        """A reference that is pinned to this very digest is no name, unless there is none other."""
+        if not _is_pinned(resolved) or not self._index.names_of(resolved.digest):
+            name = ImageName(reference=resolved.reference, digest=resolved.digest, imported=resolved.imported)
+            await self._index.put_name(name)
+
+
+def _is_pinned(resolved: Resolved) -> bool:
+    return resolved.reference.endswith(resolved.digest)

@@ -1,0 +1,60 @@
+"""Pages of metrics that others expose, made into one page with labels that say whose each series is. Pure text.
+
+The format is Prometheus's text format, 0.0.4, read and written by prometheus_client: a family's series stand together
+under one type. What a page says under a label of ours is kept as `exported_...`, as Prometheus itself does it. How much
+a machine may say and how long it may take is bounded by the caller, before the parser sees it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """What one endpoint answered, and the labels that its series are given."""
+
+    text: str
+    labels: Labels
+
+
+def read_page(page: MetricsPage) -> list[Metric]:
+    """Its families, with the labels. Raises `ValueError` when it is not in the format."""
+    try:
+        families = list(text_string_to_metric_families(page.text))
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"not in Prometheus's text format: {error}") from error
+    for family in families:
+        family.samples = [sample._replace(labels=_labelled(sample.labels, page.labels)) for sample in family.samples]
+    return [family for family in families if family.samples]
+
+
+def one_page(pages: Sequence[Iterable[Metric]]) -> str:
+    """Families of one name are joined; where they disagree on help or type, the first page's word goes."""
+    merged: dict[str, Metric] = {}
+    for page in pages:
+        for family in page:
+            merged.setdefault(family.name, Metric(family.name, family.documentation, family.type)).samples.extend(
+                family.samples
+            )
+    return generate_latest(_Families(merged.values())).decode()
+
+
+def _labelled(given: Labels, ours: Labels) -> dict[str, str]:
+    kept = {f"exported_{name}" if name in ours else name: value for name, value in given.items()}
+    return {**kept, **ours}
+
+
+@dataclass(frozen=True, slots=True)
+class _Families:
+    """Looks to the library like a registry."""
+
+    families: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families

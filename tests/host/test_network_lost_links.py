@@ -1,0 +1,59 @@
+"""Facts about what is seen of a network that lost something; that it is made good is in test_network and test_plug."""
+
+import secrets
+from ipaddress import IPv4Address
+
+import pytest
+
+from hawker.host import anti_spoofing, links
+from hawker.host.address import veth_name
+from hawker.host.netlink import host_sockets
+from hawker.host.network import NodeNetwork
+from hawker.host.network_plan import NetworkPlan
+from hawker.ids import MachineId
+
+pytestmark = [pytest.mark.root, pytest.mark.anyio]
+
+
+def _plan(network_id: int = 7, *, ipv4: str | None = None) -> NetworkPlan:
+    return NetworkPlan(MachineId(secrets.token_hex(7)), network_id, IPv4Address(ipv4) if ipv4 else None)
+
+
+async def test_whole_networks_have_lost_nothing(network: NodeNetwork) -> None:
+    plans = [_plan(ipv4="10.213.0.1"), _plan(), _plan(8)]
+    for plan in plans:
+        await network.ensure(plan)
+    assert await network.lost(plans) == {} and await network.guarded()
+    assert sorted(await network.link_names()) == sorted(veth_name(network.node_id, each.machine_id) for each in plans)
+
+
+async def test_a_link_with_a_spare_name_is_not_lost(network: NodeNetwork) -> None:
+    first = _plan()
+    second = NetworkPlan(MachineId(first.machine_id[:8] + "ffffff"), 8)
+    await network.ensure(first)
+    await network.ensure(second)
+    assert await network.lost([first]) == {}
+
+
+async def test_a_link_whose_label_was_wiped_off_is_nobodys(network: NodeNetwork) -> None:
+    plan, other = _plan(), _plan()
+    await network.ensure(plan)
+    await network.ensure(other)
+    index = links.index_of(veth_name(network.node_id, plan.machine_id))
+    assert index is not None
+    with host_sockets() as host:
+        host.routes.apply([links.write_label(index, "")])
+    assert await network.lost([plan, other]) == {plan.machine_id: "its link is gone"}
+    await network.guard()
+    assert await network.lost([plan, other]) == {}
+
+
+async def test_a_machine_that_may_not_send_is_told_from_others(network: NodeNetwork) -> None:
+    plan, other = _plan(), _plan()
+    await network.ensure(plan)
+    await network.ensure(other)
+    index = links.index_of(veth_name(network.node_id, plan.machine_id))
+    assert index is not None
+    with host_sockets() as host:
+        anti_spoofing.forget(host.rules, network.node_id, index, plan)
+    assert await network.lost([plan, other]) == {plan.machine_id: "its frames are not let through"}

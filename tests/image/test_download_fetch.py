@@ -1,0 +1,82 @@
+"""Facts about fetching an image's blobs together."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.clock import ManualClock
+from hawker.errors import NoRoom
+from hawker.ids import Digest
+from hawker.image.blobs import BlobStore
+from hawker.image.config import Layer
+from hawker.image.download import ImageFetcher
+from hawker.image.failure import BadImage
+from hawker.image.progress import silent
+from hawker.image.reference import RegistryReference
+from hawker.image.registry import RegistrySource
+from hawker.image.transport import RegistryTransport
+from tests.fixtures.parts import sha256
+from tests.image.fake_registry import FakeRegistry
+
+pytestmark = pytest.mark.anyio
+
+_CONTENTS = [os.urandom(300_000) for _ in range(6)]
+_BLOBS = [Layer(digest=Digest(sha256(content)), size=len(content), media_type="") for content in _CONTENTS]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    made = BlobStore(tmp_path)
+    made.open()
+    return made
+
+
+@pytest.fixture
+def origin(transport: RegistryTransport, fake: FakeRegistry) -> RegistrySource:
+    fake.blobs |= {sha256(content): content for content in _CONTENTS}
+    return RegistrySource(transport, RegistryReference(fake.host, "app", "v1"), None, ManualClock(), 1 << 20)
+
+
+def missing(store: BlobStore) -> Sequence[Layer]:
+    return [blob for blob in _BLOBS if not store.has(blob.digest)]
+
+
+async def test_all_come_and_no_more_at_once_than_allowed(
+    origin: RegistrySource, store: BlobStore, fake: FakeRegistry
+) -> None:
+    fake.together = 2
+    await ImageFetcher(store, ManualClock(), 2).fetch(origin, _BLOBS, silent)
+    assert missing(store) == []
+    assert fake.most_in_flight == 2
+
+
+async def test_blob_that_two_images_share_is_downloaded_once(
+    origin: RegistrySource, store: BlobStore, fake: FakeRegistry
+) -> None:
+    fetcher = ImageFetcher(store, ManualClock(), 4)
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(fetcher.fetch, origin, [_BLOBS[0], _BLOBS[0]], silent)
+    assert len(fake.asked) == 1
+
+
+async def test_first_error_ends_the_others_and_is_the_one_that_is_told(
+    origin: RegistrySource, store: BlobStore, fake: FakeRegistry
+) -> None:
+    fake.blobs[_BLOBS[3].digest] = b"x" * 300_000
+    with pytest.raises(BadImage, match=f"layer {_BLOBS[3].digest} does not match"):
+        await ImageFetcher(store, ManualClock(), 1).fetch(origin, _BLOBS, silent)
+    assert len(missing(store)) >= 3
+
+
+async def test_image_larger_than_the_disk_is_refused_before_it_is_fetched(
+    origin: RegistrySource, store: BlobStore, fake: FakeRegistry
+) -> None:
+    huge = Layer(digest=Digest("sha256:" + "0" * 64), size=1 << 60, media_type="")
+    with pytest.raises(NoRoom) as caught:
+        await ImageFetcher(store, ManualClock(), 1).fetch(origin, [huge], silent)
+    assert caught.value.shortfall["disk_mb"] > 1 << 30
+    assert fake.asked == []
