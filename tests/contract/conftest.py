@@ -20,13 +20,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _boots_a_kernel(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and qemu_rig in getattr(item, "callspec", _Plain).params.values()
-
-
-class _Plain:
-    """A test without parameters."""
-
-    params: dict[str, object] = {}
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and qemu_rig in callspec.params.values()
 
 
 @pytest.fixture(params=RIGS)
