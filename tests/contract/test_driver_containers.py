@@ -128,7 +128,6 @@ async def test_processes_say_which_container_they_are_of(able: Rig) -> None:
 # --- those that run programs
 
 
-@pytest.mark.booted
 async def test_a_container_sees_its_own_root_alone(real: Rig) -> None:
     spec = await containers(real, web=FOREVER, db=FOREVER)
     (Path(spec.processes[0].root or "") / "mark").write_text("web\n")
