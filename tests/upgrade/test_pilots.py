@@ -28,7 +28,7 @@ from tests.upgrade.builds import ROOT
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 _BUILD = "import hatch_build as b; from pathlib import Path; b.build_guest(Path.cwd(), b.guest_target())"
-_WITHIN_S = 240
+_WITHIN_S = 900  # a compiler without its cache, on a busy host
 OLDER = pytest.mark.long(reason="compiles the guest programs of each earlier version; the last one is the short form")
 
 _EARLIER = """
