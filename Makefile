@@ -5,6 +5,7 @@ SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := # compiling itself anew costs every daemon of a test two seconds
 ARGS ?=
+PROCESSES ?= auto
 SEEDS ?= 20
 FLEETS ?= 10
 CATALOGS ?= 300
@@ -26,9 +27,22 @@ bench-setup: ## that, and what the benchmarks compare with
 demo: setup ## run one machine from order to destroy, printing each step
 	@python scripts/demo.py $(ARGS)
 
-.PHONY: test
-test: test-setup ## run the whole test suite (ARGS="-k store" for a part)
-	@python -m pytest --numprocesses=auto --no-loadscope-reorder $(ARGS)
+PYTEST := python -m pytest --numprocesses=$(PROCESSES) --no-loadscope-reorder
+FULL := --hypothesis-profile=full
+
+.PHONY: test test-all test-chaos test-judges test-sim test-vmm
+test: test-setup ## run every test but those marked `long` (ARGS="-k store" for a part)
+	@$(PYTEST) -m "not long" $(ARGS)
+test-all: test-setup ## run the whole test suite, the long tests too, with many more random examples
+	@$(PYTEST) $(FULL) $(ARGS)
+test-chaos: test-setup ## of that, the deaths of daemons at every step, the soaks and the trial of a fleet
+	@$(PYTEST) $(FULL) tests/chaos tests/crash tests/cli/commands/test_chaos.py $(ARGS)
+test-judges: test-setup ## of that, what others' documents, clients and fuzzers say of a node
+	@$(PYTEST) $(FULL) tests/conformance tests/clients $(ARGS)
+test-sim: test-setup ## of that, the simulators and what they prove
+	@$(PYTEST) $(FULL) tests/sim tests/proof $(ARGS)
+test-vmm: test-setup ## of that, machines with kernels of their own and the drivers' contract
+	@$(PYTEST) $(FULL) tests/contract tests/runtime tests/vmm tests/escape tests/e2e/test_microvm.py tests/crash/test_kill_guests.py $(ARGS)
 
 .PHONY: check check-format check-lint check-types check-tidy check-docs check-sim
 check: test-setup check-format check-lint check-types check-tidy check-docs check-sim ## run what CI runs beside the tests

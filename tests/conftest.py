@@ -15,12 +15,14 @@ from hawker.clock import SystemClock
 from hawker.ids import NodeId, new_node_id
 from tests.waiting import wait_for
 
-hypothesis.settings.register_profile(
-    "hawker",
-    deadline=None,  # on a busy machine an example may take any time
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("hawker")
+for profile, examples in (("hawker", 30), ("full", 200)):
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,  # on a busy machine an example may take any time
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+hypothesis.settings.load_profile("hawker")  # `make test-all` says --hypothesis-profile=full
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell begins what is to run in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -36,6 +38,11 @@ def anyio_backend() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any("reason" not in mark.kwargs for mark in item.iter_markers("long")):
+            raise pytest.UsageError(f"{item.nodeid} is marked `long` without a reason")
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # a slow file that came last would leave a core idle
     if os.geteuid() != 0:
         for item in items:
             if item.get_closest_marker("root"):

@@ -17,6 +17,8 @@ from hawker.machine import State
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+MORE = pytest.mark.long(reason="as the death after an acknowledgement, at further places")
+OTHERS = ("stop.accept.before", "stop.halt.after")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ async def test_a_rehearsal_names_the_places_in_order(siege: Siege) -> None:
     )
 
 
-@pytest.mark.parametrize("place", ["stop.accept.before", "stop.accept.after", "stop.halt.after"])
+@pytest.mark.parametrize("place", ["stop.accept.after", *(pytest.param(place, marks=MORE) for place in OTHERS)])
 async def test_a_death_is_survived(place: str, siege: Siege) -> None:
     outcome = await siege.strike(scene("stop"), place)
     assert (outcome.places, outcome.findings) == ((place,), ())

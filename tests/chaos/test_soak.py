@@ -45,6 +45,7 @@ def test_the_driver_is_what_the_user_may_use() -> None:
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.long(reason="soaks for 18 s each; the interrupted soak is the short form")
 @pytest.mark.parametrize(
     ("driver", "before_it"), [("container", ()), ("process", AS_NOBODY)], ids=["container", "process, for anyone"]
 )

@@ -47,11 +47,12 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is tried. Unless it is the `whole`, the boundary values of whole configs are left out: there are
-    thousands of them; the random ones stay."""
+    thousands of them; the random ones stay. Without `boundaries`, all boundary values are left out."""
 
     seed: int = 1
     examples: int = 5
     whole: bool = False
+    boundaries: bool = True
 
 
 @dataclass(slots=True)
@@ -101,7 +102,10 @@ def _config(effort: Effort) -> SchemathesisConfig:
                 "database": "none",
                 "deterministic": True,
             },
-            "phases": {"stateful": {"generation": {"max-examples": effort.examples}}},
+            "phases": {
+                "coverage": {"enabled": effort.boundaries},
+                "stateful": {"generation": {"max-examples": effort.examples}},
+            },
             "operations": [{"include-name": name, "phases": {"coverage": {"enabled": False}}} for name in left_out],
             "checks": {
                 "not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "501"]},

@@ -1,5 +1,5 @@
-"""A node that runs, judged by the official document and by its own. A longer run: JUDGE=long; JUDGE=page also writes
-the conformance page."""
+"""A node that runs, judged by the official document and by its own: each operation in short, or with boundary values
+and chains of calls as well. JUDGE=long tries more; JUDGE=page also writes the conformance page."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,15 @@ CHECKS = (
     "object_level_authorization",
     "ignored_auth",
 )
-EFFORT = Effort(examples=100, whole=True) if os.environ.get("JUDGE") == "long" else Effort(examples=3)
+SHORT = Effort(examples=1, boundaries=False)
+THOROUGH = Effort(examples=100, whole=True) if os.environ.get("JUDGE") == "long" else Effort(examples=3)
+LONG = pytest.mark.long(reason="makes 10,000 calls; one of each kind and operation is the short form")
+ONLY_THOROUGH = pytest.mark.parametrize(
+    "official", [pytest.param(THOROUGH, marks=LONG)], indirect=True, ids=["thorough"]
+)
+EITHER = pytest.mark.parametrize(
+    "official", [SHORT, pytest.param(THOROUGH, marks=LONG)], indirect=True, ids=["short", "thorough"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,35 +58,40 @@ def stock(node: RunningNode) -> Stock:
 
 
 @pytest.fixture(scope="module")
-def official(stock: Stock) -> Verdict:
-    verdict = judge(document(), stock, root="/v1", effort=EFFORT)
-    if os.environ.get("JUDGE") == "page":
+def official(request: pytest.FixtureRequest, stock: Stock) -> Verdict:
+    verdict = judge(document(), stock, root="/v1", effort=request.param)
+    if os.environ.get("JUDGE") == "page" and request.param is THOROUGH:
         date = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
         PAGE.write_text(f"{from_the_code()}\n{last_run(date, PROGRAM_VERSION, verdict.passed, verdict.answers)}")
     return verdict
 
 
+@EITHER
 def test_every_objection_of_the_official_document_is_explained(official: Verdict) -> None:
     left = unexplained(official.findings)
     assert not left, "\n".join(map(str, left[:20]))
     assert not official.errors, official.errors
 
 
+@ONLY_THOROUGH
 def test_nothing_is_explained_that_needs_it_no_more(official: Verdict) -> None:
-    assert [each.why for each in unneeded(official.findings, rare=EFFORT.whole)] == []
+    assert [each.why for each in unneeded(official.findings, rare=THOROUGH.whole)] == []
 
 
+@EITHER
 def test_every_operation_of_the_official_document_was_answered(official: Verdict) -> None:
     paths = document()["paths"]
     assert set(official.answers) == {f"{method.upper()} {path}" for path, of in paths.items() for method in of}
 
 
+@ONLY_THOROUGH
 def test_every_check_was_made(official: Verdict) -> None:
     assert not set(CHECKS) - set(official.passed)
 
 
-def test_our_own_document_is_true(stock: Stock) -> None:
-    verdict = judge(_own(stock), stock, root="", effort=EFFORT)
+@pytest.mark.parametrize("effort", [SHORT, pytest.param(THOROUGH, marks=LONG)], ids=["short", "thorough"])
+def test_our_own_document_is_true(effort: Effort, stock: Stock) -> None:
+    verdict = judge(_own(stock), stock, root="", effort=effort)
     assert not verdict.findings, "\n".join(map(str, verdict.findings[:20]))
     assert not verdict.errors, verdict.errors
 

@@ -6,9 +6,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.drivers import RIGS, MakeRig, Rig
+from tests.contract.drivers import RIGS, MakeRig, Rig, qemu_rig
 
 DEADLINE_S, BOOTS = 60.0, 15
+LONG = pytest.mark.long(reason="boots a guest kernel under emulation, as more than 100 of these tests do")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With QEMU the whole suite is long; `booted` tests are the short form, one of each kind of promise."""
+    for item in items:
+        if _boots_a_kernel(item) and not item.get_closest_marker("booted"):
+            item.add_marker(LONG)
+
+
+def _boots_a_kernel(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and qemu_rig in callspec.params.values()
 
 
 @pytest.fixture(params=RIGS)

@@ -31,6 +31,7 @@ async def test_a_prepared_instance_is_not_running(rig: Rig) -> None:
     assert (found.phase, found.instance_id, found.pid) == (Phase.PREPARED, spec.instance_id, None)
 
 
+@pytest.mark.booted
 async def test_start_returns_with_the_workload_running(rig: Rig) -> None:
     spec = await rig.spec(FOREVER)
     await rig.driver.prepare(spec)
@@ -104,6 +105,7 @@ async def test_a_start_cut_short_anywhere_is_completed_by_the_next_daemon(rig: R
 # --- exit
 
 
+@pytest.mark.booted
 async def test_an_exit_code_is_kept_for_the_next_daemon(rig: Rig) -> None:
     spec = await rig.started("exit 7")
     seen = await rig.driver.wait(spec.machine_id)
@@ -146,6 +148,7 @@ async def test_the_first_process_to_end_ends_the_machine(rig: Rig) -> None:
     assert (exit.exit_code, exit.process) == (5, 1)
 
 
+@pytest.mark.booted
 async def test_a_pilot_killed_from_outside_is_a_killed_machine(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
     await rig.kill_pilot(spec.machine_id)
@@ -238,6 +241,7 @@ async def test_output_is_readable_after_the_exit_until_destroy(rig: Rig) -> None
 # --- files
 
 
+@pytest.mark.booted
 async def test_files_are_written_or_refused(rig: Rig) -> None:
     spec = await rig.spec("cat /deep/down/file; exit 0", files=(FileSpec(path="/deep/down/file", content=b"words\n"),))
     if not rig.driver.features.rootfs:

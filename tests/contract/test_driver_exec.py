@@ -32,6 +32,7 @@ async def gone(rig: Rig, spec: InstanceSpec, command: str) -> bool:
     return not await runs(rig, spec, command)
 
 
+@pytest.mark.booted
 async def test_a_command_gives_its_output_and_status(rig: Rig) -> None:
     session = await run(rig, "echo out; exit 3")
     assert await read(session) == b"out\n"
@@ -144,6 +145,7 @@ async def test_a_terminal_has_the_size_it_was_given(real: Rig) -> None:
     assert b"30 100" in seen and b"50 120" in seen
 
 
+@pytest.mark.booted
 async def test_ctrl_c_in_a_terminal_interrupts(real: Rig) -> None:
     spec = await real.started(FOREVER)
     session = await real.driver.exec(spec.machine_id, ExecSpec(argv=("sleep", "79"), tty=True))

@@ -119,6 +119,7 @@ async def test_the_end_of_a_process_leaves_a_told_machine(rig: Rig) -> None:
     assert (await rig.driver.inspect(spec.machine_id)).phase is Phase.RUNNING
 
 
+@pytest.mark.booted
 async def test_a_process_runs_again(rig: Rig) -> None:
     spec = await told(rig, "echo once; exit 6")
     for run in (2, 3):

@@ -48,6 +48,7 @@ async def test_a_suspended_instance_is_seen_as_such_by_the_next_daemon(suspendin
     assert await suspending.renew().suspended() == {spec.machine_id} == await suspending.renew().running()
 
 
+@pytest.mark.booted
 async def test_nothing_happens_in_it_until_it_is_resumed(suspending: Rig, real: Rig) -> None:
     spec = await suspending.started("while :; do echo tick; sleep 0.01; done")
 

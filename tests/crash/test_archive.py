@@ -26,6 +26,8 @@ DIES_WITHIN_S = 90.0
 PLACES = [
     f"archive.{step.name}.{place}" for step in ARCHIVE.steps for place in ("before", *step.points, "after")
 ]  # in the order in which a run comes by
+INSIDE = [f"archive.{step.name}.{point}" for step in ARCHIVE.steps for point in step.points[:1]]
+LONG = pytest.mark.long(reason="ten daemons die; one inside each step is the short form")
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,14 @@ async def archived(node: RunningNode, machine_id: str) -> MachineHistory:
     return history
 
 
-async def test_a_node_that_dies_at_every_step_archives_once(s3: S3Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("places", [INSIDE, pytest.param(PLACES, marks=LONG)], ids=["inside", "everywhere"])
+async def test_a_node_that_dies_at_every_step_archives_once(places: list[str], s3: S3Server, tmp_path: Path) -> None:
     with archiving(tmp_path) as node:
         machine_id = await destroyed(node)
         node.kill()
-        bucket = ("--archive", f"s3://{BUCKET}/old", "--archive-endpoint", s3.url)
-        for place in PLACES:
+        prefix = tmp_path.name
+        bucket = ("--archive", f"s3://{BUCKET}/{prefix}", "--archive-endpoint", s3.url)
+        for place in places:
             node.launch(*bucket, failpoint=place)
             assert node.ended(DIES_WITHIN_S) == -signal.SIGKILL, f"before {place}"
         node.start(*bucket)
@@ -90,8 +94,8 @@ async def test_a_node_that_dies_at_every_step_archives_once(s3: S3Server, tmp_pa
         assert [run.flow for run in history.runs] == ["create", "destroy"]
         assert history.events[-1].status == "destroyed"
         assert history.versions[0].user_config.env == {"WORD": "kept"}
-        keys = set(re.findall(r"<Key>(.*?)</Key>", s3.objects()))
-        assert keys == {"old/HAWKER-ARCHIVE", f"old/{machine_id[:2]}/{machine_id}.sqlite.zst"}
+        keys = set(re.findall(rf"<Key>{prefix}/(.*?)</Key>", s3.objects()))
+        assert keys == {"HAWKER-ARCHIVE", f"{machine_id[:2]}/{machine_id}.sqlite.zst"}
         assert os.listdir(node.place.archive) == []
 
 

@@ -17,6 +17,14 @@ from hawker.clock import SystemClock
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 Rehearsals = dict[str, Outcome]
+LONG = pytest.mark.long(reason="some 300 daemons die; a death at a place of each kind is the short form")
+EACH_KIND = (
+    "create.accept.before",
+    "create.accept.after",
+    "create.network.before",
+    "create.launch.spawned",
+    "create.launch.after",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +48,24 @@ async def rehearsals(siege: Siege) -> Rehearsals:
     return {scene.name: await siege.rehearse(scene) for scene in SCENES}
 
 
+async def test_a_create_survives_death_at_a_place_of_each_kind(siege: Siege) -> None:
+    """Around the commit that acknowledges it, before a step, inside one and after one."""
+    create = next(scene for scene in SCENES if scene.name == "create")
+    outcomes = [outcome async for outcome in deaths(siege, create, EACH_KIND, in_a_row=True)]
+    assert [(outcome.places, outcome.findings) for outcome in outcomes] == [(EACH_KIND, ())]
+
+
+@LONG
 async def test_scenes_without_a_death_end_as_they_should(rehearsals: Rehearsals) -> None:
     assert {name: outcome.findings for name, outcome in rehearsals.items() if outcome.findings} == {}
 
 
+@LONG
 async def test_every_place_of_every_flow_is_met(rehearsals: Rehearsals) -> None:
     assert unmet(frozenset(place for outcome in rehearsals.values() for place in outcome.places)) == []
 
 
+@LONG
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 async def test_a_flow_survives_death_at_every_place(scene: Scene, siege: Siege, rehearsals: Rehearsals) -> None:
     """What flows share is met in one of them; `hawker chaos steps` meets it in each."""

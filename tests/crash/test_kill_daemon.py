@@ -21,7 +21,7 @@ from tests.e2e.web import ask
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 RUNNING = 10
-ROUNDS = 8
+ROUNDS = [2, pytest.param(8, marks=pytest.mark.long(reason="eight deaths; two of them are the short form"))]
 LATEST_S = 0.12  # all three operations are over by then
 SEED = 20_240
 SMALL = {"image": HELLO, "guest": {"memory_mb": 64}, "restart": {"policy": "no"}}
@@ -86,13 +86,14 @@ async def killed(node: RunningNode, shop: Shop, round: Round, after_s: float) ->
         node.kill()
 
 
-async def test_a_killed_daemon_loses_nothing_and_touches_nothing(node: RunningNode) -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+async def test_a_killed_daemon_loses_nothing_and_touches_nothing(rounds: int, node: RunningNode) -> None:
     chance = random.Random(SEED)
     async with node.client() as client:
         shop = await Shop(client, APP).open()
         machines = [await shop.run(SMALL) for _ in range(RUNNING)]
         bystanders = {machine.id: pilots(machine.id) for machine in machines}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         async with node.client() as client:
             shop = Shop(client, APP)
             round = await prepared(shop, number)

@@ -33,7 +33,7 @@ from tests.fixtures.registry import Registry
 from tests.kernel import kernels
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root]
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 CLOCK_S = 3.0  # as far as a guest's may be off
 
 
@@ -150,7 +150,7 @@ async def test_what_no_guest_can_be_given_is_refused_by_name(shop: Shop) -> None
             await shop.order(config)
 
 
-@pytest.mark.slow
+@pytest.mark.long(reason="boots an image of 200 MB under emulation; the toolbox is the short form")
 async def test_a_real_debian_runs_nginx_and_python(
     shop: Shop, registry: Registry, debian_image: Callable[[Registry], str]
 ) -> None:

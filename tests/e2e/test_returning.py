@@ -33,7 +33,8 @@ from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, the_node
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+MORE = pytest.mark.long(reason="each scene waits for three nodes to miss one; the one of an hour is the short form")
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,7 @@ async def test_after_an_hour_it_has_what_is_its_own_and_nothing_that_was_ended(f
         set_clock(each, 0)
 
 
+@MORE
 async def test_forgotten_and_without_the_keys_it_joins_again_with_what_it_has(fleet: Trio) -> None:
     await fleet.together()
     third = fleet.third
@@ -117,6 +119,7 @@ async def test_forgotten_and_without_the_keys_it_joins_again_with_what_it_has(fl
         await Shop(three, shop.app).close()
 
 
+@MORE
 async def test_with_an_older_disk_it_begins_anew_and_fills_no_order_twice(fleet: Trio) -> None:
     """First its files are copied while it is stopped, and put back; then a backup is restored."""
     await fleet.together()
@@ -185,6 +188,7 @@ def _backed_up(fleet: Trio) -> Callable[[], None]:
     return put_back
 
 
+@MORE
 async def test_with_a_wrong_clock_it_goes_on_and_everybody_is_told(fleet: Trio) -> None:
     """A day ahead and a day behind, set while it runs, and when it begins."""
     await fleet.together()

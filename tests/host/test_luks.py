@@ -1,5 +1,6 @@
 """Facts about cryptsetup's command lines, up to the edge: no test here has a kernel with dm-crypt below it."""
 
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,6 +94,13 @@ async def test_a_host_says_what_it_lacks(tmp_path: Path, mapper: Path) -> None:
     with pytest.raises(Unavailable, match="cryptsetup is not installed"):
         await without.format(Path("/v/data"), KEY)
     assert edge.called == []
+
+
+def test_a_control_device_without_a_driver_is_no_device_mapper(mapper: Path) -> None:
+    (mapper / "control").unlink()
+    with socket.socket(socket.AF_UNIX) as nobody:  # cannot be opened either: ENXIO, where such a device says ENODEV
+        nobody.bind(str(mapper / "control"))
+        assert "has no driver" in (_luks(Edge(mapper)).missing() or "")
 
 
 async def test_a_tool_is_given_its_key_and_heard() -> None:

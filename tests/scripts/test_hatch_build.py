@@ -9,6 +9,7 @@ import pytest
 import hatch_build
 
 ROOT = Path(hatch_build.__file__).parent
+FOREIGN = pytest.mark.long(reason="compiles a libc for another architecture, which takes a minute of a core")
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def test_an_unknown_target_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", hatch_build.TARGETS)
+@pytest.mark.parametrize(
+    "target", [pytest.param(each, marks=[] if each == os.uname().machine else FOREIGN) for each in hatch_build.TARGETS]
+)
 def test_the_programs_compile_for_every_target(tmp_path: Path, target: str) -> None:
     compiler = hatch_build.compiler_for(ROOT, target)
     for name in ("pilot", *hatch_build.ONE_FILE_PROGRAMS):

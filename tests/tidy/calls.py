@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import functools
 from collections.abc import Iterator, Mapping
 
 from tests.tidy.tree import File, Finding, Tree
@@ -39,10 +40,11 @@ IN_TESTS: Mapping[str, str] = {"time.sleep": _SLEEP, "anyio.sleep": _SLEEP, "asy
 _BROAD = frozenset({"Exception", "BaseException"})
 
 
+@functools.cache
 def origins(file: File) -> dict[str, str]:
     """What each imported name of the file stands for: `{"sleep": "time.sleep"}` after `from time import sleep`."""
     names: dict[str, str] = {}
-    for node in ast.walk(file.syntax):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 names[alias.asname or alias.name.split(".")[0]] = (
@@ -64,10 +66,15 @@ def dotted(node: ast.AST, names: Mapping[str, str]) -> str | None:
     return None
 
 
-def uses(file: File) -> Iterator[tuple[str, int]]:
+@functools.cache
+def uses(file: File) -> tuple[tuple[str, int], ...]:
     """Every imported or built-in name that the file's code reads, called or passed on."""
+    return tuple(_uses(file))
+
+
+def _uses(file: File) -> Iterator[tuple[str, int]]:
     names = origins(file)
-    for node in ast.walk(file.syntax):
+    for node in file.nodes:
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             name = dotted(node, names)
             if name:
@@ -94,7 +101,7 @@ def banned(tree: Tree) -> Iterator[Finding]:
 def loose_tasks(tree: Tree) -> Iterator[Finding]:
     """`create_task` and `ensure_future` of any object: nobody can point to the group such a task lives in."""
     for file in tree.product():
-        for node in ast.walk(file.syntax):
+        for node in file.nodes:
             if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
                 yield Finding("loose_tasks", file.path, node.lineno, node.attr, _GROUP)
 
@@ -112,7 +119,7 @@ def swallowing(tree: Tree) -> Iterator[Finding]:
     """Everything is caught in three places only. A handler that ends in a bare `raise` swallows nothing."""
     for file in tree.product():
         names = origins(file)
-        for node in ast.walk(file.syntax):
+        for node in file.nodes:
             if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
                 yield Finding("swallowing", file.path, node.lineno, "except", "catches everything")
             if isinstance(node, ast.Call) and _suppresses_everything(node, names):

@@ -1,6 +1,7 @@
 """Who imports whom: the rungs of the house, the one meeting place, no cycles, nothing imported late, nothing dead."""
 
 import ast
+import functools
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def room_of(module: str) -> str:
 
 def imports_of(file: File, modules: frozenset[str]) -> Iterator[Import]:
     """Every import in the file; of Hawker's own, the module that it names rather than the name taken out of it."""
-    for inside, node in _statements(file.syntax, ""):
+    for inside, node in _imports(file):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, node.lineno, inside)
@@ -87,6 +88,12 @@ def _absolute(file: File, node: ast.ImportFrom) -> str:
         return node.module or ""
     package = file.module.split(".") if file.stem == "__init__" else file.module.split(".")[:-1]
     return ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
+
+
+@functools.cache
+def _imports(file: File) -> tuple[tuple[str, ast.AST], ...]:
+    """Each with the function that it stands in, "" at the top."""
+    return tuple(each for each in _statements(file.syntax, "") if isinstance(each[1], ast.Import | ast.ImportFrom))
 
 
 def _statements(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.AST]]:

@@ -24,12 +24,12 @@ def places_of_test(file: File) -> list[str]:
 
 
 def _functions(file: File) -> Iterator[str]:
-    return (node.name for node in ast.walk(file.syntax) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node.name for node in file.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _has_code(file: File) -> bool:
     """Whether any function does something; fields, constants and the bare methods of a protocol do not."""
-    functions = (node for node in ast.walk(file.syntax) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (node for node in file.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return any(not _is_bare(statement) for function in functions for statement in function.body)
 
 

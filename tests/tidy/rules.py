@@ -1,5 +1,6 @@
 """All rules, and how exceptions apply: a named line with its reason, refused when nothing needs it any more."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -53,12 +54,17 @@ class Allowed:
         return matches and self.rule == finding.rule
 
 
+@functools.cache
+def _found(rule: Rule, tree: Tree) -> tuple[Finding, ...]:
+    return tuple(rule(tree))
+
+
 def broken(rule: Rule, tree: Tree, allowed: Iterable[Allowed]) -> list[Finding]:
     """What the rule finds and no exception covers."""
-    return [finding for finding in rule(tree) if not any(line.covers(finding) for line in allowed)]
+    return [finding for finding in _found(rule, tree) if not any(line.covers(finding) for line in allowed)]
 
 
 def unneeded(tree: Tree, allowed: Iterable[Allowed]) -> list[Allowed]:
     """Exceptions that cover nothing."""
-    found = [finding for rule in RULES for finding in rule(tree)]
+    found = [finding for rule in RULES for finding in _found(rule, tree)]
     return [line for line in allowed if not any(line.covers(finding) for finding in found)]

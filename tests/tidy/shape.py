@@ -30,7 +30,7 @@ def file_size(tree: Tree) -> Iterator[Finding]:
 def functions(file: File) -> Iterator[tuple[str, int, int]]:
     """Name, line and length of each function of a Python or C file."""
     if file.is_python:
-        for node in ast.walk(file.syntax):
+        for node in file.nodes:
             if isinstance(node, _Function):
                 yield node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
     elif file.path.endswith(".c"):
@@ -105,7 +105,7 @@ def frozen_values(tree: Tree) -> Iterator[Finding]:
     for file in tree.product():
         names = origins(file)
         structs = {"msgspec.Struct"}
-        for node in ast.walk(file.syntax):
+        for node in file.nodes:
             if isinstance(node, ast.ClassDef) and {_base(base, names) for base in node.bases} & structs:
                 structs.add(node.name)
                 for option in ("frozen", "kw_only"):
@@ -119,7 +119,7 @@ def frozen_dataclasses(tree: Tree) -> Iterator[Finding]:
     """Any other value is a frozen, slotted dataclass."""
     for file in tree.product():
         names = origins(file)
-        for node in ast.walk(file.syntax):
+        for node in file.nodes:
             for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else []:
                 call = decorator if isinstance(decorator, ast.Call) else ast.Call(decorator, [], [])
                 if dotted(call.func, names) != "dataclasses.dataclass":

@@ -7,12 +7,15 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
 from hawker.api.client import Client
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import LIST_MACHINES
 from hawker.chaos.traces import host, left
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
@@ -27,6 +30,7 @@ from tests.waiting import wait_for
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 WITHIN_S = 90
+WAITING = AppParams(app_name="waiting")
 SOURCE = Build("these sources", ROOT / "src")
 QUIET = ("--log-level", "warning")
 
@@ -59,7 +63,7 @@ async def test_calls_that_come_while_no_daemon_is_there_are_answered_by_the_next
     for number in (signal.SIGTERM, signal.SIGKILL):
         node.end(number)
         async with client_of(node) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(Shop(client, "waiting").machines)
+            tasks.start_soon(partial(client.call, LIST_MACHINES, params=WAITING, timeout_s=WITHIN_S))
             with socket.create_connection(node.listener.getsockname(), timeout=WITHIN_S):
                 await anyio.to_thread.run_sync(node.start, SOURCE, *QUIET, "--driver", "process")
 

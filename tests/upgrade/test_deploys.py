@@ -1,5 +1,5 @@
-"""We deploy all day, every day: the daemon is replaced ten times under load, by the version before and by this one,
-politely and not. No connection is refused, what was acknowledged is kept, nothing is done twice, machines run on.
+"""We deploy all day, every day: the daemon is replaced again and again under load, by the version before and by this
+one, politely and not. No connection is refused, what was acknowledged is kept, nothing is done twice, machines run on.
 """
 
 import shutil
@@ -24,7 +24,7 @@ from tests.waiting import eventually, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
-DEPLOYS = 10
+DEPLOYS = [3, pytest.param(10, marks=pytest.mark.long(reason="ten deploys; three are the short form"))]
 CUSTOMERS = 4
 BYSTANDERS = 4
 BETWEEN = 12  # calls that are answered between two deploys
@@ -65,9 +65,9 @@ def client_of(node: InitSystem) -> Client:
     return Client(node.url, Secret(node.token))
 
 
-async def deployed(node: InitSystem, builds: tuple[Build, Build], book: Book) -> None:
-    """Ten times, to the one and the other in turn; every third daemon is killed."""
-    for number in range(DEPLOYS):
+async def deployed(node: InitSystem, builds: tuple[Build, Build], book: Book, times: int) -> None:
+    """To the one and the other in turn; every third daemon is killed."""
+    for number in range(times):
         enough = book.answers + BETWEEN
         await eventually(partial(_has_answered, book, enough), ANSWERED_WITHIN_S)
         how = signal.SIGKILL if number % 3 == 2 else signal.SIGTERM
@@ -97,7 +97,10 @@ async def check_kept(shop: Shop, order: Order) -> None:
         assert all(written.count(word) <= 1 for word in order.doubtful), (order, written)
 
 
-async def test_the_daemon_is_replaced_under_load(node: InitSystem, builds: tuple[Build, Build], tmp_path: Path) -> None:
+@pytest.mark.parametrize("deploys", DEPLOYS)
+async def test_the_daemon_is_replaced_under_load(
+    deploys: int, node: InitSystem, builds: tuple[Build, Build], tmp_path: Path
+) -> None:
     image = write_layout(tmp_path / "layout", toolbox(tmp_path / "root"))
     node.start(builds[0], *FLAGS)
     book, closing = Book(), anyio.Event()
@@ -110,10 +113,10 @@ async def test_the_daemon_is_replaced_under_load(node: InitSystem, builds: tuple
             async with anyio.create_task_group() as tasks:
                 for customer in customers:
                     tasks.start_soon(customer.work, closing)
-                await deployed(node, builds, book)
+                await deployed(node, builds, book, deploys)
                 closing.set()
         orders = [order for customer in customers for order in customer.orders]
-        assert len(orders) > DEPLOYS, "there was load"
+        assert len(orders) > deploys, "there was load"
         for order in orders:
             await check_kept(shop, order)
         for machine_id, was in before.items():
@@ -121,5 +124,5 @@ async def test_the_daemon_is_replaced_under_load(node: InitSystem, builds: tuple
             assert [event.status for event in await shop.events(machine_id)] == ["created", "started"]
         kept = {order.machine_id for order in orders if not order.destroyed} | set(before)
         assert {machine.id for machine in await shop.machines()} == kept, "no order was filled twice"
-    assert node.lives == DEPLOYS + 1
+    assert node.lives == deploys + 1
     print(builds[0].name, dict(sorted(book.told.items())))  # with -s, for whoever wants to know

@@ -15,6 +15,7 @@ from tests.e2e.shop import HELLO, Shop
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 DIES_WITHIN_S = 90.0
+OTHER = pytest.mark.long(reason="the death after the step takes the way of the one before it")
 SLEEPER = {"image": HELLO, "init": {"exec": ["/bin/sh", "-c", "exec sleep 600"]}, "restart": {"policy": "no"}}
 
 
@@ -25,7 +26,7 @@ async def ordered(node: RunningNode) -> None:
             await shop.order(SLEEPER)
 
 
-@pytest.mark.parametrize("where", ["create.launch.before", "create.launch.after"])
+@pytest.mark.parametrize("where", ["create.launch.before", pytest.param("create.launch.after", marks=OTHER)])
 async def test_a_step_that_kills_every_daemon_does_not_keep_the_node_down(where: str, tmp_path: Path) -> None:
     with running_node(tmp_path / "node", "--driver", "process") as node:
         node.kill()

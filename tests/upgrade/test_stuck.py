@@ -21,6 +21,7 @@ from tests.e2e.shop import HELLO, Shop
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 WITHIN_S = 90
+OTHER = pytest.mark.long(reason="two more reasons to be stuck, each with a node of its own")
 
 
 async def interrupted(node: RunningNode) -> None:
@@ -50,11 +51,24 @@ def _put(tx: Tx, run: Run) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda run: replace(run, step="bake", definition="older"), "its step bake is no longer in flow create"),
-        (lambda run: replace(run, flow="conjure", definition="older"), "its flow conjure no longer exists"),
-        (lambda run: replace(run, input=b"\x07", definition="older"), "its input is no longer what flow create takes"),
+        pytest.param(
+            lambda run: replace(run, step="bake", definition="older"),
+            "its step bake is no longer in flow create",
+            id="step gone",
+        ),
+        pytest.param(
+            lambda run: replace(run, flow="conjure", definition="older"),
+            "its flow conjure no longer exists",
+            id="flow gone",
+            marks=OTHER,
+        ),
+        pytest.param(
+            lambda run: replace(run, input=b"\x07", definition="older"),
+            "its input is no longer what flow create takes",
+            id="input changed",
+            marks=OTHER,
+        ),
     ],
-    ids=["step gone", "flow gone", "input changed"],
 )
 async def test_what_this_version_cannot_go_on_with_is_stuck(
     change: Callable[[Run], Run], why: str, tmp_path: Path

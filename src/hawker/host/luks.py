@@ -5,6 +5,7 @@ A key is random and as long as the cipher's own, so deriving from it need not be
 It goes to cryptsetup through a pipe, never through a command line or a file. What is open is `/dev/mapper/NAME`.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ HEADER_BYTES = 16 << 20  # of LUKS2: what a device is smaller by than its file
 _CRYPTSETUP = "cryptsetup"
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _COMMAND_S = 120.0
+_NO_DRIVER = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO})
 _NOT_A_DEVICE = 4  # cryptsetup(8), "Return codes": also what `close` says of a name that is not open
 _CIPHER = ("--cipher", "aes-xts-plain64", "--key-size", "512")
 _DERIVE = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
@@ -69,8 +71,18 @@ class Luks:
         """What this host lacks to encrypt, and what to do about it; None when it lacks nothing."""
         if self._find(_CRYPTSETUP) is None:
             return "cryptsetup is not installed: apt-get install cryptsetup-bin"
-        if not (self._mapper / "control").exists():
-            return f"the kernel has no device-mapper ({self._mapper / 'control'} is not there): modprobe dm_crypt"
+        return self._lacks_mapper()
+
+    def _lacks_mapper(self) -> str | None:
+        """cryptsetup makes the control device itself, also where the kernel has no driver for it: only opening the
+        device tells, and loads a driver that is a module."""
+        control = self._mapper / "control"
+        try:
+            os.close(os.open(control, os.O_RDWR | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno in _NO_DRIVER:
+                why = "is not there" if error.errno == errno.ENOENT else "has no driver"
+                return f"the kernel has no device-mapper ({control} {why}): modprobe dm_crypt"
         return None
 
     async def format(self, file: Path, key: bytes) -> None:

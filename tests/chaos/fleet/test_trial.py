@@ -7,7 +7,12 @@ import pytest
 from hawker.chaos.fleet.trial import Plan, run_trial
 from hawker.clock import SystemClock
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.anyio,
+    pytest.mark.long(reason="four nodes are hurt for a minute; test_fleet.py is the short form"),
+]
 
 
 async def test_a_fleet_keeps_its_promises(tmp_path: Path) -> None:
