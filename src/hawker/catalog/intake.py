@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from hawker.catalog.change import Delta, Position, Tx
 from hawker.catalog.messages import Want, size_of
 from hawker.catalog.pending import Pending
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import Missing, Pulls
 from hawker.catalog.vector import VersionVector
 from hawker.ids import NodeId
@@ -36,9 +35,11 @@ class Ahead:
 class Intake:
     """`ready` is for the caller to apply, in its order; `fences` are known and not put up yet."""
 
-    def __init__(self, me: NodeId, positions: Mapping[NodeId, Position], planted: frozenset[Bug] = SOUND) -> None:
-        self._me, self._planted = me, planted
-        self.vector = VersionVector(positions, frozen=Bug.DIGEST_NOT_UPDATED in planted)
+    def __init__(
+        self, me: NodeId, positions: Mapping[NodeId, Position], vector: type[VersionVector] = VersionVector
+    ) -> None:
+        self._me = me
+        self.vector = vector(positions)
         self.pending = Pending()
         self.pulls = Pulls()
         self.ready: deque[Tx | Delta] = deque()
@@ -58,7 +59,7 @@ class Intake:
         return max(self.vector.get(origin).fence, self.fences.get(origin, -1))
 
     def _counts(self, origin: NodeId, epoch: int) -> bool:
-        return epoch > self.fence(origin) or Bug.NO_FENCE in self._planted
+        return epoch > self.fence(origin)
 
     def lacks(self, origin: NodeId, epoch: int, version: int) -> bool:
         """Whether somebody who is there has more, and there is room for it."""
@@ -163,15 +164,9 @@ class Intake:
             del self.fences[origin]
 
     def _is_new(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
-        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
-            return True
         return new_epoch > epoch or (new_epoch == epoch and new_version > version)
 
     def _is_next(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
-        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
-            return True
-        if Bug.SKIP_AHEAD in self._planted and new_epoch == epoch and version >= 0:
-            return True
         same = new_epoch == epoch or (epoch, version) == (0, 0)
         return same and version >= 0 and new_version == version + 1
 
@@ -179,8 +174,7 @@ class Intake:
         """As `Storage.apply` says it."""
         epoch, version = self.where(delta.origin)
         if not delta.reset:
-            further = version < delta.upto or Bug.BACKWARDS in self._planted
-            return delta.epoch == epoch and 0 <= delta.after <= version and further
+            return delta.epoch == epoch and 0 <= delta.after <= version < delta.upto
         if delta.after < 0:
             further = version < 0 or delta.head > version
             return delta.epoch > epoch or (delta.epoch == epoch and further)

@@ -2,7 +2,7 @@
 to send, questions to ask over streams, and what `intake` has ready to be applied.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from hawker.catalog import rumor
 from hawker.catalog.change import Delta, Position, Scope, Tx
@@ -31,7 +31,6 @@ from hawker.catalog.messages import (
     tx_of,
 )
 from hawker.catalog.peers import Peers
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
 from hawker.catalog.sync import Rounds
 from hawker.clock import Clock
@@ -62,13 +61,13 @@ class Replication:
         clock: Clock,
         *,
         proven: bool,
-        planted: frozenset[Bug] = SOUND,
+        intake: Callable[[NodeId, Mapping[NodeId, Position]], Intake] = Intake,
     ) -> None:
         self.me, self.scope = me, scope
-        self._clock, self._planted = clock, planted
+        self._clock = clock
         self.peers = Peers(region)
         self._mailbag = Mailbag(self.peers, clock.random)
-        self.intake = Intake(me, positions, planted)
+        self.intake = intake(me, positions)
         self.vector, self.pulls = self.intake.vector, self.intake.pulls
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Pull]] = []
@@ -119,7 +118,7 @@ class Replication:
 
     def _doubt(self, epoch: int, version: int) -> None:
         """Somebody says how far this node itself is. If that is more than it knows, its memory was taken away."""
-        if outdated(self.vector.get(self.me), epoch, version) and Bug.NO_EPOCH_BUMP not in self._planted:
+        if outdated(self.vector.get(self.me), epoch, version):
             self.renew(epoch)
 
     # messages
@@ -278,10 +277,13 @@ class Replication:
             self._tell_fresh()
         if self._rounds.due <= now:
             whom = self._rounds.next(now, self.peers)
-            if whom is not None and Bug.NO_ANTI_ENTROPY not in self._planted:
-                self._send((whom,), Digest(scope=self.scope, digest=self.vector.digest()))
+            if whom is not None:
+                self._send_digest(whom)
         if len(self.pulls) and self.pulls.next_due() <= now:
             self._pull(now)
+
+    def _send_digest(self, whom: NodeId) -> None:
+        self._send((whom,), Digest(scope=self.scope, digest=self.vector.digest()))
 
     def _inquire(self, inquiry: Inquiry, now: float) -> None:
         if inquiry.passed(now, self.peers):

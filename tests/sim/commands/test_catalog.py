@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from hawker.catalog.planted import Bug
 from hawker.cli.main import main
+from hawker.sim.catalog.planted import PLANTS
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:
@@ -21,7 +21,7 @@ def test_a_planted_bug_is_told_with_its_seed(capsys: pytest.CaptureFixture[str])
 
 
 def test_bugs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--plants") == (0, [bug.value for bug in Bug])
+    assert said(capsys, "--plants") == (0, [plant.name for plant in PLANTS])
 
 
 def test_how_a_change_spreads_is_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ from typing import Protocol
 from hawker.catalog.change import Scope, Value
 from hawker.catalog.contract import Statement, Storage
 from hawker.catalog.memory import Image, Layout, MemoryStorage, Schema
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.ids import NodeId
@@ -59,19 +58,18 @@ class Disk(Protocol):
 class MemoryDisk:
     """Content is what the replica has of an origin, set aside or not."""
 
-    def __init__(self, node: NodeId, clock: Clock, *, log_txs: int, planted: frozenset[Bug] = SOUND) -> None:
-        self._node, self._clock, self._log_txs, self._planted = node, clock, log_txs, planted
+    def __init__(self, node: NodeId, clock: Clock, *, log_txs: int, keeper: type[MemoryStorage]) -> None:
+        self._node, self._clock, self._log_txs, self._keeper = node, clock, log_txs, keeper
         self._image, self._marked = Image(), Image()
 
     def open(self, *, new: bool) -> None:
-        self.storage = MemoryStorage(
+        self.storage = self._keeper(
             self._node,
             NEW if new else OLD,
             self._clock,
             image=self._image,
             log_txs=self._log_txs,
             refuses=lambda op: not new and "odd" in (op.row or ()),
-            planted=self._planted,
         )
 
     def stop(self) -> None:

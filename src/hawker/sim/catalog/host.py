@@ -9,9 +9,9 @@ from hawker.catalog.engine import Engine
 from hawker.catalog.jobs import Done, Job, perform
 from hawker.catalog.messages import Message, Parts, Pull
 from hawker.catalog.peers import Peer
-from hawker.catalog.planted import Bug
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Disk
+from hawker.sim.catalog.kit import CatalogKit
 from hawker.sim.catalog.world import HostClock, World
 
 JOB_S = 0.002
@@ -30,11 +30,11 @@ class Host:
         disk: Disk,
         clock: HostClock,
         *,
-        planted: frozenset[Bug],
+        kit: CatalogKit,
         on_done: "Callable[[Host, Job | Committed, Done | None], None]",
     ) -> None:
         self.node, self.region, self.disk, self.clock = node, region, disk, clock
-        self._world, self._planted, self._on_done = world, planted, on_done
+        self._world, self._kit, self._on_done = world, kit, on_done
         self.others: Mapping[NodeId, Host] = {}
         self.new = False
         self.life = 0
@@ -53,7 +53,7 @@ class Host:
         self.life += 1
         self.up, self._busy, self._wakes_at = True, False, float("inf")
         plan = self._world.plan
-        self.engine = Engine(
+        self.engine = self._kit.engine(
             self.node,
             self.region,
             {scope: storage.positions(scope) for scope in Scope},
@@ -61,7 +61,6 @@ class Host:
             proven=storage.proven(),
             grace_s=plan.grace_s,
             part_bytes=1 << 20 if plan.strict else PART_BYTES,
-            planted=self._planted,
         )
         if not plan.strict:
             self.engine.slices.ops = 4

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.catalog.change import Scope
-from hawker.catalog.planted import SOUND, Bug
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Disk, FileDisk, MemoryDisk
 from hawker.sim.catalog.faults import Faults
 from hawker.sim.catalog.host import Host
+from hawker.sim.catalog.kit import SOUND_CATALOG, CatalogKit
 from hawker.sim.catalog.oracle import Broken, Oracle, at_rest
 from hawker.sim.catalog.plan import FAULTS_S, Plan, draw
 from hawker.sim.catalog.world import HostClock, World
@@ -31,18 +31,18 @@ class Played:
     checked: int
 
 
-def play_all(seeds: Iterable[int], *, planted: frozenset[Bug] = SOUND, files: Path | None = None) -> Iterator[Played]:
+def play_all(seeds: Iterable[int], *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None) -> Iterator[Played]:
     """One after the other; `files` is a folder for real databases, in which nothing stays."""
-    return (play(seed, planted=planted, files=files) for seed in seeds)
+    return (play(seed, kit=kit, files=files) for seed in seeds)
 
 
-def play(seed: int, *, planted: frozenset[Bug] = SOUND, files: Path | None = None) -> Played:
+def play(seed: int, *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None) -> Played:
     """The same for the same seed, in every process."""
     source = ManualClock(seed=seed)
     plan = draw(seed, Chance(source))
     world = World(plan, source)
     oracle = Oracle(strict=plan.strict)
-    hosts = _fleet(world, oracle, planted, files)
+    hosts = _fleet(world, oracle, kit, files)
     found: str | None = None
     try:
         for host in hosts.values():
@@ -62,18 +62,18 @@ def play(seed: int, *, planted: frozenset[Bug] = SOUND, files: Path | None = Non
     return Played(plan, found, world.now, oracle.checked)
 
 
-def _fleet(world: World, oracle: Oracle, planted: frozenset[Bug], files: Path | None) -> dict[NodeId, Host]:
+def _fleet(world: World, oracle: Oracle, kit: CatalogKit, files: Path | None) -> dict[NodeId, Host]:
     hosts: dict[NodeId, Host] = {}
     for number in range(world.plan.nodes):
         node = NodeId(f"{number:08x}")
         clock = HostClock(world)
         disk: Disk = (
-            MemoryDisk(node, clock, log_txs=world.plan.log_txs, planted=planted)
+            MemoryDisk(node, clock, log_txs=world.plan.log_txs, keeper=kit.storage)
             if files is None
             else FileDisk(node, clock, files / f"{world.plan.seed}-{node}")
         )
         region = f"region {number % world.plan.regions}"
-        hosts[node] = Host(world, node, region, disk, clock, planted=planted, on_done=oracle.look)
+        hosts[node] = Host(world, node, region, disk, clock, kit=kit, on_done=oracle.look)
         hosts[node].new = world.chance.happens(0.5)
         hosts[node].others = hosts
     return hosts

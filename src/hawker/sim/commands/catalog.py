@@ -4,13 +4,15 @@ from pathlib import Path
 
 import click
 
-from hawker.catalog.planted import SOUND, Bug
 from hawker.cli.exits import Exit
 from hawker.cli.output import line_of_json
 from hawker.cli.tables import table
+from hawker.sim.catalog.kit import SOUND_CATALOG
+from hawker.sim.catalog.planted import PLANTS
 from hawker.sim.catalog.run import play
 from hawker.sim.catalog.spread import Spread, spread
 from hawker.sim.commands.worker import Seeds
+from hawker.sim.harness.planted import kit_of
 
 SEEDS = "1-300"
 _HEADINGS = ("hosts", "regions", "loss", "p50", "p99", "all", "copies")
@@ -18,7 +20,7 @@ _HEADINGS = ("hosts", "regions", "loss", "p50", "p99", "all", "copies")
 
 @click.command("catalog")
 @click.option("--seeds", type=Seeds(), default=SEEDS, show_default=True, help="Play so many, or these.")
-@click.option("--plant", type=click.Choice([bug.value for bug in Bug]), metavar="NAME",
+@click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
               help="Play replication with this bug in it.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
 @click.option("--files", type=click.Path(path_type=Path, file_okay=False),
@@ -49,15 +51,15 @@ def command(
       hawker sim catalog --spread 10 --spread 100
     """
     if plants:
-        click.echo("\n".join(bug.value for bug in Bug))
+        click.echo("\n".join(plant.name for plant in PLANTS))
         return Exit.OK
     if sizes:
         _measure([spread(hosts, regions=_regions(hosts), loss=loss, changes=changes) for hosts in sizes], json=json)
         return Exit.OK
-    planted = frozenset({Bug(plant)}) if plant is not None else SOUND
+    kit = kit_of(PLANTS, plant, SOUND_CATALOG)
     broken = 0
     for seed in seeds:
-        played = play(seed, planted=planted, files=files)
+        played = play(seed, kit=kit, files=files)
         broken += played.found is not None
         if json:
             click.echo(line_of_json({"seed": seed, "found": played.found, "seconds": played.seconds}))
