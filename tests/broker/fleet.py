@@ -22,9 +22,9 @@ from hawker.errors import HawkerError
 from hawker.ids import AppName, NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity
-from hawker.sim.life import APP, Worker, config_of
-from hawker.sim.loop import LoopClock
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.harness.loop import LoopClock
+from hawker.sim.node.sim_worker import APP, Worker, config_of
+from hawker.sim.node.world import ROOM, Stall
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.records import APPS, NODE, MachineRecord, NodeRecord
 from hawker.worker.volumes.records import VOLUMES

@@ -36,7 +36,7 @@ from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NameTaken, 
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
 from hawker.policy import Direction, Transport
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.records import APPS, NAMES
 from tests.broker.town import APP, FAR, SHOP, Broker, Host, Town, of_machine, town_of
 from tests.worker.hourglass import in_virtual_time

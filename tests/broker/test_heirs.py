@@ -16,7 +16,7 @@ from hawker.broker.owners import Owners
 from hawker.broker.reach import Reach
 from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.ids import AppName
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.records import APPS, AppRecord
 from tests.broker.town import APP, HERE, SHOP, Broker, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time

@@ -8,7 +8,7 @@ from hawker.api.routes import LIST_PLACEMENTS
 from hawker.broker.preferences import Limits, preferences
 from hawker.config import Guest
 from hawker.errors import BadRequest, RateLimited, Unprocessable
-from hawker.sim.life import APP, config_of
+from hawker.sim.node.sim_worker import APP, config_of
 from tests.broker.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 

@@ -8,7 +8,7 @@ from hawker.broker.candidates import Wanted
 from hawker.broker.preferences import preferences
 from hawker.broker.survey import Surveyed, Surveyor
 from hawker.config.placement import Placement
-from hawker.sim.life import APP, config_of
+from hawker.sim.node.sim_worker import APP, config_of
 from tests.broker.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 

@@ -39,8 +39,8 @@ from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.node.sim_worker import Worker, config_of
+from hawker.sim.node.world import ROOM, Stall
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.luggage import Porter, vaults_of
 from hawker.worker.records import APPS, MACHINES, NodeRecord

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from hawker.chaos.tally import Outcome, Tally
 from hawker.errors import Fault, HawkerError, Unavailable
 from hawker.ids import MachineId
 from hawker.runtime.fake_host import Fault as HostFault
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker, config_of
+from hawker.sim.node.world import Stall
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import pytest
 from hawker.chaos.customer import Customer, exits_of
 from hawker.config import MachineConfig
 from hawker.machine import State
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

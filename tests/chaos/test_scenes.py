@@ -11,7 +11,7 @@ from hawker.chaos.scenes import SCENES, Scene, declared, unmet, without_repetiti
 from hawker.chaos.stage import APP, Stage, Wares
 from hawker.machine import State
 from hawker.proof.promises import Promises
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle import FLOWS
 from tests.worker.hourglass import in_virtual_time
 

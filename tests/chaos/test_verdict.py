@@ -13,8 +13,8 @@ from hawker.chaos.stage import APP, Stage, Wares
 from hawker.chaos.verdict import Subject, check
 from hawker.machine import State
 from hawker.proof.promises import Promises
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hawker.chaos.stage import APP, Stage, Wares
 from hawker.chaos.volume_scenes import create_with_volume, extend_volume, off_with_volume, with_free_volume
 from hawker.machine import State
 from hawker.proof.promises import Promises
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.records import VOLUMES
 
 pytestmark = pytest.mark.anyio

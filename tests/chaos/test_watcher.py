@@ -10,8 +10,8 @@ from hawker.api.routes import GET_MACHINE
 from hawker.chaos.watcher import Watcher
 from hawker.errors import NotFound
 from hawker.machine import State
-from hawker.sim.life import APP
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP
+from hawker.sim.node.world import Stall
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

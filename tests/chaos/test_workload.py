@@ -14,8 +14,8 @@ from hawker.chaos.endings import Endings
 from hawker.chaos.tally import Outcome, Tally
 from hawker.chaos.workload import OWN_LIMIT, Customer, Onlooker
 from hawker.proof.promises import Promises
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.records import MACHINES
 from tests.worker.hourglass import in_virtual_time
 

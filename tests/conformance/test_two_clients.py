@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 
-from hawker.sim.kit import SOUND, Kit
+from hawker.sim.node.kit import SOUND, Kit
 from hawker.worker.table import MachineTable
 from tests.conformance.bugs import CarelessTable, ForgetfulTable, GrudgingTable
 from tests.conformance.model import DESTROYED, STARTED, STOPPED, SUSPENDED, Expected, Lease, Machine

@@ -16,10 +16,10 @@ from hawker.api.grant import Everything, Grant
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.errors import Unauthorized
-from hawker.sim.kit import SOUND, Kit
-from hawker.sim.life import Worker
-from hawker.sim.loop import Hourglass
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import Hourglass
+from hawker.sim.node.kit import SOUND, Kit
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.handlers import worker_handlers
 
 T = TypeVar("T")

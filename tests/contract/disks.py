@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from hawker.ids import VolumeId
-from hawker.sim.disks import Crates
-from hawker.sim.fuse import Fuse
+from hawker.sim.node.crash_points import Fuse
+from hawker.sim.node.fake_volumes import Crates
 from hawker.worker.lifecycle.disks import HostDisks
 from hawker.worker.volumes.disks import Disk, Disks
 from hawker.worker.volumes.records import GB, Fstype

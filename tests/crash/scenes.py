@@ -7,7 +7,7 @@ from typing import Any
 
 from hawker.fsm.contract import Flow
 from hawker.machine import State
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.lifecycle import FLOWS
 
 Setting = Callable[[Worker], Awaitable[str]]

@@ -11,9 +11,9 @@ from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.fuse import Death, Fuse
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death, Fuse
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.memory import Faults
 from hawker.worker.records import ARCHIVED
 from tests.crash.scenes import SCENES, Scene, places

@@ -8,9 +8,9 @@ import pytest
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.proof.promises import Call, Promises
-from hawker.sim.fuse import Death
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.memory import Faults
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest, check_store

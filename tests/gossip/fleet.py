@@ -13,7 +13,7 @@ from hawker.gossip.listener import Listener
 from hawker.gossip.memory import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock, eventually
+from hawker.sim.harness.loop import LoopClock, eventually
 from tests.gossip.solo import KEYRING, node
 
 

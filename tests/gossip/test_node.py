@@ -6,7 +6,7 @@ from hawker.clock import ManualClock
 from hawker.errors import BadRequest, CannotStart, Conflict, DeadlineExceeded, TooLarge, Unavailable
 from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, Meta
 from hawker.gossip.keyring import Keyring, new_keyring
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from tests.gossip.fleet import at, complete, fate, fleet
 from tests.gossip.solo import KEYRING, node
 from tests.worker.hourglass import in_virtual_time

@@ -15,7 +15,7 @@ from hawker.gossip.memory import MemoryNetwork
 from hawker.gossip.records import Hello, Kind, Sealed, hello_of, records_of
 from hawker.gossip.streams import CALLERS, Streams
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock, eventually
+from hawker.sim.harness.loop import LoopClock, eventually
 from tests.gossip.solo import KEYRING, node
 from tests.worker.hourglass import in_virtual_time
 

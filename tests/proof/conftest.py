@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time

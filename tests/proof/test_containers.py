@@ -4,7 +4,7 @@ import pytest
 
 from hawker.proof.containers import wrong_containers
 from hawker.runtime.driver import Exit, ProcessState, Run
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import machine
 
 INIT = {"name": "init", "restart": {"policy": "no"}}

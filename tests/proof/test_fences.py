@@ -7,7 +7,7 @@ from hawker.ids import MachineId
 from hawker.policy import Direction, Transport
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.fences import wanted
 from hawker.worker.records import PolicyRule, PolicySelector, PortRule
 

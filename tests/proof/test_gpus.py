@@ -14,8 +14,8 @@ from hawker.node import Capacity
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.records import MACHINES
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from hawker.proof import invariants
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant
 from hawker.runtime.driver import Exit
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.contract import Tx
 from hawker.worker.records import BY_NAME, EVENTS, MACHINES, USED, Network
 

@@ -6,7 +6,7 @@ from hawker.ids import EventId, MachineId, OrderId
 from hawker.machine import State
 from hawker.proof.promises import Call, Promises
 from hawker.proof.violation import Invariant
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.store.contract import Tx
 from hawker.store.memory import MemoryStore
 from hawker.worker.records import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineKey, MachineRecord

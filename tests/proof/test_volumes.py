@@ -11,8 +11,8 @@ from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.proof.violation import Invariant
 from hawker.proof.volumes import VolumePromises, held_by_volumes, of_volumes, volumes_at_rest
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.contract import Tx
 from hawker.worker.volumes.records import VOLUMES, VOLUMES_BY_APP
 

@@ -1,7 +1,7 @@
 """Runs of the simulator as its tests need them: of chosen deeds, and quiet ones."""
 
-from hawker.sim.deed import NATURE, Deed, Verb
-from hawker.sim.plan import Plan
+from hawker.sim.worker.operation import NATURE, Deed, Verb
+from hawker.sim.worker.plan import Plan
 
 ANN = "ann"
 

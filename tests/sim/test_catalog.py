@@ -6,9 +6,9 @@ import pytest
 
 from hawker.sim.catalog.kit import CatalogKit
 from hawker.sim.catalog.planted import PLANTS
-from hawker.sim.catalog.run import play, play_all
+from hawker.sim.catalog.simulation import play, play_all
 from hawker.sim.catalog.spread import spread
-from hawker.sim.harness.planted import PlantedBug
+from hawker.sim.harness.planted_bug import PlantedBug
 
 SEEDS = 200
 SEEDS_ON_DISK = 6

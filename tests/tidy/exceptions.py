@@ -6,7 +6,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("banned", "src/hawker/clock.py", "*", "the one place where time and chance come from"),
     Allowed("banned", "tests/waiting.py", "*.sleep", "the one place where tests sleep, between two looks at a fact"),
     Allowed("banned", "tests/contract/test_driver_exec.py", "anyio.sleep", "a slow reader is what the test is about"),
-    Allowed("banned", "src/hawker/sim/loop.py", "*", "a Clock over a loop whose time is virtual"),
+    Allowed("banned", "src/hawker/sim/harness/loop.py", "*", "a Clock over a loop whose time is virtual"),
     # Where everything may be caught.
     Allowed("swallowing", "src/hawker/fsm/drive.py", "except", "the step runner: a step may raise anything"),
     Allowed(
@@ -14,8 +14,15 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     ),
     Allowed("swallowing", "src/hawker/api/edge.py", "except", "the HTTP edge: logs it and answers a typed error"),
     Allowed("swallowing", "src/hawker/store/sqlite.py", "except", "carries it from the writer's thread to the caller"),
-    Allowed("swallowing", "src/hawker/sim/fleet/run.py", "except", "whatever breaks a simulated node is a finding"),
-    Allowed("swallowing", "src/hawker/sim/run.py", "except", "whatever breaks the simulated worker is a finding"),
+    Allowed(
+        "swallowing", "src/hawker/sim/fleet/simulation.py", "except", "whatever breaks a simulated node is a finding"
+    ),
+    Allowed(
+        "swallowing",
+        "src/hawker/sim/worker/simulation.py",
+        "except",
+        "whatever breaks the simulated worker is a finding",
+    ),
     Allowed(
         "swallowing",
         "src/hawker/gossip/listener.py",
@@ -33,7 +40,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("alive", "src/hawker/archive/s3.py", "*", "archive/place.py imports it by name, where a bucket is wanted"),
     # A library that has a second use.
     Allowed("hidden_libraries", "src/hawker/archive/file.py", "apsw", "a history is a SQLite file, and no store"),
-    Allowed("hidden_libraries", "src/hawker/sim/fleet/commons.py", "apsw", "plays one catalog of all nodes"),
+    Allowed("hidden_libraries", "src/hawker/sim/fleet/shared_catalog.py", "apsw", "plays one catalog of all nodes"),
     # Values of two rooms that one record holds; nothing of theirs is called.
     Allowed("one_meeting_place", "src/hawker/worker/records.py", "*", "a machine's record has its image and its exit"),
     # A name that looks like an address.
@@ -46,11 +53,15 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     # What is not a value.
     Allowed("frozen_dataclasses", "src/hawker/sim/fleet/ledger.py", "Ordered", "follows an order, which changes"),
     Allowed("frozen_dataclasses", "src/hawker/sim/fleet/ledger.py", "Counted", "follows an order, which changes"),
-    Allowed("frozen_dataclasses", "src/hawker/sim/disks.py", "Block", "plays a file of a host, which changes"),
+    Allowed(
+        "frozen_dataclasses", "src/hawker/sim/node/fake_volumes.py", "Block", "plays a file of a host, which changes"
+    ),
     Allowed(
         "frozen_dataclasses", "src/hawker/runtime/fake_host.py", "Instance", "plays the state of a host, which changes"
     ),
-    Allowed("frozen_dataclasses", "src/hawker/sim/disks.py", "Block", "plays a file of a host, which changes"),
+    Allowed(
+        "frozen_dataclasses", "src/hawker/sim/node/fake_volumes.py", "Block", "plays a file of a host, which changes"
+    ),
     Allowed(
         "frozen_dataclasses", "src/hawker/runtime/fake_process.py", "FakeProcess", "plays a process, which changes"
     ),

@@ -11,8 +11,8 @@ from hawker.api.local import LocalCaller
 from hawker.api.routes import PLACE
 from hawker.broker.preferences import preferences
 from hawker.errors import NoRoom, Unprocessable
-from hawker.sim.life import APP, Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker, config_of
+from hawker.sim.node.world import Stall
 from hawker.up.alone import place_alone
 from hawker.worker.handlers import worker_handlers
 from tests.worker.hourglass import in_virtual_time

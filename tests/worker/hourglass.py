@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.sim.loop import Hourglass
+from hawker.sim.harness.loop import Hourglass
 
 
 @pytest.fixture(scope="session", name="anyio_backend")

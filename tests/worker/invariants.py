@@ -1,7 +1,7 @@
 """The product's own invariants, of a stall, as assertions."""
 
 from hawker.proof import invariants
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 from hawker.store.contract import Reader
 
 

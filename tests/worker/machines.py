@@ -8,7 +8,7 @@ from hawker.ids import AppName, Digest, InstanceId, MachineId, Version
 from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.records import MachineRecord, Network, Running
 
 IMAGE = Resolved(

@@ -10,8 +10,8 @@ from hawker.errors import Conflict, NoRoom
 from hawker.gpu import Gpu
 from hawker.machine import State
 from hawker.node import Capacity, Resources
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker, config_of
+from hawker.sim.node.world import Stall
 from hawker.worker.admission import Admission
 from hawker.worker.records import MachineRecord
 

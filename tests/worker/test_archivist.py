@@ -11,8 +11,8 @@ from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import KEEP_RUNS
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.archivist import AGAIN_S, PARALLEL
 from hawker.worker.lifecycle.archive import history_resource
 from hawker.worker.reconcile import Kind

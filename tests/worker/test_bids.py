@@ -6,8 +6,8 @@ import pytest
 
 from hawker.api.bodies import Bid, BidAsk, CreateMachineRequest, DeclineKind, LayerRef
 from hawker.api.codec import encode_json
-from hawker.sim.life import APP, Worker, config_of
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.node.sim_worker import APP, Worker, config_of
+from hawker.sim.node.world import ROOM, Stall
 from hawker.worker.bids import Bids
 from hawker.worker.records import NODE, NodeRecord
 

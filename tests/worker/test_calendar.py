@@ -10,8 +10,8 @@ from hawker.api.bodies import LeaseRequest
 from hawker.api.routes import CREATE_LEASE
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 from hawker.worker.calendar import RETRY_S, moment_after
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@ import anyio
 import pytest
 
 from hawker.ids import MachineId
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from hawker.worker.changes import Changes
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ import pytest
 
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.endings import Endings
 from tests.worker.invariants import check_at_rest
 

@@ -1,8 +1,8 @@
 import pytest
 
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.ephemeral import DEADLINE_S, destroy_everything
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ from hawker.api.routes import PUT_POLICY, AppParams
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.policy import Direction, Transport
-from hawker.sim.life import APP, Worker
-from hawker.sim.loop import eventually
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.fences import Fences, wanted
 from hawker.worker.reconcile import Kind
 from hawker.worker.records import PolicyRule, PolicySelector, PortRule

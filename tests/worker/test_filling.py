@@ -19,7 +19,7 @@ from hawker.errors import (
     WrongState,
 )
 from hawker.ids import AppName, OrderId
-from hawker.sim.life import APP, Worker, config_of
+from hawker.sim.node.sim_worker import APP, Worker, config_of
 from hawker.store.contract import Reader, Tx
 from hawker.worker.filling import Filling, NoLuggage
 from hawker.worker.order_ledger import OrderLedger

@@ -11,9 +11,9 @@ from hawker.gpu import Gpu
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.sim.fuse import Death
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.gpus import claimed_by, counted, taken
 from tests.worker.handlers.test_placements import fits
 from tests.worker.invariants import check_at_rest, check_store

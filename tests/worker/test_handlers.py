@@ -3,7 +3,7 @@ import pytest
 from hawker.api.routes import ROUTES
 from hawker.api.routes.market import MARKET_ROUTES
 from hawker.api.routes.tokens import TOKEN_ROUTES
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.handlers import worker_handlers
 
 pytestmark = pytest.mark.anyio

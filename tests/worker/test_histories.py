@@ -9,8 +9,8 @@ from hawker.archive.history import History
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.histories import answer, destroyed_history, live_history
 from tests.archive.histories import history
 

@@ -7,8 +7,8 @@ from hawker.config import MachineConfig
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.holding import at_rest, kept_layer
 from hawker.worker.records import MachineRecord
 from tests.worker.invariants import check_at_rest

@@ -13,8 +13,8 @@ from hawker.app import network_id
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import machine_prefix, network_prefix
 from hawker.ids import MachineId
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import HOST_ADDRESSES
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.ips import MAX_PER_APP, Ips, Wish
 from hawker.worker.records import IPS, IPS_TAKEN
 

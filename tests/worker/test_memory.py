@@ -9,9 +9,9 @@ from hawker.machine import State
 from hawker.runtime.driver import Features
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import Fault
-from hawker.sim.kit import Kit
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.kit import Kit
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hawker.errors import HawkerError
 from hawker.node import Resources, shortfall
-from hawker.sim.life import Worker
-from hawker.sim.loop import Hourglass
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import Hourglass
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.invariants import check_at_rest, check_store
 
 LEGAL = {

@@ -10,9 +10,9 @@ from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailabl
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId
 from hawker.machine import State
-from hawker.sim.kit import SOUND
-from hawker.sim.life import APP, Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.kit import SOUND
+from hawker.sim.node.sim_worker import APP, Worker, params
+from hawker.sim.node.world import Stall
 from hawker.worker import leases
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Change, Target

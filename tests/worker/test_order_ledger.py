@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.ids import AppName, NodeId, OrderId
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.order_ledger import CANCELLED, CLAIMS, MAX_KEY_BYTES, OrderLedger
 
 pytestmark = pytest.mark.anyio

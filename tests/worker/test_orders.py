@@ -5,7 +5,7 @@ from hawker.errors import NoRoom, Unprocessable
 from hawker.ids import OrderId
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.sim.life import APP, Worker, config_of
+from hawker.sim.node.sim_worker import APP, Worker, config_of
 from hawker.worker.images import Images
 from hawker.worker.orders import new_record, serves_region
 from hawker.worker.records import MachineRecord

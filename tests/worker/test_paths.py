@@ -15,9 +15,9 @@ from hawker.ids import MachineId
 from hawker.machine import Operation, State, judge
 from hawker.proof.legal_path import illegal_steps
 from hawker.runtime.fake_host import Fault
-from hawker.sim.chance import Chance
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.harness.chance import Chance
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hawker.api.routes import DELETE_APP, AppParams
 from hawker.errors import NotFound, Unprocessable
 from hawker.host.fences import Port, Ports
 from hawker.policy import Direction, Transport
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.policies import MAX_POLICIES, Policies, fence_of, fences, selects
 from hawker.worker.records import POLICIES, MachineRecord, PolicyRecord, PolicyRule, PolicySelector, PortRule
 

@@ -4,8 +4,8 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.records import DESTROYED, EVENTS, Network
 from tests.worker.invariants import check_at_rest

@@ -10,8 +10,8 @@ from hawker.machine import State
 from hawker.proof import invariants
 from hawker.proof.violation import Invariant
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.memory import Faults, MemoryStore
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.lifecycle.start import START, Launch

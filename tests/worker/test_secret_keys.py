@@ -2,7 +2,7 @@ import pytest
 
 from hawker.api.routes import DELETE_APP, AppParams
 from hawker.errors import Fault, NotFound, Unprocessable
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.keyring import Key, KeyType
 from hawker.worker.records import SECRET_KEYS
 from hawker.worker.secret_keys import MAX_KEYS, SecretKeys

@@ -9,8 +9,8 @@ from hawker.api.routes import DELETE_APP, AppParams
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.records import PINNED, SECRETS
 from hawker.worker.secrets import MAX_SECRETS, MAX_VALUE_BYTES, Secrets
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hawker.machine import State
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from hawker.ids import MachineId
 from hawker.machine import RESTART_WINDOW_S, State
 from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.memory import Faults
 from tests.worker.invariants import check_at_rest
 

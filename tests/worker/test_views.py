@@ -2,7 +2,7 @@ import msgspec
 
 from hawker.ids import AppName, EventId
 from hawker.runtime.driver import Exit
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker import views
 from hawker.worker.records import AppRecord, Detail, EventRecord, Lease
 from tests.worker.machines import NOW, machine

@@ -4,7 +4,7 @@ import pytest
 from hawker.cli.exits import Failure
 from hawker.cli.main import main
 from hawker.sim.commands.worker import BenchPlace
-from hawker.sim.planted import PLANTS
+from hawker.sim.worker.planted import PLANTS
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:

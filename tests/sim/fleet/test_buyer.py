@@ -5,9 +5,9 @@ import pytest
 from hawker.ids import MachineId, VolumeId
 from hawker.proof.violation import Invariant
 from hawker.sim.fleet.buyer import Buyer
-from hawker.sim.fleet.deed import Deed, Verb
-from hawker.sim.fleet.judge import bought
+from hawker.sim.fleet.checks import bought
 from hawker.sim.fleet.ledger import Counted
+from hawker.sim.fleet.operation import Deed, Verb
 from tests.sim.fleet.town import ledger_of, town_of
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hawker.sim.fleet.client import Client
-from hawker.sim.fleet.deed import Deed, Verb
+from hawker.sim.fleet.operation import Deed, Verb
 from tests.sim.fleet.town import ledger_of, town_of
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.fleet.judge import not_alike
+from hawker.sim.fleet.checks import not_alike
 from tests.sim.fleet.town import town_of
 
 pytestmark = pytest.mark.anyio

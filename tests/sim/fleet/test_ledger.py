@@ -2,7 +2,7 @@ from hawker.clock import ManualClock
 from hawker.ids import MachineId
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.ledger import Counted, Ledger, Ordered
-from hawker.sim.trace import Kind, Trace
+from hawker.sim.harness.trace import Kind, Trace
 
 
 def test_what_is_promised_is_what_was_answered_and_not_destroyed() -> None:

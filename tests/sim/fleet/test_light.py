@@ -3,10 +3,10 @@
 import pytest
 
 from hawker.proof.violation import Invariant
-from hawker.sim.fleet.deed import BROKERS
+from hawker.sim.fleet.operation import BROKERS
 from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.planted import find
-from hawker.sim.fleet.run import play
+from hawker.sim.fleet.simulation import play
 
 
 @pytest.mark.parametrize("seed", [1, 3])

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hawker.proof.violation import Invariant
-from hawker.sim.fleet.deed import OPERATOR, Deed, Verb
+from hawker.sim.fleet.operation import OPERATOR, Deed, Verb
 from hawker.sim.fleet.operator import Operator
 from hawker.worker.records import NODE
 from tests.sim.fleet.town import ledger_of, town_of

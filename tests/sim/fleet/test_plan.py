@@ -1,4 +1,4 @@
-from hawker.sim.fleet.deed import BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, Verb
+from hawker.sim.fleet.operation import BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, Verb
 from hawker.sim.fleet.plan import draw
 
 

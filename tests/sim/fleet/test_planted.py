@@ -6,7 +6,7 @@ import pytest
 from hawker.sim.fleet.kit import SOUND_FLEET
 from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.planted import PLANTS, Plant, find
-from hawker.sim.fleet.run import play
+from hawker.sim.fleet.simulation import play
 
 SEEDS = 40
 _LAST = {"alone": 11, "forgets-cancels": 8, "heedless": 2, "lazy": 2, "no-cancel": 2}

@@ -1,10 +1,10 @@
 from hawker.node import Capacity
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.deed import NATURE, Deed, Plan, Verb
+from hawker.sim.fleet.operation import NATURE, Deed, Plan, Verb
 from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.planted import find
-from hawker.sim.fleet.run import Outcome, play
 from hawker.sim.fleet.shrink import shortest, shrink
+from hawker.sim.fleet.simulation import Outcome, play
 
 KEPT = Violation(Invariant.KEPT, "m", "gone")
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.plan import draw
-from hawker.sim.fleet.run import Outcome
+from hawker.sim.fleet.simulation import Outcome
 from hawker.sim.fleet.story import Asked, repeat, report_of, summary
 
 

@@ -9,14 +9,14 @@ from anyio.abc import TaskGroup
 
 from hawker.gossip.memory import MemoryNetwork
 from hawker.ids import NodeId
+from hawker.sim.fleet.cluster import Town, address_of
 from hawker.sim.fleet.host import Host
-from hawker.sim.fleet.joined import Town, address_of
 from hawker.sim.fleet.kit import SOUND_FLEET
 from hawker.sim.fleet.ledger import Ledger
-from hawker.sim.fleet.wire import Wire
-from hawker.sim.loop import LoopClock
-from hawker.sim.trace import Trace
-from hawker.sim.world import ROOM
+from hawker.sim.fleet.network import Wire
+from hawker.sim.harness.loop import LoopClock
+from hawker.sim.harness.trace import Trace
+from hawker.sim.node.world import ROOM
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from hawker.config.effective_containers import Healthcheck, healthchecks
 from hawker.ids import MachineId
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
-from hawker.sim.life import Worker
-from hawker.sim.world import Prober, Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Prober, Stall
 from hawker.worker.containers.ask import Asker
 from hawker.worker.probe import Finding, Probe
 

@@ -9,8 +9,8 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.probe import Finding
 
 pytestmark = pytest.mark.anyio

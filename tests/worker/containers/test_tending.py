@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from hawker.gossip.listener import Listener
 from hawker.gossip.memory import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from hawker.worker.fleet.meeting import Meeting, Told, Untold
 from hawker.worker.fleet.members import Members
 from hawker.worker.fleet.rows import image_row, upsert

@@ -9,7 +9,7 @@ from hawker.catalog.storage import Member as Row
 from hawker.errors import Unavailable
 from hawker.gossip.contract import Fate, Member, Meta
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from hawker.worker.fleet.members import LOOK_EVERY_S, Members, lower_epoch
 from tests.worker.fleet.desk import ME, OTHER
 from tests.worker.hourglass import in_virtual_time

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from hawker.worker.fleet.publish import LOOK_EVERY_S, ROWS_AT_ONCE, Publisher, Source
 from hawker.worker.fleet.rows import Row, image_row
 from tests.worker.fleet.desk import ME, Desk

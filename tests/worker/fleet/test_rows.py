@@ -10,7 +10,7 @@ from hawker.config.services import Service
 from hawker.gpu import parse_gpus
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity, Resources
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.fleet.rows import (
     COLUMNS,
     KEYS,

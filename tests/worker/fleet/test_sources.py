@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.fleet.publish import Publisher
 from hawker.worker.fleet.rows import KEYS, Self
 from hawker.worker.fleet.sources import follow, worker_sources

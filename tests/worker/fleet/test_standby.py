@@ -12,7 +12,7 @@ from hawker.cluster import found_cluster
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.machine import State
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.fleet.fleet import Fleet
 from hawker.worker.fleet.standby import sentinel
 from hawker.worker.spares.sentinel import Sentinel

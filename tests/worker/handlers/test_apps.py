@@ -3,8 +3,8 @@ import pytest
 from hawker.api.bodies import App, CreateAppRequest
 from hawker.api.routes import CREATE_APP, DELETE_APP, GET_APP, LIST_APPS, AppParams, DeleteAppQuery, ListAppsQuery
 from hawker.errors import NameTaken, NotFound, Unprocessable, WrongState
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

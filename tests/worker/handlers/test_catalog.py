@@ -11,7 +11,7 @@ from hawker.api.routes import QUERY_CATALOG, SUBSCRIBE_CATALOG
 from hawker.catalog.change import Token
 from hawker.catalog.contract import Change, OnTouched, Statement, Table
 from hawker.errors import BadRequest, NotServed, Unprocessable
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.handlers.catalog import CatalogHandlers
 
 pytestmark = pytest.mark.anyio

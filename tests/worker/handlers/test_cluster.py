@@ -33,7 +33,7 @@ from hawker.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.permission import Attempt
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.fleet.fleet import Fleet
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.handlers.cluster import ClusterHandlers

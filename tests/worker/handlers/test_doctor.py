@@ -13,8 +13,8 @@ from hawker.errors import NotServed, Unavailable
 from hawker.ids import MachineId
 from hawker.runtime.driver import Part
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.handlers.doctor import DoctorHandlers

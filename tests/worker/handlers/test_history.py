@@ -13,8 +13,8 @@ from hawker.archive.failure import Damaged
 from hawker.errors import NotFound, Unavailable
 from hawker.machine import State
 from hawker.permission import Attempt
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.handlers import worker_handlers
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from hawker.api.bodies import PruneRequest, PullEvent, PullRequest
 from hawker.api.routes import IMPORT_IMAGE, LIST_IMAGES, PRUNE_IMAGES, PULL_IMAGE, ImportQuery
 from hawker.errors import BadRequest, HawkerError
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.images import image_in
 
 pytestmark = pytest.mark.anyio

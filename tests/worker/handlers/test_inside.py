@@ -25,8 +25,8 @@ from hawker.api.routes import (
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

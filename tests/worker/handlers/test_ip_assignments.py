@@ -10,8 +10,8 @@ from hawker.api.route import Call
 from hawker.api.routes import ASSIGN_IP, LIST_IPS, RELEASE_IP, AppParams, IpParams
 from hawker.errors import Forbidden, NotFound
 from hawker.permission import Attempt
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import HOST_ADDRESSES
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.handlers.ip_assignments import IpHandlers
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ from hawker.api.bodies import LeaseAnswer, LeaseRequest
 from hawker.api.routes import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseQuery
 from hawker.errors import LeaseHeld, NotFound
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

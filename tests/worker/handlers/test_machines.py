@@ -15,8 +15,8 @@ from hawker.api.routes import (
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.machine import State
-from hawker.sim.life import APP, Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker, params
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from hawker.api.routes.market import CANCEL, CLAIM, EXPORT_APP, FILL, QUOTE, Can
 from hawker.api.routes.peer import PEER_ROUTES
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.machine import State
-from hawker.sim.life import APP, Worker, config_of
+from hawker.sim.node.sim_worker import APP, Worker, config_of
 from hawker.worker.bids import MOST_AT_ONCE
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import pytest
 from hawker.api.bodies import ReclaimRequest, SetMemoryRequest
 from hawker.api.routes import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY
 from hawker.errors import NotFound
-from hawker.sim.life import Worker, params
+from hawker.sim.node.sim_worker import Worker, params
 
 pytestmark = pytest.mark.anyio
 NOBODY = "00000000000bad"

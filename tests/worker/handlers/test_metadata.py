@@ -11,7 +11,7 @@ from hawker.api.routes import (
 )
 from hawker.errors import NotFound, WrongState
 from hawker.machine import State
-from hawker.sim.life import APP, Worker, params
+from hawker.sim.node.sim_worker import APP, Worker, params
 
 pytestmark = pytest.mark.anyio
 

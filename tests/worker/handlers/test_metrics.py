@@ -9,8 +9,8 @@ from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import ROOM, Stall
 from hawker.store.contract import Tx
 from hawker.worker.records import MACHINES
 from tests.waiting import eventually

@@ -9,8 +9,8 @@ from hawker.api.bodies import NetworkPolicy, NetworkPolicyRequest
 from hawker.api.codec import BodyCodec
 from hawker.api.routes import DELETE_POLICY, GET_POLICY, LIST_POLICIES, PUT_POLICY, AppParams, PolicyParams
 from hawker.errors import Fault, NotFound, Unprocessable
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)

@@ -5,8 +5,8 @@ import pytest
 from hawker.api.local import LocalCaller
 from hawker.api.routes import HEALTH, LIST_REGIONS, NODE_INFO
 from hawker.runtime.probe import Verdict
-from hawker.sim.life import Worker
-from hawker.sim.world import ROOM
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import ROOM
 from hawker.worker.handlers import worker_handlers
 
 pytestmark = pytest.mark.anyio

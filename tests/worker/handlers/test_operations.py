@@ -8,8 +8,8 @@ from hawker.api.routes import RESTART_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, Res
 from hawker.errors import BadRequest, Conflict, DeadlineExceeded, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

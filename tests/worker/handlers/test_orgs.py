@@ -10,8 +10,8 @@ from hawker.app import DEFAULT_ORG
 from hawker.errors import BadRequest
 from hawker.machine import State
 from hawker.permission import Attempt
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.handlers.orgs import OrgHandlers
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 from hawker.machine import State
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.handlers import worker_handlers
 from tests.worker.hourglass import in_virtual_time
 

@@ -8,8 +8,8 @@ from hawker.api.bodies import PlacementsRequest, RegionPlacement
 from hawker.api.routes import LIST_PLACEMENTS
 from hawker.config import Guest
 from hawker.errors import NoRoom, Unprocessable
-from hawker.sim.life import Worker
-from hawker.sim.world import ROOM
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import ROOM
 
 pytestmark = pytest.mark.anyio
 SMALL = Guest(cpu_kind="shared", cpus=1, memory_mb=256)

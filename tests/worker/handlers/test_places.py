@@ -4,7 +4,7 @@ import pytest
 from hawker.errors import BadRequest
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.handlers.places import names_of, place_of
 from hawker.worker.records import MachineRecord, Previous
 from tests.worker.machines import machine

@@ -14,8 +14,8 @@ from hawker.api.routes import (
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from hawker.api.routes import (
     SecretParams,
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.keyring import KeyType
 
 pytestmark = pytest.mark.anyio

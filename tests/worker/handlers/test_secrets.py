@@ -15,7 +15,7 @@ from hawker.api.routes import (
 )
 from hawker.errors import Forbidden, NotFound, WrongState
 from hawker.permission import Action, Attempt
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.handlers.secrets import SecretHandlers
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@ import pytest
 from hawker.api.bodies import CreateVolumeRequest, instant
 from hawker.api.routes import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, AppParams, VolumeParams
 from hawker.errors import NotFound
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, Worker
 from hawker.worker.volumes.records import SNAPSHOTS
 
 pytestmark = pytest.mark.anyio

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.errors import NotFound
-from hawker.sim.life import Worker, params
+from hawker.sim.node.sim_worker import Worker, params
 from hawker.worker.handlers.target import find, target_of
 
 pytestmark = pytest.mark.anyio

@@ -19,8 +19,8 @@ from hawker.api.routes import (
 )
 from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
 from hawker.ids import VolumeId
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.records import VOLUMES
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from hawker.machine import State
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec, VolumeDisk
-from hawker.sim.kit import GUEST_FEATURES
+from hawker.sim.node.kit import GUEST_FEATURES
 from hawker.store.memory import MemoryStore
 from hawker.worker.lifecycle.guest_environment import volume_name
 from hawker.worker.lifecycle.volume_use import VolumeUse

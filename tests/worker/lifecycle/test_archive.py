@@ -9,8 +9,8 @@ from hawker.fsm.run import State as RunState
 from hawker.fsm.view import RunView
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle.archive import ARCHIVE, Export, history_resource
 from hawker.worker.records import ARCHIVED
 

@@ -5,8 +5,8 @@ import pytest
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.fake_host import Instance
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,9 @@ from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
-from hawker.sim.host import Trouble
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_host import Trouble
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import MachineId
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import machine_resource
 

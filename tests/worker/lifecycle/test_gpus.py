@@ -8,8 +8,8 @@ import pytest
 from hawker.gpu import Gpu
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle.gpus import gpus_of, take_gpus
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,8 @@ import pytest
 from hawker.errors import NotFound
 from hawker.ids import Digest
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle.pull import image_resource
 from tests.waiting import eventually
 from tests.worker.images import image_in, spoil

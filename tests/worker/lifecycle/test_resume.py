@@ -4,8 +4,8 @@ import pytest
 
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.reconcile import Kind
 from tests.worker.invariants import check_at_rest
 from tests.worker.lifecycle.test_suspend import suspended

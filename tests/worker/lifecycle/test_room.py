@@ -4,8 +4,8 @@ import pytest
 
 from hawker.errors import NoRoom
 from hawker.node import Capacity
-from hawker.sim.life import config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import config_of
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle.room import overhead_mib, room_for
 from tests.worker.invariants import check_at_rest
 

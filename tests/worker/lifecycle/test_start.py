@@ -4,9 +4,9 @@ from hawker.errors import Conflict, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.fuse import Death
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.memory import Faults
 from tests.worker.invariants import check_at_rest
 

@@ -11,9 +11,9 @@ from hawker.node import Resources
 from hawker.runtime.driver import Features, Phase
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import Fault
-from hawker.sim.kit import Kit
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.kit import Kit
+from hawker.sim.node.sim_worker import Worker, params
+from hawker.sim.node.world import Stall
 from hawker.worker.probe import Probe
 from tests.worker.invariants import check_at_rest
 

@@ -6,8 +6,8 @@ from hawker.errors import Conflict, NoRoom
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.images import image_in, spoil
 from tests.worker.invariants import check_at_rest, check_store
 

@@ -5,9 +5,9 @@ import pytest
 from hawker.errors import Fault
 from hawker.ids import VolumeId
 from hawker.node import Resources
-from hawker.sim.host import Trouble
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_host import Trouble
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
 from hawker.worker.used import used
 from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeState

@@ -6,10 +6,10 @@ import pytest
 
 from hawker.errors import Fault
 from hawker.ids import VolumeId
-from hawker.sim.fuse import Death
-from hawker.sim.host import Trouble
-from hawker.sim.loop import eventually
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_host import Trouble
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.records import VOLUMES, VolumeState
 from tests.worker.volumes.shelf import Shelf
 

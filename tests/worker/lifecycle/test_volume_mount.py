@@ -7,9 +7,9 @@ from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import MountSpec
-from hawker.sim.host import Trouble
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_host import Trouble
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.records import VOLUMES, VolumeState
 from tests.worker.invariants import check_at_rest
 

@@ -3,9 +3,9 @@
 import pytest
 
 from hawker.ids import SnapshotId, VolumeId
-from hawker.sim.fuse import Death
-from hawker.sim.host import Trouble
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_host import Trouble
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.records import GONE_SNAPSHOTS, SNAPSHOTS, SnapshotRecord, SnapshotStatus
 from tests.worker.volumes.shelf import Shelf
 

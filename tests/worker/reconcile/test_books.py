@@ -5,8 +5,8 @@ import pytest
 from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.proof import invariants
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.contract import Bucket, Tx
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.reconcile.books import audit, set_right

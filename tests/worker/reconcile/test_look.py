@@ -8,8 +8,8 @@ from hawker.ids import InstanceId, MachineId, first_ulid
 from hawker.machine import State
 from hawker.runtime.driver import Part
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind

@@ -9,9 +9,9 @@ import pytest
 
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
-from hawker.sim.disks import Block
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_volumes import Block
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.records import MACHINES
 from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState

@@ -7,8 +7,8 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.spares.judgement import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.worker.spares.records import FENCED, TAKEOVERS
 from hawker.worker.spares.sentinel import Sentinel

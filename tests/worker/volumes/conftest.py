@@ -2,8 +2,8 @@
 
 import pytest
 
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from tests.worker.volumes.shelf import Shelf
 
 

@@ -16,9 +16,9 @@ from hawker.api.routes import (
     VolumeParams,
 )
 from hawker.ids import SnapshotId, VolumeId
-from hawker.sim.life import APP, Worker
-from hawker.sim.loop import eventually
-from hawker.sim.world import World
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.world import World
 from hawker.worker.volumes.records import SNAPSHOTS, VOLUMES, SnapshotRecord, SnapshotStatus, VolumeRecord
 
 

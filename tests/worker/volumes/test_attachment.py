@@ -8,8 +8,8 @@ from hawker.errors import NoRoomAtVolume, NotFound, Unprocessable, WrongState
 from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.attachment import volume_id_of
 from hawker.worker.volumes.records import VOLUMES, VolumeRecord
 from tests.worker.invariants import check_at_rest

@@ -6,8 +6,8 @@ import pytest
 from hawker.config.storage import Mount
 from hawker.ids import AppName, VolumeId
 from hawker.node import Capacity
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.disks import Disk, Usage
 from hawker.worker.volumes.growth import Growth, larger_size
 from hawker.worker.volumes.records import VOLUMES, VolumeRecord, VolumeState

@@ -5,7 +5,7 @@ import pytest
 from hawker.config.storage import Mount
 from hawker.errors import WrongState
 from hawker.machine import State
-from hawker.sim.world import Stall
+from hawker.sim.node.world import Stall
 from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,8 @@
 import pytest
 
 from hawker.ids import VolumeId
-from hawker.sim.host import Trouble
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_host import Trouble
+from hawker.sim.node.world import Stall
 from hawker.worker.volumes.retention import DAY_S, GRACE_S
 from tests.worker.volumes.shelf import Shelf
 

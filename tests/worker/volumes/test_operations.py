@@ -6,8 +6,8 @@ from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
 from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.worker.used import used
 from hawker.worker.volumes import operations
 from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeState

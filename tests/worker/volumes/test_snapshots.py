@@ -7,9 +7,9 @@ import pytest
 
 from hawker.errors import NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.fsm.run import State as RunState
-from hawker.sim.life import Worker
-from hawker.sim.loop import eventually
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import volume_resource
 from hawker.worker.volumes import snapshots as module

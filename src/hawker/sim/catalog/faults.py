@@ -8,7 +8,7 @@ from hawker.catalog.contract import Statement
 from hawker.catalog.memory import remove, upsert
 from hawker.ids import NodeId
 from hawker.sim.catalog.host import Host
-from hawker.sim.catalog.world import World
+from hawker.sim.catalog.network import World
 
 KEYS = 6
 LOOK_S = 0.4

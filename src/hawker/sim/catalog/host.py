@@ -12,7 +12,7 @@ from hawker.catalog.peers import Peer
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Disk
 from hawker.sim.catalog.kit import CatalogKit
-from hawker.sim.catalog.world import HostClock, World
+from hawker.sim.catalog.network import HostClock, World
 
 JOB_S = 0.002
 PART_BYTES = 400

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hawker.sim.chance import Chance
+from hawker.sim.harness.chance import Chance
 
 FAULTS_S = 6.0
 

@@ -9,7 +9,7 @@ from hawker.catalog.replication import Replication
 from hawker.catalog.vector import VersionVector
 from hawker.ids import NodeId
 from hawker.sim.catalog.kit import CatalogKit
-from hawker.sim.harness.planted import PlantedBug
+from hawker.sim.harness.planted_bug import PlantedBug
 
 
 class SkippingIntake(Intake):

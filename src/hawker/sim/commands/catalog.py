@@ -9,10 +9,10 @@ from hawker.cli.output import line_of_json
 from hawker.cli.tables import table
 from hawker.sim.catalog.kit import SOUND_CATALOG
 from hawker.sim.catalog.planted import PLANTS
-from hawker.sim.catalog.run import play
+from hawker.sim.catalog.simulation import play
 from hawker.sim.catalog.spread import Spread, spread
 from hawker.sim.commands.worker import Seeds
-from hawker.sim.harness.planted import kit_of
+from hawker.sim.harness.planted_bug import kit_of
 
 SEEDS = "1-300"
 _HEADINGS = ("hosts", "regions", "loss", "p50", "p99", "all", "copies")

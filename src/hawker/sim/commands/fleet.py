@@ -7,13 +7,13 @@ import click
 from hawker.cli.exits import Exit
 from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
-from hawker.sim.fleet.deed import Plan
+from hawker.sim.fleet.operation import Plan
 from hawker.sim.fleet.plan import MINUTES, draw
 from hawker.sim.fleet.planted import PLANTS, find
-from hawker.sim.fleet.run import Outcome, play
 from hawker.sim.fleet.shrink import TRIES, shrink
+from hawker.sim.fleet.simulation import Outcome, play
 from hawker.sim.fleet.story import Asked, repeat, report_of, summary
-from hawker.sim.story import story
+from hawker.sim.worker.story import story
 
 SEEDS = "1-20"
 MOST_NODES = 2000

@@ -12,13 +12,13 @@ import click
 from hawker.cli.exits import Exit, Failure
 from hawker.cli.lazy import LazyGroup, Place
 from hawker.cli.output import line_of_json
-from hawker.sim.kit import SOUND
-from hawker.sim.plan import MINUTES, Plan, draw
-from hawker.sim.planted import PLANTS, find
-from hawker.sim.report import report_of
-from hawker.sim.run import Outcome, run
-from hawker.sim.shrink import shrink
-from hawker.sim.story import repeat, story, summary
+from hawker.sim.harness.shrink import shrink
+from hawker.sim.node.kit import SOUND
+from hawker.sim.worker.plan import MINUTES, Plan, draw
+from hawker.sim.worker.planted import PLANTS, find
+from hawker.sim.worker.report import report_of
+from hawker.sim.worker.simulation import Outcome, run
+from hawker.sim.worker.story import repeat, story, summary
 
 SEEDS = 20
 CHECKOUT = Path(__file__).parents[4]

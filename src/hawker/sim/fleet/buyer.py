@@ -9,9 +9,9 @@ from hawker.errors import HawkerError, NoRoom, OrderUncertain
 from hawker.ids import MachineId, VolumeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.client import Client
-from hawker.sim.fleet.deed import Deed, Verb
 from hawker.sim.fleet.ledger import Counted
-from hawker.sim.life import config_of
+from hawker.sim.fleet.operation import Deed, Verb
+from hawker.sim.node.sim_worker import config_of
 
 COUNTED = "counted"
 """The key in a machine's metadata that names the order of several."""

@@ -19,11 +19,11 @@ from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.deed import Deed, Verb
 from hawker.sim.fleet.ledger import Ledger, Ordered
-from hawker.sim.fleet.wire import Wire, Wired
-from hawker.sim.life import config_of, params
-from hawker.sim.trace import Kind
+from hawker.sim.fleet.network import Wire, Wired
+from hawker.sim.fleet.operation import Deed, Verb
+from hawker.sim.harness.trace import Kind
+from hawker.sim.node.sim_worker import config_of, params
 
 PATIENCE_S = 12.0
 _PAUSE_S = 0.3

@@ -9,13 +9,13 @@ import anyio
 
 from hawker.ids import NodeId
 from hawker.node import Capacity
-from hawker.sim.fleet.joined import Town, Up, joined, shut
-from hawker.sim.fleet.shelf import Shelf
-from hawker.sim.fuse import Death
-from hawker.sim.gallery import Gallery, Registry
-from hawker.sim.kit import Kit
-from hawker.sim.life import Worker
-from hawker.sim.world import World
+from hawker.sim.fleet.cluster import Town, Up, joined, shut
+from hawker.sim.fleet.fake_catalog_disk import Shelf
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_images import Gallery, Registry
+from hawker.sim.node.kit import Kit
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import World
 from hawker.store.contract import Store
 from hawker.store.memory import MemoryStore
 from hawker.worker.fleet.watch import WatchedStore

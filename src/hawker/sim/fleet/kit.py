@@ -10,7 +10,7 @@ from hawker.broker.directory import Peers
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.ids import NodeId
-from hawker.sim.kit import SOUND, Kit
+from hawker.sim.node.kit import SOUND, Kit
 from hawker.store.contract import Store
 from hawker.worker.spares.sight import Sight
 

@@ -6,7 +6,7 @@ from hawker.clock import Clock
 from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.proof.fleet import Promised
 from hawker.proof.violation import Violation
-from hawker.sim.trace import Kind, Trace
+from hawker.sim.harness.trace import Kind, Trace
 
 
 @dataclass(slots=True)

@@ -12,13 +12,13 @@ from typing import cast
 import anyio
 
 from hawker.catalog.contract import Catalog
-from hawker.sim.fleet.commons import MISSED_S, Commons, Share
-from hawker.sim.fleet.deed import BROKERS
+from hawker.sim.fleet.cluster import Town, Up, clock_of, doors_of, opened, porter_of, publisher_of, shut
 from hawker.sim.fleet.host import Host, Place
-from hawker.sim.fleet.joined import Town, Up, clock_of, doors_of, opened, porter_of, publisher_of, shut
-from hawker.sim.fleet.swift import Swift
-from hawker.sim.fleet.wire import Door, WiredPeers
-from hawker.sim.life import Worker
+from hawker.sim.fleet.instant_operations import Swift
+from hawker.sim.fleet.network import Door, WiredPeers
+from hawker.sim.fleet.operation import BROKERS
+from hawker.sim.fleet.shared_catalog import MISSED_S, Commons, Share
+from hawker.sim.node.sim_worker import Worker
 from hawker.worker.fleet.publish import Publisher
 from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.handlers import worker_handlers

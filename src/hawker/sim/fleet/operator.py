@@ -7,11 +7,11 @@ from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.deed import OPERATOR, Deed, Verb
 from hawker.sim.fleet.host import Host
 from hawker.sim.fleet.ledger import Ledger
-from hawker.sim.fleet.wire import Wire, Wired
-from hawker.sim.trace import Kind
+from hawker.sim.fleet.network import Wire, Wired
+from hawker.sim.fleet.operation import OPERATOR, Deed, Verb
+from hawker.sim.harness.trace import Kind
 from hawker.worker.records import APPS, MACHINES
 
 _ROUTES = {Verb.CORDON: CORDON_NODE, Verb.DRAIN: DRAIN_NODE, Verb.UNCORDON: UNCORDON_NODE}

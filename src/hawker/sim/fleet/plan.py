@@ -5,8 +5,20 @@ from dataclasses import replace
 
 from hawker.clock import ManualClock
 from hawker.node import Capacity
-from hawker.sim.chance import Chance
-from hawker.sim.fleet.deed import APART, BROKERS, BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, WATCHED, Deed, Plan, Verb
+from hawker.sim.fleet.operation import (
+    APART,
+    BROKERS,
+    BUYER,
+    CLIENTS,
+    DOUBTER,
+    NATURE,
+    OPERATOR,
+    WATCHED,
+    Deed,
+    Plan,
+    Verb,
+)
+from hawker.sim.harness.chance import Chance
 
 MINUTES = 1.0
 _SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}

@@ -18,7 +18,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
-from hawker.sim.kit import Kit
+from hawker.sim.node.kit import Kit
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.order_ledger import CANCELLED, CLAIMS
 from hawker.worker.records import NODE

@@ -4,10 +4,10 @@ will do, then without the deeds that it does not need.
 
 from collections.abc import Callable
 
-from hawker.sim.fleet.deed import Plan
 from hawker.sim.fleet.kit import FleetKit
-from hawker.sim.fleet.run import Outcome, play
-from hawker.sim.shrink import Shrinker
+from hawker.sim.fleet.operation import Plan
+from hawker.sim.fleet.simulation import Outcome, play
+from hawker.sim.harness.shrink import Shrinker
 
 TRIES = 120
 _SIZES = (3, 4, 5, 7, 10, 20, 50, 100)

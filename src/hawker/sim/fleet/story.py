@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hawker.sim.fleet.plan import MINUTES
-from hawker.sim.fleet.run import Outcome
+from hawker.sim.fleet.simulation import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

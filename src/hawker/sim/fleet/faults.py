@@ -1,0 +1,190 @@
+"""Everything that goes wrong in a simulated fleet, as the deeds say: daemons and hosts, the network, clocks."""
+
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.api.routes.market import FILL
+from hawker.ids import MachineId, NodeId
+from hawker.sim.fleet.cluster import Town, address_of
+from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.ledger import Ledger
+from hawker.sim.fleet.network import Cut, Passing
+from hawker.sim.fleet.operation import APART, WATCHED, Deed, Verb
+from hawker.sim.harness.trace import Kind
+from hawker.worker.records import MACHINES
+
+_AGAIN_S = 2.0
+
+
+class Nature:
+    """`tasks` is where lives run, and all that lasts."""
+
+    def __init__(self, town: Town, hosts: Sequence[Host], ledger: Ledger, tasks: TaskGroup) -> None:
+        self._town, self._hosts, self._ledger, self._tasks = town, hosts, ledger, tasks
+        self._clock = town.wire.clock
+        self._calls_left = 0
+        self._at_call: Deed | None = None
+        self._resting = anyio.Event()
+        self._away: set[Host] = set()
+        self.blows = 0
+        town.wire.hears = self._hear
+
+    async def rage(self, deeds: tuple[Deed, ...], began: float) -> None:
+        for deed in deeds:
+            await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
+            self._strike(deed)
+
+    async def rest(self) -> None:
+        """All is healed, and everybody is up."""
+        self._resting.set()
+        self._at_call = None
+        wire = self._town.wire
+        wire.cuts.clear()
+        self._recut()
+        wire.late.clear()
+        wire.lost = wire.mute = self._town.network.loss = 0.0
+        for host in self._hosts:
+            self._slow(host, 0.0)
+        while self._away:
+            await self._clock.sleep(_AGAIN_S)
+
+    def _strike(self, deed: Deed) -> None:
+        self.blows += 1
+        nodes = self._chosen(deed)
+        if not nodes:
+            return
+        hosts = [self._hosts[number] for number in nodes]
+        match deed.verb:
+            case Verb.KILL | Verb.POWER | Verb.UPGRADE:
+                self._fell(hosts[0], deed)
+            case Verb.KILL_AT_CALL:
+                self._at_call, self._calls_left = deed, int(deed.amount)
+            case Verb.LATE:
+                self._say(deed, f"the next {deed.amount:g} orders are late")
+                self._town.wire.late = [FILL.name] * int(deed.amount)
+            case Verb.CUT:
+                rest = [host for number, host in enumerate(self._hosts) if number not in set(nodes)]
+                self._tasks.start_soon(self._cut, deed, Cut(_ids(hosts), _ids(rest)))
+            case Verb.ONE_WAY:
+                self._tasks.start_soon(self._cut, deed, Cut(_ids(hosts[:1]), _ids(hosts[-1:]), both=False))
+            case Verb.LOSS:
+                self._tasks.start_soon(self._lose, deed)
+            case Verb.SLOW:
+                self._tasks.start_soon(self._slow_for, deed, hosts[0])
+            case _:
+                self._say(deed, f"the wall clock of {hosts[0].id} jumps by {deed.amount:g} s")
+                hosts[0].place.clock.ahead_s += deed.amount
+
+    def _chosen(self, deed: Deed) -> tuple[int, ...]:
+        """Numbers of nodes; those of deeds that hit all are of no matter."""
+        if deed.word not in (WATCHED, APART):
+            return deed.nodes or (0,)
+        watched, spares = self._ledger.spares()
+        if deed.word == WATCHED:
+            return self._with(watched)
+        first, second = (*(self._with(spare) for spare in spares[:2]), (), ())[:2]
+        there = {*first, *second, *self._with(watched)}
+        rest = [number for number in range(len(self._hosts)) if number not in there]
+        return (*first, *rest[::2]) if first and first != second else ()
+
+    def _with(self, machine: MachineId | None) -> tuple[int, ...]:
+        """Who has it."""
+        return tuple(
+            number
+            for number, host in enumerate(self._hosts)
+            if machine is not None and host.place.store.get(MACHINES, machine) is not None
+        )
+
+    # Lives.
+
+    def _fell(self, host: Host, deed: Deed) -> None:
+        if host in self._away or host.node is None:
+            return
+        self._away.add(host)
+        if deed.verb is not Verb.UPGRADE:
+            host.fall(kept=deed.amount if deed.verb is Verb.POWER else 1.0, power=deed.verb is Verb.POWER)
+        self._tasks.start_soon(self._away_for, host, deed)
+
+    async def _away_for(self, host: Host, deed: Deed) -> None:
+        self._say(deed, f"{deed.verb} of {host.id}, for {deed.for_s:g} s")
+        off = deed.verb is Verb.POWER
+        if deed.verb is Verb.UPGRADE:
+            await host.stop()
+        if off:
+            self._town.wire.unplugged.add(host.id)
+        await host.ended.wait()
+        with anyio.move_on_after(deed.for_s):
+            await self._resting.wait()
+        self._town.wire.unplugged.discard(host.id)
+        await host.begin(self._tasks)
+        self._say(deed, f"{host.id} is up, in its life {host.lives}")
+        self._away.discard(host)
+
+    def _hear(self, passing: Passing) -> None:
+        """Of each call: at the chosen one, one of its two ends dies."""
+        deed = self._at_call
+        if deed is None or passing.route != FILL.name:
+            return
+        whom, when = deed.word.split()
+        if passing.before != (when == "before"):
+            return
+        self._calls_left -= 1
+        if self._calls_left > 0:
+            return
+        self._at_call = None
+        dead = passing.sender if whom == "sender" else passing.receiver
+        self._fell(next(host for host in self._hosts if host.id == dead), deed)
+
+    # The network.
+
+    async def _cut(self, deed: Deed, cut: Cut) -> None:
+        way = "from the others" if cut.both else f"on the way to {', '.join(sorted(cut.those))}"
+        self._say(deed, f"{', '.join(sorted(cut.these))} cut off {way} for {deed.for_s:g} s")
+        cuts = self._town.wire.cuts
+        cuts.append(cut)
+        self._recut()
+        await self._clock.sleep(deed.for_s)
+        if not self._resting.is_set():
+            cuts.remove(cut)
+            self._recut()
+
+    def _recut(self) -> None:
+        """Where gossip goes, too."""
+        network = self._town.network
+        network.heal()
+        for cut in self._town.wire.cuts if self._town.commons is None else ():
+            for one in cut.these:
+                for other in cut.those:
+                    network.cut(address_of(one), address_of(other))
+                    if cut.both:
+                        network.cut(address_of(other), address_of(one))
+
+    async def _lose(self, deed: Deed) -> None:
+        self._say(deed, f"{deed.amount:.0%} of {deed.word} are lost for {deed.for_s:g} s")
+        wire, share = self._town.wire, deed.amount
+        wire.lost = share if deed.word in ("requests", "all") else 0.0
+        wire.mute = share if deed.word in ("answers", "all") else 0.0
+        self._town.network.loss = share if deed.word == "all" else 0.0
+        with anyio.move_on_after(deed.for_s):
+            await self._resting.wait()
+        wire.lost = wire.mute = self._town.network.loss = 0.0
+
+    async def _slow_for(self, deed: Deed, host: Host) -> None:
+        self._say(deed, f"{host.id} is slow by {deed.amount:g} s for {deed.for_s:g} s")
+        self._slow(host, deed.amount)
+        with anyio.move_on_after(deed.for_s):
+            await self._resting.wait()
+        self._slow(host, 0.0)
+
+    def _slow(self, host: Host, seconds: float) -> None:
+        self._town.wire.slow[host.id] = seconds
+        self._town.network.slow(address_of(host.id), seconds)
+
+    def _say(self, deed: Deed, text: str) -> None:
+        self._ledger.say(Kind.NATURE, f"{deed.number}. {text}")
+
+
+def _ids(hosts: Sequence[Host]) -> frozenset[NodeId]:
+    return frozenset(host.id for host in hosts)

@@ -1,0 +1,33 @@
+from pathlib import Path
+
+import pytest
+
+from hawker.sim.fleet.faults import Nature
+from hawker.sim.fleet.operation import NATURE, WATCHED, Deed, Verb
+from tests.sim.fleet.town import ledger_of, town_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_blows_fall_and_at_rest_all_is_healed_and_everybody_is_up(tmp_path: Path) -> None:
+    async with town_of(tmp_path, 3) as (town, hosts, tasks):
+        nature = Nature(town, hosts, ledger_of(town), tasks)
+        deeds = (
+            Deed(1, 0.1, NATURE, Verb.KILL, nodes=(0,), for_s=1.0),
+            Deed(2, 0.2, NATURE, Verb.POWER, nodes=(1,), for_s=500.0),
+            Deed(3, 0.3, NATURE, Verb.CUT, nodes=(0,), for_s=500.0),
+            Deed(4, 0.3, NATURE, Verb.ONE_WAY, nodes=(1, 2), for_s=500.0),
+            Deed(5, 0.4, NATURE, Verb.LOSS, word="all", amount=0.5, for_s=500.0),
+            Deed(6, 0.5, NATURE, Verb.SLOW, nodes=(2,), amount=1.0, for_s=500.0),
+            Deed(7, 0.6, NATURE, Verb.CLOCK, nodes=(2,), amount=60.0),
+            Deed(8, 0.7, NATURE, Verb.UPGRADE, nodes=(2,), for_s=1.0),
+            Deed(9, 0.8, NATURE, Verb.POWER, word=WATCHED, for_s=500.0),
+        )
+        await nature.rage(deeds, town.wire.clock.monotonic())
+        await town.wire.clock.sleep(0.1)
+        assert town.wire.unplugged == {hosts[1].id} and len(town.wire.cuts) == 2 and town.wire.lost == 0.5
+        assert hosts[2].place.clock.ahead_s == 60.0
+        await nature.rest()
+        assert not town.wire.cuts and not town.wire.unplugged and town.wire.lost == town.network.loss == 0
+        assert all(host.node is not None for host in hosts)
+        assert [host.lives for host in hosts] == [2, 2, 2] and nature.blows == 9

@@ -1,0 +1,105 @@
+"""Calls between nodes: what is asked runs once or not at all; who asked hears as much as the network lets through."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from hawker.api.bodies import RegionList
+from hawker.api.handlers import Handlers
+from hawker.api.loss import Lost, Overdue, Unreachable
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.api.routes import LIST_REGIONS
+from hawker.ids import NodeId
+from hawker.sim.fleet.network import Cut, Door, Wire, Wired, WiredPeers
+from hawker.sim.harness.loop import LoopClock
+
+pytestmark = pytest.mark.anyio
+ONE, TWO = NodeId("00000001"), NodeId("00000002")
+ANSWER = RegionList(regions=(), nearest="mad", Regions=(), Nearest="mad")
+
+
+class Desk:
+    """Answers one route; `takes_s` is how long that takes."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self._clock = clock
+        self.asked, self.takes_s = 0, 0.0
+
+    async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
+        self.asked += 1
+        await self._clock.sleep(self.takes_s)
+        return ANSWER
+
+
+@asynccontextmanager
+async def town() -> AsyncIterator[tuple[Wire, Desk, Door]]:
+    clock = LoopClock(1)
+    wire, desk, handlers = Wire(clock), Desk(clock), Handlers()
+    handlers.on(LIST_REGIONS, desk.regions)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(wire.serve)
+        door = Door(clock=clock, handlers=handlers, tasks=tasks)
+        wire.peers[TWO] = door
+        yield wire, desk, door
+        tasks.cancel_scope.cancel()
+
+
+def caller(wire: Wire) -> Wired:
+    return WiredPeers(wire, ONE).caller(TWO, behalf="ann")
+
+
+async def test_a_call_is_answered() -> None:
+    async with town() as (wire, desk, _):
+        assert await caller(wire).call(LIST_REGIONS) is ANSWER
+        assert desk.asked == 1
+
+
+async def test_nobody_listens_where_no_daemon_is() -> None:
+    async with town() as (wire, _, __):
+        del wire.peers[TWO]
+        with pytest.raises(Unreachable):
+            await caller(wire).call(LIST_REGIONS)
+
+
+async def test_over_a_cut_nothing_is_done() -> None:
+    async with town() as (wire, desk, _):
+        wire.cuts.append(Cut(frozenset({ONE}), frozenset({TWO}), both=False))
+        for _ in range(6):
+            with pytest.raises((Unreachable, Overdue)):
+                await caller(wire).call(LIST_REGIONS, timeout_s=5)
+        assert desk.asked == 0
+
+
+async def test_an_answer_that_is_lost_leaves_it_done() -> None:
+    async with town() as (wire, desk, _):
+        wire.mute = 1.0
+        for _ in range(4):
+            with pytest.raises((Lost, Overdue)):
+                await caller(wire).call(LIST_REGIONS, timeout_s=5)
+        assert desk.asked == 4
+
+
+async def test_a_late_request_comes_when_nobody_waits_any_more() -> None:
+    async with town() as (wire, desk, _):
+        wire.late.append(LIST_REGIONS.name)
+        with pytest.raises((Lost, Overdue)):
+            await caller(wire).call(LIST_REGIONS, timeout_s=0.01)
+        assert desk.asked == 0
+        await wire.clock.sleep(10)
+        assert desk.asked == 1
+
+
+async def test_who_waits_for_a_node_that_goes_down_hears_so() -> None:
+    async with town() as (wire, desk, door):
+        desk.takes_s = 5
+        async with anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                with pytest.raises(Lost):
+                    await caller(wire).call(LIST_REGIONS)
+
+            tasks.start_soon(ask)
+            await wire.clock.sleep(1)
+            door.over.set()

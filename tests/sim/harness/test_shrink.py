@@ -1,0 +1,46 @@
+from collections.abc import Set
+
+from hawker.proof.violation import Invariant, Violation
+from hawker.sim.harness.shrink import Shrinker, shrink
+from hawker.sim.worker.plan import Plan, draw
+from hawker.sim.worker.planted import find
+from hawker.sim.worker.simulation import Outcome, run
+
+
+def outcome(plan: Plan, *found: Violation) -> Outcome:
+    return Outcome(plan, 0, 0, 0, 0, 1e9, "", (), found)
+
+
+def shrunk(needed: Set[int], tries: int = 400, otherwise: Invariant | None = None) -> tuple[list[int], int]:
+    """Of a run that breaks if all of the needed deeds are there; how many tries it took."""
+    whole, asked = draw(1, 1.0), []
+    kept = Violation(Invariant.KEPT, "m", "gone")
+
+    def play(numbers: Set[int]) -> Outcome:
+        asked.append(numbers)
+        other = (Violation(otherwise, "m", "else"),) if otherwise is not None else ()
+        return outcome(whole.only(numbers), *((kept,) if needed <= numbers else other))
+
+    shortest = Shrinker(outcome(whole, kept), play, tries).shrink()
+    return [deed.number for deed in shortest.plan.deeds], len(asked)
+
+
+def test_only_what_is_needed_is_left() -> None:
+    assert shrunk({17})[0] == [17] and shrunk({3, 17, 40})[0] == [3, 17, 40]
+
+
+def test_another_finding_is_not_the_same_story() -> None:
+    assert shrunk({3, 17}, otherwise=Invariant.CAPACITY)[0] == [3, 17]
+
+
+def test_tries_are_bounded() -> None:
+    numbers, tries = shrunk({3, 17, 40}, tries=5)
+    assert tries == 5 and {3, 17, 40} <= set(numbers)
+
+
+def test_a_planted_bug_gives_a_short_story_that_shows_it_again() -> None:
+    plant = find("room-twice")
+    assert plant is not None
+    shortest = shrink(run(draw(1), plant.kit), plant.kit)
+    assert len(shortest.plan.deeds) == 1
+    assert [violation.invariant for violation in run(shortest.plan, plant.kit).found] == [Invariant.CAPACITY]

@@ -1,0 +1,31 @@
+import pytest
+
+from hawker.errors import Unavailable
+from hawker.sim.harness.loop import LoopClock
+from hawker.sim.node.fake_images import Gallery, Registry
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> None:
+    registry, clock = Registry(), LoopClock()
+    registry.pull_s = 30
+    gallery, began = Gallery(registry, clock), clock.monotonic()
+    await gallery.open()
+    resolved = await gallery.resolve("hawker/hello")
+    assert gallery.find(resolved.digest) is None
+    await gallery.fetch(resolved)
+    image = await gallery.build(resolved)
+    assert clock.monotonic() - began == 30
+    gallery.mark_used(resolved.digest)
+    assert Gallery(registry, clock).find(resolved.digest) == image
+
+
+async def test_as_many_pulls_fail_as_were_asked_for() -> None:
+    registry = Registry()
+    registry.fails = 1
+    gallery = Gallery(registry, LoopClock())
+    resolved = await gallery.resolve("hawker/hello")
+    with pytest.raises(Unavailable):
+        await gallery.fetch(resolved)
+    await gallery.fetch(resolved)

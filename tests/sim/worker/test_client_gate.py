@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.errors import NotFound
+from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.world import Stall
+from hawker.sim.worker.client_gate import Door, Lost
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_call_waits_for_a_daemon_and_hears_its_answer(tmp_path: Path) -> None:
+    stall, door = Stall(tmp_path), Door()
+    heard: list[str] = []
+
+    async def ask() -> None:
+        await door.call(lambda worker: worker.app("early"))
+        heard.append("done")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await stall.clock.sleep(1)
+        assert heard == []
+        async with stall.open() as worker:
+            door.open(worker)
+            await stall.clock.sleep(1)
+            assert heard == ["done"]
+            door.shut()
+
+
+async def test_a_refusal_reaches_the_caller(worker: Worker) -> None:
+    door = Door()
+    door.open(worker)
+    with pytest.raises(NotFound):
+        await door.call(lambda there: there.get("none"))
+
+
+async def test_a_call_under_way_is_lost_with_the_daemon(stall: Stall) -> None:
+    door = Door()
+    lost: list[float] = []
+
+    async def ask() -> None:
+        try:
+            await door.call(lambda worker: stall.clock.sleep(100))
+        except Lost:
+            lost.append(stall.clock.monotonic())
+
+    async with anyio.create_task_group() as tasks:
+        async with stall.open() as worker:
+            door.open(worker)
+            tasks.start_soon(ask)
+            await stall.clock.sleep(1)
+        door.shut()
+    assert len(lost) == 1

@@ -1,0 +1,33 @@
+"""Every bug of the list is found within a bounded number of seeds, by what it breaks; without one nothing is found."""
+
+import pytest
+
+from hawker.sim.worker.plan import draw
+from hawker.sim.worker.planted import PLANTS, find
+from hawker.sim.worker.planted.plant import Plant
+from hawker.sim.worker.simulation import run
+
+SEEDS = 60
+
+
+def test_the_list_is_long_and_names_are_told_apart() -> None:
+    assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 20
+    assert find("no-fsync") is PLANTS[0] and find("nothing") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_a_planted_bug_is_found(plant: Plant) -> None:
+    for seed in range(1, SEEDS + 1):
+        found = run(draw(seed), plant.kit).found
+        if found:
+            assert found[0].invariant in plant.breaks, found[0]
+            return
+    pytest.fail(f"{plant.name} was not found in {SEEDS} seeds")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(21, 61))
+def test_without_one_nothing_is_found(seed: int) -> None:
+    """The first twenty are in `make check`."""
+    assert run(draw(seed)).found == ()
