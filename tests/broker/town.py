@@ -39,8 +39,8 @@ from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
-from hawker.sim.node.sim_worker import Worker, config_of
-from hawker.sim.node.world import ROOM, Stall
+from hawker.sim.node.sim_worker import SimWorker, config_of
+from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.luggage import Porter, vaults_of
 from hawker.worker.records import APPS, MACHINES, NodeRecord
@@ -59,7 +59,7 @@ class Host:
 
     id: NodeId
     region: str
-    worker: Worker
+    worker: SimWorker
     handlers: Handlers
     cut: bool = False
     down: bool = False
@@ -276,7 +276,7 @@ async def town_of(directory: Path, *regions: str) -> AsyncIterator[Town]:
 async def opened(directory: Path, number: int, region: str) -> AsyncIterator[Host]:
     node = NodeRecord(id=NodeId(f"{number:08x}"), region=region, created_at=0.0)
     room = msgspec.structs.replace(ROOM, memory_mib=4096)
-    stall = Stall(directory / node.id, seed=number, room=room, node=node)
+    stall = MemoryWorld(directory / node.id, seed=number, room=room, node=node)
     async with stall.open() as worker:
         deps = worker.parts.deps
         porter = Porter(deps.store, deps.secrets, deps.clock, node.id, vaults_of(lambda: (KEY,), deps.clock))

@@ -14,8 +14,8 @@ from hawker.chaos.tally import Outcome, Tally
 from hawker.errors import Fault, HawkerError, Unavailable
 from hawker.ids import MachineId
 from hawker.runtime.fake_host import Fault as HostFault
-from hawker.sim.node.sim_worker import Worker, config_of
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, config_of
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -43,18 +43,18 @@ class Broken:
 
 
 @pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    async with Stall(tmp_path).open() as worker:
+async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
+    async with MemoryWorld(tmp_path).open() as worker:
         await worker.api.call(CREATE_APP, body=CreateAppRequest(name=APP))
         yield worker
 
 
-def calls_of(client: Caller, worker: Worker) -> tuple[Calls, Node, Tally]:
+def calls_of(client: Caller, worker: SimWorker) -> tuple[Calls, Node, Tally]:
     node, tally = Node(client), Tally()
     return Calls(node, worker.parts.deps.clock, tally), node, tally
 
 
-async def test_a_good_answer_and_a_refusal_are_counted_and_no_finding(worker: Worker) -> None:
+async def test_a_good_answer_and_a_refusal_are_counted_and_no_finding(worker: SimWorker) -> None:
     calls, node, tally = calls_of(worker.api, worker)
     assert (await calls.machines()).value == {}
     refused = await calls.call(GET_MACHINE, params=params_of(NOBODY))
@@ -73,7 +73,7 @@ async def test_a_good_answer_and_a_refusal_are_counted_and_no_finding(worker: Wo
     ids=["unavailable", "lost", "internal"],
 )
 async def test_only_an_error_without_a_word_for_it_is_a_finding(
-    worker: Worker, error: HawkerError, outcome: Outcome, findings: int
+    worker: SimWorker, error: HawkerError, outcome: Outcome, findings: int
 ) -> None:
     calls, node, _ = calls_of(cast(Caller, Broken(error)), worker)
     reply = await calls.call(GET_MACHINE, params=params_of(NOBODY))
@@ -81,7 +81,7 @@ async def test_only_an_error_without_a_word_for_it_is_a_finding(
     assert reply.changed_nothing == (outcome is Outcome.UNAVAILABLE)
 
 
-async def test_a_machine_that_could_not_be_launched_is_told_from_one_that_is_lost(worker: Worker) -> None:
+async def test_a_machine_that_could_not_be_launched_is_told_from_one_that_is_lost(worker: SimWorker) -> None:
     calls, _, _ = calls_of(worker.api, worker)
     worker.host.script("start", *[HostFault(error=OSError("no room"), after=True)] * 3)
     body = CreateMachineRequest(config=config_of())

@@ -5,7 +5,7 @@ import pytest
 from hawker.chaos.customer import Customer, exits_of
 from hawker.config import MachineConfig
 from hawker.machine import State
-from hawker.sim.node.world import Stall
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ anyio_backend = in_virtual_time
 CONFIG = MachineConfig(image="hawker/hello")
 
 
-async def test_a_machine_from_its_order_to_its_end(stall: Stall) -> None:
+async def test_a_machine_from_its_order_to_its_end(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         customer = Customer(worker.api, "shop")
         await customer.open()

@@ -11,7 +11,7 @@ from hawker.chaos.scenes import SCENES, Scene, declared, unmet, without_repetiti
 from hawker.chaos.stage import APP, Stage, Wares
 from hawker.machine import State
 from hawker.proof.promises import Promises
-from hawker.sim.node.world import Stall
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle import FLOWS
 from tests.worker.hourglass import in_virtual_time
 
@@ -57,7 +57,7 @@ def test_what_was_met_in_one_flow_is_not_repeated_in_another() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("scene", PLAYED, ids=lambda scene: scene.name)
-async def test_a_scene_ends_where_it_says(scene: Scene, stall: Stall, tmp_path: Path) -> None:
+async def test_a_scene_ends_where_it_says(scene: Scene, stall: MemoryWorld, tmp_path: Path) -> None:
     wares = Wares("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
     async with stall.open() as worker:
         customer = Customer(worker.api, APP)

@@ -13,8 +13,8 @@ from hawker.chaos.stage import APP, Stage, Wares
 from hawker.chaos.verdict import Subject, check
 from hawker.machine import State
 from hawker.proof.promises import Promises
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ def scene(name: str) -> Scene:
 
 
 class Play:
-    def __init__(self, worker: Worker, stage: Stage) -> None:
+    def __init__(self, worker: SimWorker, stage: Stage) -> None:
         self.worker = worker
         self.stage = stage
 
@@ -46,7 +46,7 @@ class Play:
 
 
 @pytest.fixture
-async def play(stall: Stall, tmp_path: Path) -> AsyncIterator[Play]:
+async def play(stall: MemoryWorld, tmp_path: Path) -> AsyncIterator[Play]:
     wares = Wares("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
     async with stall.open() as worker:
         customer = Customer(worker.api, APP)

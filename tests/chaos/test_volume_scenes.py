@@ -10,13 +10,13 @@ from hawker.chaos.stage import APP, Stage, Wares
 from hawker.chaos.volume_scenes import create_with_volume, extend_volume, off_with_volume, with_free_volume
 from hawker.machine import State
 from hawker.proof.promises import Promises
-from hawker.sim.node.world import Stall
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.volumes.records import VOLUMES
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_scene_with_a_volume_is_set_and_its_call_may_come_twice(stall: Stall, tmp_path: Path) -> None:
+async def test_a_scene_with_a_volume_is_set_and_its_call_may_come_twice(stall: MemoryWorld, tmp_path: Path) -> None:
     async with stall.open() as worker:
         customer = Customer(worker.api, APP)
         await customer.open()

@@ -11,14 +11,14 @@ from hawker.chaos.watcher import Watcher
 from hawker.errors import NotFound
 from hawker.machine import State
 from hawker.sim.node.sim_worker import APP
-from hawker.sim.node.world import Stall
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
 
 
-async def test_a_life_without_findings(stall: Stall) -> None:
+async def test_a_life_without_findings(stall: MemoryWorld) -> None:
     watcher = Watcher(stall.clock, APP)
     async with stall.open() as worker:
         await worker.app()
@@ -31,7 +31,7 @@ async def test_a_life_without_findings(stall: Stall) -> None:
     assert (watcher.looks, dict(watcher.found)) == (3, {})
 
 
-async def test_a_state_without_its_event_is_seen(stall: Stall) -> None:
+async def test_a_state_without_its_event_is_seen(stall: MemoryWorld) -> None:
     watcher = Watcher(stall.clock, APP)
     async with stall.open() as worker:
         await worker.app()
@@ -54,7 +54,7 @@ class Blind:
         return await self._caller.call(route, **arguments)
 
 
-async def test_a_machine_in_the_list_only_is_seen(stall: Stall) -> None:
+async def test_a_machine_in_the_list_only_is_seen(stall: MemoryWorld) -> None:
     watcher = Watcher(stall.clock, APP)
     async with stall.open() as worker:
         await worker.app()

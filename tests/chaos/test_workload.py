@@ -14,8 +14,8 @@ from hawker.chaos.endings import Endings
 from hawker.chaos.tally import Outcome, Tally
 from hawker.chaos.workload import OWN_LIMIT, Customer, Onlooker
 from hawker.proof.promises import Promises
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.records import MACHINES
 from tests.worker.hourglass import in_virtual_time
 
@@ -39,7 +39,7 @@ class Counter:
 class Street:
     """Two customers and an onlooker before one counter."""
 
-    def __init__(self, worker: Worker, directory: Path) -> None:
+    def __init__(self, worker: SimWorker, directory: Path) -> None:
         self.clock = worker.parts.deps.clock
         self.counter, self.tally, self.promises = Counter(worker.api), Tally(), Promises()
         self.calls = Calls(self.counter, self.clock, self.tally)
@@ -62,7 +62,7 @@ class Street:
 
 
 async def test_at_a_node_that_keeps_its_word_nothing_is_found(tmp_path: Path) -> None:
-    stall = Stall(tmp_path)
+    stall = MemoryWorld(tmp_path)
     async with stall.open() as worker:
         street = Street(worker, tmp_path)
         await street.busy_day()
@@ -74,7 +74,7 @@ async def test_at_a_node_that_keeps_its_word_nothing_is_found(tmp_path: Path) ->
 
 
 async def test_a_machine_that_somebody_else_destroyed_is_missed(tmp_path: Path) -> None:
-    stall = Stall(tmp_path)
+    stall = MemoryWorld(tmp_path)
     async with stall.open() as worker:
         street = Street(worker, tmp_path)
         async with anyio.create_task_group() as tasks:

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from hawker.ids import VolumeId
-from hawker.sim.node.crash_points import Fuse
-from hawker.sim.node.fake_volumes import Crates
+from hawker.sim.node.crash_points import CrashPoints
+from hawker.sim.node.fake_volumes import FakeVolumes
 from hawker.worker.lifecycle.disks import HostDisks
 from hawker.worker.volumes.disks import Disk, Disks
 from hawker.worker.volumes.records import GB, Fstype
@@ -32,7 +32,7 @@ def disk(size_gb: int = 1, volume_id: VolumeId = VOLUME, fstype: Fstype = Fstype
 
 
 def played(directory: Path) -> Store:
-    crates = Crates(Fuse())
+    crates = FakeVolumes(CrashPoints())
     return Store(crates, lambda: crates, crates.damaged.add)
 
 

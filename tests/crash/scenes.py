@@ -7,85 +7,85 @@ from typing import Any
 
 from hawker.fsm.contract import Flow
 from hawker.machine import State
-from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.worker.lifecycle import FLOWS
 
-Setting = Callable[[Worker], Awaitable[str]]
+Setting = Callable[[SimWorker], Awaitable[str]]
 
 
-async def _nothing(worker: Worker) -> str:
+async def _nothing(worker: SimWorker) -> str:
     return ""
 
 
-async def _running(worker: Worker) -> str:
+async def _running(worker: SimWorker) -> str:
     return await worker.started(env={"A": "1"}, guest={"memory_mb": 256, "max_memory_mb": 512})
 
 
-async def _off(worker: Worker) -> str:
+async def _off(worker: SimWorker) -> str:
     return await worker.stopped(env={"A": "1"})
 
 
-async def _suspended(worker: Worker) -> str:
+async def _suspended(worker: SimWorker) -> str:
     machine_id = await _running(worker)
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.SUSPENDED)
     return machine_id
 
 
-async def _create(worker: Worker, machine_id: str) -> None:
+async def _create(worker: SimWorker, machine_id: str) -> None:
     await worker.create(key="the order")
 
 
-async def _prepare(worker: Worker, machine_id: str) -> None:
+async def _prepare(worker: SimWorker, machine_id: str) -> None:
     await worker.create(key="the order", order={"skip_launch": True})
 
 
-async def _start(worker: Worker, machine_id: str) -> None:
+async def _start(worker: SimWorker, machine_id: str) -> None:
     await worker.start(machine_id)
 
 
-async def _stop(worker: Worker, machine_id: str) -> None:
+async def _stop(worker: SimWorker, machine_id: str) -> None:
     await worker.stop(machine_id)
 
 
-async def _suspend(worker: Worker, machine_id: str) -> None:
+async def _suspend(worker: SimWorker, machine_id: str) -> None:
     await worker.suspend(machine_id)
 
 
-async def _memory(worker: Worker, machine_id: str) -> None:
+async def _memory(worker: SimWorker, machine_id: str) -> None:
     await worker.set_memory(machine_id, 512)
 
 
-async def _restart(worker: Worker, machine_id: str) -> None:
+async def _restart(worker: SimWorker, machine_id: str) -> None:
     await worker.restart(machine_id)
 
 
-async def _update(worker: Worker, machine_id: str) -> None:
+async def _update(worker: SimWorker, machine_id: str) -> None:
     await worker.update(machine_id, env={"A": "2"})
 
 
-async def _destroy(worker: Worker, machine_id: str) -> None:
+async def _destroy(worker: SimWorker, machine_id: str) -> None:
     await worker.destroy(machine_id, force=True)
 
 
-async def _finish(worker: Worker, machine_id: str) -> None:
+async def _finish(worker: SimWorker, machine_id: str) -> None:
     """The workload is done by itself: flow `rest`."""
     worker.host.end(worker.record(machine_id).id, 0)
 
 
-async def _fail(worker: Worker, machine_id: str) -> None:
+async def _fail(worker: SimWorker, machine_id: str) -> None:
     """The workload fails and is started again: flow `start` with a delay."""
     worker.host.end(worker.record(machine_id).id, 3)
 
 
-async def _gone(worker: Worker) -> str:
+async def _gone(worker: SimWorker) -> str:
     machine_id = await _off(worker)
     await worker.destroy(machine_id)
     await worker.reaches(machine_id, State.DESTROYED)
     return machine_id
 
 
-async def _wait(worker: Worker, machine_id: str) -> None:
+async def _wait(worker: SimWorker, machine_id: str) -> None:
     """Nobody asks for it: the archivist sees to it by itself."""
 
 
@@ -98,7 +98,7 @@ class Scene:
     name: str
     flow: str
     before: Setting
-    act: Callable[[Worker, str], Awaitable[None]]
+    act: Callable[[SimWorker, str], Awaitable[None]]
     undone: State | None
     done: State
     spoilt: bool = False

@@ -11,9 +11,9 @@ from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryPlace
 from hawker.machine import State
 from hawker.runtime.fake_host import Fault
-from hawker.sim.node.crash_points import Death, Fuse
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.crash_points import CrashPoints, Death
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory import Faults
 from hawker.worker.records import ARCHIVED
 from tests.crash.scenes import SCENES, Scene, places
@@ -28,7 +28,7 @@ QUIET_S = 90.0  # longer than any backoff
 class Vault(DirectoryPlace):
     """A place for archives whose edges are the fuse's."""
 
-    def __init__(self, root: Path, fuse: Fuse) -> None:
+    def __init__(self, root: Path, fuse: CrashPoints) -> None:
         super().__init__(root)
         self._fuse = fuse
 
@@ -43,7 +43,7 @@ class Play:
 
     def __init__(self, scene: Scene, directory: Path) -> None:
         self.scene = scene
-        self.stall = Stall(directory, reconciles=False)
+        self.stall = MemoryWorld(directory, reconciles=False)
         self.directory = directory
         self.machine_id = ""
         self.acknowledged = False
@@ -92,7 +92,7 @@ class Play:
         else:
             assert state in {*self._done, self.scene.undone}
 
-    async def _check_archive(self, worker: Worker, archive: Archive) -> None:
+    async def _check_archive(self, worker: SimWorker, archive: Archive) -> None:
         """Once, whole and confirmed; nothing is left on its way, and the runs that brought it there are not in it."""
         history = await archive.read(self.machine_id)
         assert history is not None and [run.flow for run in history.runs] == ["create", "destroy"]
@@ -107,7 +107,7 @@ class Play:
         return frozenset({self.scene.done, State.STARTED} if self.scene.spoilt else {self.scene.done})
 
 
-async def _rests(worker: Worker) -> None:
+async def _rests(worker: SimWorker) -> None:
     """Until nothing is under way, and nothing was to come later."""
     await worker.at_rest()
     await worker.parts.deps.clock.sleep(QUIET_S)

@@ -9,8 +9,8 @@ from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.proof.promises import Call, Promises
 from hawker.sim.node.crash_points import Death
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory import Faults
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest, check_store
@@ -25,13 +25,13 @@ SMALL = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}
 class Client:
     """Calls at random and remembers what was acknowledged."""
 
-    def __init__(self, stall: Stall, chance: random.Random) -> None:
+    def __init__(self, stall: MemoryWorld, chance: random.Random) -> None:
         self._stall = stall
         self._chance = chance
         self._orders = 0
         self.promises = Promises()
 
-    async def act(self, worker: Worker) -> None:
+    async def act(self, worker: SimWorker) -> None:
         verb = self._chance.choice((*Call, "end", "end", "pause", "pause"))
         if verb == "pause":
             await self._stall.clock.sleep(self._chance.choice((0.0, 0.01, 0.3, 5.0, 40.0)))
@@ -43,7 +43,7 @@ class Client:
             await self._call(worker, Call(verb), self._any())
         check_store(worker.store)
 
-    async def _create(self, worker: Worker) -> None:
+    async def _create(self, worker: SimWorker) -> None:
         """The same key until it is answered, as a client that was cut off asks again."""
         policy = self._chance.choice(("no", "always", "on-failure"))
         order, machine = f"order {self._orders}", None
@@ -55,7 +55,7 @@ class Client:
             self._orders += machine is not None or self._chance.random() < 0.3
         assert self.promises.created(MachineId(machine.id), order) == []
 
-    async def _call(self, worker: Worker, call: Call, machine_id: MachineId) -> None:
+    async def _call(self, worker: SimWorker, call: Call, machine_id: MachineId) -> None:
         told, value = self.promises.told[machine_id], {"key": str(self._chance.random())}
         ticket = self.promises.ask(machine_id, call)
         try:
@@ -88,7 +88,7 @@ class Client:
         return self._chance.choice(list(self.promises.told))
 
 
-async def live(stall: Stall, client: Client, chance: random.Random) -> None:
+async def live(stall: MemoryWorld, client: Client, chance: random.Random) -> None:
     """One life of the daemon, which ends in its death or after a while."""
     try:
         async with stall.open() as worker:
@@ -101,7 +101,7 @@ async def live(stall: Stall, client: Client, chance: random.Random) -> None:
 
 async def soak(seed: int, directory: Path) -> None:
     chance = random.Random(seed)
-    stall = Stall(directory, seed=seed, reconciles=seed % 3 == 0)
+    stall = MemoryWorld(directory, seed=seed, reconciles=seed % 3 == 0)
     client = Client(stall, chance)
     for _ in range(chance.randint(2, 5)):
         stall.fuse.burns_at = stall.fuse.edges + chance.randint(1, 120)

@@ -7,7 +7,7 @@ from hawker.ids import MachineId
 from hawker.policy import Direction, Transport
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant
-from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.fences import wanted
 from hawker.worker.records import PolicyRule, PolicySelector, PortRule
 
@@ -16,20 +16,22 @@ WEB = frozenset({Port("tcp", 80)})
 
 
 @pytest.fixture
-async def machine_id(worker: Worker) -> MachineId:
+async def machine_id(worker: SimWorker) -> MachineId:
     rule = PolicyRule(direction=Direction.INGRESS, ports=(PortRule(protocol=Transport.TCP, port=80),))
     selector = PolicySelector(all=True)
     await worker.parts.policies.put(APP, policy_id=None, name="p", selector=selector, rules=(rule,))
     return MachineId(await worker.started())
 
 
-async def test_a_host_that_does_what_the_records_say_is_well(worker: Worker, machine_id: MachineId) -> None:
+async def test_a_host_that_does_what_the_records_say_is_well(worker: SimWorker, machine_id: MachineId) -> None:
     assert [fence.machine_id for fence in wanted(worker.store)] == [machine_id]
     assert not list(fences_at_rest(worker.store, wanted(worker.store)))
 
 
 @pytest.mark.parametrize("wrong", ["missing", "too open", "another machine's"])
-async def test_whatever_is_different_is_told_by_its_machine(worker: Worker, machine_id: MachineId, wrong: str) -> None:
+async def test_whatever_is_different_is_told_by_its_machine(
+    worker: SimWorker, machine_id: MachineId, wrong: str
+) -> None:
     standing = {
         "missing": [],
         "too open": [Fence(machine_id, 7, ingress=WEB | {Port("tcp", 81)})],

@@ -11,8 +11,8 @@ from hawker.api.local import LocalCaller
 from hawker.api.routes import PLACE
 from hawker.broker.preferences import preferences
 from hawker.errors import NoRoom, Unprocessable
-from hawker.sim.node.sim_worker import APP, Worker, config_of
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
+from hawker.sim.node.world import MemoryWorld
 from hawker.up.alone import place_alone
 from hawker.worker.handlers import worker_handlers
 from tests.worker.hourglass import in_virtual_time
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    async with Stall(tmp_path).open() as worker:
+async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
+    async with MemoryWorld(tmp_path).open() as worker:
         await worker.app()
         yield worker
 
 
-async def _place(worker: Worker, *, key: str | None = None, memory_mb: int = 256, **given: Any) -> PlaceAnswer:
+async def _place(worker: SimWorker, *, key: str | None = None, memory_mb: int = 256, **given: Any) -> PlaceAnswer:
     handlers = worker_handlers(worker.parts)
     place_alone(worker.parts, handlers, preferences())
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mb}
@@ -37,7 +37,7 @@ async def _place(worker: Worker, *, key: str | None = None, memory_mb: int = 256
     return await caller.call(PLACE, body=PlaceRequest(app=APP, machine=machine, **given), idempotency_key=key)
 
 
-async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: Worker) -> None:
+async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: SimWorker) -> None:
     answer = await _place(worker, dry_run=True)
     assert (answer.filled, answer.machines, answer.refusal) == (1, (), None)
     (bid,) = answer.bids
@@ -45,7 +45,7 @@ async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: Worker) -> None
     assert worker.machines() == []
 
 
-async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(worker: Worker) -> None:
+async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(worker: SimWorker) -> None:
     answer = await _place(worker, count=3, key="three")
     assert answer.filled == 3 and len({machine.id for machine in answer.machines}) == 3
     again = await _place(worker, count=3, key="three")
@@ -53,19 +53,19 @@ async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(work
     assert len(worker.machines()) == 3
 
 
-async def test_what_does_not_fit_is_reported_and_the_rest_is_filled(worker: Worker) -> None:
+async def test_what_does_not_fit_is_reported_and_the_rest_is_filled(worker: SimWorker) -> None:
     answer = await _place(worker, count=6)
     assert answer.filled == len(worker.machines()) == 4
     assert answer.refusal is not None and answer.refusal.shortfall == {"memory_mb": 256}
 
 
-async def test_all_or_nothing_leaves_nothing(worker: Worker) -> None:
+async def test_all_or_nothing_leaves_nothing(worker: SimWorker) -> None:
     with pytest.raises(NoRoom):
         await _place(worker, count=6, all_or_nothing=True)
     assert worker.machines() == []
 
 
-async def test_what_cannot_be_placed_is_refused_with_the_reason(worker: Worker) -> None:
+async def test_what_cannot_be_placed_is_refused_with_the_reason(worker: SimWorker) -> None:
     with pytest.raises(NoRoom, match="no host in region 'mad', the nearest is 'local'"):
         await _place(worker, region="mad")
     with pytest.raises(Unprocessable, match=r"config.guest.memory_mb must be between"):

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time
 
 
 @pytest.fixture
-def stall(tmp_path: Path) -> Stall:
-    return Stall(tmp_path)
+def stall(tmp_path: Path) -> MemoryWorld:
+    return MemoryWorld(tmp_path)
 
 
 @pytest.fixture
-async def worker(stall: Stall) -> AsyncIterator[Worker]:
+async def worker(stall: MemoryWorld) -> AsyncIterator[SimWorker]:
     """An open stall with the app `stall`."""
     async with stall.open() as worker:
         await worker.app()

@@ -19,7 +19,7 @@ from hawker.errors import (
     WrongState,
 )
 from hawker.ids import AppName, OrderId
-from hawker.sim.node.sim_worker import APP, Worker, config_of
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.store.contract import Reader, Tx
 from hawker.worker.filling import Filling, NoLuggage
 from hawker.worker.order_ledger import OrderLedger
@@ -43,7 +43,7 @@ class Trunk:
         self.unpacked.append(packed)
 
 
-def filling(worker: Worker, luggage: Any = None) -> Filling:
+def filling(worker: SimWorker, luggage: Any = None) -> Filling:
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
     return Filling(worker.parts, ledger, luggage or NoLuggage())
 
@@ -59,7 +59,7 @@ def other(name: str = "far") -> OrderedApp:
     )
 
 
-async def test_an_app_that_is_not_known_comes_with_the_order(worker: Worker) -> None:
+async def test_an_app_that_is_not_known_comes_with_the_order(worker: SimWorker) -> None:
     trunk = Trunk()
     made = await filling(worker, trunk).fill(order(other()), "ann")
     assert (made.app, made.network.network_id, trunk.unpacked) == ("far", 7, [b"x"])
@@ -67,7 +67,7 @@ async def test_an_app_that_is_not_known_comes_with_the_order(worker: Worker) -> 
     assert known is not None and (known.id, known.org, known.idempotency_key) == ("0a", "acme", None)
 
 
-async def test_what_is_exported_is_what_an_order_carries(worker: Worker) -> None:
+async def test_what_is_exported_is_what_an_order_carries(worker: SimWorker) -> None:
     app = filling(worker, Trunk()).export(APP)
     assert app.luggage == b"of stall"
     made = await filling(worker, Trunk()).fill(order(app), "ann")
@@ -76,7 +76,7 @@ async def test_what_is_exported_is_what_an_order_carries(worker: Worker) -> None
         filling(worker).export("nothing")
 
 
-async def test_the_same_order_is_the_same_machine_also_at_once(worker: Worker) -> None:
+async def test_the_same_order_is_the_same_machine_also_at_once(worker: SimWorker) -> None:
     app, found = filling(worker).export(APP), list[str]()
 
     async def fill() -> None:
@@ -88,14 +88,14 @@ async def test_the_same_order_is_the_same_machine_also_at_once(worker: Worker) -
     assert len(set(found)) == 1 and len(worker.machines()) == 1
 
 
-async def test_a_refused_order_leaves_nothing_behind(worker: Worker) -> None:
+async def test_a_refused_order_leaves_nothing_behind(worker: SimWorker) -> None:
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 4096}
     with pytest.raises(NoRoom):
         await filling(worker).fill(order(other(), guest=guest), "ann")
     assert worker.store.get(APPS, "far") is None and worker.machines() == []
 
 
-async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(worker: Worker) -> None:
+async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
     await ledger.cancel(AppName(APP), OrderId("o"))
@@ -114,7 +114,7 @@ async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(work
     assert asked.is_set() and worker.machines() == []
 
 
-async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: Worker) -> None:
+async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: SimWorker) -> None:
     async def never(reference: str) -> Any:
         await anyio.sleep_forever()
 
@@ -123,14 +123,14 @@ async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: Worker)
         await filling(worker).fill(order(other()), "ann", 2.0)
 
 
-async def test_another_app_of_the_same_name_is_not_taken_for_it(worker: Worker) -> None:
+async def test_another_app_of_the_same_name_is_not_taken_for_it(worker: SimWorker) -> None:
     app = msgspec.structs.replace(filling(worker).export(APP), id="ff")
     with pytest.raises(NameTaken):
         await filling(worker).fill(order(app), "ann")
 
 
 async def test_a_config_that_was_found_sound_is_not_validated_again(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
     monkeypatch.setattr("hawker.worker.filling.validate", lambda config, served: seen.append(config.image))
@@ -140,7 +140,7 @@ async def test_a_config_that_was_found_sound_is_not_validated_again(
     assert len(seen) == 2 and len(fill._sound) == 1
 
 
-async def test_what_changed_since_the_bid_is_looked_at_again(worker: Worker) -> None:
+async def test_what_changed_since_the_bid_is_looked_at_again(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     with pytest.raises(Unavailable, match="does not have the label disk=ssd"):
         await filling(worker).fill(order(app, metadata={"hawker_labels": "disk=ssd"}), "ann")
@@ -153,7 +153,7 @@ async def test_what_changed_since_the_bid_is_looked_at_again(worker: Worker) -> 
         await filling(worker).fill(order(app, "q"), "ann")
 
 
-async def test_what_is_wrong_with_the_order_is_said(worker: Worker) -> None:
+async def test_what_is_wrong_with_the_order_is_said(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     with pytest.raises(Unprocessable, match=r"config.guest"):
         await filling(worker).fill(order(app, guest={"cpu_kind": "shared", "cpus": 0}), "ann")

@@ -7,8 +7,8 @@ from hawker.config import MachineConfig
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import Fault
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.holding import at_rest, kept_layer
 from hawker.worker.records import MachineRecord
 from tests.worker.invariants import check_at_rest
@@ -51,18 +51,18 @@ def test_the_newer_field_wins() -> None:
 # Through the flows: whose first instance made the layer that is there.
 
 
-def layer_of(stall: Stall, machine_id: str) -> str | None:
+def layer_of(stall: MemoryWorld, machine_id: str) -> str | None:
     return next((first for key, (_, first) in stall.rootfs.layers.items() if key == machine_id), None)
 
 
-async def started_again(worker: Worker, machine_id: str) -> None:
+async def started_again(worker: SimWorker, machine_id: str) -> None:
     await worker.stop(machine_id)
     await worker.reaches(machine_id, State.STOPPED)
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.STARTED)
 
 
-async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: Worker, stall: Stall) -> None:
+async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     first = layer_of(stall, machine_id)
     await started_again(worker, machine_id)
@@ -70,7 +70,9 @@ async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: Worker, 
 
 
 @pytest.mark.parametrize("persist", ["restart", "always"])
-async def test_a_kept_layer_outlives_stops_restarts_and_failures(worker: Worker, stall: Stall, persist: str) -> None:
+async def test_a_kept_layer_outlives_stops_restarts_and_failures(
+    worker: SimWorker, stall: MemoryWorld, persist: str
+) -> None:
     machine_id = await worker.started(rootfs={"persist": persist}, restart={"policy": "always"})
     first = layer_of(stall, machine_id)
     await started_again(worker, machine_id)
@@ -84,7 +86,7 @@ async def test_a_kept_layer_outlives_stops_restarts_and_failures(worker: Worker,
 
 
 @pytest.mark.parametrize(("persist", "kept"), [("restart", False), ("always", True)])
-async def test_only_always_outlives_an_update(worker: Worker, stall: Stall, persist: str, kept: bool) -> None:
+async def test_only_always_outlives_an_update(worker: SimWorker, stall: MemoryWorld, persist: str, kept: bool) -> None:
     machine_id = await worker.started(rootfs={"persist": persist})
     first = layer_of(stall, machine_id)
     await worker.update(machine_id, rootfs={"persist": persist}, env={"A": "2"})
@@ -96,7 +98,7 @@ async def test_only_always_outlives_an_update(worker: Worker, stall: Stall, pers
     check_at_rest(stall)
 
 
-async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroyed(stall: Stall) -> None:
+async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroyed(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(rootfs={"persist": "always"})
@@ -114,7 +116,7 @@ async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroy
         check_at_rest(stall)
 
 
-async def test_a_start_that_fails_does_not_cost_the_layer(worker: Worker, stall: Stall) -> None:
+async def test_a_start_that_fails_does_not_cost_the_layer(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(rootfs={"persist": "always"})
     first = layer_of(stall, machine_id)
     await worker.stop(machine_id)

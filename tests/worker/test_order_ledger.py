@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.ids import AppName, NodeId, OrderId
-from hawker.sim.node.sim_worker import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.order_ledger import CANCELLED, CLAIMS, MAX_KEY_BYTES, OrderLedger
 
 pytestmark = pytest.mark.anyio
@@ -11,11 +11,11 @@ A, B, C = NodeId("0000000a"), NodeId("0000000b"), NodeId("0000000c")
 
 
 @pytest.fixture
-def ledger(worker: Worker) -> OrderLedger:
+def ledger(worker: SimWorker) -> OrderLedger:
     return OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
 
 
-async def test_a_cancelled_order_is_refused_whenever_it_comes(ledger: OrderLedger, worker: Worker) -> None:
+async def test_a_cancelled_order_is_refused_whenever_it_comes(ledger: OrderLedger, worker: SimWorker) -> None:
     ledger.check(worker.store, SHOP, KEY)
     assert await ledger.cancel(SHOP, KEY) is None
     with pytest.raises(OrderCancelled, match="order k was cancelled"):
@@ -23,14 +23,14 @@ async def test_a_cancelled_order_is_refused_whenever_it_comes(ledger: OrderLedge
     ledger.check(worker.store, AppName("other"), KEY)
 
 
-async def test_a_cancel_that_came_too_late_gives_the_machine(ledger: OrderLedger, worker: Worker) -> None:
+async def test_a_cancel_that_came_too_late_gives_the_machine(ledger: OrderLedger, worker: SimWorker) -> None:
     made = await worker.create(key="k")
     found = await ledger.cancel(SHOP, KEY)
     assert found is not None and found.id == made.id
     ledger.check(worker.store, SHOP, KEY)
 
 
-async def test_what_is_undone_counts_as_not_filled(ledger: OrderLedger, worker: Worker) -> None:
+async def test_what_is_undone_counts_as_not_filled(ledger: OrderLedger, worker: SimWorker) -> None:
     made = await worker.create(key="k")
     found = await ledger.cancel(SHOP, KEY, anyway=True)
     assert found is not None and found.id == made.id
@@ -48,7 +48,7 @@ async def test_the_first_claim_counts_until_it_is_moved_on(ledger: OrderLedger) 
     assert await ledger.claim(SHOP, KEY, C, 0) == moved
 
 
-async def test_old_entries_are_dropped_as_new_ones_come(worker: Worker) -> None:
+async def test_old_entries_are_dropped_as_new_ones_come(worker: SimWorker) -> None:
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table, kept_s=60.0)
     for number in range(50):
         await ledger.cancel(SHOP, OrderId(f"old{number}"))

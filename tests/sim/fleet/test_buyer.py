@@ -7,7 +7,7 @@ from hawker.proof.violation import Invariant
 from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.checks import bought
 from hawker.sim.fleet.ledger import Counted
-from hawker.sim.fleet.operation import Deed, Verb
+from hawker.sim.fleet.operation import FleetOperation, FleetVerb
 from tests.sim.fleet.town import ledger_of, town_of
 
 pytestmark = pytest.mark.anyio
@@ -20,9 +20,9 @@ async def test_several_are_ordered_at_once_and_volumes_come_with_a_machine(tmp_p
         await clock.sleep(5)
         await buyer.begin(0)
         deeds = (
-            Deed(1, 0.1, "dan", Verb.COUNT, "dan-1", (0, 1), "key", 2),
-            Deed(2, 0.2, "dan", Verb.COUNT, "dan-2", (1, 0), "whole", 40),
-            Deed(3, 0.3, "dan", Verb.VOLUME, "dan-3", (1, 0), amount=256),
+            FleetOperation(1, 0.1, "dan", FleetVerb.COUNT, "dan-1", (0, 1), "key", 2),
+            FleetOperation(2, 0.2, "dan", FleetVerb.COUNT, "dan-2", (1, 0), "whole", 40),
+            FleetOperation(3, 0.3, "dan", FleetVerb.VOLUME, "dan-3", (1, 0), amount=256),
         )
         await buyer.work(deeds, clock.monotonic())
         some, many = ledger.counted["dan-1"], ledger.counted["dan-2"]

@@ -3,7 +3,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.sim.fleet.cluster import Joined, address_of, inline
+from hawker.sim.fleet.cluster import GossipingNode, address_of, inline
 from tests.sim.fleet.town import town_of
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ async def test_nodes_find_each_other_and_read_the_same_catalog(tmp_path: Path) -
     async with town_of(tmp_path, 3) as (town, hosts, _):
         await town.wire.clock.sleep(5)
         for host in hosts:
-            assert isinstance(host.node, Joined)
+            assert isinstance(host.node, GossipingNode)
             assert {member.node for member in host.node.gossip.members()} == {each.id for each in hosts}
             assert len(await host.node.fleet.nodes()) == 3
 

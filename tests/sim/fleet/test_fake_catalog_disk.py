@@ -3,15 +3,15 @@ from pathlib import Path
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
-from hawker.sim.fleet.fake_catalog_disk import Shelf
+from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
 from hawker.sim.fleet.kit import SOUND_FLEET
 
 
-def opened(shelf: Shelf) -> SqliteStorage:
+def opened(shelf: FakeCatalogDisk) -> SqliteStorage:
     return SOUND_FLEET.storage(shelf.file, NodeId("00000001"), ManualClock(), boot=lambda: shelf.boot)
 
 
-def proven_after(shelf: Shelf) -> bool:
+def proven_after(shelf: FakeCatalogDisk) -> bool:
     storage = opened(shelf)
     storage.close()
     return storage.proven()
@@ -19,7 +19,7 @@ def proven_after(shelf: Shelf) -> bool:
 
 def test_a_killed_daemon_leaves_a_file_that_is_whole_and_a_power_cut_does_not(tmp_path: Path) -> None:
     for cut in (False, True):
-        shelf = Shelf(tmp_path / str(cut))
+        shelf = FakeCatalogDisk(tmp_path / str(cut))
         storage = opened(shelf)
         before = shelf.file
         shelf.kill()

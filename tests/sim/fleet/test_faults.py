@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.fleet.faults import Nature
-from hawker.sim.fleet.operation import NATURE, WATCHED, Deed, Verb
+from hawker.sim.fleet.faults import FleetFaults
+from hawker.sim.fleet.operation import NATURE, WATCHED, FleetOperation, FleetVerb
 from tests.sim.fleet.town import ledger_of, town_of
 
 pytestmark = pytest.mark.anyio
@@ -11,17 +11,17 @@ pytestmark = pytest.mark.anyio
 
 async def test_blows_fall_and_at_rest_all_is_healed_and_everybody_is_up(tmp_path: Path) -> None:
     async with town_of(tmp_path, 3) as (town, hosts, tasks):
-        nature = Nature(town, hosts, ledger_of(town), tasks)
+        nature = FleetFaults(town, hosts, ledger_of(town), tasks)
         deeds = (
-            Deed(1, 0.1, NATURE, Verb.KILL, nodes=(0,), for_s=1.0),
-            Deed(2, 0.2, NATURE, Verb.POWER, nodes=(1,), for_s=500.0),
-            Deed(3, 0.3, NATURE, Verb.CUT, nodes=(0,), for_s=500.0),
-            Deed(4, 0.3, NATURE, Verb.ONE_WAY, nodes=(1, 2), for_s=500.0),
-            Deed(5, 0.4, NATURE, Verb.LOSS, word="all", amount=0.5, for_s=500.0),
-            Deed(6, 0.5, NATURE, Verb.SLOW, nodes=(2,), amount=1.0, for_s=500.0),
-            Deed(7, 0.6, NATURE, Verb.CLOCK, nodes=(2,), amount=60.0),
-            Deed(8, 0.7, NATURE, Verb.UPGRADE, nodes=(2,), for_s=1.0),
-            Deed(9, 0.8, NATURE, Verb.POWER, word=WATCHED, for_s=500.0),
+            FleetOperation(1, 0.1, NATURE, FleetVerb.KILL, nodes=(0,), for_s=1.0),
+            FleetOperation(2, 0.2, NATURE, FleetVerb.POWER, nodes=(1,), for_s=500.0),
+            FleetOperation(3, 0.3, NATURE, FleetVerb.CUT, nodes=(0,), for_s=500.0),
+            FleetOperation(4, 0.3, NATURE, FleetVerb.ONE_WAY, nodes=(1, 2), for_s=500.0),
+            FleetOperation(5, 0.4, NATURE, FleetVerb.LOSS, word="all", amount=0.5, for_s=500.0),
+            FleetOperation(6, 0.5, NATURE, FleetVerb.SLOW, nodes=(2,), amount=1.0, for_s=500.0),
+            FleetOperation(7, 0.6, NATURE, FleetVerb.CLOCK, nodes=(2,), amount=60.0),
+            FleetOperation(8, 0.7, NATURE, FleetVerb.UPGRADE, nodes=(2,), for_s=1.0),
+            FleetOperation(9, 0.8, NATURE, FleetVerb.POWER, word=WATCHED, for_s=500.0),
         )
         await nature.rage(deeds, town.wire.clock.monotonic())
         await town.wire.clock.sleep(0.1)

@@ -6,8 +6,8 @@ from hawker.api.routes import GET_MACHINE, MachineParams
 from hawker.errors import NotFound
 from hawker.machine import State
 from hawker.node import Capacity, Resources
-from hawker.sim.fleet.light import LightPlace
-from hawker.sim.node.fake_images import Registry
+from hawker.sim.fleet.light import LightWorld
+from hawker.sim.node.fake_images import FakeRegistry
 from hawker.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_each_operation_is_over_when_it_is_answered_and_room_is_counted() -> None:
     room = Capacity(cpus=4, memory_mib=1024, disk_mib=10_000)
-    place = LightPlace(MemoryStore(), Path("node"), room=room)
-    place.registry = Registry()
+    place = LightWorld(MemoryStore(), Path("node"), room=room)
+    place.registry = FakeRegistry()
     async with place.open() as worker:
         table, store = worker.parts.deps.table, worker.store
         await worker.app()

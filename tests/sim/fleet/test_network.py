@@ -12,7 +12,7 @@ from hawker.api.loss import Lost, Overdue, Unreachable
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import LIST_REGIONS
 from hawker.ids import NodeId
-from hawker.sim.fleet.network import Cut, Door, Wire, Wired, WiredPeers
+from hawker.sim.fleet.network import CallNetwork, Endpoint, NetworkCut, SimCaller, SimPeers
 from hawker.sim.harness.loop import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -34,20 +34,20 @@ class Desk:
 
 
 @asynccontextmanager
-async def town() -> AsyncIterator[tuple[Wire, Desk, Door]]:
+async def town() -> AsyncIterator[tuple[CallNetwork, Desk, Endpoint]]:
     clock = LoopClock(1)
-    wire, desk, handlers = Wire(clock), Desk(clock), Handlers()
+    wire, desk, handlers = CallNetwork(clock), Desk(clock), Handlers()
     handlers.on(LIST_REGIONS, desk.regions)
     async with anyio.create_task_group() as tasks:
         await tasks.start(wire.serve)
-        door = Door(clock=clock, handlers=handlers, tasks=tasks)
+        door = Endpoint(clock=clock, handlers=handlers, tasks=tasks)
         wire.peers[TWO] = door
         yield wire, desk, door
         tasks.cancel_scope.cancel()
 
 
-def caller(wire: Wire) -> Wired:
-    return WiredPeers(wire, ONE).caller(TWO, behalf="ann")
+def caller(wire: CallNetwork) -> SimCaller:
+    return SimPeers(wire, ONE).caller(TWO, behalf="ann")
 
 
 async def test_a_call_is_answered() -> None:
@@ -65,7 +65,7 @@ async def test_nobody_listens_where_no_daemon_is() -> None:
 
 async def test_over_a_cut_nothing_is_done() -> None:
     async with town() as (wire, desk, _):
-        wire.cuts.append(Cut(frozenset({ONE}), frozenset({TWO}), both=False))
+        wire.cuts.append(NetworkCut(frozenset({ONE}), frozenset({TWO}), both=False))
         for _ in range(6):
             with pytest.raises((Unreachable, Overdue)):
                 await caller(wire).call(LIST_REGIONS, timeout_s=5)

@@ -1,4 +1,4 @@
-from hawker.sim.fleet.operation import BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, Verb
+from hawker.sim.fleet.operation import BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, FleetVerb
 from hawker.sim.fleet.plan import draw
 
 
@@ -17,9 +17,13 @@ def test_deeds_are_in_order_numbered_and_within_the_fleet() -> None:
 
 def test_every_kind_of_deed_comes_and_no_label_is_ordered_twice() -> None:
     deeds = [draw(seed).deeds for seed in range(40)]
-    assert {deed.verb for plan in deeds for deed in plan} == set(Verb)
+    assert {deed.verb for plan in deeds for deed in plan} == set(FleetVerb)
     for plan in deeds:
-        made = [deed.label for deed in plan if deed.verb in (Verb.ORDER, Verb.SPARE, Verb.COUNT, Verb.VOLUME)]
+        made = [
+            deed.label
+            for deed in plan
+            if deed.verb in (FleetVerb.ORDER, FleetVerb.SPARE, FleetVerb.COUNT, FleetVerb.VOLUME)
+        ]
         assert len(made) == len(set(made))
 
 
@@ -29,4 +33,7 @@ def test_the_number_of_nodes_can_be_given() -> None:
 
 def test_a_light_fleet_is_asked_for_no_more_than_its_worker_plays() -> None:
     verbs = {deed.verb for seed in range(20) for deed in draw(seed, nodes=30, light=True).deeds}
-    assert verbs & {Verb.SPARE, Verb.VOLUME, Verb.CORDON, Verb.DRAIN, Verb.FORGET} == set() and Verb.COUNT in verbs
+    assert (
+        verbs & {FleetVerb.SPARE, FleetVerb.VOLUME, FleetVerb.CORDON, FleetVerb.DRAIN, FleetVerb.FORGET} == set()
+        and FleetVerb.COUNT in verbs
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from hawker.catalog.contract import Statement
 from hawker.ids import NodeId
-from hawker.sim.fleet.shared_catalog import MISSED_S, TOLD_S, Commons, Share
+from hawker.sim.fleet.shared_catalog import MISSED_S, TOLD_S, SharedCatalog, SharedCatalogView
 from hawker.sim.harness.loop import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -20,8 +20,8 @@ def named(name: str) -> Statement:
 
 
 @asynccontextmanager
-async def commons() -> AsyncIterator[Commons]:
-    made = Commons(LoopClock(1))
+async def commons() -> AsyncIterator[SharedCatalog]:
+    made = SharedCatalog(LoopClock(1))
     async with anyio.create_task_group() as tasks:
         await tasks.start(made.serve)
         yield made
@@ -30,7 +30,7 @@ async def commons() -> AsyncIterator[Commons]:
 
 async def test_what_is_told_is_read_a_moment_later_in_its_order_and_with_its_place() -> None:
     async with commons() as told:
-        share = Share(told, ONE, 1)
+        share = SharedCatalogView(told, ONE, 1)
         await share.transact([named("a")])
         token = await share.transact([named("b"), Statement(query="DELETE FROM apps WHERE name = ?", params=("a",))])
         assert token is not None and told.rows(APPS, ONE) == []
@@ -41,13 +41,13 @@ async def test_what_is_told_is_read_a_moment_later_in_its_order_and_with_its_pla
 
 async def test_a_node_that_begins_again_reads_all_that_it_told() -> None:
     async with commons() as told:
-        await Share(told, ONE, 1).transact([named("a")])
-        assert (await Share(told, ONE, 2).query(Statement(query=APPS, params=(ONE,)))).rows == (("a",),)
+        await SharedCatalogView(told, ONE, 1).transact([named("a")])
+        assert (await SharedCatalogView(told, ONE, 2).query(Statement(query=APPS, params=(ONE,)))).rows == (("a",),)
 
 
 async def test_it_is_known_who_lives_and_after_a_while_who_does_not() -> None:
     async with commons() as told:
-        share = Share(told, ONE, 1)
+        share = SharedCatalogView(told, ONE, 1)
         share.begin()
         await told.clock.sleep(1)
         assert told.rows(STATE, ONE) == [("alive",)]

@@ -1,28 +1,31 @@
 from hawker.node import Capacity
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.operation import NATURE, Deed, Plan, Verb
+from hawker.sim.fleet.operation import NATURE, FleetOperation, FleetPlan, FleetVerb
 from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.planted import find
 from hawker.sim.fleet.shrink import shortest, shrink
-from hawker.sim.fleet.simulation import Outcome, play
+from hawker.sim.fleet.simulation import FleetOutcome, play
 
 KEPT = Violation(Invariant.KEPT, "m", "gone")
 
 
-def outcome(plan: Plan, *found: Violation) -> Outcome:
-    return Outcome(plan, 0, 0, 0, 0, 0, 0, 1e9, "", (), found)
+def outcome(plan: FleetPlan, *found: Violation) -> FleetOutcome:
+    return FleetOutcome(plan, 0, 0, 0, 0, 0, 0, 1e9, "", (), found)
 
 
-def plan_of(count: int, nodes: int) -> Plan:
-    deeds = tuple(Deed(number, number, NATURE, Verb.KILL, nodes=(number % nodes,)) for number in range(1, count + 1))
-    return Plan(1, nodes, 2, Capacity(cpus=1, memory_mib=1, disk_mib=1), deeds)
+def plan_of(count: int, nodes: int) -> FleetPlan:
+    deeds = tuple(
+        FleetOperation(number, number, NATURE, FleetVerb.KILL, nodes=(number % nodes,))
+        for number in range(1, count + 1)
+    )
+    return FleetPlan(1, nodes, 2, Capacity(cpus=1, memory_mib=1, disk_mib=1), deeds)
 
 
-def shrunk(nodes_needed: int, *needed: int, tries: int = 100) -> tuple[Plan, int]:
+def shrunk(nodes_needed: int, *needed: int, tries: int = 100) -> tuple[FleetPlan, int]:
     """Of a run that breaks among so many nodes when all of these deeds are there; how many runs it took."""
     runs = 0
 
-    def again(plan: Plan) -> Outcome:
+    def again(plan: FleetPlan) -> FleetOutcome:
         nonlocal runs
         runs += 1
         there = {deed.number for deed in plan.deeds}

@@ -10,7 +10,7 @@ from hawker.proof.violation import Invariant
 from hawker.sim.fleet.kit import FleetKit
 from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.simulation import play
-from hawker.sim.node.kit import Kit
+from hawker.sim.node.kit import WorkerKit
 from hawker.worker.supervisor import Supervisor
 
 _PLAY = "import sys; from hawker.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -45,5 +45,5 @@ def test_what_breaks_a_node_is_a_finding() -> None:
         async def serve(self, **given: object) -> None:
             raise RuntimeError("planted")
 
-    outcome = play(draw(3, 0.1), FleetKit(worker=Kit(supervisor=Broken)))
+    outcome = play(draw(3, 0.1), FleetKit(worker=WorkerKit(supervisor=Broken)))
     assert [each.invariant for each in outcome.found] == [Invariant.ANSWERS]

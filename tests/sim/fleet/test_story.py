@@ -2,12 +2,12 @@ from dataclasses import replace
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.plan import draw
-from hawker.sim.fleet.simulation import Outcome
-from hawker.sim.fleet.story import Asked, repeat, report_of, summary
+from hawker.sim.fleet.simulation import FleetOutcome
+from hawker.sim.fleet.story import FleetRequest, repeat, report_of, summary
 
 
-def outcome() -> Outcome:
-    return Outcome(draw(3), 5, 4, 9, 3, 2, 1, 61.5, "abcd", (), ())
+def outcome() -> FleetOutcome:
+    return FleetOutcome(draw(3), 5, 4, 9, 3, 2, 1, 61.5, "abcd", (), ())
 
 
 def test_a_summary_is_one_line_with_the_digest_and_says_when_something_was_found() -> None:
@@ -20,8 +20,8 @@ def test_a_summary_is_one_line_with_the_digest_and_says_when_something_was_found
 
 def test_the_command_repeats_the_run_as_it_was_cut() -> None:
     cut = replace(outcome(), plan=draw(3).only(frozenset({2, 5})))
-    assert repeat(cut, cut.plan.nodes, Asked()) == "hawker sim fleet --seeds 3-3 --only 2,5"
-    asked = Asked(minutes=2, nodes=9, plant="alone")
+    assert repeat(cut, cut.plan.nodes, FleetRequest()) == "hawker sim fleet --seeds 3-3 --only 2,5"
+    asked = FleetRequest(minutes=2, nodes=9, plant="alone")
     assert repeat(cut, 9, asked) == (
         f"hawker sim fleet --seeds 3-3 --nodes 9 --minutes 2 --plant alone --narrow {cut.plan.nodes} --only 2,5"
     )

@@ -9,26 +9,26 @@ from anyio.abc import TaskGroup
 
 from hawker.gossip.memory import MemoryNetwork
 from hawker.ids import NodeId
-from hawker.sim.fleet.cluster import Town, address_of
-from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.cluster import SimCluster, address_of
+from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.kit import SOUND_FLEET
-from hawker.sim.fleet.ledger import Ledger
-from hawker.sim.fleet.network import Wire
+from hawker.sim.fleet.ledger import FleetLedger
+from hawker.sim.fleet.network import CallNetwork
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.trace import Trace
 from hawker.sim.node.world import ROOM
 
 
 @asynccontextmanager
-async def town_of(folder: Path, count: int) -> AsyncIterator[tuple[Town, list[Host], TaskGroup]]:
+async def town_of(folder: Path, count: int) -> AsyncIterator[tuple[SimCluster, list[FleetHost], TaskGroup]]:
     clock = LoopClock(1)
     names = [NodeId(f"{number:08x}") for number in range(1, count + 1)]
     seeds = [address_of(name) for name in names]
-    town = Town(network=MemoryNetwork(clock), wire=Wire(clock), kit=SOUND_FLEET, seeds=seeds)
+    town = SimCluster(network=MemoryNetwork(clock), wire=CallNetwork(clock), kit=SOUND_FLEET, seeds=seeds)
     async with anyio.create_task_group() as tasks:
         await tasks.start(town.network.serve)
         await tasks.start(town.wire.serve)
-        hosts = [Host(town, name, "mad", folder, seed=at, room=ROOM) for at, name in enumerate(names)]
+        hosts = [FleetHost(town, name, "mad", folder, seed=at, room=ROOM) for at, name in enumerate(names)]
         for host in hosts:
             await host.begin(tasks)
         yield town, hosts, tasks
@@ -37,5 +37,5 @@ async def town_of(folder: Path, count: int) -> AsyncIterator[tuple[Town, list[Ho
         tasks.cancel_scope.cancel()
 
 
-def ledger_of(town: Town) -> Ledger:
-    return Ledger(town.wire.clock, Trace())
+def ledger_of(town: SimCluster) -> FleetLedger:
+    return FleetLedger(town.wire.clock, Trace())

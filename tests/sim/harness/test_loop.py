@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from hawker.sim.harness.loop import Hourglass, LoopClock, eventually
+from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -44,4 +44,4 @@ def test_a_loop_in_which_nothing_can_happen_does_not_hang() -> None:
         await anyio.Event().wait()
 
     with pytest.raises(RuntimeError, match="waits for ever"):
-        anyio.run(wait, backend_options={"loop_factory": lambda: Hourglass(patience_s=0.01)})
+        anyio.run(wait, backend_options={"loop_factory": lambda: VirtualTimeLoop(patience_s=0.01)})

@@ -2,13 +2,13 @@ from collections.abc import Set
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.shrink import Shrinker, shrink
-from hawker.sim.worker.plan import Plan, draw
+from hawker.sim.worker.plan import WorkerPlan, draw
 from hawker.sim.worker.planted import find
-from hawker.sim.worker.simulation import Outcome, run
+from hawker.sim.worker.simulation import WorkerOutcome, run
 
 
-def outcome(plan: Plan, *found: Violation) -> Outcome:
-    return Outcome(plan, 0, 0, 0, 0, 1e9, "", (), found)
+def outcome(plan: WorkerPlan, *found: Violation) -> WorkerOutcome:
+    return WorkerOutcome(plan, 0, 0, 0, 0, 1e9, "", (), found)
 
 
 def shrunk(needed: Set[int], tries: int = 400, otherwise: Invariant | None = None) -> tuple[list[int], int]:
@@ -16,7 +16,7 @@ def shrunk(needed: Set[int], tries: int = 400, otherwise: Invariant | None = Non
     whole, asked = draw(1, 1.0), []
     kept = Violation(Invariant.KEPT, "m", "gone")
 
-    def play(numbers: Set[int]) -> Outcome:
+    def play(numbers: Set[int]) -> WorkerOutcome:
         asked.append(numbers)
         other = (Violation(otherwise, "m", "else"),) if otherwise is not None else ()
         return outcome(whole.only(numbers), *((kept,) if needed <= numbers else other))

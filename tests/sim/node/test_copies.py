@@ -4,9 +4,9 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import SnapshotId, VolumeId
-from hawker.sim.node.copies import Prints
-from hawker.sim.node.crash_points import Death, Fuse
-from hawker.sim.node.fake_volumes import Crates
+from hawker.sim.node.copies import FakeCopies
+from hawker.sim.node.crash_points import CrashPoints, Death
+from hawker.sim.node.fake_volumes import FakeVolumes
 from hawker.worker.volumes.disks import Disk
 from hawker.worker.volumes.records import Fstype
 
@@ -15,19 +15,19 @@ VOLUME, SNAPSHOT = VolumeId("vol_0000000000000001"), SnapshotId("vs_000000000000
 
 
 @pytest.fixture
-def fuse() -> Fuse:
-    return Fuse()
+def fuse() -> CrashPoints:
+    return CrashPoints()
 
 
 @pytest.fixture
-async def crates(fuse: Fuse) -> Crates:
-    crates = Crates(fuse)
+async def crates(fuse: CrashPoints) -> FakeVolumes:
+    crates = FakeVolumes(fuse)
     await crates.make(Disk(id=VOLUME, size_bytes=1 << 30, fstype=Fstype.EXT4, encrypted=False))
     return crates
 
 
-async def test_a_copy_stays_as_the_volume_was(fuse: Fuse, crates: Crates) -> None:
-    prints, fork = Prints(fuse, crates), VolumeId("vol_0000000000000002")
+async def test_a_copy_stays_as_the_volume_was(fuse: CrashPoints, crates: FakeVolumes) -> None:
+    prints, fork = FakeCopies(fuse, crates), VolumeId("vol_0000000000000002")
     for content in (0, 1):
         crates.files[VOLUME].content = content
         await prints.take(VOLUME, SNAPSHOT)
@@ -37,8 +37,8 @@ async def test_a_copy_stays_as_the_volume_was(fuse: Fuse, crates: Crates) -> Non
     assert await prints.list() == [SNAPSHOT]
 
 
-async def test_a_death_before_the_copy_is_whole_leaves_nothing(fuse: Fuse, crates: Crates) -> None:
-    prints = Prints(fuse, crates)
+async def test_a_death_before_the_copy_is_whole_leaves_nothing(fuse: CrashPoints, crates: FakeVolumes) -> None:
+    prints = FakeCopies(fuse, crates)
     for edge in (1, 2):
         fuse.burns_at = fuse.edges + edge
         with pytest.raises(Death):
@@ -50,8 +50,8 @@ async def test_a_death_before_the_copy_is_whole_leaves_nothing(fuse: Fuse, crate
     assert list(prints.snapshots) == [SNAPSHOT]
 
 
-async def test_what_is_not_there_is_not_found(fuse: Fuse, crates: Crates) -> None:
-    prints, nothing = Prints(fuse, crates), VolumeId("vol_0000000000000009")
+async def test_what_is_not_there_is_not_found(fuse: CrashPoints, crates: FakeVolumes) -> None:
+    prints, nothing = FakeCopies(fuse, crates), VolumeId("vol_0000000000000009")
     with pytest.raises(NotFound):
         await prints.take(nothing, SNAPSHOT)
     with pytest.raises(NotFound):

@@ -1,14 +1,14 @@
 import pytest
 
 from hawker.fsm.contract import Done, Flow, Outcome, Step
-from hawker.sim.node.crash_points import Death, Fuse, fused
+from hawker.sim.node.crash_points import CrashPoints, Death, with_crash_points
 from hawker.worker.lifecycle.rest import Rest
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_it_burns_through_at_the_chosen_edge() -> None:
-    fuse = Fuse()
+    fuse = CrashPoints()
     fuse.burns_at = 2
     await fuse.pass_edge()
     with pytest.raises(Death):
@@ -23,15 +23,15 @@ async def test_a_fused_step_dies_before_or_after_itself() -> None:
         return Done()
 
     for moment, expected in (("before", []), ("after", ["done"])):
-        fuse = Fuse()
+        fuse = CrashPoints()
         fuse.burns_in = f"make.it {moment}"
-        step = fused(Flow(name="make", input=Rest, steps=(Step("it", do),)), fuse).steps[0]
+        step = with_crash_points(Flow(name="make", input=Rest, steps=(Step("it", do),)), fuse).steps[0]
         with pytest.raises(Death):
             await step.do(None)  # type: ignore[arg-type]
         assert done == expected
 
 
 def test_places_that_were_reached_are_remembered() -> None:
-    fuse = Fuse()
+    fuse = CrashPoints()
     fuse.reach("make.it before")
     assert fuse.passed == {"make.it before"}

@@ -4,8 +4,8 @@ from hawker.ids import InstanceId, MachineId
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import InstanceSpec, Limits, ProcessSpec
 from hawker.sim.harness.loop import LoopClock
-from hawker.sim.node.crash_points import Death, Fuse
-from hawker.sim.node.fake_host import Cellar, Shelves, Trouble, Wires
+from hawker.sim.node.crash_points import CrashPoints, Death
+from hawker.sim.node.fake_host import FakeNetworks, FakeRootfs, ScriptedFailure, SimHost
 from hawker.worker.records import Network
 
 pytestmark = pytest.mark.anyio
@@ -23,19 +23,19 @@ def spec(instance: str = "I1", machine_id: MachineId = M) -> InstanceSpec:
     )
 
 
-def launched(host: Cellar, *specs: InstanceSpec) -> None:
+def launched(host: SimHost, *specs: InstanceSpec) -> None:
     for each in specs:
         host.launch(host.place(each))
 
 
 async def test_a_launch_beside_a_running_instance_is_remembered() -> None:
-    host = Cellar(LoopClock(), Fuse())
+    host = SimHost(LoopClock(), CrashPoints())
     launched(host, spec("I1"), spec("I2"))
     assert host.doubled == [M] and host.running() == {M: "I2"}
 
 
 async def test_process_ids_are_used_again_but_not_those_that_strangers_took() -> None:
-    host, other = Cellar(LoopClock(), Fuse()), MachineId("00000000000002")
+    host, other = SimHost(LoopClock(), CrashPoints()), MachineId("00000000000002")
     launched(host, spec())
     first = host.ever[M][0].pid
     host.deliver(host.ever[M][0], 9)
@@ -47,7 +47,7 @@ async def test_process_ids_are_used_again_but_not_those_that_strangers_took() ->
 
 
 async def test_what_the_daemon_ends_is_told_from_what_ends_by_itself() -> None:
-    host = Cellar(LoopClock(), Fuse())
+    host = SimHost(LoopClock(), CrashPoints())
     launched(host, spec())
     host.end(M, 3)
     assert host.felled == []
@@ -57,7 +57,7 @@ async def test_what_the_daemon_ends_is_told_from_what_ends_by_itself() -> None:
 
 
 async def test_a_reboot_takes_what_runs_and_leaves_what_had_ended() -> None:
-    host, other = Cellar(LoopClock(), Fuse()), MachineId("00000000000002")
+    host, other = SimHost(LoopClock(), CrashPoints()), MachineId("00000000000002")
     launched(host, spec(), spec("I2", other))
     host.end(other, 3)
     host.reboot()
@@ -67,8 +67,8 @@ async def test_a_reboot_takes_what_runs_and_leaves_what_had_ended() -> None:
 
 
 async def test_every_call_is_two_edges_and_death_comes_before_or_after_its_effect() -> None:
-    fuse = Fuse()
-    host = Cellar(LoopClock(), fuse)
+    fuse = CrashPoints()
+    host = SimHost(LoopClock(), fuse)
     for burns_at, after in ((1, False), (4, True)):
         fuse.burns_at = burns_at
         fault = host.fault("start")
@@ -76,15 +76,15 @@ async def test_every_call_is_two_edges_and_death_comes_before_or_after_its_effec
 
 
 async def test_what_was_scripted_can_be_forgiven() -> None:
-    host = Cellar(LoopClock(), Fuse())
+    host = SimHost(LoopClock(), CrashPoints())
     host.script("start", Fault(error=OSError()))
     host.forgive()
     assert host.fault("start").error is None
 
 
 async def test_a_fixture_fails_once_before_or_after_its_effect() -> None:
-    wires, network = Wires(Fuse()), Network(private_ip="fdaa::2", network_id=1)
-    wires.troubles += [Trouble("ensure", False), Trouble("delete", True)]
+    wires, network = FakeNetworks(CrashPoints()), Network(private_ip="fdaa::2", network_id=1)
+    wires.troubles += [ScriptedFailure("ensure", False), ScriptedFailure("delete", True)]
     with pytest.raises(OSError, match="ensure failed"):
         await wires.ensure(M, network)
     assert wires.plugged == {}
@@ -95,7 +95,7 @@ async def test_a_fixture_fails_once_before_or_after_its_effect() -> None:
 
 
 async def test_a_directory_outlives_its_mount() -> None:
-    shelves = Shelves(Fuse())
+    shelves = FakeRootfs(CrashPoints())
     await shelves.mount(M, InstanceId("I1"), "sha256:0")  # type: ignore[arg-type]
     await shelves.unmount(M)
     assert await shelves.list() == [M] and shelves.mounted == {}

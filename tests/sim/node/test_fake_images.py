@@ -2,15 +2,15 @@ import pytest
 
 from hawker.errors import Unavailable
 from hawker.sim.harness.loop import LoopClock
-from hawker.sim.node.fake_images import Gallery, Registry
+from hawker.sim.node.fake_images import FakeImages, FakeRegistry
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> None:
-    registry, clock = Registry(), LoopClock()
+    registry, clock = FakeRegistry(), LoopClock()
     registry.pull_s = 30
-    gallery, began = Gallery(registry, clock), clock.monotonic()
+    gallery, began = FakeImages(registry, clock), clock.monotonic()
     await gallery.open()
     resolved = await gallery.resolve("hawker/hello")
     assert gallery.find(resolved.digest) is None
@@ -18,13 +18,13 @@ async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> No
     image = await gallery.build(resolved)
     assert clock.monotonic() - began == 30
     gallery.mark_used(resolved.digest)
-    assert Gallery(registry, clock).find(resolved.digest) == image
+    assert FakeImages(registry, clock).find(resolved.digest) == image
 
 
 async def test_as_many_pulls_fail_as_were_asked_for() -> None:
-    registry = Registry()
+    registry = FakeRegistry()
     registry.fails = 1
-    gallery = Gallery(registry, LoopClock())
+    gallery = FakeImages(registry, LoopClock())
     resolved = await gallery.resolve("hawker/hello")
     with pytest.raises(Unavailable):
         await gallery.fetch(resolved)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from hawker.sim.node.crash_points import Death, Fuse
-from hawker.sim.node.fake_host import Trouble
-from hawker.sim.node.fake_volumes import Crates
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.crash_points import CrashPoints, Death
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.fake_volumes import FakeVolumes
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.contract.disks import VOLUME, disk
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_each_call_has_edges_before_and_after_its_effect() -> None:
-    fuse = Fuse()
-    crates = Crates(fuse)
+    fuse = CrashPoints()
+    crates = FakeVolumes(fuse)
     fuse.burns_at = fuse.edges + 1
     with pytest.raises(Death):
         await crates.make(disk())
@@ -26,8 +26,8 @@ async def test_each_call_has_edges_before_and_after_its_effect() -> None:
 
 
 async def test_a_trouble_comes_before_or_after_the_effect() -> None:
-    crates = Crates(Fuse())
-    crates.troubles = [Trouble("make", after=False), Trouble("make", after=True)]
+    crates = FakeVolumes(CrashPoints())
+    crates.troubles = [ScriptedFailure("make", after=False), ScriptedFailure("make", after=True)]
     for there in ([], [VOLUME]):
         with pytest.raises(OSError, match="make failed"):
             await crates.make(disk())
@@ -37,7 +37,7 @@ async def test_a_trouble_comes_before_or_after_the_effect() -> None:
 
 
 async def test_a_host_that_cannot_grow_what_is_in_use_waits_for_the_next_mount() -> None:
-    crates = Crates(Fuse())
+    crates = FakeVolumes(CrashPoints())
     crates.grows = False
     await crates.make(disk(1))
     await crates.mount(disk(1))
@@ -47,7 +47,7 @@ async def test_a_host_that_cannot_grow_what_is_in_use_waits_for_the_next_mount()
     assert crates.files[VOLUME].filesystem_bytes == 2 << 30
 
 
-async def test_a_reboot_loses_mounts_and_no_file(worker: Worker, stall: Stall) -> None:
+async def test_a_reboot_loses_mounts_and_no_file(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.started(mounts=[{"volume": volume.id, "path": "/data"}])
     stall.reboot()

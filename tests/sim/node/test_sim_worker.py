@@ -2,12 +2,12 @@ import pytest
 
 from hawker.errors import LeaseHeld
 from hawker.machine import State
-from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.sim_worker import SimWorker
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_client_orders_waits_and_looks(worker: Worker) -> None:
+async def test_a_client_orders_waits_and_looks(worker: SimWorker) -> None:
     machine_id = await worker.started(env={"A": "1"})
     assert worker.record(machine_id).config.env == {"A": "1"}
     assert worker.events(machine_id) == ["launch/created", "start/started"]
@@ -17,7 +17,7 @@ async def test_a_client_orders_waits_and_looks(worker: Worker) -> None:
     assert [record.id for record in worker.machines()] == [machine_id] and worker.under_way(machine_id) == []
 
 
-async def test_a_lease_is_taken_and_given_back(worker: Worker) -> None:
+async def test_a_lease_is_taken_and_given_back(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     lease = await worker.lease(machine_id, 60)
     with pytest.raises(LeaseHeld):
@@ -26,7 +26,7 @@ async def test_a_lease_is_taken_and_given_back(worker: Worker) -> None:
     await worker.start(machine_id)
 
 
-async def test_not_reaching_a_state_says_what_is_there(worker: Worker) -> None:
+async def test_not_reaching_a_state_says_what_is_there(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     with pytest.raises(AssertionError, match="stopped"):
         await worker.reaches(machine_id, State.STARTED)

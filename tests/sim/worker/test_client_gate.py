@@ -4,15 +4,15 @@ import anyio
 import pytest
 
 from hawker.errors import NotFound
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
-from hawker.sim.worker.client_gate import Door, Lost
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
+from hawker.sim.worker.client_gate import ClientGate, ConnectionLost
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_call_waits_for_a_daemon_and_hears_its_answer(tmp_path: Path) -> None:
-    stall, door = Stall(tmp_path), Door()
+    stall, door = MemoryWorld(tmp_path), ClientGate()
     heard: list[str] = []
 
     async def ask() -> None:
@@ -30,21 +30,21 @@ async def test_a_call_waits_for_a_daemon_and_hears_its_answer(tmp_path: Path) ->
             door.shut()
 
 
-async def test_a_refusal_reaches_the_caller(worker: Worker) -> None:
-    door = Door()
+async def test_a_refusal_reaches_the_caller(worker: SimWorker) -> None:
+    door = ClientGate()
     door.open(worker)
     with pytest.raises(NotFound):
         await door.call(lambda there: there.get("none"))
 
 
-async def test_a_call_under_way_is_lost_with_the_daemon(stall: Stall) -> None:
-    door = Door()
+async def test_a_call_under_way_is_lost_with_the_daemon(stall: MemoryWorld) -> None:
+    door = ClientGate()
     lost: list[float] = []
 
     async def ask() -> None:
         try:
             await door.call(lambda worker: stall.clock.sleep(100))
-        except Lost:
+        except ConnectionLost:
             lost.append(stall.clock.monotonic())
 
     async with anyio.create_task_group() as tasks:

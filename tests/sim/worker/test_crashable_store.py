@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.worker.crashable_store import File, Medium, Twin
+from hawker.sim.worker.crashable_store import CrashableFile, CrashableMemory, CrashableStore
 from hawker.store.contract import Bucket, Durability, Tx
 
 pytestmark = pytest.mark.anyio
@@ -13,8 +13,8 @@ NUMBERS = Bucket("numbers", int)
 
 
 @pytest.fixture(params=["twin", "file"])
-def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Medium]:
-    made: Medium = Twin() if request.param == "twin" else File(tmp_path)
+def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CrashableStore]:
+    made: CrashableStore = CrashableMemory() if request.param == "twin" else CrashableFile(tmp_path)
     yield made
     made.close()
 
@@ -23,35 +23,35 @@ def put(key: str) -> Callable[[Tx], None]:
     return lambda tx: tx.put(NUMBERS, key, 1)
 
 
-def keys(medium: Medium) -> list[str]:
+def keys(medium: CrashableStore) -> list[str]:
     return [key for key, _ in medium.store.scan(NUMBERS)]
 
 
-async def fill(medium: Medium) -> None:
+async def fill(medium: CrashableStore) -> None:
     await medium.store.write(put("durable"))
     for key in ("ordered 1", "ordered 2"):
         await medium.store.write(put(key), Durability.ORDERED)
 
 
-async def test_a_kill_loses_nothing(medium: Medium) -> None:
+async def test_a_kill_loses_nothing(medium: CrashableStore) -> None:
     await fill(medium)
     medium.crash(1.0)
     assert keys(medium) == ["durable", "ordered 1", "ordered 2"]
 
 
-async def test_a_power_cut_loses_what_was_not_durable(medium: Medium) -> None:
+async def test_a_power_cut_loses_what_was_not_durable(medium: CrashableStore) -> None:
     await fill(medium)
     medium.crash(0.0)
     assert keys(medium) == ["durable"]
 
 
-async def test_a_power_cut_may_leave_a_part_and_never_a_later_one(medium: Medium) -> None:
+async def test_a_power_cut_may_leave_a_part_and_never_a_later_one(medium: CrashableStore) -> None:
     await fill(medium)
     medium.crash(0.5)
     assert keys(medium) in (["durable"], ["durable", "ordered 1"])
 
 
-async def test_lives_follow_each_other(medium: Medium) -> None:
+async def test_lives_follow_each_other(medium: CrashableStore) -> None:
     for life in range(3):
         await medium.store.write(put(f"life {life}"))
         await medium.store.write(put(f"lost {life}"), Durability.ORDERED)
@@ -60,7 +60,7 @@ async def test_lives_follow_each_other(medium: Medium) -> None:
 
 
 async def test_a_log_that_was_begun_anew_is_told_from_the_old_one(tmp_path: Path) -> None:
-    medium = File(tmp_path)
+    medium = CrashableFile(tmp_path)
     for number in range(1200):  # beyond the size at which the log is copied into the file
         await medium.store.write(put(f"{number:04d}"), Durability.ORDERED)
     await medium.store.write(put("durable"))

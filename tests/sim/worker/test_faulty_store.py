@@ -7,7 +7,7 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.trace import Trace
-from hawker.sim.worker.faulty_store import Disk, Weather
+from hawker.sim.worker.faulty_store import DiskFaults, FaultyStore
 from hawker.store.contract import Bucket, Durability, Tx
 from hawker.store.memory import MemoryStore
 
@@ -24,22 +24,22 @@ def put(key: str, call: Callable[[], None] | None = None) -> Callable[[Tx], None
     return apply
 
 
-def weather(**how: Any) -> Weather:
-    made = Weather()
+def weather(**how: Any) -> DiskFaults:
+    made = DiskFaults()
     for name, value in how.items():
         assert hasattr(made, name)
         setattr(made, name, value)
     return made
 
 
-def disk(weather: Weather, heard: list[str] | None = None) -> Disk:
+def disk(weather: DiskFaults, heard: list[str] | None = None) -> FaultyStore:
     touched: list[str] = [] if heard is None else heard
-    return Disk(MemoryStore(), LoopClock(), Trace(), weather, touched.append)
+    return FaultyStore(MemoryStore(), LoopClock(), Trace(), weather, touched.append)
 
 
 async def test_what_is_committed_is_told_and_can_be_read() -> None:
     heard: list[str] = []
-    store = disk(Weather(), heard)
+    store = disk(DiskFaults(), heard)
     await store.write(put("a"), Durability.ORDERED)
     assert store.get(NUMBERS, "a") == 1 and store.commits == 1 and heard == ["numbers/a"]
 

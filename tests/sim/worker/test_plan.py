@@ -1,4 +1,4 @@
-from hawker.sim.worker.operation import KILLS, NATURE, Verb
+from hawker.sim.worker.operation import KILLS, NATURE, WorkerVerb
 from hawker.sim.worker.plan import CLIENTS, draw
 
 
@@ -25,12 +25,12 @@ def test_only_keeps_the_world_and_drops_deeds() -> None:
 
 def test_every_kind_of_deed_and_both_stores_come_up() -> None:
     plans = [draw(seed) for seed in range(1, 40)]
-    assert {deed.verb for plan in plans for deed in plan.deeds} == set(Verb)
+    assert {deed.verb for plan in plans for deed in plan.deeds} == set(WorkerVerb)
     assert {plan.on_file for plan in plans} == {True, False} == {plan.reconciles for plan in plans}
 
 
 def test_each_client_begins_with_an_order_and_nature_kills_in_many_ways() -> None:
     plan = draw(1)
-    assert all(plan.of(client)[0].verb in (Verb.CREATE, Verb.VOLUME) for client in CLIENTS)
+    assert all(plan.of(client)[0].verb in (WorkerVerb.CREATE, WorkerVerb.VOLUME) for client in CLIENTS)
     kills = [deed for seed in range(1, 20) for deed in draw(seed).of(NATURE) if deed.verb in KILLS]
     assert {deed.reboots for deed in kills} == {True, False} and {deed.kept for deed in kills} == {0.0, 0.5, 1.0}

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hawker.proof.violation import Invariant
-from hawker.sim.harness.trace import Kind
-from hawker.sim.node.kit import Kit
-from hawker.sim.worker.operation import Verb
+from hawker.sim.harness.trace import Speaker
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.worker.operation import WorkerVerb
 from hawker.sim.worker.plan import draw
 from hawker.sim.worker.simulation import run
 from hawker.worker.supervisor import Supervisor
@@ -39,15 +39,15 @@ def test_two_seeds_are_two_runs() -> None:
 
 
 def test_a_quiet_run_is_one_life_and_a_look_at_what_is_left() -> None:
-    outcome = run(plan(order(), call(Verb.STOP, 5), call(Verb.LOOK, 10)))
+    outcome = run(plan(order(), call(WorkerVerb.STOP, 5), call(WorkerVerb.LOOK, 10)))
     assert (outcome.operations, outcome.lives, outcome.crashes, outcome.faults) == (3, 2, 0, 0)
     assert outcome.found == ()
 
 
-@pytest.mark.parametrize("verb", [Verb.KILL_AT_EDGE, Verb.KILL_AT_COMMIT, Verb.KILL_AT_AWAIT])
+@pytest.mark.parametrize("verb", [WorkerVerb.KILL_AT_EDGE, WorkerVerb.KILL_AT_COMMIT, WorkerVerb.KILL_AT_AWAIT])
 @pytest.mark.parametrize("on_file", [False, True], ids=["twin", "file"])
 @pytest.mark.parametrize("reboots", [False, True], ids=["killed", "power cut"])
-def test_a_daemon_that_is_killed_during_a_create_loses_nothing(verb: Verb, on_file: bool, reboots: bool) -> None:
+def test_a_daemon_that_is_killed_during_a_create_loses_nothing(verb: WorkerVerb, on_file: bool, reboots: bool) -> None:
     for amount in (1, 3, 6):
         blown = blow(verb, 0.99, amount, reboots=reboots, kept=0.0 if reboots else 1.0)
         outcome = run(plan(order(word="always"), blown, on_file=on_file))
@@ -55,8 +55,8 @@ def test_a_daemon_that_is_killed_during_a_create_loses_nothing(verb: Verb, on_fi
 
 
 def test_a_client_that_is_cut_off_asks_again_for_its_order() -> None:
-    outcome = run(plan(order(), blow(Verb.KILL_AT_COMMIT, 0.99, 1)))
-    said = [line.text for line in outcome.lines if line.kind is Kind.CLIENT]
+    outcome = run(plan(order(), blow(WorkerVerb.KILL_AT_COMMIT, 0.99, 1)))
+    said = [line.text for line in outcome.lines if line.kind is Speaker.CLIENT]
     assert said[1] == "ann hears nothing of create ann-1" and said[3].startswith("ann is told: create ann-1")
 
 
@@ -65,7 +65,7 @@ def test_a_worker_that_breaks_is_a_finding() -> None:
         async def _record_missed(self) -> None:
             raise KeyError("oops")
 
-    outcome = run(plan(order()), Kit(supervisor=Broken))
+    outcome = run(plan(order()), WorkerKit(supervisor=Broken))
     assert [violation.invariant for violation in outcome.found] == [Invariant.ANSWERS]
     assert "KeyError" in outcome.found[0].what
 
@@ -75,7 +75,7 @@ def test_a_daemon_that_never_comes_up_is_a_finding() -> None:
         async def _record_missed(self) -> None:
             raise OSError
 
-    assert run(plan(), Kit(supervisor=Absent)).found != ()
+    assert run(plan(), WorkerKit(supervisor=Absent)).found != ()
 
 
 def test_a_cut_plan_is_played_in_the_same_world() -> None:

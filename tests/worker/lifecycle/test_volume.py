@@ -5,9 +5,9 @@ import pytest
 from hawker.errors import Fault
 from hawker.ids import VolumeId
 from hawker.node import Resources
-from hawker.sim.node.fake_host import Trouble
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.volume import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
 from hawker.worker.used import used
 from hawker.worker.volumes.records import GONE_VOLUMES, VOLUMES, VolumeState
@@ -25,7 +25,7 @@ def test_flows_of_volumes_have_names_of_their_own() -> None:
     ]
 
 
-async def test_a_volume_is_created_once_its_file_is_there(worker: Worker, stall: Stall) -> None:
+async def test_a_volume_is_created_once_its_file_is_there(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=2)
     assert (volume.state, stall.disks.files[VolumeId(volume.id)].size_bytes) == ("created", 2 << 30)
     record = worker.store.get(VOLUMES, volume.id)
@@ -33,15 +33,15 @@ async def test_a_volume_is_created_once_its_file_is_there(worker: Worker, stall:
     check_at_rest(stall)
 
 
-async def test_a_trouble_that_passes_only_delays_it(worker: Worker, stall: Stall) -> None:
-    stall.disks.troubles += [Trouble("make", after=False), Trouble("make", after=True)]
+async def test_a_trouble_that_passes_only_delays_it(worker: SimWorker, stall: MemoryWorld) -> None:
+    stall.disks.troubles += [ScriptedFailure("make", after=False), ScriptedFailure("make", after=True)]
     volume = await worker.volume("data", size_gb=1)
     assert volume.state == "created" and stall.disks.made[VolumeId(volume.id)] == 1
     check_at_rest(stall)
 
 
-async def test_one_that_cannot_be_made_is_taken_back_whole(worker: Worker, stall: Stall) -> None:
-    stall.disks.troubles += [Trouble("make", after=True)] * 5
+async def test_one_that_cannot_be_made_is_taken_back_whole(worker: SimWorker, stall: MemoryWorld) -> None:
+    stall.disks.troubles += [ScriptedFailure("make", after=True)] * 5
     with pytest.raises(Fault, match="could not be made: OSError: make failed"):
         await worker.volume("data", size_gb=1)
     assert stall.disks.files == {} and used(worker.store) == Resources()
@@ -50,7 +50,7 @@ async def test_one_that_cannot_be_made_is_taken_back_whole(worker: Worker, stall
     check_at_rest(stall)
 
 
-async def test_a_volume_grows_under_a_machine_that_goes_on(worker: Worker, stall: Stall) -> None:
+async def test_a_volume_grows_under_a_machine_that_goes_on(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MACHINE)
     before = worker.record(machine_id).running
@@ -60,19 +60,19 @@ async def test_a_volume_grows_under_a_machine_that_goes_on(worker: Worker, stall
     check_at_rest(stall)
 
 
-async def test_an_extension_is_not_given_up(worker: Worker, stall: Stall) -> None:
+async def test_an_extension_is_not_given_up(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
-    stall.disks.troubles += [Trouble("grow", after=False)] * 30
+    stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 30
     await worker.extend_volume(volume.id, 2)
     await worker.at_rest(every_s=1.0)
     assert (await worker.get_volume(volume.id)).state == "created"
     assert stall.disks.files[VolumeId(volume.id)].size_bytes == 2 << 30
 
 
-async def test_a_destroyed_one_leaves_nothing_but_a_word(worker: Worker, stall: Stall) -> None:
+async def test_a_destroyed_one_leaves_nothing_but_a_word(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.delete_volume(volume.id)
-    stall.disks.troubles += [Trouble("detach", after=True)]
+    stall.disks.troubles += [ScriptedFailure("detach", after=True)]
     await worker.parts.volumes.destroy(VolumeId(volume.id))
     await worker.at_rest(every_s=0.1)
     assert stall.disks.files == {} and worker.store.get(VOLUMES, volume.id) is None

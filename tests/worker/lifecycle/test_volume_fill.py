@@ -8,8 +8,8 @@ from hawker.errors import Fault
 from hawker.ids import VolumeId
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.crash_points import Death
-from hawker.sim.node.fake_host import Trouble
-from hawker.sim.node.world import Stall
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.volumes.records import VOLUMES, VolumeState
 from tests.worker.volumes.shelf import Shelf
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
         ("volume_fork.fit before", VolumeState.HYDRATING),
     ],
 )
-async def test_a_fork_s_state_says_what_is_being_done(stall: Stall, place: str, state: VolumeState) -> None:
+async def test_a_fork_s_state_says_what_is_being_done(stall: MemoryWorld, place: str, state: VolumeState) -> None:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written()
@@ -35,7 +35,7 @@ async def test_a_fork_s_state_says_what_is_being_done(stall: Stall, place: str, 
     assert sorted(record.state for _, record in stall.store.scan(VOLUMES)) == sorted([VolumeState.CREATED, state])
 
 
-async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Stall) -> None:
+async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written(size_gb=1)
@@ -53,7 +53,7 @@ async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Stal
 
 
 @pytest.mark.parametrize("edge", range(1, 12))
-async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: Stall, edge: int) -> None:
+async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: MemoryWorld, edge: int) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
@@ -63,7 +63,7 @@ async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: Stall
 
 
 @pytest.mark.parametrize("edge", range(1, 12))
-async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: Stall, edge: int) -> None:
+async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: MemoryWorld, edge: int) -> None:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written()
@@ -71,7 +71,7 @@ async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: Stall, ed
     await _all_made(stall)
 
 
-async def _killed(stall: Stall, edge: int, **order: str) -> None:
+async def _killed(stall: MemoryWorld, edge: int, **order: str) -> None:
     try:
         async with stall.open() as worker:
             stall.fuse.burns_at = stall.fuse.edges + edge
@@ -81,7 +81,7 @@ async def _killed(stall: Stall, edge: int, **order: str) -> None:
     stall.fuse.burns_at = None
 
 
-async def _all_made(stall: Stall) -> None:
+async def _all_made(stall: MemoryWorld) -> None:
     """Each volume is created, with what the first one held, and was made once; nothing else is there."""
     async with stall.open() as worker:
         await worker.at_rest()
@@ -92,12 +92,12 @@ async def _all_made(stall: Stall) -> None:
         assert {stall.disks.made[record.id] for record in records} == {1}
 
 
-async def test_a_copy_that_cannot_be_had_leaves_no_volume(stall: Stall) -> None:
+async def test_a_copy_that_cannot_be_had_leaves_no_volume(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
         source = await shelf.written()
-        stall.copies.troubles += [Trouble("fork", False)] * 5
+        stall.copies.troubles += [ScriptedFailure("fork", False)] * 5
         with suppress(Fault):  # or not yet, when it is answered before the last try
             await shelf.create(source_volume_id=source)
         await worker.at_rest()

@@ -4,26 +4,26 @@ import pytest
 
 from hawker.ids import SnapshotId, VolumeId
 from hawker.sim.node.crash_points import Death
-from hawker.sim.node.fake_host import Trouble
-from hawker.sim.node.world import Stall
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.volumes.records import GONE_SNAPSHOTS, SNAPSHOTS, SnapshotRecord, SnapshotStatus
 from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
 
 
-async def _volume(stall: Stall) -> VolumeId:
+async def _volume(stall: MemoryWorld) -> VolumeId:
     async with stall.open() as worker:
         await worker.app()
         return await Shelf(stall, worker).written()
 
 
-def _records(stall: Stall) -> list[SnapshotRecord]:
+def _records(stall: MemoryWorld) -> list[SnapshotRecord]:
     return [record for _, record in stall.store.scan(SNAPSHOTS)]
 
 
 @pytest.mark.parametrize("edge", range(1, 8))
-async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: Stall, edge: int) -> None:
+async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: MemoryWorld, edge: int) -> None:
     volume_id = await _volume(stall)
     try:
         async with stall.open() as worker:
@@ -49,7 +49,7 @@ async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: Stall, edg
         ("volume_snapshot.seal before", SnapshotStatus.RUNNING),
     ],
 )
-async def test_its_status_says_how_far_it_is(stall: Stall, place: str, status: SnapshotStatus) -> None:
+async def test_its_status_says_how_far_it_is(stall: MemoryWorld, place: str, status: SnapshotStatus) -> None:
     volume_id = await _volume(stall)
     stall.fuse.burns_in = place
     with pytest.raises(Death):
@@ -59,22 +59,22 @@ async def test_its_status_says_how_far_it_is(stall: Stall, place: str, status: S
     assert [record.status for record in _records(stall)] == [status]
 
 
-async def test_a_host_that_refuses_for_a_while_delays_it(stall: Stall) -> None:
+async def test_a_host_that_refuses_for_a_while_delays_it(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
         volume_id = await shelf.written()
-        stall.copies.troubles += [Trouble("take", False), Trouble("take", True)]
+        stall.copies.troubles += [ScriptedFailure("take", False), ScriptedFailure("take", True)]
         snapshot_id = await shelf.taken(volume_id)
         assert stall.copies.taken[snapshot_id] == 1
 
 
-async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: Stall) -> None:
+async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
         volume_id = await shelf.written()
-        stall.copies.troubles += [Trouble("take", True)] * 5
+        stall.copies.troubles += [ScriptedFailure("take", True)] * 5
         snapshot_id = SnapshotId(await shelf.snapshot(volume_id))
         await worker.at_rest()
         assert shelf.record(snapshot_id).status is SnapshotStatus.FAILED
@@ -83,7 +83,7 @@ async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: S
         assert (await shelf.taken(volume_id)) in stall.copies.snapshots
 
 
-async def test_it_waits_for_what_is_done_to_the_volume_before(stall: Stall) -> None:
+async def test_it_waits_for_what_is_done_to_the_volume_before(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.volumes.shelf import Shelf
 
 
 @pytest.fixture
-def shelf(stall: Stall, worker: Worker) -> Shelf:
+def shelf(stall: MemoryWorld, worker: SimWorker) -> Shelf:
     return Shelf(stall, worker)

@@ -17,13 +17,13 @@ from hawker.api.routes import (
 )
 from hawker.ids import SnapshotId, VolumeId
 from hawker.sim.harness.loop import eventually
-from hawker.sim.node.sim_worker import APP, Worker
-from hawker.sim.node.world import World
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import SimWorld
 from hawker.worker.volumes.records import SNAPSHOTS, VOLUMES, SnapshotRecord, SnapshotStatus, VolumeRecord
 
 
 class Shelf:
-    def __init__(self, world: World, worker: Worker) -> None:
+    def __init__(self, world: SimWorld, worker: SimWorker) -> None:
         self.world = world
         self.worker = worker
 

@@ -5,7 +5,7 @@ import pytest
 from hawker.config.storage import Mount
 from hawker.errors import WrongState
 from hawker.machine import State
-from hawker.sim.node.world import Stall
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.volumes.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def with_suspended(shelf: Shelf) -> str:
 
 
 async def test_what_a_suspended_guest_has_is_neither_copied_nor_forked(tmp_path: Path) -> None:
-    stall = Stall(tmp_path, guests=True)
+    stall = MemoryWorld(tmp_path, guests=True)
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)

@@ -8,8 +8,8 @@ import pytest
 from hawker.errors import NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.sim.harness.loop import eventually
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import volume_resource
 from hawker.worker.volumes import snapshots as module
@@ -134,7 +134,7 @@ async def test_one_that_is_being_restored_outlives_its_days(shelf: Shelf) -> Non
     assert snapshot_id not in shelf.world.copies.snapshots
 
 
-async def test_a_file_whose_record_is_gone_is_removed_by_the_next_daemon(stall: Stall) -> None:
+async def test_a_file_whose_record_is_gone_is_removed_by_the_next_daemon(stall: MemoryWorld) -> None:
     """Killed between the two."""
     async with stall.open() as worker:
         await worker.app()
@@ -164,7 +164,7 @@ async def test_a_file_that_no_record_knows_is_left_alone(shelf: Shelf) -> None:
     assert snapshot_id in shelf.world.copies.snapshots
 
 
-async def test_a_node_without_volumes_says_so(worker: Worker) -> None:
+async def test_a_node_without_volumes_says_so(worker: SimWorker) -> None:
     deps = replace(worker.parts.deps, copies=None)
     with pytest.raises(NotServed):
         _ = module.Snapshots(deps, worker.parts.runner).copies

@@ -29,7 +29,7 @@ NEW: Schema = {
 EXTRAS = "CREATE TABLE extras (node TEXT NOT NULL, id TEXT NOT NULL, state TEXT, PRIMARY KEY (node, id)) WITHOUT ROWID;"
 
 
-class Disk(Protocol):
+class CatalogDisk(Protocol):
     """A storage that is open, and what becomes of it. `open` follows each of the others."""
 
     @property
@@ -55,7 +55,7 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-class MemoryDisk:
+class CatalogMemoryDisk:
     """Content is what the replica has of an origin, set aside or not."""
 
     def __init__(self, node: NodeId, clock: Clock, *, log_txs: int, keeper: type[MemoryStorage]) -> None:
@@ -101,7 +101,7 @@ class MemoryDisk:
         return None
 
 
-class FileDisk:
+class CatalogFileDisk:
     """Content is what readers see. Each life has its own folder: what a killed one left open is harmless."""
 
     def __init__(self, node: NodeId, clock: Clock, place: Path) -> None:

@@ -10,32 +10,32 @@ from hawker.catalog.jobs import Done, Job, perform
 from hawker.catalog.messages import Message, Parts, Pull
 from hawker.catalog.peers import Peer
 from hawker.ids import NodeId
-from hawker.sim.catalog.disks import Disk
+from hawker.sim.catalog.disks import CatalogDisk
 from hawker.sim.catalog.kit import CatalogKit
-from hawker.sim.catalog.network import HostClock, World
+from hawker.sim.catalog.network import CatalogNetwork, HostClock
 
 JOB_S = 0.002
 PART_BYTES = 400
 ASK_S = 2.0
 
 
-class Host:
+class CatalogHost:
     """`on_done` is called after each job and commit. `new` is whether it runs the newer schema."""
 
     def __init__(
         self,
-        world: World,
+        world: CatalogNetwork,
         node: NodeId,
         region: str,
-        disk: Disk,
+        disk: CatalogDisk,
         clock: HostClock,
         *,
         kit: CatalogKit,
-        on_done: "Callable[[Host, Job | Committed, Done | None], None]",
+        on_done: "Callable[[CatalogHost, Job | Committed, Done | None], None]",
     ) -> None:
         self.node, self.region, self.disk, self.clock = node, region, disk, clock
         self._world, self._kit, self._on_done = world, kit, on_done
-        self.others: Mapping[NodeId, Host] = {}
+        self.others: Mapping[NodeId, CatalogHost] = {}
         self.new = False
         self.life = 0
         self.up = False

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from hawker.catalog.messages import Message, Parts, Push, decode, encode
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
-from hawker.sim.catalog.plan import Plan
+from hawker.sim.catalog.plan import CatalogPlan
 from hawker.sim.harness.chance import Chance
 
 START = 1_700_000_000.0
 
 
-class World:
+class CatalogNetwork:
     """`links` that are cut, by sender and receiver."""
 
-    def __init__(self, plan: Plan, source: ManualClock) -> None:
+    def __init__(self, plan: CatalogPlan, source: ManualClock) -> None:
         self.plan, self.source = plan, source
         self.chance = Chance(source)
         self.now = 0.0
@@ -70,7 +70,7 @@ class World:
 class HostClock:
     """A host's: time is the world's, and wall time may be wrong."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CatalogNetwork) -> None:
         self._world = world
         self.wrong_s = 0.0
 

@@ -8,7 +8,7 @@ FAULTS_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CatalogPlan:
     """Times are seconds, shares of 1. `strict`: answers are never cut in parts, so that every replica must be, at any
     time, as its owner once was. `codec`: messages go through bytes. `unheard`: of news, beside what is lost anyway, so
     that there is something to pull."""
@@ -30,9 +30,9 @@ class Plan:
     unheard: float
 
 
-def draw(seed: int, chance: Chance) -> Plan:
+def draw(seed: int, chance: Chance) -> CatalogPlan:
     nodes = chance.weighed({3: 5, 4: 3, 5: 3, 6: 2, 8: 1, 12: 0.4, 30: 0.06})
-    return Plan(
+    return CatalogPlan(
         seed=seed,
         nodes=nodes,
         regions=chance.one_of((1, 1, 2, 3)) if nodes > 3 else 1,

@@ -7,13 +7,13 @@ from pathlib import Path
 from hawker.catalog.change import Scope
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
-from hawker.sim.catalog.disks import Disk, FileDisk, MemoryDisk
-from hawker.sim.catalog.faults import Faults
-from hawker.sim.catalog.host import Host
+from hawker.sim.catalog.disks import CatalogDisk, CatalogFileDisk, CatalogMemoryDisk
+from hawker.sim.catalog.faults import CatalogFaults
+from hawker.sim.catalog.host import CatalogHost
 from hawker.sim.catalog.kit import SOUND_CATALOG, CatalogKit
-from hawker.sim.catalog.network import HostClock, World
-from hawker.sim.catalog.oracle import Broken, Oracle, at_rest
-from hawker.sim.catalog.plan import FAULTS_S, Plan, draw
+from hawker.sim.catalog.network import CatalogNetwork, HostClock
+from hawker.sim.catalog.oracle import InvariantBroken, Oracle, at_rest
+from hawker.sim.catalog.plan import FAULTS_S, CatalogPlan, draw
 from hawker.sim.harness.chance import Chance
 
 REST_S = 60.0
@@ -22,64 +22,66 @@ RELAPSE_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class CatalogOutcome:
     """`found` is what did not hold, None when all did. `seconds` are virtual."""
 
-    plan: Plan
+    plan: CatalogPlan
     found: str | None
     seconds: float
     checked: int
 
 
-def play_all(seeds: Iterable[int], *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None) -> Iterator[Played]:
+def play_all(
+    seeds: Iterable[int], *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None
+) -> Iterator[CatalogOutcome]:
     """One after the other; `files` is a folder for real databases, in which nothing stays."""
     return (play(seed, kit=kit, files=files) for seed in seeds)
 
 
-def play(seed: int, *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None) -> Played:
+def play(seed: int, *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None) -> CatalogOutcome:
     """The same for the same seed, in every process."""
     source = ManualClock(seed=seed)
     plan = draw(seed, Chance(source))
-    world = World(plan, source)
+    world = CatalogNetwork(plan, source)
     oracle = Oracle(strict=plan.strict)
     hosts = _fleet(world, oracle, kit, files)
     found: str | None = None
     try:
         for host in hosts.values():
             host.start()
-        faults = Faults(world, hosts, FAULTS_S)
+        faults = CatalogFaults(world, hosts, FAULTS_S)
         faults.begin()
         world.run(FAULTS_S)
         found = _rest(world, hosts, faults)
         if found is None and plan.relapse:
             _relapse(world, hosts, faults)
             found = _rest(world, hosts, faults)
-    except Broken as broken:
+    except InvariantBroken as broken:
         found = str(broken)
     finally:
         for host in hosts.values():
             host.disk.close()
-    return Played(plan, found, world.now, oracle.checked)
+    return CatalogOutcome(plan, found, world.now, oracle.checked)
 
 
-def _fleet(world: World, oracle: Oracle, kit: CatalogKit, files: Path | None) -> dict[NodeId, Host]:
-    hosts: dict[NodeId, Host] = {}
+def _fleet(world: CatalogNetwork, oracle: Oracle, kit: CatalogKit, files: Path | None) -> dict[NodeId, CatalogHost]:
+    hosts: dict[NodeId, CatalogHost] = {}
     for number in range(world.plan.nodes):
         node = NodeId(f"{number:08x}")
         clock = HostClock(world)
-        disk: Disk = (
-            MemoryDisk(node, clock, log_txs=world.plan.log_txs, keeper=kit.storage)
+        disk: CatalogDisk = (
+            CatalogMemoryDisk(node, clock, log_txs=world.plan.log_txs, keeper=kit.storage)
             if files is None
-            else FileDisk(node, clock, files / f"{world.plan.seed}-{node}")
+            else CatalogFileDisk(node, clock, files / f"{world.plan.seed}-{node}")
         )
         region = f"region {number % world.plan.regions}"
-        hosts[node] = Host(world, node, region, disk, clock, kit=kit, on_done=oracle.look)
+        hosts[node] = CatalogHost(world, node, region, disk, clock, kit=kit, on_done=oracle.look)
         hosts[node].new = world.chance.happens(0.5)
         hosts[node].others = hosts
     return hosts
 
 
-def _rest(world: World, hosts: dict[NodeId, Host], faults: Faults) -> str | None:
+def _rest(world: CatalogNetwork, hosts: dict[NodeId, CatalogHost], faults: CatalogFaults) -> str | None:
     """All links whole, everybody back; then wait until nothing is left to do. Why it never came to that."""
     world.calm = True
     world.run(world.now + 1.0)
@@ -94,7 +96,7 @@ def _rest(world: World, hosts: dict[NodeId, Host], faults: Faults) -> str | None
     return why
 
 
-def _relapse(world: World, hosts: dict[NodeId, Host], faults: Faults) -> None:
+def _relapse(world: CatalogNetwork, hosts: dict[NodeId, CatalogHost], faults: CatalogFaults) -> None:
     """A host that was stopped in good order and put back, with all that could tell: only its peers know more. Or it is
     gone for good, forgotten by one, and what it said must be nowhere."""
     host = world.chance.one_of([each for each in hosts.values() if each.up])

@@ -10,7 +10,7 @@ from hawker.cli.tables import table
 from hawker.sim.catalog.kit import SOUND_CATALOG
 from hawker.sim.catalog.planted import PLANTS
 from hawker.sim.catalog.simulation import play
-from hawker.sim.catalog.spread import Spread, spread
+from hawker.sim.catalog.spread import SpreadFigures, spread
 from hawker.sim.commands.worker import Seeds
 from hawker.sim.harness.planted_bug import kit_of
 
@@ -74,7 +74,7 @@ def _regions(hosts: int) -> int:
     return next(regions for most, regions in ((4, hosts), (20, 5), (200, 10), (5_000, 30)) if hosts <= most)
 
 
-def _measure(found: list[Spread], *, json: bool) -> None:
+def _measure(found: list[SpreadFigures], *, json: bool) -> None:
     if json:
         for each in found:
             click.echo(line_of_json(each))

@@ -7,12 +7,12 @@ import click
 from hawker.cli.exits import Exit
 from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
-from hawker.sim.fleet.operation import Plan
+from hawker.sim.fleet.operation import FleetPlan
 from hawker.sim.fleet.plan import MINUTES, draw
 from hawker.sim.fleet.planted import PLANTS, find
 from hawker.sim.fleet.shrink import TRIES, shrink
-from hawker.sim.fleet.simulation import Outcome, play
-from hawker.sim.fleet.story import Asked, repeat, report_of, summary
+from hawker.sim.fleet.simulation import FleetOutcome, play
+from hawker.sim.fleet.story import FleetRequest, repeat, report_of, summary
 from hawker.sim.worker.story import story
 
 SEEDS = "1-20"
@@ -65,7 +65,7 @@ def command(
     if plants:
         click.echo("\n".join(f"{each.name:18} {each.what}" for each in PLANTS))
         return Exit.OK
-    asked = Asked(minutes=minutes, nodes=nodes, plant=plant, light=light)
+    asked = FleetRequest(minutes=minutes, nodes=nodes, plant=plant, light=light)
     operations = played = 0
     began = _cpu_s()
     with without_logs():
@@ -86,7 +86,7 @@ def command(
     return Exit.OK
 
 
-def _tell(outcome: Outcome, *, trace: bool, json: bool) -> None:
+def _tell(outcome: FleetOutcome, *, trace: bool, json: bool) -> None:
     for line in outcome.lines if trace else ():
         click.echo(str(line))
     click.echo(line_of_json(report_of(outcome)) if json else summary(outcome))
@@ -94,7 +94,7 @@ def _tell(outcome: Outcome, *, trace: bool, json: bool) -> None:
         click.echo(f"  {found}")
 
 
-def _tell_story(shortest: Outcome, whole: Plan, asked: Asked) -> None:
+def _tell_story(shortest: FleetOutcome, whole: FleetPlan, asked: FleetRequest) -> None:
     for line in story(shortest, len(whole.deeds), repeat(shortest, whole.nodes, asked)):
         click.echo(line)
 

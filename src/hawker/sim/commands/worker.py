@@ -14,10 +14,10 @@ from hawker.cli.lazy import LazyGroup, Place
 from hawker.cli.output import line_of_json
 from hawker.sim.harness.shrink import shrink
 from hawker.sim.node.kit import SOUND
-from hawker.sim.worker.plan import MINUTES, Plan, draw
+from hawker.sim.worker.plan import MINUTES, WorkerPlan, draw
 from hawker.sim.worker.planted import PLANTS, find
 from hawker.sim.worker.report import report_of
-from hawker.sim.worker.simulation import Outcome, run
+from hawker.sim.worker.simulation import WorkerOutcome, run
 from hawker.sim.worker.story import repeat, story, summary
 
 SEEDS = 20
@@ -129,7 +129,7 @@ def without_logs() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _play(plans: Iterator[Plan], minutes: float, plant: str | None, *, trace: bool, json: bool, cut: bool) -> int:
+def _play(plans: Iterator[WorkerPlan], minutes: float, plant: str | None, *, trace: bool, json: bool, cut: bool) -> int:
     """Stops at the first seed in which something is found."""
     kit = planted.kit if plant is not None and (planted := find(plant)) is not None else SOUND
     operations = seeds = 0
@@ -158,6 +158,6 @@ def _cpu_s() -> float:
     return spent.user + spent.system
 
 
-def _tell(shortest: Outcome, of: int, minutes: float, plant: str | None) -> None:
+def _tell(shortest: WorkerOutcome, of: int, minutes: float, plant: str | None) -> None:
     for line in story(shortest, of, repeat(shortest, minutes, plant, whole=False)):
         click.echo(line)

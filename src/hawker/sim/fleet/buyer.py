@@ -8,9 +8,9 @@ from hawker.api.routes.market import PLACE
 from hawker.errors import HawkerError, NoRoom, OrderUncertain
 from hawker.ids import MachineId, VolumeId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.client import Client
+from hawker.sim.fleet.client import FleetClient
 from hawker.sim.fleet.ledger import Counted
-from hawker.sim.fleet.operation import Deed, Verb
+from hawker.sim.fleet.operation import FleetOperation, FleetVerb
 from hawker.sim.node.sim_worker import config_of
 
 COUNTED = "counted"
@@ -19,17 +19,17 @@ COUNTED = "counted"
 _MIB = 256
 
 
-class Buyer(Client):
-    async def _do(self, deed: Deed) -> None:
+class Buyer(FleetClient):
+    async def _do(self, deed: FleetOperation) -> None:
         match deed.verb:
-            case Verb.COUNT:
+            case FleetVerb.COUNT:
                 await self._count(deed)
-            case Verb.VOLUME:
+            case FleetVerb.VOLUME:
                 await self._volume(deed)
             case _:
                 await super()._do(deed)
 
-    async def _count(self, deed: Deed) -> None:
+    async def _count(self, deed: FleetOperation) -> None:
         """With a key it is asked for again, elsewhere, until there is an answer that counts."""
         keyed, whole = "key" in deed.word, "whole" in deed.word
         key = f"key of {deed.label}" if keyed else None
@@ -55,7 +55,7 @@ class Buyer(Client):
         answer: PlaceAnswer = await self._call(broker, PLACE, body=body, idempotency_key=order.key)
         return answer
 
-    def _have(self, deed: Deed, order: Counted, answer: PlaceAnswer) -> None:
+    def _have(self, deed: FleetOperation, order: Counted, answer: PlaceAnswer) -> None:
         order.machines = tuple(MachineId(machine.id) for machine in answer.machines)
         self._ledger.filled += len(order.machines)
         self._say(deed, f"{deed.label} is {', '.join(order.machines) or 'nothing'}")
@@ -63,7 +63,7 @@ class Buyer(Client):
             what = f"{len(order.machines)} of {order.count} were the answer to an order of all or none"
             self._ledger.find(Violation(Invariant.ALL_OR_NONE, deed.label, what))
 
-    async def _volume(self, deed: Deed) -> None:
+    async def _volume(self, deed: FleetOperation) -> None:
         """And, once it is there, a machine on it, under the same label."""
         broker = deed.nodes[0]
         self._say(deed, f"{deed.verb} {deed.label}")
@@ -76,6 +76,6 @@ class Buyer(Client):
         self._say(deed, f"{deed.label} is {made.id}")
         await self._order(deed, f"key of {deed.label}")
 
-    def _extra(self, deed: Deed) -> dict[str, object]:
+    def _extra(self, deed: FleetOperation) -> dict[str, object]:
         volume = self._ledger.volumes.get(deed.label)
         return {} if volume is None else {"mounts": [{"volume": volume, "path": "/data"}]}

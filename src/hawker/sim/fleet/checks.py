@@ -11,10 +11,10 @@ from hawker.proof import invariants
 from hawker.proof.fleet import Held, NodeSeen, Promised, Started, fleet_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.buyer import COUNTED
-from hawker.sim.fleet.cluster import Joined, Up
-from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.cluster import GossipingNode, LiveNode
+from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.ledger import Counted
-from hawker.sim.fleet.shared_catalog import Commons
+from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.worker.records import MACHINES
 from hawker.worker.spares.records import FENCED, TAKEOVERS
 from hawker.worker.volumes.records import VOLUMES
@@ -24,7 +24,9 @@ _MACHINES = "SELECT id FROM machines WHERE node = ?"
 Rows = frozenset[tuple[object, ...]]
 
 
-def judged(hosts: Sequence[Host], promised: Sequence[Promised], commons: Commons | None = None) -> list[Violation]:
+def judged(
+    hosts: Sequence[FleetHost], promised: Sequence[Promised], commons: SharedCatalog | None = None
+) -> list[Violation]:
     """All that is broken. Every host is up. Those of a light fleet have the `commons`."""
     found = fleet_at_rest([_seen(host) for host in hosts], promised, list(_started(hosts)))
     found += not_alike(hosts) if commons is None else not_told(hosts, commons)
@@ -33,7 +35,7 @@ def judged(hosts: Sequence[Host], promised: Sequence[Promised], commons: Commons
     return [*found, *_gave_way(hosts)]
 
 
-def bought(hosts: Sequence[Host], counted: Iterable[Counted], volumes: Iterable[VolumeId]) -> list[Violation]:
+def bought(hosts: Sequence[FleetHost], counted: Iterable[Counted], volumes: Iterable[VolumeId]) -> list[Violation]:
     """Orders of several have no more machines than were asked for, and none if they were refused as a whole; volumes
     are kept."""
     found: list[Violation] = []
@@ -51,7 +53,7 @@ def bought(hosts: Sequence[Host], counted: Iterable[Counted], volumes: Iterable[
     return [*found, *(Violation(Invariant.KEPT, volume, "no node has this volume") for volume in lost)]
 
 
-def not_alike(hosts: Sequence[Host]) -> list[Violation]:
+def not_alike(hosts: Sequence[FleetHost]) -> list[Violation]:
     """Replicas of a region that differ, in all tables; those of all regions, in the tables that all have; and nodes
     whose machines are not what the catalog says."""
     found: list[Violation] = []
@@ -64,7 +66,7 @@ def not_alike(hosts: Sequence[Host]) -> list[Violation]:
     return found
 
 
-def not_told(hosts: Sequence[Host], commons: Commons) -> list[Violation]:
+def not_told(hosts: Sequence[FleetHost], commons: SharedCatalog) -> list[Violation]:
     """Nodes of a light fleet that are not known, or whose machines are not what all read."""
     known = {str(node) for (node,) in commons.rows("SELECT node FROM capacity")}
     away = [Violation(Invariant.CONVERGED, host.id, "nobody knows it") for host in hosts if host.id not in known]
@@ -74,7 +76,7 @@ def not_told(hosts: Sequence[Host], commons: Commons) -> list[Violation]:
     ]
 
 
-def _told(host: Host, rows: Iterable[object]) -> Iterator[Violation]:
+def _told(host: FleetHost, rows: Iterable[object]) -> Iterator[Violation]:
     told = {str(row) for row in rows}
     kept = {record.id for record in host_up(host).worker.machines()}
     if told != kept:
@@ -82,14 +84,14 @@ def _told(host: Host, rows: Iterable[object]) -> Iterator[Violation]:
         yield Violation(Invariant.CONVERGED, host.id, what)
 
 
-def _one(host: Host, *, light: bool) -> list[Violation]:
+def _one(host: FleetHost, *, light: bool) -> list[Violation]:
     with host_up(host).worker.store.snapshot() as reader:
         if light:  # its machines never ran, so their histories are not told
             return invariants.of_store(reader, touched=())
         return invariants.at_rest(reader, host.place.seen())
 
 
-def _seen(host: Host) -> NodeSeen:
+def _seen(host: FleetHost) -> NodeSeen:
     node = host_up(host)
     table, store = node.parts.deps.table, node.worker.store
     held = tuple(
@@ -100,13 +102,13 @@ def _seen(host: Host) -> NodeSeen:
     return NodeSeen(node=host.id, capacity=host.place.room, machines=held, used=table.used(store))
 
 
-def _started(hosts: Sequence[Host]) -> Iterator[Started]:
+def _started(hosts: Sequence[FleetHost]) -> Iterator[Started]:
     for host in hosts:
         for _, record in host_up(host).worker.store.scan(TAKEOVERS):
             yield Started(spare=record.spare, machine=record.machine, seen=record.seen)
 
 
-def _gave_way(hosts: Sequence[Host]) -> Iterator[Violation]:
+def _gave_way(hosts: Sequence[FleetHost]) -> Iterator[Violation]:
     """A machine that a spare took over from was ended at least once since."""
     for each in _started(hosts):
         for host in hosts:
@@ -119,28 +121,28 @@ def _gave_way(hosts: Sequence[Host]) -> Iterator[Violation]:
                 yield Violation(Invariant.ONE_INSTANCE, each.machine, what)
 
 
-def _replica(host: Host) -> dict[Scope, Rows]:
+def _replica(host: FleetHost) -> dict[Scope, Rows]:
     node, rows = _up(host), dict[Scope, set[tuple[object, ...]]]()
     for table, scope in sorted(node.storage.tables().items()):
         rows.setdefault(scope, set()).update((table, *row) for row in _rows(node, f"SELECT * FROM {table}"))
     return {scope: frozenset(found) for scope, found in rows.items()}
 
 
-def _of(host: Host, read: dict[NodeId, dict[Scope, Rows]], scopes: Iterable[Scope]) -> NodeSeen:
+def _of(host: FleetHost, read: dict[NodeId, dict[Scope, Rows]], scopes: Iterable[Scope]) -> NodeSeen:
     rows: Rows = frozenset().union(*(read[host.id].get(scope, ()) for scope in scopes))
     return NodeSeen(node=host.id, capacity=host.place.room, machines=(), rows=rows)
 
 
-def _rows(node: Joined, query: str, *params: str) -> tuple[tuple[object, ...], ...]:
+def _rows(node: GossipingNode, query: str, *params: str) -> tuple[tuple[object, ...], ...]:
     return node.storage.query(Statement(query=query, params=params)).rows
 
 
-def _up(host: Host) -> Joined:
+def _up(host: FleetHost) -> GossipingNode:
     node = host_up(host)
-    assert isinstance(node, Joined), "it has a replica"
+    assert isinstance(node, GossipingNode), "it has a replica"
     return node
 
 
-def host_up(host: Host) -> Up:
+def host_up(host: FleetHost) -> LiveNode:
     assert host.node is not None, f"{host.id} is not up"
     return host.node

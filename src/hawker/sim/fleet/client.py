@@ -19,10 +19,10 @@ from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.ledger import Ledger, Ordered
-from hawker.sim.fleet.network import Wire, Wired
-from hawker.sim.fleet.operation import Deed, Verb
-from hawker.sim.harness.trace import Kind
+from hawker.sim.fleet.ledger import FleetLedger, Ordered
+from hawker.sim.fleet.network import CallNetwork, SimCaller
+from hawker.sim.fleet.operation import FleetOperation, FleetVerb
+from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.sim_worker import config_of, params
 
 PATIENCE_S = 12.0
@@ -39,16 +39,16 @@ class _Answer:
     sure: bool = False
 
 
-class Client:
+class FleetClient:
     """`is_new`: the host of the machine is down, or came up a moment ago. A broker that does not know so yet, nor that
     the machine is there, says "not found"."""
 
     def __init__(
         self,
         name: str,
-        wire: Wire,
+        wire: CallNetwork,
         nodes: list[NodeId],
-        ledger: Ledger,
+        ledger: FleetLedger,
         clock: Clock,
         is_new: Callable[[MachineId], bool] = lambda machine_id: False,
     ) -> None:
@@ -68,20 +68,20 @@ class Client:
             else:
                 return
 
-    async def work(self, deeds: tuple[Deed, ...], began: float) -> None:
+    async def work(self, deeds: tuple[FleetOperation, ...], began: float) -> None:
         for deed in deeds:
             await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
             await self._do(deed)
 
-    async def _do(self, deed: Deed) -> None:
+    async def _do(self, deed: FleetOperation) -> None:
         match deed.verb:
-            case Verb.ORDER:
+            case FleetVerb.ORDER:
                 await self._order(deed, f"key of {deed.label}" if deed.word else None)
-            case Verb.SPARE:
+            case FleetVerb.SPARE:
                 watched = self._ledger.orders.get(deed.word)
                 if watched is not None and watched.machine is not None:
                     await self._order(deed, f"key of {deed.label}", watches=watched.machine)
-            case Verb.AGAIN:
+            case FleetVerb.AGAIN:
                 order = self._ledger.orders.get(deed.label)
                 if order is not None and order.key is not None and not order.destroyed:
                     await self._place(deed, order)
@@ -92,12 +92,12 @@ class Client:
 
     # Orders.
 
-    async def _order(self, deed: Deed, key: str | None, watches: MachineId | None = None) -> None:
+    async def _order(self, deed: FleetOperation, key: str | None, watches: MachineId | None = None) -> None:
         order = Ordered(deed.label, self.app, key, watches)
         self._ledger.orders[deed.label] = order
         await self._place(deed, order)
 
-    async def _place(self, deed: Deed, order: Ordered) -> None:
+    async def _place(self, deed: FleetOperation, order: Ordered) -> None:
         """For the first time, or as a client does that has lost the answer."""
         self._say(deed, f"{deed.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
         memory = int(deed.amount) or 256
@@ -117,7 +117,7 @@ class Client:
                 return  # it is full; or nobody can tell, and nothing may be asked twice
             await self._clock.sleep(_PAUSE_S)
 
-    def _extra(self, deed: Deed) -> dict[str, object]:
+    def _extra(self, deed: FleetOperation) -> dict[str, object]:
         """What else the config of an order has."""
         return {}
 
@@ -129,7 +129,7 @@ class Client:
             doubtful = isinstance(error, Fault | DeadlineExceeded)
             return _Answer(error=error, sure=isinstance(error, Unreachable | Unavailable) or not doubtful)
 
-    def _told(self, deed: Deed, order: Ordered, machine: Machine) -> None:
+    def _told(self, deed: FleetOperation, order: Ordered, machine: Machine) -> None:
         self._say(deed, f"{order.label} is {machine.id}")
         known, order.machine = order.machine, MachineId(machine.id)
         self._ledger.filled += known is None
@@ -139,14 +139,14 @@ class Client:
 
     # Changes.
 
-    async def _change(self, deed: Deed, order: Ordered, machine_id: MachineId) -> None:
+    async def _change(self, deed: FleetOperation, order: Ordered, machine_id: MachineId) -> None:
         self._say(deed, f"{deed.verb} {order.label}, {machine_id}")
         target, broker = params(machine_id, self.app), deed.nodes[0]
-        gone, order.destroyed = order.destroyed, order.destroyed or deed.verb is Verb.DESTROY
+        gone, order.destroyed = order.destroyed, order.destroyed or deed.verb is FleetVerb.DESTROY
         try:
-            if deed.verb is Verb.DESTROY:
+            if deed.verb is FleetVerb.DESTROY:
                 await self._call(broker, DELETE_MACHINE, params=target, query=DeleteMachineQuery(force=True))
-            elif deed.verb is Verb.STOP:
+            elif deed.verb is FleetVerb.STOP:
                 await self._call(broker, STOP_MACHINE, params=target, body=StopRequest())
             else:
                 await self._call(broker, START_MACHINE, params=target)
@@ -159,7 +159,7 @@ class Client:
             self._say(deed, f"{deed.verb} {order.label}: done")
 
     async def _call(self, broker: int, route: Any, **given: Any) -> Any:
-        caller = Wired(self._wire, None, self._nodes[broker], self.name)
+        caller = SimCaller(self._wire, None, self._nodes[broker], self.name)
         try:
             answer = await caller.call(route, timeout_s=PATIENCE_S, **given)
         except Unreachable:
@@ -171,5 +171,5 @@ class Client:
         self._ledger.operations += 1
         return answer
 
-    def _say(self, deed: Deed, text: str) -> None:
-        self._ledger.say(Kind.CLIENT, f"{deed.number}. {self.name}: {text}")
+    def _say(self, deed: FleetOperation, text: str) -> None:
+        self._ledger.say(Speaker.CLIENT, f"{deed.number}. {self.name}: {text}")

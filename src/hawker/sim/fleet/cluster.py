@@ -33,12 +33,12 @@ from hawker.gossip.memory import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 from hawker.log import Secret
-from hawker.sim.fleet.fake_catalog_disk import Shelf
+from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
 from hawker.sim.fleet.kit import FleetKit
-from hawker.sim.fleet.network import Door, Wire, WiredPeers
-from hawker.sim.fleet.shared_catalog import Commons
+from hawker.sim.fleet.network import CallNetwork, Endpoint, SimPeers
+from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock
-from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Store
 from hawker.worker.fleet.fleet import Fleet, ring_of
 from hawker.worker.fleet.meeting import Meeting, Told
@@ -62,29 +62,29 @@ _ROOT = Secret("hwk_of-a-simulated-fleet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Town:
+class SimCluster:
     """What all nodes share. `seeds` are where a node looks for others; those of a light fleet have the `commons`."""
 
     network: MemoryNetwork
-    wire: Wire
+    wire: CallNetwork
     kit: FleetKit
     seeds: Sequence[str]
-    commons: Commons | None = None
+    commons: SharedCatalog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Up:
+class LiveNode:
     """A node that is up: its worker, who tells of it, and who answers there. Not all of a light fleet have a broker."""
 
-    worker: Worker
+    worker: SimWorker
     parts: Parts
     publisher: Publisher
-    peers: Door
-    broker: Door | None
+    peers: Endpoint
+    broker: Endpoint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined(Up):
+class GossipingNode(LiveNode):
     """One that gossips and has a replica of the catalog."""
 
     storage: SqliteStorage
@@ -106,7 +106,9 @@ def address_of(node: NodeId) -> str:
 
 
 @asynccontextmanager
-async def joined(town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) -> AsyncIterator[Joined]:
+async def joined(
+    town: SimCluster, worker: SimWorker, store: WatchedStore, shelf: FakeCatalogDisk
+) -> AsyncIterator[GossipingNode]:
     """One of the fleet until the context is left. The worker's tasks serve it, and die with it."""
     async with AsyncExitStack() as stack:
         node = _joined(stack, town, worker, store, shelf)
@@ -126,13 +128,13 @@ async def joined(town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) 
             await node.gossip.leave()
 
 
-def opened(wire: Wire, me: NodeId, node: Up) -> None:
+def opened(wire: CallNetwork, me: NodeId, node: LiveNode) -> None:
     wire.peers[me] = node.peers
     if node.broker is not None:
         wire.brokers[me] = node.broker
 
 
-def shut(wire: Wire, me: NodeId, node: Up) -> None:
+def shut(wire: CallNetwork, me: NodeId, node: LiveNode) -> None:
     """Nobody is answered any more, and who was being served hears so."""
     if wire.peers.get(me) is node.peers:
         del wire.peers[me]
@@ -142,7 +144,9 @@ def shut(wire: Wire, me: NodeId, node: Up) -> None:
         node.broker.over.set()
 
 
-def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedStore, shelf: Shelf) -> Joined:
+def _joined(
+    stack: AsyncExitStack, town: SimCluster, worker: SimWorker, store: WatchedStore, shelf: FakeCatalogDisk
+) -> GossipingNode:
     parts, clock, me = worker.parts, clock_of(worker), worker.parts.node.id
     meeting: Meeting[SqliteStorage] = Meeting()
     storage = town.kit.storage(shelf.file, me, clock, boot=lambda: shelf.boot)
@@ -152,7 +156,7 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
     members = Members(lambda: gossip, Told(replica), clock, lambda some: None)
     gossip = _gossip(town, parts, clock, storage, meeting, members)
     meeting.gossip = gossip
-    wired = WiredPeers(town.wire, me)
+    wired = SimPeers(town.wire, me)
     fleet = Fleet(
         cluster=_cluster(me),
         gossip=gossip,
@@ -167,7 +171,7 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: WatchedSto
     glance = Glance(shelf.file)
     stack.callback(glance.close)
     peers, broker = doors_of(town, worker, parts, publisher, wired, glance)
-    return Joined(
+    return GossipingNode(
         worker=worker,
         parts=parts,
         storage=storage,
@@ -195,8 +199,8 @@ def publisher_of(catalog: Catalog, clock: LoopClock, store: WatchedStore, parts:
 
 
 def doors_of(
-    town: Town, worker: Worker, parts: Parts, publisher: Publisher, wired: WiredPeers, looks: Looks
-) -> tuple[Door, Door]:
+    town: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers, looks: Looks
+) -> tuple[Endpoint, Endpoint]:
     """The worker's and the broker's, as `up.front` makes them."""
     clock, me, store = clock_of(worker), parts.node.id, parts.deps.store
     directory = CatalogDirectory(looks, clock, me, parts.node.region)
@@ -213,13 +217,13 @@ def doors_of(
     market = MarketHandlers(directory, peers, preferences(), clock, limited=False)
     broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=tokens)
     return (
-        Door(clock=clock, handlers=own, tasks=worker.tasks, written=publisher.written),
-        Door(clock=clock, handlers=broker.handlers(), tasks=worker.tasks),
+        Endpoint(clock=clock, handlers=own, tasks=worker.tasks, written=publisher.written),
+        Endpoint(clock=clock, handlers=broker.handlers(), tasks=worker.tasks),
     )
 
 
 def _gossip(
-    town: Town,
+    town: SimCluster,
     parts: Parts,
     clock: LoopClock,
     storage: SqliteStorage,
@@ -246,7 +250,7 @@ def _gossip(
     )
 
 
-def _sentinel(town: Town, node: Joined) -> Sentinel:
+def _sentinel(town: SimCluster, node: GossipingNode) -> Sentinel:
     async def ask(other: NodeId, about: NodeId) -> str:
         caller = node.fleet.caller(other, "spares")
         return (await caller.call(MEMBER_FATE, params=NodeParams(node_id=about))).fate
@@ -273,7 +277,7 @@ def _cluster(me: NodeId) -> Cluster:
     return Cluster(id=CLUSTER, keyring=keyring, advertise=f"{me}.test", peer_port=4281)
 
 
-def clock_of(worker: Worker) -> LoopClock:
+def clock_of(worker: SimWorker) -> LoopClock:
     clock = worker.parts.deps.clock
     assert isinstance(clock, LoopClock)
     return clock

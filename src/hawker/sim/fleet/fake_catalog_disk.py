@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 
-class Shelf:
+class FakeCatalogDisk:
     """Each life that was killed leaves a copy of what was committed, for the next one; its own file is closed in good
     order afterwards, where nobody looks. After a power cut the file cannot prove that it is whole."""
 

@@ -7,31 +7,31 @@ from anyio.abc import TaskGroup
 
 from hawker.api.routes.market import FILL
 from hawker.ids import MachineId, NodeId
-from hawker.sim.fleet.cluster import Town, address_of
-from hawker.sim.fleet.host import Host
-from hawker.sim.fleet.ledger import Ledger
-from hawker.sim.fleet.network import Cut, Passing
-from hawker.sim.fleet.operation import APART, WATCHED, Deed, Verb
-from hawker.sim.harness.trace import Kind
+from hawker.sim.fleet.cluster import SimCluster, address_of
+from hawker.sim.fleet.host import FleetHost
+from hawker.sim.fleet.ledger import FleetLedger
+from hawker.sim.fleet.network import NetworkCut, PassingCall
+from hawker.sim.fleet.operation import APART, WATCHED, FleetOperation, FleetVerb
+from hawker.sim.harness.trace import Speaker
 from hawker.worker.records import MACHINES
 
 _AGAIN_S = 2.0
 
 
-class Nature:
+class FleetFaults:
     """`tasks` is where lives run, and all that lasts."""
 
-    def __init__(self, town: Town, hosts: Sequence[Host], ledger: Ledger, tasks: TaskGroup) -> None:
+    def __init__(self, town: SimCluster, hosts: Sequence[FleetHost], ledger: FleetLedger, tasks: TaskGroup) -> None:
         self._town, self._hosts, self._ledger, self._tasks = town, hosts, ledger, tasks
         self._clock = town.wire.clock
         self._calls_left = 0
-        self._at_call: Deed | None = None
+        self._at_call: FleetOperation | None = None
         self._resting = anyio.Event()
-        self._away: set[Host] = set()
+        self._away: set[FleetHost] = set()
         self.blows = 0
         town.wire.hears = self._hear
 
-    async def rage(self, deeds: tuple[Deed, ...], began: float) -> None:
+    async def rage(self, deeds: tuple[FleetOperation, ...], began: float) -> None:
         for deed in deeds:
             await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
             self._strike(deed)
@@ -50,34 +50,34 @@ class Nature:
         while self._away:
             await self._clock.sleep(_AGAIN_S)
 
-    def _strike(self, deed: Deed) -> None:
+    def _strike(self, deed: FleetOperation) -> None:
         self.blows += 1
         nodes = self._chosen(deed)
         if not nodes:
             return
         hosts = [self._hosts[number] for number in nodes]
         match deed.verb:
-            case Verb.KILL | Verb.POWER | Verb.UPGRADE:
+            case FleetVerb.KILL | FleetVerb.POWER | FleetVerb.UPGRADE:
                 self._fell(hosts[0], deed)
-            case Verb.KILL_AT_CALL:
+            case FleetVerb.KILL_AT_CALL:
                 self._at_call, self._calls_left = deed, int(deed.amount)
-            case Verb.LATE:
+            case FleetVerb.LATE:
                 self._say(deed, f"the next {deed.amount:g} orders are late")
                 self._town.wire.late = [FILL.name] * int(deed.amount)
-            case Verb.CUT:
+            case FleetVerb.CUT:
                 rest = [host for number, host in enumerate(self._hosts) if number not in set(nodes)]
-                self._tasks.start_soon(self._cut, deed, Cut(_ids(hosts), _ids(rest)))
-            case Verb.ONE_WAY:
-                self._tasks.start_soon(self._cut, deed, Cut(_ids(hosts[:1]), _ids(hosts[-1:]), both=False))
-            case Verb.LOSS:
+                self._tasks.start_soon(self._cut, deed, NetworkCut(_ids(hosts), _ids(rest)))
+            case FleetVerb.ONE_WAY:
+                self._tasks.start_soon(self._cut, deed, NetworkCut(_ids(hosts[:1]), _ids(hosts[-1:]), both=False))
+            case FleetVerb.LOSS:
                 self._tasks.start_soon(self._lose, deed)
-            case Verb.SLOW:
+            case FleetVerb.SLOW:
                 self._tasks.start_soon(self._slow_for, deed, hosts[0])
             case _:
                 self._say(deed, f"the wall clock of {hosts[0].id} jumps by {deed.amount:g} s")
                 hosts[0].place.clock.ahead_s += deed.amount
 
-    def _chosen(self, deed: Deed) -> tuple[int, ...]:
+    def _chosen(self, deed: FleetOperation) -> tuple[int, ...]:
         """Numbers of nodes; those of deeds that hit all are of no matter."""
         if deed.word not in (WATCHED, APART):
             return deed.nodes or (0,)
@@ -99,18 +99,18 @@ class Nature:
 
     # Lives.
 
-    def _fell(self, host: Host, deed: Deed) -> None:
+    def _fell(self, host: FleetHost, deed: FleetOperation) -> None:
         if host in self._away or host.node is None:
             return
         self._away.add(host)
-        if deed.verb is not Verb.UPGRADE:
-            host.fall(kept=deed.amount if deed.verb is Verb.POWER else 1.0, power=deed.verb is Verb.POWER)
+        if deed.verb is not FleetVerb.UPGRADE:
+            host.fall(kept=deed.amount if deed.verb is FleetVerb.POWER else 1.0, power=deed.verb is FleetVerb.POWER)
         self._tasks.start_soon(self._away_for, host, deed)
 
-    async def _away_for(self, host: Host, deed: Deed) -> None:
+    async def _away_for(self, host: FleetHost, deed: FleetOperation) -> None:
         self._say(deed, f"{deed.verb} of {host.id}, for {deed.for_s:g} s")
-        off = deed.verb is Verb.POWER
-        if deed.verb is Verb.UPGRADE:
+        off = deed.verb is FleetVerb.POWER
+        if deed.verb is FleetVerb.UPGRADE:
             await host.stop()
         if off:
             self._town.wire.unplugged.add(host.id)
@@ -122,7 +122,7 @@ class Nature:
         self._say(deed, f"{host.id} is up, in its life {host.lives}")
         self._away.discard(host)
 
-    def _hear(self, passing: Passing) -> None:
+    def _hear(self, passing: PassingCall) -> None:
         """Of each call: at the chosen one, one of its two ends dies."""
         deed = self._at_call
         if deed is None or passing.route != FILL.name:
@@ -139,7 +139,7 @@ class Nature:
 
     # The network.
 
-    async def _cut(self, deed: Deed, cut: Cut) -> None:
+    async def _cut(self, deed: FleetOperation, cut: NetworkCut) -> None:
         way = "from the others" if cut.both else f"on the way to {', '.join(sorted(cut.those))}"
         self._say(deed, f"{', '.join(sorted(cut.these))} cut off {way} for {deed.for_s:g} s")
         cuts = self._town.wire.cuts
@@ -161,7 +161,7 @@ class Nature:
                     if cut.both:
                         network.cut(address_of(other), address_of(one))
 
-    async def _lose(self, deed: Deed) -> None:
+    async def _lose(self, deed: FleetOperation) -> None:
         self._say(deed, f"{deed.amount:.0%} of {deed.word} are lost for {deed.for_s:g} s")
         wire, share = self._town.wire, deed.amount
         wire.lost = share if deed.word in ("requests", "all") else 0.0
@@ -171,20 +171,20 @@ class Nature:
             await self._resting.wait()
         wire.lost = wire.mute = self._town.network.loss = 0.0
 
-    async def _slow_for(self, deed: Deed, host: Host) -> None:
+    async def _slow_for(self, deed: FleetOperation, host: FleetHost) -> None:
         self._say(deed, f"{host.id} is slow by {deed.amount:g} s for {deed.for_s:g} s")
         self._slow(host, deed.amount)
         with anyio.move_on_after(deed.for_s):
             await self._resting.wait()
         self._slow(host, 0.0)
 
-    def _slow(self, host: Host, seconds: float) -> None:
+    def _slow(self, host: FleetHost, seconds: float) -> None:
         self._town.wire.slow[host.id] = seconds
         self._town.network.slow(address_of(host.id), seconds)
 
-    def _say(self, deed: Deed, text: str) -> None:
-        self._ledger.say(Kind.NATURE, f"{deed.number}. {text}")
+    def _say(self, deed: FleetOperation, text: str) -> None:
+        self._ledger.say(Speaker.NATURE, f"{deed.number}. {text}")
 
 
-def _ids(hosts: Sequence[Host]) -> frozenset[NodeId]:
+def _ids(hosts: Sequence[FleetHost]) -> frozenset[NodeId]:
     return frozenset(host.id for host in hosts)

@@ -23,7 +23,7 @@ from hawker.worker.table import Happened
 Given = TypeVar("Given", bound=msgspec.Struct)
 
 
-class Swift(Operations):
+class InstantOperations(Operations):
     """Creates, starts, stops and destroys; other operations are not played."""
 
     def _accept(self, tx: Tx, flow: Flow[Given], machine_id: MachineId, input: Given) -> None:

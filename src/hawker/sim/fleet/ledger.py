@@ -6,7 +6,7 @@ from hawker.clock import Clock
 from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.proof.fleet import Promised
 from hawker.proof.violation import Violation
-from hawker.sim.harness.trace import Kind, Trace
+from hawker.sim.harness.trace import Speaker, Trace
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Counted:
     refused: bool = False
 
 
-class Ledger:
+class FleetLedger:
     """`operations` are the calls that were answered, refusals included."""
 
     def __init__(self, clock: Clock, trace: Trace) -> None:
@@ -47,13 +47,13 @@ class Ledger:
         self.operations = self.filled = self.lost = 0
         self._clock, self._trace = clock, trace
 
-    def say(self, kind: Kind, text: str) -> None:
+    def say(self, kind: Speaker, text: str) -> None:
         self._trace.add(self._clock.monotonic(), kind, text)
 
     def find(self, found: Violation) -> None:
         if found not in self.found:
             self.found.append(found)
-            self.say(Kind.FOUND, str(found))
+            self.say(Speaker.FOUND, str(found))
 
     def spares(self) -> tuple[MachineId | None, list[MachineId]]:
         """The first machine that has spares, and these."""

@@ -1,7 +1,7 @@
 """A host of a light fleet: the fake of a worker behind the worker's own contract; at the first few, a whole broker.
 
 Bids, ledgers, claims, admission, capacity and records are the worker's own, over a store in memory. There are no flows,
-no driver, no supervisor, no gossip and no replica: what the nodes know of each other is in the `Commons`.
+no driver, no supervisor, no gossip and no replica: what the nodes know of each other is in the `SharedCatalog`.
 """
 
 from collections.abc import AsyncIterator
@@ -12,13 +12,13 @@ from typing import cast
 import anyio
 
 from hawker.catalog.contract import Catalog
-from hawker.sim.fleet.cluster import Town, Up, clock_of, doors_of, opened, porter_of, publisher_of, shut
-from hawker.sim.fleet.host import Host, Place
-from hawker.sim.fleet.instant_operations import Swift
-from hawker.sim.fleet.network import Door, WiredPeers
+from hawker.sim.fleet.cluster import LiveNode, SimCluster, clock_of, doors_of, opened, porter_of, publisher_of, shut
+from hawker.sim.fleet.host import FleetHost, NodeWorld
+from hawker.sim.fleet.instant_operations import InstantOperations
+from hawker.sim.fleet.network import Endpoint, SimPeers
 from hawker.sim.fleet.operation import BROKERS
-from hawker.sim.fleet.shared_catalog import MISSED_S, Commons, Share
-from hawker.sim.node.sim_worker import Worker
+from hawker.sim.fleet.shared_catalog import MISSED_S, SharedCatalog, SharedCatalogView
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.worker.fleet.publish import Publisher
 from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.handlers import worker_handlers
@@ -26,32 +26,32 @@ from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 
 
-class LightPlace(Place):
+class LightWorld(NodeWorld):
     @asynccontextmanager
-    async def _life(self) -> AsyncIterator[Worker]:
+    async def _life(self) -> AsyncIterator[SimWorker]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._die_with_the_store)
             parts = self._parts(self.images())
-            parts = replace(parts, operations=Swift(parts.deps, parts.runner, parts.room))
-            yield Worker(parts, Reconciler(parts.deps, parts.runner), self.host, tasks)
+            parts = replace(parts, operations=InstantOperations(parts.deps, parts.runner, parts.room))
+            yield SimWorker(parts, Reconciler(parts.deps, parts.runner), self.host, tasks)
             tasks.cancel_scope.cancel()
 
 
-class LightHost(Host):
-    made = LightPlace
+class LightHost(FleetHost):
+    made = LightWorld
 
-    def _joined(self, worker: Worker) -> AbstractAsyncContextManager[Up]:
+    def _joined(self, worker: SimWorker) -> AbstractAsyncContextManager[LiveNode]:
         return _joined(self._town, worker, self.kept, self.lives)
 
 
 @asynccontextmanager
-async def _joined(town: Town, worker: Worker, store: WatchedStore, life: int) -> AsyncIterator[Up]:
+async def _joined(town: SimCluster, worker: SimWorker, store: WatchedStore, life: int) -> AsyncIterator[LiveNode]:
     me = worker.parts.node.id
-    share, wired = Share(commons_of(town), me, life), WiredPeers(town.wire, me)
+    share, wired = SharedCatalogView(commons_of(town), me, life), SimPeers(town.wire, me)
     parts = replace(worker.parts, porter=porter_of(store, worker.parts, clock_of(worker)))
     publisher = publisher_of(cast(Catalog, share), clock_of(worker), store, parts)
     peers, broker = _doors(town, worker, parts, publisher, wired)
-    node = Up(worker=worker, parts=parts, publisher=publisher, peers=peers, broker=broker)
+    node = LiveNode(worker=worker, parts=parts, publisher=publisher, peers=peers, broker=broker)
     share.begin()
     after_s = MISSED_S
     try:
@@ -65,14 +65,14 @@ async def _joined(town: Town, worker: Worker, store: WatchedStore, life: int) ->
 
 
 def _doors(
-    town: Town, worker: Worker, parts: Parts, publisher: Publisher, wired: WiredPeers
-) -> tuple[Door, Door | None]:
+    town: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers
+) -> tuple[Endpoint, Endpoint | None]:
     if int(parts.node.id, 16) <= BROKERS:
         return doors_of(town, worker, parts, publisher, wired, commons_of(town))
     handlers = worker_handlers(parts)
-    return Door(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
+    return Endpoint(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
 
 
-def commons_of(town: Town) -> Commons:
+def commons_of(town: SimCluster) -> SharedCatalog:
     assert town.commons is not None, "a light fleet has commons"
     return town.commons

@@ -27,7 +27,7 @@ _WAY_S = (0.0005, 0.002)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Endpoint:
     """Of one life of a daemon: who answers there. What is asked runs in `tasks`; `over` is set when the life ends."""
 
     clock: LoopClock
@@ -38,7 +38,7 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passing:
+class PassingCall:
     """A call that passes: `before` it is served and after."""
 
     route: str
@@ -48,7 +48,7 @@ class Passing:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
+class NetworkCut:
     """Nothing passes from these to those; nor back, if it is cut `both` ways."""
 
     these: frozenset[NodeId]
@@ -60,7 +60,7 @@ class Cut:
         return there or (self.both and sender in self.those and receiver in self.these)
 
 
-class Wire:
+class CallNetwork:
     """Doors that are open: of workers for their `peers`, and of `brokers` for clients. `lost` and `mute` are the shares
     of requests and of answers that are lost, `late` the names of routes whose next call is late; `hears` is told of
     each call that passes, and may end a life."""
@@ -68,13 +68,13 @@ class Wire:
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock
         self.chance = Chance(clock)
-        self.peers: dict[NodeId, Door] = {}
-        self.brokers: dict[NodeId, Door] = {}
+        self.peers: dict[NodeId, Endpoint] = {}
+        self.brokers: dict[NodeId, Endpoint] = {}
         self.unplugged: set[NodeId] = set()
-        self.cuts: list[Cut] = []
+        self.cuts: list[NetworkCut] = []
         self.lost = self.mute = 0.0
         self.slow: dict[NodeId, float] = {}
-        self.hears: Callable[[Passing], None] = lambda passing: None
+        self.hears: Callable[[PassingCall], None] = lambda passing: None
         self.calls = 0
         self.late: list[str] = []
         self.stragglers: list[tuple[float, Callable[[], _Exchange]]] = []
@@ -101,7 +101,7 @@ class Wire:
                 await self._no_more(receiver)
             exchange = made()
             await exchange.wait()
-            self.hears(Passing(route=route.name, sender=sender, receiver=receiver, before=False))
+            self.hears(PassingCall(route=route.name, sender=sender, receiver=receiver, before=False))
             await self._way(receiver, sender)
             if sender is not None and self.is_cut(receiver, sender):
                 await anyio.sleep_forever()
@@ -118,7 +118,7 @@ class Wire:
         if door is None:
             raise Lost(f"the connection to {receiver} was lost")
         exchange = _Exchange(door, behalf, route, given)
-        self.hears(Passing(route=route.name, sender=sender, receiver=receiver, before=True))
+        self.hears(PassingCall(route=route.name, sender=sender, receiver=receiver, before=True))
         if not door.over.is_set():
             door.tasks.start_soon(exchange.serve)
         return exchange
@@ -163,14 +163,14 @@ class Wire:
         slow_s = sum(self.slow.get(each, 0.0) for each in (one, other) if each is not None)
         await self.clock.sleep(slow_s + least + (most - least) * self.clock.random())
 
-    def _doors(self, sender: NodeId | None) -> dict[NodeId, Door]:
+    def _doors(self, sender: NodeId | None) -> dict[NodeId, Endpoint]:
         return self.brokers if sender is None else self.peers
 
 
 class _Exchange:
     """A call at the node that answers it."""
 
-    def __init__(self, door: Door, behalf: str, route: Any, given: dict[str, Any]) -> None:
+    def __init__(self, door: Endpoint, behalf: str, route: Any, given: dict[str, Any]) -> None:
         self._door, self._behalf, self._route, self._given = door, behalf, route, given
         self._done = anyio.Event()
         self._answer: Any = None
@@ -207,20 +207,20 @@ class _Exchange:
         return self._answer
 
 
-class WiredPeers:
+class SimPeers:
     """Keeps `Peers` for one node."""
 
-    def __init__(self, wire: Wire, me: NodeId) -> None:
+    def __init__(self, wire: CallNetwork, me: NodeId) -> None:
         self._wire, self._me = wire, me
 
-    def caller(self, node_id: NodeId, *, behalf: str) -> "Wired":
-        return Wired(self._wire, self._me, node_id, behalf)
+    def caller(self, node_id: NodeId, *, behalf: str) -> "SimCaller":
+        return SimCaller(self._wire, self._me, node_id, behalf)
 
 
-class Wired:
+class SimCaller:
     """The part of a `Caller` that calls; streams and uploads are not played."""
 
-    def __init__(self, wire: Wire, sender: NodeId | None, receiver: NodeId, behalf: str) -> None:
+    def __init__(self, wire: CallNetwork, sender: NodeId | None, receiver: NodeId, behalf: str) -> None:
         self._wire, self._sender, self._receiver, self._behalf = wire, sender, receiver, behalf
 
     async def call(self, route: Any, **given: Any) -> Any:

@@ -16,7 +16,7 @@ BROKERS = 20
 """So many nodes of a light fleet have a broker: the first ones."""
 
 
-class Verb(StrEnum):
+class FleetVerb(StrEnum):
     ORDER = "order"
     AGAIN = "again"
     SPARE = "spare"
@@ -43,18 +43,29 @@ class Verb(StrEnum):
     CLOCK = "clock"
 
 
-CALLS = frozenset({Verb.ORDER, Verb.AGAIN, Verb.SPARE, Verb.STOP, Verb.START, Verb.DESTROY, Verb.COUNT, Verb.VOLUME})
+CALLS = frozenset(
+    {
+        FleetVerb.ORDER,
+        FleetVerb.AGAIN,
+        FleetVerb.SPARE,
+        FleetVerb.STOP,
+        FleetVerb.START,
+        FleetVerb.DESTROY,
+        FleetVerb.COUNT,
+        FleetVerb.VOLUME,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class FleetOperation:
     """`at` is in seconds, `label` names an order, `nodes` are numbers of nodes: the brokers that a client tries in that
     order, or whom a blow hits. `word`, `amount` and `for_s` are as the verb takes them."""
 
     number: int
     at: float
     actor: str
-    verb: Verb
+    verb: FleetVerb
     label: str = ""
     nodes: tuple[int, ...] = ()
     word: str = ""
@@ -63,24 +74,24 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """What a seed stands for. A `light` fleet's nodes have the fake of the worker."""
 
     seed: int
     nodes: int
     regions: int
     room: Capacity
-    deeds: tuple[Deed, ...]
+    deeds: tuple[FleetOperation, ...]
     clients: tuple[str, ...] = CLIENTS
     light: bool = False
 
-    def of(self, actor: str) -> tuple[Deed, ...]:
+    def of(self, actor: str) -> tuple[FleetOperation, ...]:
         return tuple(deed for deed in self.deeds if deed.actor == actor)
 
-    def only(self, numbers: frozenset[int]) -> "Plan":
+    def only(self, numbers: frozenset[int]) -> "FleetPlan":
         return replace(self, deeds=tuple(deed for deed in self.deeds if deed.number in numbers))
 
-    def within(self, nodes: int) -> "Plan":
+    def within(self, nodes: int) -> "FleetPlan":
         """The same deeds among the first so many nodes: what was to hit another one hits one of these."""
         if nodes >= self.nodes:
             return self

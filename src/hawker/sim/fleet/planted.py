@@ -18,7 +18,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
-from hawker.sim.node.kit import Kit
+from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.order_ledger import CANCELLED, CLAIMS
 from hawker.worker.records import NODE
@@ -210,7 +210,9 @@ PLANTS: tuple[Plant, ...] = (
     ),
     _plant("forgets-cancels", "a worker forgets which orders were cancelled", _forgetting(CANCELLED), I.FILLED_ONCE),
     _plant("forgets-claims", "an app's home forgets where orders with a key went", _forgetting(CLAIMS), I.FILLED_ONCE),
-    _plant("no-admission", "a worker fills whatever it bid for", FleetKit(worker=Kit(table=_Admits)), I.NOT_OVERSOLD),
+    _plant(
+        "no-admission", "a worker fills whatever it bid for", FleetKit(worker=WorkerKit(table=_Admits)), I.NOT_OVERSOLD
+    ),
     _plant("alone", "a spare is started without a majority and a witness", FleetKit(sight=_Alone), I.SPARE_ONCE),
     _plant("heedless", "a machine goes on after its spare has taken over", FleetKit(sight=_Heedless), I.ONE_INSTANCE),
     _plant(

@@ -36,7 +36,7 @@ _LOOK_S = 0.05
 Deed = Callable[[], None]
 
 
-class Commons:
+class SharedCatalog:
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock
         self._connection = apsw.Connection(":memory:")
@@ -86,10 +86,10 @@ class Commons:
             self._waiting[node].pop(0)()
 
 
-class Share:
+class SharedCatalogView:
     """The part of a `Catalog` that a publisher asks, for one life of one node."""
 
-    def __init__(self, commons: Commons, node: NodeId, life: int) -> None:
+    def __init__(self, commons: SharedCatalog, node: NodeId, life: int) -> None:
         self._commons, self._node = commons, node
         self._epoch = 2 * life
         self._version = 0

@@ -5,19 +5,19 @@ will do, then without the deeds that it does not need.
 from collections.abc import Callable
 
 from hawker.sim.fleet.kit import FleetKit
-from hawker.sim.fleet.operation import Plan
-from hawker.sim.fleet.simulation import Outcome, play
+from hawker.sim.fleet.operation import FleetPlan
+from hawker.sim.fleet.simulation import FleetOutcome, play
 from hawker.sim.harness.shrink import Shrinker
 
 TRIES = 120
 _SIZES = (3, 4, 5, 7, 10, 20, 50, 100)
 
 
-def shrink(found: Outcome, kit: FleetKit, tries: int = TRIES) -> Outcome:
+def shrink(found: FleetOutcome, kit: FleetKit, tries: int = TRIES) -> FleetOutcome:
     return shortest(found, lambda plan: play(plan, kit), tries)
 
 
-def shortest(found: Outcome, again: Callable[[Plan], Outcome], tries: int = TRIES) -> Outcome:
+def shortest(found: FleetOutcome, again: Callable[[FleetPlan], FleetOutcome], tries: int = TRIES) -> FleetOutcome:
     """The same for the same finding: bounded by the runs, and not by time."""
     kind = found.found[0].invariant
     for size in _SIZES:

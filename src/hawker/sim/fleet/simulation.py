@@ -13,19 +13,19 @@ from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.checks import bought, judged, not_alike, not_told
-from hawker.sim.fleet.client import Client
-from hawker.sim.fleet.cluster import Town, address_of
-from hawker.sim.fleet.faults import Nature
-from hawker.sim.fleet.host import Host
+from hawker.sim.fleet.client import FleetClient
+from hawker.sim.fleet.cluster import SimCluster, address_of
+from hawker.sim.fleet.faults import FleetFaults
+from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
-from hawker.sim.fleet.ledger import Ledger
+from hawker.sim.fleet.ledger import FleetLedger
 from hawker.sim.fleet.light import LightHost
-from hawker.sim.fleet.network import Wire
-from hawker.sim.fleet.operation import BROKERS, BUYER, DOUBTER, NATURE, OPERATOR, Plan
+from hawker.sim.fleet.network import CallNetwork
+from hawker.sim.fleet.operation import BROKERS, BUYER, DOUBTER, NATURE, OPERATOR, FleetPlan
 from hawker.sim.fleet.operator import Operator
-from hawker.sim.fleet.shared_catalog import Commons
-from hawker.sim.harness.loop import Hourglass, LoopClock, eventually
-from hawker.sim.harness.trace import Line, Trace
+from hawker.sim.fleet.shared_catalog import SharedCatalog
+from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
+from hawker.sim.harness.trace import Trace, TraceLine
 from hawker.worker.records import MACHINES
 from hawker.worker.spares.records import TAKEOVERS
 
@@ -39,11 +39,11 @@ _MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FleetOutcome:
     """Of one run. `operations` are the calls of clients that were answered, `filled` the orders; `calls` are those
     between nodes too."""
 
-    plan: Plan
+    plan: FleetPlan
     operations: int
     filled: int
     calls: int
@@ -52,44 +52,44 @@ class Outcome:
     takeovers: int
     ended_at: float
     digest: str
-    lines: tuple[Line, ...]
+    lines: tuple[TraceLine, ...]
     found: tuple[Violation, ...]
 
 
-def play(plan: Plan, kit: FleetKit = SOUND_FLEET) -> Outcome:
+def play(plan: FleetPlan, kit: FleetKit = SOUND_FLEET) -> FleetOutcome:
     """The same for the same plan."""
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-        options = {"loop_factory": Hourglass}
+        options = {"loop_factory": VirtualTimeLoop}
         return anyio.run(_play, plan, kit, Path(folder), backend_options=options)
 
 
-async def _play(plan: Plan, kit: FleetKit, folder: Path) -> Outcome:
-    return await Play(plan, kit, folder).play()
+async def _play(plan: FleetPlan, kit: FleetKit, folder: Path) -> FleetOutcome:
+    return await FleetSimulation(plan, kit, folder).play()
 
 
-class Play:
-    def __init__(self, plan: Plan, kit: FleetKit, folder: Path) -> None:
+class FleetSimulation:
+    def __init__(self, plan: FleetPlan, kit: FleetKit, folder: Path) -> None:
         self._plan = plan
         self._clock = LoopClock(plan.seed)
-        commons = Commons(self._clock) if plan.light else None
+        commons = SharedCatalog(self._clock) if plan.light else None
         names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
-        self._town = Town(
+        self._town = SimCluster(
             network=MemoryNetwork(self._clock),
-            wire=Wire(self._clock),
+            wire=CallNetwork(self._clock),
             kit=kit,
             seeds=[address_of(name) for name in names[:_SEEDS]],
             commons=commons,
         )
         self._trace = Trace()
-        self._ledger = Ledger(self._clock, self._trace)
-        made = LightHost if plan.light else Host
+        self._ledger = FleetLedger(self._clock, self._trace)
+        made = LightHost if plan.light else FleetHost
         self._hosts = [
             made(self._town, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
             for at, name in enumerate(names)
         ]
         self._takeovers = 0
 
-    async def play(self) -> Outcome:
+    async def play(self) -> FleetOutcome:
         try:
             async with anyio.create_task_group() as tasks:
                 await self._play(tasks)
@@ -103,12 +103,12 @@ class Play:
         if self._town.commons is not None:
             await tasks.start(self._town.commons.serve)
         await tasks.start(self._town.wire.serve)
-        self._nature = Nature(self._town, self._hosts, self._ledger, tasks)
+        self._nature = FleetFaults(self._town, self._hosts, self._ledger, tasks)
         for host in self._hosts:
             await host.begin(tasks)
         nodes, names = [host.id for host in self._hosts], (*self._plan.clients, DOUBTER)
         shared = (self._town.wire, nodes, self._ledger, self._clock, self._is_new)
-        clients = [*(Client(name, *shared) for name in names), Buyer(BUYER, *shared)]
+        clients = [*(FleetClient(name, *shared) for name in names), Buyer(BUYER, *shared)]
         operator = Operator(self._town.wire, self._hosts, self._ledger, self._clock)
         for at, client in enumerate(clients):
             await client.begin(at % min(len(self._hosts), BROKERS))
@@ -163,8 +163,8 @@ class Play:
         kind = "refused" if isinstance(error, HawkerError) else "broke"
         self._ledger.find(Violation(Invariant.ANSWERS, "a node", f"{kind}: {type(error).__name__}: {error}"))
 
-    def _outcome(self) -> Outcome:
-        return Outcome(
+    def _outcome(self) -> FleetOutcome:
+        return FleetOutcome(
             plan=self._plan,
             operations=self._ledger.operations,
             filled=self._ledger.filled,

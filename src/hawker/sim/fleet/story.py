@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from hawker.sim.fleet.plan import MINUTES
-from hawker.sim.fleet.simulation import Outcome
+from hawker.sim.fleet.simulation import FleetOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class FleetRequest:
     """How the plans of a run were drawn."""
 
     minutes: float = MINUTES
@@ -16,7 +16,7 @@ class Asked:
     light: bool = False
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: FleetOutcome) -> str:
     return (
         f"seed {outcome.plan.seed}: {outcome.plan.nodes} nodes, {outcome.operations} operations,"
         f" {outcome.filled} orders filled, {outcome.calls} calls, {outcome.blows} faults,"
@@ -26,7 +26,7 @@ def summary(outcome: Outcome) -> str:
     )
 
 
-def report_of(outcome: Outcome) -> dict[str, object]:
+def report_of(outcome: FleetOutcome) -> dict[str, object]:
     return {
         "seed": outcome.plan.seed,
         "nodes": outcome.plan.nodes,
@@ -42,7 +42,7 @@ def report_of(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def repeat(shortest: Outcome, of: int, asked: Asked) -> str:
+def repeat(shortest: FleetOutcome, of: int, asked: FleetRequest) -> str:
     """`of`: among so many nodes the seed plays."""
     seed, nodes = shortest.plan.seed, shortest.plan.nodes
     words = ["hawker sim fleet", f"--seeds {seed}-{seed}"]

@@ -43,7 +43,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         return []
 
 
-class Hourglass(asyncio.SelectorEventLoop):
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """`patience_s` is how long, in real time, it waits for somebody outside when nothing is left to do."""
 
     def __init__(self, patience_s: float = _PATIENCE_S) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence, Set
 from typing import Generic, Protocol, TypeVar
 
 from hawker.proof.violation import Violation
-from hawker.sim.harness.trace import Kind, Line
-from hawker.sim.node.kit import Kit
-from hawker.sim.worker.simulation import Outcome, run
+from hawker.sim.harness.trace import Speaker, TraceLine
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.worker.simulation import WorkerOutcome, run
 
 TRIES = 400
 
@@ -38,7 +38,7 @@ class Played(Protocol):
     def plan(self) -> Planned: ...
 
     @property
-    def lines(self) -> Sequence[Line]: ...
+    def lines(self) -> Sequence[TraceLine]: ...
 
     @property
     def found(self) -> Sequence[Violation]: ...
@@ -74,7 +74,7 @@ class Shrinker(Generic[P]):
 
     def _cut_the_end(self) -> None:
         """What was done after it was found has nothing to do with it."""
-        at = next((line.at for line in self.shortest.lines if line.kind is Kind.FOUND), self.shortest.ended_at)
+        at = next((line.at for line in self.shortest.lines if line.kind is Speaker.FOUND), self.shortest.ended_at)
         self._shows({deed.number for deed in self.shortest.plan.deeds if deed.at <= at})
 
     def _without_a_part(self, numbers: Sequence[int], size: int) -> bool:
@@ -99,5 +99,5 @@ class Shrinker(Generic[P]):
         return [deed.number for deed in self.shortest.plan.deeds]
 
 
-def shrink(found: Outcome, kit: Kit, tries: int = TRIES) -> Outcome:
+def shrink(found: WorkerOutcome, kit: WorkerKit, tries: int = TRIES) -> WorkerOutcome:
     return Shrinker(found, lambda numbers: run(found.plan.only(numbers), kit), tries).shrink()

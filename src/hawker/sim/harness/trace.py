@@ -5,7 +5,7 @@ from enum import StrEnum
 from hashlib import blake2b
 
 
-class Kind(StrEnum):
+class Speaker(StrEnum):
     """Who speaks. `COMMIT` and `STATE` are for the digest and for `--trace`; a story leaves them out."""
 
     CLIENT = "client"
@@ -16,11 +16,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TraceLine:
     """`at` is in virtual seconds since the beginning."""
 
     at: float
-    kind: Kind
+    kind: Speaker
     text: str
 
     def __str__(self) -> str:
@@ -32,14 +32,14 @@ class Trace:
     """`keeps` false: the lines are only counted into the digest."""
 
     def __init__(self, keeps: bool = True) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[TraceLine] = []
         self._keeps = keeps
         self._hash = blake2b(digest_size=8)
 
-    def add(self, at: float, kind: Kind, text: str) -> None:
-        line = Line(at, kind, text)
+    def add(self, at: float, kind: Speaker, text: str) -> None:
+        line = TraceLine(at, kind, text)
         self._hash.update(f"{line}\n".encode())
-        if self._keeps or kind is not Kind.COMMIT:
+        if self._keeps or kind is not Speaker.COMMIT:
             self.lines.append(line)
 
     @property

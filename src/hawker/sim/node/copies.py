@@ -9,22 +9,22 @@ import anyio
 
 from hawker.errors import NotFound
 from hawker.ids import SnapshotId, VolumeId
-from hawker.sim.node.crash_points import Fuse
-from hawker.sim.node.fake_host import Fixture
-from hawker.sim.node.fake_volumes import Block, Crates
+from hawker.sim.node.crash_points import CrashPoints
+from hawker.sim.node.fake_host import FakeHostPart
+from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
 from hawker.worker.volumes.copies import Room
 
 _FREE = 1 << 50
 
 
-class Prints(Fixture):
+class FakeCopies(FakeHostPart):
     """Keeps `copies.Copies` in memory, beside the volumes. `taken` counts how often a snapshot was taken: the second
     time, it would be of another moment. `frozen` are volumes that a killed daemon's helper left so. While one is
     `held`, no snapshot is restored."""
 
-    def __init__(self, fuse: Fuse, crates: Crates) -> None:
+    def __init__(self, fuse: CrashPoints, crates: FakeVolumes) -> None:
         super().__init__(fuse)
-        self.snapshots: dict[SnapshotId, Block] = {}
+        self.snapshots: dict[SnapshotId, FakeVolume] = {}
         self.taken: Counter[SnapshotId] = Counter()
         self.frozen: set[VolumeId] = set()
         self.free_bytes = _FREE
@@ -70,16 +70,16 @@ class Prints(Fixture):
     async def mend(self, mounted: frozenset[VolumeId]) -> None:
         self.frozen -= mounted
 
-    def _fill(self, volume_id: VolumeId, content: Block) -> None:
+    def _fill(self, volume_id: VolumeId, content: FakeVolume) -> None:
         self._crates.files[volume_id] = replace(content)
         self._crates.made[volume_id] += 1
 
-    def _volume(self, volume_id: VolumeId) -> Block:
+    def _volume(self, volume_id: VolumeId) -> FakeVolume:
         if volume_id not in self._crates.files:
             raise NotFound(f"the file of volume {volume_id} is not there")
         return self._crates.files[volume_id]
 
-    def _snapshot(self, snapshot_id: SnapshotId) -> Block:
+    def _snapshot(self, snapshot_id: SnapshotId) -> FakeVolume:
         if snapshot_id not in self.snapshots:
             raise NotFound(f"the file of snapshot {snapshot_id} is not there")
         return self.snapshots[snapshot_id]

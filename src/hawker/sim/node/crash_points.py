@@ -15,7 +15,7 @@ class Death(BaseException):
     """The daemon is killed: no code of it may catch this."""
 
 
-class Fuse:
+class CrashPoints:
     """Counts the edges of all effects on the host, two to an effect, and burns through at a chosen one; or at a chosen
     place, as `create.rootfs inside`. `passed` are the places that were reached."""
 
@@ -47,7 +47,7 @@ class Fuse:
             raise Death
 
 
-def fused(flow: Flow[Any], fuse: Fuse) -> Flow[Any]:
+def with_crash_points(flow: Flow[Any], fuse: CrashPoints) -> Flow[Any]:
     """The same flow, with an edge before and after each step and each undo."""
 
     def between(name: str, call: Callable[[Any], Awaitable[T]]) -> Callable[[Any], Awaitable[T]]:

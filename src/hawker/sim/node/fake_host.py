@@ -10,20 +10,20 @@ from hawker.ids import Digest, InstanceId, MachineId
 from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance
 from hawker.runtime.spec import InstanceSpec, Link
-from hawker.sim.node.crash_points import Death, Fuse
+from hawker.sim.node.crash_points import CrashPoints, Death
 from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
 from hawker.worker.records import Network
 
 _PIDS = 1000
 
 
-class Cellar(FakeHost):
+class SimHost(FakeHost):
     """The fake host, with edges, with a memory of what was ever launched, and with process ids that are soon reused.
 
     `felled` are exits that the daemon itself brought about; `lost` counts the instances that went with the host.
     `strangers` are ids that processes of others took when an instance's own was free again."""
 
-    def __init__(self, clock: Clock, fuse: Fuse) -> None:
+    def __init__(self, clock: Clock, fuse: CrashPoints) -> None:
         super().__init__(clock)
         self._fuse = fuse
         self.launched: Counter[InstanceId] = Counter()
@@ -106,32 +106,32 @@ class Cellar(FakeHost):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ScriptedFailure:
     """The next call of this name fails, before its effect or `after` it."""
 
     call: str
     after: bool
 
 
-class Fixture:
+class FakeHostPart:
     """A part of the host whose calls have edges and fail when told to."""
 
-    def __init__(self, fuse: Fuse) -> None:
+    def __init__(self, fuse: CrashPoints) -> None:
         self._fuse = fuse
-        self.troubles: list[Trouble] = []
+        self.troubles: list[ScriptedFailure] = []
 
     async def _edge(self, call: str, *, after: bool = False) -> None:
         await self._fuse.pass_edge()
-        trouble = Trouble(call, after)
+        trouble = ScriptedFailure(call, after)
         if trouble in self.troubles:
             self.troubles.remove(trouble)
             raise OSError(f"{call} failed")
 
 
-class Shelves(Fixture):
+class FakeRootfs(FakeHostPart):
     """Keeps `deps.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
 
-    def __init__(self, fuse: Fuse) -> None:
+    def __init__(self, fuse: CrashPoints) -> None:
         super().__init__(fuse)
         self.mounted: dict[MachineId, tuple[InstanceId, Digest]] = {}
         self.layers: dict[MachineId, tuple[str, InstanceId]] = {}  # its name, and whose first one it was
@@ -206,10 +206,10 @@ class Shelves(Fixture):
         self.stray.discard(stray)
 
 
-class Wires(Fixture):
+class FakeNetworks(FakeHostPart):
     """Keeps `deps.Networks` in memory."""
 
-    def __init__(self, fuse: Fuse) -> None:
+    def __init__(self, fuse: CrashPoints) -> None:
         super().__init__(fuse)
         self.plugged: dict[MachineId, Network] = {}
         self.torn: dict[MachineId, str] = {}  # what was lost behind our back

@@ -13,7 +13,7 @@ from hawker.image.reference import Reference
 from hawker.image.resolve import Resolved
 
 
-class Registry:
+class FakeRegistry:
     """Outlives the daemon: what is cached here, how long a pull takes, and how many of the next ones fail."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ def block_file(digest: Digest) -> Path:
     return Path("/images") / f"{digest.removeprefix('sha256:')}.erofs"
 
 
-class Gallery(ImageCache):
+class FakeImages(ImageCache):
     """Keeps what flows ask of the cache; touches no file."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(self, registry: FakeRegistry, clock: Clock) -> None:
         super().__init__(Path("images"), ImageSettings(), clock)
         self._registry = registry
         self._now = clock

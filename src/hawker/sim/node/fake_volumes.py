@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from hawker.errors import BadRequest, NotFound
 from hawker.ids import VolumeId
-from hawker.sim.node.crash_points import Fuse
-from hawker.sim.node.fake_host import Fixture
+from hawker.sim.node.crash_points import CrashPoints
+from hawker.sim.node.fake_host import FakeHostPart
 from hawker.worker.volumes.disks import Disk, Usage
 from hawker.worker.volumes.records import Fstype
 
@@ -18,7 +18,7 @@ _RESERVED = 100  # one in so many blocks
 
 
 @dataclass(slots=True)
-class Block:
+class FakeVolume:
     """A volume's file: its size, that of the filesystem in it, and how often something was written to it."""
 
     size_bytes: int
@@ -27,13 +27,13 @@ class Block:
     content: int = 0
 
 
-class Crates(Fixture):
+class FakeVolumes(FakeHostPart):
     """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
     first is lost. `grows` while the host can grow what is in use; `damaged` filesystems cannot be mounted."""
 
-    def __init__(self, fuse: Fuse) -> None:
+    def __init__(self, fuse: CrashPoints) -> None:
         super().__init__(fuse)
-        self.files: dict[VolumeId, Block] = {}
+        self.files: dict[VolumeId, FakeVolume] = {}
         self.attached: set[VolumeId] = set()
         self.made: Counter[VolumeId] = Counter()
         self.damaged: set[VolumeId] = set()
@@ -45,7 +45,7 @@ class Crates(Fixture):
     async def make(self, disk: Disk) -> None:
         await self._edge("make")
         if disk.id not in self.files:
-            self.files[disk.id] = Block(disk.size_bytes, disk.size_bytes, disk.fstype)
+            self.files[disk.id] = FakeVolume(disk.size_bytes, disk.size_bytes, disk.fstype)
             self.made[disk.id] += 1
         await self._edge("make", after=True)
 
@@ -115,7 +115,7 @@ class Crates(Fixture):
     async def lacks_encryption(self) -> str | None:
         return None if self.encrypts else "cryptsetup is not installed"
 
-    def _block(self, disk: Disk) -> Block:
+    def _block(self, disk: Disk) -> FakeVolume:
         if disk.id not in self.files:
             raise NotFound(f"the file of volume {disk.id} is not on this host")
         return self.files[disk.id]

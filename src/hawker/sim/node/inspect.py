@@ -7,12 +7,14 @@ from hawker.proof.host_state import HostState
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Instance
 from hawker.runtime.spec import Ends, InstanceSpec
-from hawker.sim.node.copies import Prints
-from hawker.sim.node.fake_host import Cellar, Shelves, Wires
-from hawker.sim.node.fake_volumes import Crates
+from hawker.sim.node.copies import FakeCopies
+from hawker.sim.node.fake_host import FakeNetworks, FakeRootfs, SimHost
+from hawker.sim.node.fake_volumes import FakeVolumes
 
 
-def look(host: Cellar, rootfs: Shelves, networks: Wires, disks: Crates, copies: Prints) -> HostState:
+def look(
+    host: SimHost, rootfs: FakeRootfs, networks: FakeNetworks, disks: FakeVolumes, copies: FakeCopies
+) -> HostState:
     launched_twice = {
         machine_id
         for machine_id, instances in host.ever.items()
@@ -45,7 +47,7 @@ def look(host: Cellar, rootfs: Shelves, networks: Wires, disks: Crates, copies: 
     )
 
 
-def _processes(host: Cellar) -> dict[MachineId, tuple[ProcessState, ...]]:
+def _processes(host: SimHost) -> dict[MachineId, tuple[ProcessState, ...]]:
     instances = [host.look(machine_id) for machine_id in host.running()]
     return {
         instance.spec.machine_id: tuple(process.told() for process in instance.processes)
@@ -54,7 +56,7 @@ def _processes(host: Cellar) -> dict[MachineId, tuple[ProcessState, ...]]:
     }
 
 
-def volumes_used(host: Cellar) -> dict[MachineId, VolumeId]:
+def volumes_used(host: SimHost) -> dict[MachineId, VolumeId]:
     """By what running instances were given to mount."""
     instances = [instance for machine_id in host.running() if (instance := host.look(machine_id)) is not None]
     return {each.machine_id: VolumeId(Path(source).parent.name) for each, source in map(_source, instances) if source}

@@ -66,7 +66,7 @@ def _copies(copies: Copies) -> Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class WorkerKit:
     """Each is called once in every life of the daemon, so that what a part remembers dies with it."""
 
     flows: Callable[[], Sequence[Flow[Any]]] = _flows
@@ -82,4 +82,4 @@ class Kit:
     supervisor: type[Supervisor] = Supervisor
 
 
-SOUND = Kit()
+SOUND = WorkerKit()

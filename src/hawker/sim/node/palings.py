@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from hawker.errors import Fault
 from hawker.host.fences import Fence
-from hawker.sim.node.crash_points import Fuse
+from hawker.sim.node.crash_points import CrashPoints
 
 
-class Palings:
+class FakePolicies:
     """Keeps `worker.fences.HostFences` in memory. `refusal` is why there can be none; `broken` makes the next ones
     fail."""
 
-    def __init__(self, fuse: Fuse) -> None:
+    def __init__(self, fuse: CrashPoints) -> None:
         self._fuse = fuse
         self.standing: tuple[Fence, ...] = ()
         self.refusal = ""

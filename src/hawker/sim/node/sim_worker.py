@@ -68,7 +68,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.policy import Direction, Transport
 from hawker.sim.harness.loop import eventually
-from hawker.sim.node.fake_host import Cellar
+from hawker.sim.node.fake_host import SimHost
 from hawker.worker.handlers import worker_handlers
 from hawker.worker.lifecycle.deps import machine_resource
 from hawker.worker.parts import Parts
@@ -78,11 +78,11 @@ from hawker.worker.records import MACHINES, MachineRecord
 APP = "stall"
 
 
-class Worker:
+class SimWorker:
     """One life of the daemon, and a client of it that calls the handlers as HTTP does. What is to die with it runs in
     `tasks`."""
 
-    def __init__(self, parts: Parts, reconciler: Reconciler, host: Cellar, tasks: TaskGroup) -> None:
+    def __init__(self, parts: Parts, reconciler: Reconciler, host: SimHost, tasks: TaskGroup) -> None:
         self.tasks = tasks
         self.parts = parts
         self.host = host

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from hawker.errors import Unavailable
-from hawker.sim.node.crash_points import Fuse
-from hawker.sim.node.fake_host import Cellar, Fixture
+from hawker.sim.node.crash_points import CrashPoints
+from hawker.sim.node.fake_host import FakeHostPart, SimHost
 
 
-class Slots(Fixture):
+class FakeGpus(FakeHostPart):
     """Keeps `deps.gpus`. `broken` devices cannot be taken; `torn` were reset while a running instance had them."""
 
-    def __init__(self, fuse: Fuse, host: Cellar) -> None:
+    def __init__(self, fuse: CrashPoints, host: SimHost) -> None:
         super().__init__(fuse)
         self._host = host
         self.broken: set[str] = set()

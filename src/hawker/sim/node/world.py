@@ -1,7 +1,8 @@
 """A whole worker in one process: everything that `up` joins, over a host and a store that are played, in virtual time.
 
-A `World` is what outlives the daemon; `open` is one life of it. Leaving it is what SIGTERM is; `Death` raised in it, or
-a store that freezes, is kill -9. A `Stall` is a world over a store in memory, whose `crash` says what the disk kept.
+A `SimWorld` is what outlives the daemon; `open` is one life of it. Leaving it is what SIGTERM is; `Death` raised in it,
+or a store that freezes, is kill -9. A `MemoryWorld` has its store in memory, and its `crash` says what the disk kept. A
+`VirtualWorld` has images that are pulled in virtual time.
 """
 
 import asyncio
@@ -24,17 +25,17 @@ from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState
 from hawker.settings import Settings
-from hawker.sim.harness.loop import Hourglass, LoopClock, eventually
-from hawker.sim.node.copies import Prints
-from hawker.sim.node.crash_points import Death, Fuse, fused
-from hawker.sim.node.fake_host import Cellar, Shelves, Wires
-from hawker.sim.node.fake_images import block_file
-from hawker.sim.node.fake_volumes import Crates
+from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
+from hawker.sim.node.copies import FakeCopies
+from hawker.sim.node.crash_points import CrashPoints, Death, with_crash_points
+from hawker.sim.node.fake_host import FakeNetworks, FakeRootfs, SimHost
+from hawker.sim.node.fake_images import FakeImages, FakeRegistry, block_file
+from hawker.sim.node.fake_volumes import FakeVolumes
 from hawker.sim.node.inspect import look, volumes_used
-from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, Kit
-from hawker.sim.node.palings import Palings
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.slots import Slots
+from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
+from hawker.sim.node.palings import FakePolicies
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.slots import FakeGpus
 from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
 from hawker.worker.changes import Changes
@@ -56,7 +57,7 @@ LIFE_S = 365 * 86_400.0
 ALONE = NodeRecord(id=NodeId("0123abcd"), region="local", created_at=0.0)
 
 
-class Prober:
+class FakeProber:
     """Answers probes as told, by port; passing otherwise. `asked` are those that came."""
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class Prober:
         return self.answers.get(probe.port, Finding(True, "Success"))
 
 
-class Fetcher:
+class FakeMetricsFetcher:
     """Answers what is asked of metrics endpoints as told, by address; nobody answers otherwise."""
 
     def __init__(self) -> None:
@@ -82,37 +83,37 @@ class Fetcher:
         return self.answers[url]
 
 
-class Mortal(Store, Protocol):
+class MortalStore(Store, Protocol):
     """A store that can stop for good. Who waits for it then waits for ever; the daemon is dead."""
 
     frozen: anyio.Event
 
 
-class World(ABC):
+class SimWorld(ABC):
     """`room` is what the host has to sell; without `reconciles` nobody tidies up after a flow; where machines are
     `guests` they have kernels of their own, and are suspended by snapshots."""
 
     def __init__(
         self,
-        store: Mortal,
+        store: MortalStore,
         directory: Path,
         *,
         seed: int = 0,
         room: Capacity = ROOM,
         reconciles: bool = True,
-        kit: Kit = SOUND,
+        kit: WorkerKit = SOUND,
         guests: bool = False,
         node: NodeRecord = ALONE,
         **settings: Any,
     ) -> None:
         self.node = node
         self.clock = LoopClock(seed)
-        self.fuse = Fuse()
-        self.host = Cellar(self.clock, self.fuse)
-        self.rootfs, self.networks, self.disks = Shelves(self.fuse), Wires(self.fuse), Crates(self.fuse)
-        self.palings, self.copies = Palings(self.fuse), Prints(self.fuse, self.disks)
-        self.slots = Slots(self.fuse, self.host)
-        self.prober, self.fetcher = Prober(), Fetcher()
+        self.fuse = CrashPoints()
+        self.host = SimHost(self.clock, self.fuse)
+        self.rootfs, self.networks, self.disks = FakeRootfs(self.fuse), FakeNetworks(self.fuse), FakeVolumes(self.fuse)
+        self.palings, self.copies = FakePolicies(self.fuse), FakeCopies(self.fuse, self.disks)
+        self.slots = FakeGpus(self.fuse, self.host)
+        self.prober, self.fetcher = FakeProber(), FakeMetricsFetcher()
         self.store = store
         self.room = room
         self.reconciles = reconciles
@@ -143,7 +144,7 @@ class World(ABC):
         return seen if self.features.disks else replace(seen, memories=None)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Worker]:
+    async def open(self) -> AsyncIterator[SimWorker]:
         """A life of the daemon. Raises `Death` if it is killed."""
         try:
             with anyio.fail_after(LIFE_S):
@@ -153,9 +154,9 @@ class World(ABC):
             raise _cause(group) from None
 
     @asynccontextmanager
-    async def _life(self) -> AsyncIterator[Worker]:
+    async def _life(self) -> AsyncIterator[SimWorker]:
         loop, threads = asyncio.get_running_loop(), anyio.to_thread.current_default_thread_limiter()
-        if isinstance(loop, Hourglass):
+        if isinstance(loop, VirtualTimeLoop):
             loop.mind_threads()
         images = self.images()
         try:
@@ -166,7 +167,7 @@ class World(ABC):
                 reconciler = Reconciler(parts.deps, parts.runner)
                 supervisor = self._kit.supervisor(parts.deps, parts.runner, parts.changes)
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
-                yield Worker(parts, reconciler, self.host, tasks)
+                yield SimWorker(parts, reconciler, self.host, tasks)
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
@@ -199,7 +200,7 @@ class World(ABC):
             copies=kit.copies(self.copies),
             gpus=self.slots,
         )
-        flows = [fused(flow, self.fuse) for flow in kit.flows()]
+        flows = [with_crash_points(flow, self.fuse) for flow in kit.flows()]
         runner = kit.runner(
             deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
         )
@@ -216,7 +217,7 @@ class World(ABC):
         )
 
 
-class Images(ImageCache):
+class HeldImages(ImageCache):
     """The real cache; fetching waits for the event that `held` has for the reference."""
 
     held: dict[str, anyio.Event]
@@ -230,7 +231,7 @@ class Images(ImageCache):
         return block_file(digest)
 
 
-class Stall(World):
+class MemoryWorld(SimWorld):
     """A world for one scene at a time: the store is the twin in memory, the images are the real cache."""
 
     store: MemoryStore
@@ -248,9 +249,18 @@ class Stall(World):
         return self.held.setdefault(reference, anyio.Event())
 
     def images(self) -> ImageCache:
-        images = Images(self.directory / "images", ImageSettings(block=BlockChoice.NONE), self.clock)
+        images = HeldImages(self.directory / "images", ImageSettings(block=BlockChoice.NONE), self.clock)
         images.held = self.held
         return images
+
+
+class VirtualWorld(SimWorld):
+    """A world whose images are pulled in virtual time from `registry`, which is set before the first life."""
+
+    registry: FakeRegistry
+
+    def images(self) -> FakeImages:
+        return FakeImages(self.registry, self.clock)
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 import anyio
 
 from hawker.errors import HawkerError
-from hawker.sim.node.sim_worker import Worker
+from hawker.sim.node.sim_worker import SimWorker
 
 T = TypeVar("T")
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection was cut: whether the call took effect is not known."""
 
 
@@ -19,16 +19,16 @@ class _Reply(Generic[T]):
     def __init__(self) -> None:
         self.came = anyio.Event()
         self.value: T | None = None
-        self.error: HawkerError | Lost | None = Lost()
+        self.error: HawkerError | ConnectionLost | None = ConnectionLost()
 
 
-class Door:
+class ClientGate:
     def __init__(self) -> None:
-        self.worker: Worker | None = None
+        self.worker: SimWorker | None = None
         self._opened = anyio.Event()
         self._awaited: list[_Reply[object]] = []
 
-    def open(self, worker: Worker) -> None:
+    def open(self, worker: SimWorker) -> None:
         self.worker = worker
         self._opened.set()
 
@@ -40,8 +40,8 @@ class Door:
             reply.came.set()
         self._awaited.clear()
 
-    async def call(self, act: Callable[[Worker], Awaitable[T]]) -> T:
-        """What the daemon answers, once there is one. Raises what it refuses with, and `Lost`."""
+    async def call(self, act: Callable[[SimWorker], Awaitable[T]]) -> T:
+        """What the daemon answers, once there is one. Raises what it refuses with, and `ConnectionLost`."""
         while self.worker is None:
             await self._opened.wait()
         reply: _Reply[object] = _Reply()
@@ -53,7 +53,7 @@ class Door:
             raise reply.error
         return reply.value  # type: ignore[return-value]
 
-    async def _answer(self, worker: Worker, act: Callable[[Worker], Awaitable[T]], reply: _Reply[object]) -> None:
+    async def _answer(self, worker: SimWorker, act: Callable[[SimWorker], Awaitable[T]], reply: _Reply[object]) -> None:
         """In a task of the daemon's. What is no refusal breaks the daemon."""
         try:
             reply.value, reply.error = await act(worker), None

@@ -17,7 +17,7 @@ from hawker.store.writer import Job, Writer
 _HEADER, _FRAME = 32, 24  # of a WAL file and of each page in it, in bytes; sqlite.org/fileformat.html, part 4
 
 
-class Medium(Protocol):
+class CrashableStore(Protocol):
     @property
     def store(self) -> Store:
         """The one of the current life."""
@@ -28,7 +28,7 @@ class Medium(Protocol):
     def close(self) -> None: ...
 
 
-class Twin:
+class CrashableMemory:
     """The store in memory."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class LoopWriter(Writer):
         self._idle()
 
 
-class File:
+class CrashableFile:
     """A real store below `directory`. Each life has a copy of the file as the crash left it."""
 
     def __init__(self, directory: Path) -> None:

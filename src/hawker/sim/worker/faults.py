@@ -7,34 +7,34 @@ import anyio
 from hawker.ids import MachineId
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import Ends
-from hawker.sim.harness.trace import Kind
-from hawker.sim.node.fake_host import Fixture, Trouble
-from hawker.sim.node.fake_images import Registry
-from hawker.sim.node.world import World
-from hawker.sim.worker.faulty_store import Weather
-from hawker.sim.worker.ledger import Ledger
-from hawker.sim.worker.operation import KILLS, Deed, Verb
+from hawker.sim.harness.trace import Speaker
+from hawker.sim.node.fake_host import FakeHostPart, ScriptedFailure
+from hawker.sim.node.fake_images import FakeRegistry
+from hawker.sim.node.world import SimWorld
+from hawker.sim.worker.faulty_store import DiskFaults
+from hawker.sim.worker.ledger import WorkerLedger
+from hawker.sim.worker.operation import KILLS, WorkerOperation, WorkerVerb
 
 _SLOW_COMMIT_S = 0.3
 _KILLED = 128 + 9
 
 
-class Nature:
+class WorkerFaults:
     """`cause` is the deed that killed the current life, or will. `terminated` is set when the daemon is to stop,
     `counted` when it is to die after `turns_left` more turns of the loop."""
 
-    def __init__(self, world: World, weather: Weather, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, world: SimWorld, weather: DiskFaults, registry: FakeRegistry, ledger: WorkerLedger) -> None:
         self._world = world
         self._weather = weather
         self._registry = registry
         self._ledger = ledger
         self.faults = 0
-        self.cause: Deed | None = None
+        self.cause: WorkerOperation | None = None
         self.turns_left = 0
         self.counted = anyio.Event()
         self.terminated = anyio.Event()
 
-    async def rage(self, deeds: Sequence[Deed]) -> None:
+    async def rage(self, deeds: Sequence[WorkerOperation]) -> None:
         clock = self._world.clock
         for deed in deeds:
             await clock.sleep(max(0.0, deed.at - clock.monotonic()))
@@ -52,84 +52,84 @@ class Nature:
         self._world.copies.troubles.clear()
         self._registry.fails, self._registry.pull_s = 0, 0.5
 
-    def aftermath(self) -> Deed | None:
+    def aftermath(self) -> WorkerOperation | None:
         """The deed that ended the life that is over; from now on none is under way."""
         cause, self.cause = self.cause, None
         self._weather.stops_in = self._world.fuse.burns_at = None
         self.terminated, self.counted = anyio.Event(), anyio.Event()
         return cause
 
-    def _strike(self, deed: Deed) -> None:
-        if deed.verb in KILLS or deed.verb is Verb.TERMINATE:
+    def _strike(self, deed: WorkerOperation) -> None:
+        if deed.verb in KILLS or deed.verb is WorkerVerb.TERMINATE:
             if self.cause is None:
                 self._doom(deed)
             return
         text = self._blow(deed)
         if text:
             self.faults += 1
-            self._ledger.say(Kind.NATURE, text)
+            self._ledger.say(Speaker.NATURE, text)
 
-    def _doom(self, deed: Deed) -> None:
+    def _doom(self, deed: WorkerOperation) -> None:
         """One at a time: what comes while another one is under way does nothing."""
         self.cause = deed
         match deed.verb:
-            case Verb.KILL_AT_EDGE:
+            case WorkerVerb.KILL_AT_EDGE:
                 self._world.fuse.burns_at = self._world.fuse.edges + int(deed.amount)
-            case Verb.KILL_AT_COMMIT:
+            case WorkerVerb.KILL_AT_COMMIT:
                 self._weather.stops_in = int(deed.amount)
-            case Verb.KILL_AT_AWAIT:
+            case WorkerVerb.KILL_AT_AWAIT:
                 self.turns_left = int(deed.amount)
                 self.counted.set()
             case _:
                 self.terminated.set()
 
-    def _blow(self, deed: Deed) -> str:
+    def _blow(self, deed: WorkerOperation) -> str:
         match deed.verb:
-            case Verb.END | Verb.STUBBORN | Verb.PANIC | Verb.SPOIL:
+            case WorkerVerb.END | WorkerVerb.STUBBORN | WorkerVerb.PANIC | WorkerVerb.SPOIL:
                 return self._on_workload(deed)
-            case Verb.CLOCK:
+            case WorkerVerb.CLOCK:
                 self._world.clock.ahead_s += deed.amount
                 self._ledger.promises.leases.clear()  # they may be over, and begin again
                 return f"the clock jumps by {deed.amount:g} s"
-            case Verb.DISK_FULL | Verb.DISK_SLOW | Verb.DISK_FAILING:
+            case WorkerVerb.DISK_FULL | WorkerVerb.DISK_SLOW | WorkerVerb.DISK_FAILING:
                 return self._on_disk(deed)
-            case Verb.DRIVER_ERROR | Verb.DRIVER_SLOW:
+            case WorkerVerb.DRIVER_ERROR | WorkerVerb.DRIVER_SLOW:
                 return self._on_driver(deed)
-            case Verb.HOST_ERROR:
-                self._part_of(deed.word).troubles.append(Trouble(deed.word, bool(deed.amount)))
+            case WorkerVerb.HOST_ERROR:
+                self._part_of(deed.word).troubles.append(ScriptedFailure(deed.word, bool(deed.amount)))
                 return f"the next {deed.word} will fail{' after its effect' if deed.amount else ''}"
-            case Verb.PULL_ERROR:
+            case WorkerVerb.PULL_ERROR:
                 self._registry.fails += int(deed.amount)
                 return f"the next {deed.amount:g} pulls will fail"
             case _:
-                assert deed.verb is Verb.PULL_SLOW, deed.verb
+                assert deed.verb is WorkerVerb.PULL_SLOW, deed.verb
                 self._registry.pull_s = deed.amount
                 return f"pulls take {deed.amount:g} s"
 
-    def _part_of(self, call: str) -> Fixture:
+    def _part_of(self, call: str) -> FakeHostPart:
         if call in ("make", "grow", "attach", "detach"):
             return self._world.disks
         if call in ("take", "restore", "fork"):
             return self._world.copies
         return self._world.rootfs if call in ("mount", "unmount") else self._world.networks
 
-    def _on_workload(self, deed: Deed) -> str:
+    def _on_workload(self, deed: WorkerOperation) -> str:
         machine_id = self._ledger.machines.get(deed.label)
         if machine_id is None or machine_id not in self._world.host.running():
             return ""
         host = self._world.host
-        if deed.verb is Verb.STUBBORN:
+        if deed.verb is WorkerVerb.STUBBORN:
             host.stubborn.add(machine_id)
             return f"{deed.label} ignores signals from now on"
-        if deed.verb is Verb.SPOIL:
+        if deed.verb is WorkerVerb.SPOIL:
             host.spoilt |= {machine_id} & host.memories
             return f"the snapshot of {deed.label} is spoilt" if machine_id in host.spoilt else ""
-        if deed.verb is Verb.PANIC:
+        if deed.verb is WorkerVerb.PANIC:
             host.end(machine_id, _KILLED, signal=9, fault="kernel panic: not syncing")
             return f"the kernel of {deed.label} panics"
         return self._end(deed, machine_id)
 
-    def _end(self, deed: Deed, machine_id: MachineId) -> str:
+    def _end(self, deed: WorkerOperation, machine_id: MachineId) -> str:
         """Of a machine with containers the first that runs; all of it when none does."""
         instance = self._world.host.look(machine_id)
         running = [] if instance is None or instance.spec.ends is Ends.FIRST else instance.running
@@ -139,21 +139,21 @@ class Nature:
         self._world.host.end(machine_id, int(deed.amount))
         return f"the workload of {deed.label} ends with {deed.amount:g}"
 
-    def _on_disk(self, deed: Deed) -> str:
+    def _on_disk(self, deed: WorkerOperation) -> str:
         until = self._world.clock.monotonic() + deed.amount
         match deed.verb:
-            case Verb.DISK_FULL:
+            case WorkerVerb.DISK_FULL:
                 self._weather.full_until = until
                 return f"the disk is full for {deed.amount:g} s"
-            case Verb.DISK_SLOW:
+            case WorkerVerb.DISK_SLOW:
                 self._weather.slow_until, self._weather.delay_s = until, _SLOW_COMMIT_S
                 return f"the disk is slow for {deed.amount:g} s"
             case _:
                 self._weather.failing_until = until
                 return f"the disk fails now and then for {deed.amount:g} s"
 
-    def _on_driver(self, deed: Deed) -> str:
-        if deed.verb is Verb.DRIVER_SLOW:
+    def _on_driver(self, deed: WorkerOperation) -> str:
+        if deed.verb is WorkerVerb.DRIVER_SLOW:
             self._world.host.script(deed.word, Fault(delay_s=deed.amount))
             return f"the driver's next {deed.word} takes {deed.amount:g} s"
         error, after = OSError(f"{deed.word} failed"), bool(deed.amount)

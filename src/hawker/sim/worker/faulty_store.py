@@ -13,7 +13,7 @@ import anyio
 
 from hawker.clock import Clock
 from hawker.errors import Unavailable
-from hawker.sim.harness.trace import Kind, Trace
+from hawker.sim.harness.trace import Speaker, Trace
 from hawker.store.codec import encode
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Weather:
+class DiskFaults:
     """How the disk is now; it outlives the daemon. Times are the clock's monotonic ones. After `stops_in` more commits
     nobody hears from the store again; while it fails, every commit whose number is a multiple of `fails_every` does."""
 
@@ -35,11 +35,11 @@ class Weather:
         self.stops_in: int | None = None
 
 
-class Disk:
+class FaultyStore:
     """One life of a store on it. `touch` hears of each bucket and key that a commit changed, as `bucket/key`."""
 
     def __init__(
-        self, inner: Store, clock: Clock, trace: Trace, weather: Weather, touch: Callable[[str], None]
+        self, inner: Store, clock: Clock, trace: Trace, weather: DiskFaults, touch: Callable[[str], None]
     ) -> None:
         self._inner = inner
         self._touch = touch
@@ -112,12 +112,12 @@ class Disk:
         what = f"{self.commits} {durability.value} {noting.digest()} {' '.join(noting.keys)}"
         for key in noting.keys:
             self._touch(key)
-        self._trace.add(self._clock.monotonic(), Kind.COMMIT, what.replace("\0", "/"))
+        self._trace.add(self._clock.monotonic(), Speaker.COMMIT, what.replace("\0", "/"))
         if self._weather.stops_in is not None:
             self._weather.stops_in -= 1
             if self._weather.stops_in <= 0:
                 self._weather.stops_in = None
-                self._trace.add(self._clock.monotonic(), Kind.DAEMON, f"is killed at its commit {self.commits}")
+                self._trace.add(self._clock.monotonic(), Speaker.DAEMON, f"is killed at its commit {self.commits}")
                 self.frozen.set()
         if not self.frozen.is_set():
             for call in noting.calls:

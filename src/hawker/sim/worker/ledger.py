@@ -9,11 +9,11 @@ from hawker.proof.promises import Promises
 from hawker.proof.snapshots import SnapshotPromises
 from hawker.proof.violation import Violation
 from hawker.proof.volumes import VolumePromises
-from hawker.sim.harness.trace import Kind, Trace
+from hawker.sim.harness.trace import Speaker, Trace
 from hawker.store.contract import Reader
 
 
-class Ledger:
+class WorkerLedger:
     """`alarm` is called when something was found."""
 
     def __init__(self, clock: Clock, trace: Trace, alarm: Callable[[], None]) -> None:
@@ -31,14 +31,14 @@ class Ledger:
         self.operations = 0
         self.touched: set[MachineId] = set()
 
-    def say(self, kind: Kind, text: str) -> None:
+    def say(self, kind: Speaker, text: str) -> None:
         self._trace.add(self._clock.monotonic(), kind, text)
 
     def find(self, violations: Iterable[Violation]) -> None:
         for violation in violations:
             if violation not in self.found:
                 self.found.append(violation)
-                self.say(Kind.FOUND, str(violation))
+                self.say(Speaker.FOUND, str(violation))
         if self.found:
             self._alarm()
 

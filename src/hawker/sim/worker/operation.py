@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verb(StrEnum):
+class WorkerVerb(StrEnum):
     # A client's.
     CREATE = "create"
     START = "start"
@@ -47,12 +47,12 @@ class Verb(StrEnum):
     PULL_SLOW = "pull slow"
 
 
-KILLS = frozenset({Verb.KILL_AT_EDGE, Verb.KILL_AT_COMMIT, Verb.KILL_AT_AWAIT})
+KILLS = frozenset({WorkerVerb.KILL_AT_EDGE, WorkerVerb.KILL_AT_COMMIT, WorkerVerb.KILL_AT_AWAIT})
 NATURE = "nature"
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class WorkerOperation:
     """`at` is in virtual seconds. `label` names a machine by its order. `amount` and `word` say how much and which. Of
     a kill, `kept` is the share of the commits not yet durable that is still there, `reboots` whether the host goes down
     as well, and `down_s` how long it takes until the next daemon begins."""
@@ -60,7 +60,7 @@ class Deed:
     number: int
     at: float
     actor: str
-    verb: Verb
+    verb: WorkerVerb
     label: str = ""
     amount: float = 0.0
     word: str = ""

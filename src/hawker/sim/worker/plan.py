@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hawker.clock import ManualClock
 from hawker.node import Capacity
 from hawker.sim.harness.chance import Chance
-from hawker.sim.worker.operation import KILLS, NATURE, Deed, Verb
+from hawker.sim.worker.operation import KILLS, NATURE, WorkerOperation, WorkerVerb
 
 CLIENTS = ("ann", "bob", "eve")
 MINUTES = 5.0
@@ -18,55 +18,55 @@ ROOMY, NARROW = (
     Capacity(cpus=2, memory_mib=1024, disk_mib=2000),
 )
 
-_CALLS: Mapping[Verb, float] = {
-    Verb.CREATE: 2.0,
-    Verb.START: 2.0,
-    Verb.STOP: 2.0,
-    Verb.SUSPEND: 1.5,
-    Verb.RESTART: 1.0,
-    Verb.UPDATE: 1.5,
-    Verb.DESTROY: 1.2,
-    Verb.MEMORY: 0.7,
-    Verb.METADATA: 0.7,
-    Verb.LEASE: 0.4,
-    Verb.RELEASE: 0.3,
-    Verb.WAIT: 0.7,
-    Verb.LOOK: 1.0,
-    Verb.EXTEND: 0.7,
-    Verb.LET_GO: 0.3,
-    Verb.TAKE_BACK: 0.3,
-    Verb.SNAPSHOT: 0.6,
-    Verb.RESTORE: 0.3,
-    Verb.FORK: 0.3,
+_CALLS: Mapping[WorkerVerb, float] = {
+    WorkerVerb.CREATE: 2.0,
+    WorkerVerb.START: 2.0,
+    WorkerVerb.STOP: 2.0,
+    WorkerVerb.SUSPEND: 1.5,
+    WorkerVerb.RESTART: 1.0,
+    WorkerVerb.UPDATE: 1.5,
+    WorkerVerb.DESTROY: 1.2,
+    WorkerVerb.MEMORY: 0.7,
+    WorkerVerb.METADATA: 0.7,
+    WorkerVerb.LEASE: 0.4,
+    WorkerVerb.RELEASE: 0.3,
+    WorkerVerb.WAIT: 0.7,
+    WorkerVerb.LOOK: 1.0,
+    WorkerVerb.EXTEND: 0.7,
+    WorkerVerb.LET_GO: 0.3,
+    WorkerVerb.TAKE_BACK: 0.3,
+    WorkerVerb.SNAPSHOT: 0.6,
+    WorkerVerb.RESTORE: 0.3,
+    WorkerVerb.FORK: 0.3,
 }
-_BLOWS: Mapping[Verb, float] = {
-    Verb.END: 5.0,
-    Verb.STUBBORN: 0.4,
-    Verb.KILL_AT_EDGE: 2.0,
-    Verb.KILL_AT_COMMIT: 2.0,
-    Verb.KILL_AT_AWAIT: 2.0,
-    Verb.TERMINATE: 0.7,
-    Verb.CLOCK: 0.6,
-    Verb.DISK_FULL: 0.6,
-    Verb.DISK_SLOW: 0.6,
-    Verb.DISK_FAILING: 0.6,
-    Verb.DRIVER_ERROR: 1.5,
-    Verb.DRIVER_SLOW: 1.0,
-    Verb.HOST_ERROR: 1.0,
-    Verb.PULL_ERROR: 0.5,
-    Verb.PULL_SLOW: 0.5,
+_BLOWS: Mapping[WorkerVerb, float] = {
+    WorkerVerb.END: 5.0,
+    WorkerVerb.STUBBORN: 0.4,
+    WorkerVerb.KILL_AT_EDGE: 2.0,
+    WorkerVerb.KILL_AT_COMMIT: 2.0,
+    WorkerVerb.KILL_AT_AWAIT: 2.0,
+    WorkerVerb.TERMINATE: 0.7,
+    WorkerVerb.CLOCK: 0.6,
+    WorkerVerb.DISK_FULL: 0.6,
+    WorkerVerb.DISK_SLOW: 0.6,
+    WorkerVerb.DISK_FAILING: 0.6,
+    WorkerVerb.DRIVER_ERROR: 1.5,
+    WorkerVerb.DRIVER_SLOW: 1.0,
+    WorkerVerb.HOST_ERROR: 1.0,
+    WorkerVerb.PULL_ERROR: 0.5,
+    WorkerVerb.PULL_SLOW: 0.5,
 }
-_GUEST_CALLS: Mapping[Verb, float] = {
+_GUEST_CALLS: Mapping[WorkerVerb, float] = {
     **_CALLS,
-    Verb.CREATE: 0.7,
-    Verb.DESTROY: 0.2,
-    Verb.SUSPEND: 6.0,
-    Verb.START: 6.0,
+    WorkerVerb.CREATE: 0.7,
+    WorkerVerb.DESTROY: 0.2,
+    WorkerVerb.SUSPEND: 6.0,
+    WorkerVerb.START: 6.0,
 }
-_GUEST_BLOWS: Mapping[Verb, float] = {Verb.END: 1.5, Verb.PANIC: 0.7, Verb.SPOIL: 6.0}
+_GUEST_BLOWS: Mapping[WorkerVerb, float] = {WorkerVerb.END: 1.5, WorkerVerb.PANIC: 0.7, WorkerVerb.SPOIL: 6.0}
 """Where machines have kernels of their own."""
 
-_ALWAYS = frozenset({Verb.END})
+_ALWAYS = frozenset({WorkerVerb.END})
 _PAUSES_S = (0.0, 0.0, 0.01, 0.05, 0.3, 1.0, 5.0, 12.0)
 _OF_CONTAINERS = ("process_states", "start_process", "stop_process", "conclude")
 _DRIVER_CALLS = (
@@ -86,26 +86,26 @@ _WITH_VOLUME = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """`on_file`: the store is the real one, on a file, instead of its twin in memory. `guests`: machines have
     kernels of their own."""
 
     seed: int
-    deeds: tuple[Deed, ...]
+    deeds: tuple[WorkerOperation, ...]
     room: Capacity = ROOMY
     reconciles: bool = True
     on_file: bool = False
     guests: bool = False
 
-    def only(self, numbers: Set[int]) -> "Plan":
+    def only(self, numbers: Set[int]) -> "WorkerPlan":
         """The same world with fewer deeds."""
         return replace(self, deeds=tuple(deed for deed in self.deeds if deed.number in numbers))
 
-    def of(self, actor: str) -> Sequence[Deed]:
+    def of(self, actor: str) -> Sequence[WorkerOperation]:
         return [deed for deed in self.deeds if deed.actor == actor]
 
 
-def draw(seed: int, minutes: float = MINUTES) -> Plan:
+def draw(seed: int, minutes: float = MINUTES) -> WorkerPlan:
     chance = Chance(ManualClock(seed=seed))
     left_out = {verb for verb in _BLOWS if verb not in _ALWAYS and chance.happens(0.4)}
     room, reconciles = chance.one_of((ROOMY, NARROW)), chance.happens(0.5)
@@ -117,37 +117,39 @@ def draw(seed: int, minutes: float = MINUTES) -> Plan:
     deeds += _blows(chance, blows, minutes * 60, labels)
     ordered = sorted(deeds, key=lambda deed: deed.at)
     numbered = tuple(replace(deed, number=number) for number, deed in enumerate(ordered, 1))
-    return Plan(seed, numbered, room, reconciles, on_file=seed % 4 == 0, guests=guests)
+    return WorkerPlan(seed, numbered, room, reconciles, on_file=seed % 4 == 0, guests=guests)
 
 
-def _calls(chance: Chance, client: str, end: float, labels: int, guests: bool) -> list[Deed]:
+def _calls(chance: Chance, client: str, end: float, labels: int, guests: bool) -> list[WorkerOperation]:
     """Each client orders machines of its own and works with everybody's."""
-    deeds: list[Deed] = []
+    deeds: list[WorkerOperation] = []
     at, made = chance.between(0, 3) * 0.1, 0
     while at < end:
-        verb = chance.weighed(_GUEST_CALLS if guests else _CALLS) if made else Verb.CREATE
-        if verb is Verb.CREATE:
+        verb = chance.weighed(_GUEST_CALLS if guests else _CALLS) if made else WorkerVerb.CREATE
+        if verb is WorkerVerb.CREATE:
             made += 1
             label = f"{client}-{made}"
             if chance.happens(_WITH_VOLUME):
-                deeds.append(Deed(0, round(at, 3), client, Verb.VOLUME, label, amount=chance.between(1, 2)))
+                deeds.append(
+                    WorkerOperation(0, round(at, 3), client, WorkerVerb.VOLUME, label, amount=chance.between(1, 2))
+                )
         else:
             label = f"{chance.one_of(CLIENTS)}-{chance.between(max(1, made - labels // 3), made)}"
-        deed = _call(chance, Deed(0, round(at, 3), client, verb, label))
+        deed = _call(chance, WorkerOperation(0, round(at, 3), client, verb, label))
         deeds.append(_in_one(deed) if guests else deed)
         at += chance.one_of(_PAUSES_S)
     return deeds
 
 
-def _in_one(deed: Deed) -> Deed:
+def _in_one(deed: WorkerOperation) -> WorkerOperation:
     """A machine with a kernel of its own holds one container."""
-    alone = "launch" if deed.verb is Verb.UPDATE else "no"
+    alone = "launch" if deed.verb is WorkerVerb.UPDATE else "no"
     return replace(deed, word=alone) if deed.word in ("containers", "batch") else deed
 
 
-def _call(chance: Chance, deed: Deed) -> Deed:
+def _call(chance: Chance, deed: WorkerOperation) -> WorkerOperation:
     match deed.verb:
-        case Verb.CREATE:
+        case WorkerVerb.CREATE:
             words = {
                 "no": 3.0,
                 "always": 2.0,
@@ -158,68 +160,68 @@ def _call(chance: Chance, deed: Deed) -> Deed:
                 "batch": 1.5,
             }
             return replace(deed, word=chance.weighed(words), amount=chance.one_of((256, 256, 256, 512, 4096)))
-        case Verb.DESTROY:
+        case WorkerVerb.DESTROY:
             return replace(deed, word=chance.one_of(("force", "force", "")))
-        case Verb.UPDATE:
+        case WorkerVerb.UPDATE:
             return replace(
                 deed,
                 word=chance.one_of(("launch", "launch", "no launch", "containers", "batch")),
                 amount=chance.between(1, 10**6),
             )
-        case Verb.METADATA:
+        case WorkerVerb.METADATA:
             return replace(deed, amount=chance.between(1, 10**6))
-        case Verb.EXTEND:
+        case WorkerVerb.EXTEND:
             return replace(deed, amount=chance.between(2, 6))
-        case Verb.MEMORY:
+        case WorkerVerb.MEMORY:
             return replace(deed, amount=chance.one_of((64, 256, 300, 512)))
-        case Verb.STOP:
+        case WorkerVerb.STOP:
             return replace(deed, amount=chance.one_of((0, 1, 5, 60)))
-        case Verb.LEASE:
+        case WorkerVerb.LEASE:
             return replace(deed, amount=chance.one_of((5, 30, 600)))
-        case Verb.WAIT:
+        case WorkerVerb.WAIT:
             states = ("started", "stopped", "suspended", "settled", "destroyed")
             return replace(deed, word=chance.one_of(states), amount=20)
         case _:
             return deed
 
 
-def _blows(chance: Chance, weights: Mapping[Verb, float], end: float, labels: int) -> list[Deed]:
-    deeds: list[Deed] = []
+def _blows(chance: Chance, weights: Mapping[WorkerVerb, float], end: float, labels: int) -> list[WorkerOperation]:
+    deeds: list[WorkerOperation] = []
     at = 0.5
     while at < end:
         verb = chance.weighed(weights)
         label = f"{chance.one_of(CLIENTS)}-{chance.between(1, 1 + int(at / end * labels * 2))}"
-        deeds.append(_blow(chance, Deed(0, round(at, 3), NATURE, verb, label)))
+        deeds.append(_blow(chance, WorkerOperation(0, round(at, 3), NATURE, verb, label)))
         at += chance.one_of((0.01, 0.3, 2.0, 4.0, 10.0))
     return deeds
 
 
-def _blow(chance: Chance, deed: Deed) -> Deed:
+def _blow(chance: Chance, deed: WorkerOperation) -> WorkerOperation:
     if deed.verb in KILLS:
         return _kill(chance, deed)
     match deed.verb:
-        case Verb.END:
+        case WorkerVerb.END:
             return replace(deed, amount=chance.one_of((0, 0, 1, 2, 137)))
-        case Verb.TERMINATE:
+        case WorkerVerb.TERMINATE:
             return replace(deed, label="", down_s=chance.one_of((0.0, 1.0, 10.0)))
-        case Verb.CLOCK:
+        case WorkerVerb.CLOCK:
             return replace(deed, label="", amount=chance.one_of((-3600.0, -60.0, -1.0, 1.0, 60.0, 3600.0)))
-        case Verb.DISK_FULL | Verb.DISK_SLOW | Verb.DISK_FAILING:
+        case WorkerVerb.DISK_FULL | WorkerVerb.DISK_SLOW | WorkerVerb.DISK_FAILING:
             return replace(deed, label="", amount=chance.one_of((0.1, 2.0, 15.0)))
-        case Verb.DRIVER_ERROR:
+        case WorkerVerb.DRIVER_ERROR:
             return replace(deed, label="", word=chance.one_of(_DRIVER_CALLS), amount=chance.between(0, 1))
-        case Verb.DRIVER_SLOW:
+        case WorkerVerb.DRIVER_SLOW:
             return replace(deed, label="", word=chance.one_of(_DRIVER_CALLS), amount=chance.one_of((0.2, 5.0, 100.0)))
-        case Verb.HOST_ERROR:
+        case WorkerVerb.HOST_ERROR:
             return replace(deed, label="", word=chance.one_of(_HOST_CALLS), amount=chance.between(0, 1))
-        case Verb.PULL_ERROR | Verb.PULL_SLOW:
-            return replace(deed, label="", amount=chance.between(1, 2) if deed.verb is Verb.PULL_ERROR else 30.0)
+        case WorkerVerb.PULL_ERROR | WorkerVerb.PULL_SLOW:
+            return replace(deed, label="", amount=chance.between(1, 2) if deed.verb is WorkerVerb.PULL_ERROR else 30.0)
         case _:
             return deed
 
 
-def _kill(chance: Chance, deed: Deed) -> Deed:
-    amount = chance.between(1, {Verb.KILL_AT_AWAIT: 60}.get(deed.verb, 12))
+def _kill(chance: Chance, deed: WorkerOperation) -> WorkerOperation:
+    amount = chance.between(1, {WorkerVerb.KILL_AT_AWAIT: 60}.get(deed.verb, 12))
     down_s = chance.one_of((0.0, 0.5, 5.0, 60.0))
     match chance.one_of(("killed", "killed", "power cut", "torn")):
         case "killed":

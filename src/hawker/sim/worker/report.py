@@ -2,16 +2,16 @@
 
 import msgspec
 
-from hawker.sim.worker.simulation import Outcome
+from hawker.sim.worker.simulation import WorkerOutcome
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
     invariant: str
     about: str
     what: str
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """`virtual_s` is how long the run took in its own time; `again` the command that repeats it."""
 
     seed: int
@@ -21,12 +21,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     faults: int
     virtual_s: float
     digest: str
-    found: tuple[Finding, ...]
+    found: tuple[ReportedFinding, ...]
     again: str
 
 
-def report_of(outcome: Outcome, again: str) -> Report:
-    return Report(
+def report_of(outcome: WorkerOutcome, again: str) -> WorkerReport:
+    return WorkerReport(
         seed=outcome.plan.seed,
         operations=outcome.operations,
         lives=outcome.lives,
@@ -35,7 +35,7 @@ def report_of(outcome: Outcome, again: str) -> Report:
         virtual_s=round(outcome.ended_at, 6),
         digest=outcome.digest,
         found=tuple(
-            Finding(invariant=each.invariant.value, about=each.about, what=each.what) for each in outcome.found
+            ReportedFinding(invariant=each.invariant.value, about=each.about, what=each.what) for each in outcome.found
         ),
         again=again,
     )

@@ -17,21 +17,21 @@ from hawker.ids import MachineId
 from hawker.proof import invariants
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.harness.loop import Hourglass
-from hawker.sim.harness.trace import Kind, Line, Trace
+from hawker.sim.harness.loop import VirtualTimeLoop
+from hawker.sim.harness.trace import Speaker, Trace, TraceLine
 from hawker.sim.node.crash_points import Death
-from hawker.sim.node.fake_images import Gallery, Registry
-from hawker.sim.node.kit import SOUND, Kit
-from hawker.sim.node.sim_worker import Worker
-from hawker.sim.node.world import World
-from hawker.sim.worker.client import Client
-from hawker.sim.worker.client_gate import Door
-from hawker.sim.worker.crashable_store import File, Medium, Twin
-from hawker.sim.worker.faults import Nature
-from hawker.sim.worker.faulty_store import Disk, Weather
-from hawker.sim.worker.ledger import Ledger
+from hawker.sim.node.fake_images import FakeRegistry
+from hawker.sim.node.kit import SOUND, WorkerKit
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import VirtualWorld
+from hawker.sim.worker.client import WorkerClient
+from hawker.sim.worker.client_gate import ClientGate
+from hawker.sim.worker.crashable_store import CrashableFile, CrashableMemory, CrashableStore
+from hawker.sim.worker.faults import WorkerFaults
+from hawker.sim.worker.faulty_store import DiskFaults, FaultyStore
+from hawker.sim.worker.ledger import WorkerLedger
 from hawker.sim.worker.operation import NATURE
-from hawker.sim.worker.plan import CLIENTS, Plan
+from hawker.sim.worker.plan import CLIENTS, WorkerPlan
 from hawker.store.memory import MemoryStore
 from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
 
@@ -45,57 +45,48 @@ _MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorkerOutcome:
     """Of one run. `ended_at` is in virtual seconds."""
 
-    plan: Plan
+    plan: WorkerPlan
     operations: int
     lives: int
     crashes: int
     faults: int
     ended_at: float
     digest: str
-    lines: tuple[Line, ...]
+    lines: tuple[TraceLine, ...]
     found: tuple[Violation, ...]
 
 
-def run(plan: Plan, kit: Kit = SOUND, *, keeps: bool = False) -> Outcome:
+def run(plan: WorkerPlan, kit: WorkerKit = SOUND, *, keeps: bool = False) -> WorkerOutcome:
     """`keeps`: also the lines of the trace that no story needs."""
-    options = {"loop_factory": Hourglass}
+    options = {"loop_factory": VirtualTimeLoop}
     if not plan.on_file:
-        return anyio.run(_play, plan, kit, keeps, Twin(), backend_options=options)
+        return anyio.run(_play, plan, kit, keeps, CrashableMemory(), backend_options=options)
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
         return anyio.run(_play_on_file, plan, kit, keeps, Path(directory), backend_options=options)
 
 
-async def _play_on_file(plan: Plan, kit: Kit, keeps: bool, directory: Path) -> Outcome:
-    medium = File(directory)
+async def _play_on_file(plan: WorkerPlan, kit: WorkerKit, keeps: bool, directory: Path) -> WorkerOutcome:
+    medium = CrashableFile(directory)
     try:
         return await _play(plan, kit, keeps, medium)
     finally:
         medium.close()
 
 
-async def _play(plan: Plan, kit: Kit, keeps: bool, medium: Medium) -> Outcome:
-    return await Play(plan, kit, Trace(keeps), medium).play()
+async def _play(plan: WorkerPlan, kit: WorkerKit, keeps: bool, medium: CrashableStore) -> WorkerOutcome:
+    return await WorkerSimulation(plan, kit, Trace(keeps), medium).play()
 
 
-class SimWorld(World):
-    """A world whose images come in virtual time."""
-
-    registry: Registry
-
-    def images(self) -> Gallery:
-        return Gallery(self.registry, self.clock)
-
-
-class Play:
-    def __init__(self, plan: Plan, kit: Kit, trace: Trace, medium: Medium) -> None:
+class WorkerSimulation:
+    def __init__(self, plan: WorkerPlan, kit: WorkerKit, trace: Trace, medium: CrashableStore) -> None:
         self._plan = plan
         self._trace = trace
         self._medium = medium
-        self._weather = Weather()
-        self._world = SimWorld(
+        self._weather = DiskFaults()
+        self._world = VirtualWorld(
             MemoryStore(),
             Path("node"),
             seed=plan.seed,
@@ -105,15 +96,15 @@ class Play:
             guests=plan.guests,
             nameservers=("fdaa::3",),
         )
-        self._world.registry = Registry()
+        self._world.registry = FakeRegistry()
         self._scope = anyio.CancelScope()
-        self._ledger = Ledger(self._world.clock, trace, self._scope.cancel)
-        self._nature = Nature(self._world, self._weather, self._world.registry, self._ledger)
-        self._door = Door()
+        self._ledger = WorkerLedger(self._world.clock, trace, self._scope.cancel)
+        self._nature = WorkerFaults(self._world, self._weather, self._world.registry, self._ledger)
+        self._door = ClientGate()
         self._lives = self._crashes = 0
         self._over = False
 
-    async def play(self) -> Outcome:
+    async def play(self) -> WorkerOutcome:
         """To the end, or until something is found."""
         with self._scope:
             await self._play()
@@ -124,7 +115,7 @@ class Play:
             tasks.start_soon(self._live)
             async with anyio.create_task_group() as actors:
                 for name in CLIENTS:
-                    client = Client(name, self._door, self._ledger, self._world.clock)
+                    client = WorkerClient(name, self._door, self._ledger, self._world.clock)
                     actors.start_soon(client.work, self._plan.of(name))
                 actors.start_soon(self._nature.rage, self._plan.of(NATURE))
             await self._world.clock.sleep(_AFTER_S)
@@ -146,7 +137,9 @@ class Play:
             self._ledger.find([Violation(Invariant.ANSWERS, "the daemon", "does not come up any more")])
             await anyio.lowlevel.checkpoint()
         try:
-            self._world.store = Disk(self._medium.store, self._world.clock, self._trace, self._weather, self._touch)
+            self._world.store = FaultyStore(
+                self._medium.store, self._world.clock, self._trace, self._weather, self._touch
+            )
             async with self._world.open() as worker:
                 worker.tasks.start_soon(self._die_in_turn)
                 await self._welcome(worker)
@@ -154,12 +147,12 @@ class Play:
                     await self._nature.terminated.wait()
                 if self._over:
                     await self._look_at_rest(worker)
-            self._ledger.say(Kind.DAEMON, "stops")
+            self._ledger.say(Speaker.DAEMON, "stops")
         except Death:
             self._crashes += 1
-            self._ledger.say(Kind.DAEMON, "is dead")
+            self._ledger.say(Speaker.DAEMON, "is dead")
         except HawkerError as error:
-            self._ledger.say(Kind.DAEMON, f"cannot start: {error}")
+            self._ledger.say(Speaker.DAEMON, f"cannot start: {error}")
         except Exception as error:  # noqa: BLE001 - whatever breaks the worker is a finding
             self._ledger.find([Violation(Invariant.ANSWERS, "the daemon", f"broke: {type(error).__name__}: {error}")])
         finally:
@@ -170,7 +163,7 @@ class Play:
         if bucket in _TOLD_BY:
             self._ledger.touched.add(MachineId(rest.partition("/")[0]))
 
-    async def _welcome(self, worker: Worker) -> None:
+    async def _welcome(self, worker: SimWorker) -> None:
         while True:
             try:
                 await worker.app()
@@ -179,7 +172,7 @@ class Play:
                 await self._world.clock.sleep(_BOOT_S)
             else:
                 break
-        self._ledger.say(Kind.DAEMON, f"is up, in its life {self._lives}")
+        self._ledger.say(Speaker.DAEMON, f"is up, in its life {self._lives}")
         self._ledger.check(worker.store)
         self._door.open(worker)
 
@@ -198,7 +191,7 @@ class Play:
             self._world.reboot()
         if cause is not None and (kept < 1 or reboots):
             what = "the host is rebooted" if reboots else "the file system loses what was not synced"
-            self._ledger.say(Kind.NATURE, f"{what}; {kept:.0%} of the commits that were not durable are kept")
+            self._ledger.say(Speaker.NATURE, f"{what}; {kept:.0%} of the commits that were not durable are kept")
         self._medium.crash(kept)
         await self._world.clock.sleep(0.0 if self._over else down_s)
 
@@ -209,7 +202,7 @@ class Play:
         if not self._ledger.found:
             await self._one_life()
 
-    async def _look_at_rest(self, worker: Worker) -> None:
+    async def _look_at_rest(self, worker: SimWorker) -> None:
         if not self._ledger.found:
             try:
                 await self._retry_parked(worker)
@@ -225,15 +218,15 @@ class Play:
                 if self._plan.reconciles:
                     self._ledger.find(list(fences_at_rest(reader, self._world.palings.standing)))
 
-    async def _retry_parked(self, worker: Worker) -> None:
+    async def _retry_parked(self, worker: SimWorker) -> None:
         """As an operator does with a run that daemon after daemon died at, once none dies any more."""
         for run in worker.parts.runner.list(active=True):
             if run.state is State.STUCK and run.note.startswith("the daemon ended"):
-                self._ledger.say(Kind.CLIENT, f"an operator retries a run of {run.flow}: {run.note}")
+                self._ledger.say(Speaker.CLIENT, f"an operator retries a run of {run.flow}: {run.note}")
                 await worker.parts.runner.retry(run.run_id)
 
-    def _outcome(self) -> Outcome:
-        return Outcome(
+    def _outcome(self) -> WorkerOutcome:
+        return WorkerOutcome(
             plan=self._plan,
             operations=self._ledger.operations,
             lives=self._lives,

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from hawker.ids import SnapshotId, VolumeId
-from hawker.sim.node.copies import Prints
+from hawker.sim.node.copies import FakeCopies
 from hawker.worker.volumes.copies import Copies
 
 
@@ -17,7 +17,7 @@ class _Wrapped:
 
 class _TakesAnew(_Wrapped):
     async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
-        assert isinstance(self._copies, Prints)
+        assert isinstance(self._copies, FakeCopies)
         self._copies.snapshots.pop(snapshot_id, None)
         return await self._copies.take(volume_id, snapshot_id)
 

@@ -8,7 +8,7 @@ from hawker.runtime.driver import Exit, Features, Inspection, Phase
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec
-from hawker.sim.node.fake_host import Cellar
+from hawker.sim.node.fake_host import SimHost
 from hawker.worker.lifecycle.deps import Networks, Rootfs
 from hawker.worker.records import Network
 
@@ -16,7 +16,7 @@ from hawker.worker.records import Network
 class _Driver(FakeDriver):
     def __init__(self, host: FakeHost, features: Features) -> None:
         super().__init__(host, features)
-        assert isinstance(host, Cellar)
+        assert isinstance(host, SimHost)
         self._cellar = host
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hawker.proof.violation import Invariant
-from hawker.sim.node.kit import Kit
+from hawker.sim.node.kit import WorkerKit
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,5 +12,5 @@ class Plant:
 
     name: str
     what: str
-    kit: Kit
+    kit: WorkerKit
     breaks: frozenset[Invariant]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from hawker.ids import VolumeId
-from hawker.sim.node.fake_volumes import Crates
+from hawker.sim.node.fake_volumes import FakeVolumes
 from hawker.worker.volumes.disks import Disk, Disks
 
 
@@ -18,7 +18,7 @@ class _Wrapped:
 
 class _MakesAnew(_Wrapped):
     async def make(self, disk: Disk) -> None:
-        assert isinstance(self._disks, Crates)
+        assert isinstance(self._disks, FakeVolumes)
         self._disks.files.pop(disk.id, None)
         await self._disks.make(disk)
 
