@@ -1,7 +1,7 @@
-"""Runs of the simulator as its tests need them: of chosen deeds, and quiet ones."""
+"""Runs of the simulator as its tests need them: of chosen operations, and quiet ones."""
 
-from hawker.sim.worker.operation import NATURE, WorkerOperation, WorkerVerb
-from hawker.sim.worker.plan import WorkerPlan
+from hawker.sim.harness.plan import NATURE
+from hawker.sim.worker.plan import WorkerOperation, WorkerPlan, WorkerVerb
 
 ANN = "ann"
 
@@ -20,5 +20,5 @@ def blow(verb: WorkerVerb, at: float, amount: float = 1.0, **fields: object) -> 
     return WorkerOperation(9, at, NATURE, verb, amount=amount, **fields)  # type: ignore[arg-type]
 
 
-def plan(*deeds: WorkerOperation, seed: int = 1, **fields: object) -> WorkerPlan:
-    return WorkerPlan(seed, deeds, **fields)  # type: ignore[arg-type]
+def plan(*operations: WorkerOperation, seed: int = 1, **fields: object) -> WorkerPlan:
+    return WorkerPlan(seed, operations, **fields)  # type: ignore[arg-type]

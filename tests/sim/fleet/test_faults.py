@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from hawker.sim.fleet.faults import FleetFaults
-from hawker.sim.fleet.operation import NATURE, WATCHED, FleetOperation, FleetVerb
+from hawker.sim.fleet.plan import WATCHED, FleetOperation, FleetVerb
+from hawker.sim.harness.plan import NATURE
 from tests.sim.fleet.town import ledger_of, town_of
 
 pytestmark = pytest.mark.anyio
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.anyio
 async def test_blows_fall_and_at_rest_all_is_healed_and_everybody_is_up(tmp_path: Path) -> None:
     async with town_of(tmp_path, 3) as (town, hosts, tasks):
         nature = FleetFaults(town, hosts, ledger_of(town), tasks)
-        deeds = (
+        operations = (
             FleetOperation(1, 0.1, NATURE, FleetVerb.KILL, nodes=(0,), for_s=1.0),
             FleetOperation(2, 0.2, NATURE, FleetVerb.POWER, nodes=(1,), for_s=500.0),
             FleetOperation(3, 0.3, NATURE, FleetVerb.CUT, nodes=(0,), for_s=500.0),
@@ -23,7 +24,7 @@ async def test_blows_fall_and_at_rest_all_is_healed_and_everybody_is_up(tmp_path
             FleetOperation(8, 0.7, NATURE, FleetVerb.UPGRADE, nodes=(2,), for_s=1.0),
             FleetOperation(9, 0.8, NATURE, FleetVerb.POWER, word=WATCHED, for_s=500.0),
         )
-        await nature.rage(deeds, town.wire.clock.monotonic())
+        await nature.rage(operations, town.wire.clock.monotonic())
         await town.wire.clock.sleep(0.1)
         assert town.wire.unplugged == {hosts[1].id} and len(town.wire.cuts) == 2 and town.wire.lost == 0.5
         assert hosts[2].place.clock.ahead_s == 60.0

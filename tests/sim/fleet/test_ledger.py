@@ -27,5 +27,5 @@ def test_a_finding_is_told_once() -> None:
     trace = Trace()
     ledger = FleetLedger(ManualClock(), trace)
     for _ in range(2):
-        ledger.find(Violation(Invariant.KEPT, "m1", "it is gone"))
+        ledger.find([Violation(Invariant.KEPT, "m1", "it is gone")])
     assert [line.kind for line in trace.lines] == [Speaker.FOUND] and len(ledger.found) == 1

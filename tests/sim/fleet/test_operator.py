@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from hawker.proof.violation import Invariant
-from hawker.sim.fleet.operation import OPERATOR, FleetOperation, FleetVerb
 from hawker.sim.fleet.operator import Operator
+from hawker.sim.fleet.plan import OPERATOR, FleetOperation, FleetVerb
 from hawker.worker.records import NODE
 from tests.sim.fleet.town import ledger_of, town_of
 

@@ -1,18 +1,22 @@
 from collections.abc import Set
 
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.harness.shrink import Shrinker, shrink
+from hawker.sim.harness.planted_bug import kit_of
+from hawker.sim.harness.shrink import Shrinker
+from hawker.sim.node.kit import SOUND
 from hawker.sim.worker.plan import WorkerPlan, draw
-from hawker.sim.worker.planted import find
-from hawker.sim.worker.simulation import WorkerOutcome, run
+from hawker.sim.worker.planted import PLANTS
+from hawker.sim.worker.simulation import WorkerOutcome, run, shrink
 
 
 def outcome(plan: WorkerPlan, *found: Violation) -> WorkerOutcome:
-    return WorkerOutcome(plan, 0, 0, 0, 0, 1e9, "", (), found)
+    return WorkerOutcome(
+        plan=plan, operations=0, lives=0, crashes=0, faults=0, ended_at=1e9, digest="", lines=(), found=found
+    )
 
 
 def shrunk(needed: Set[int], tries: int = 400, otherwise: Invariant | None = None) -> tuple[list[int], int]:
-    """Of a run that breaks if all of the needed deeds are there; how many tries it took."""
+    """Of a run that breaks if all of the needed operations are there; how many tries it took."""
     whole, asked = draw(1, 1.0), []
     kept = Violation(Invariant.KEPT, "m", "gone")
 
@@ -22,7 +26,7 @@ def shrunk(needed: Set[int], tries: int = 400, otherwise: Invariant | None = Non
         return outcome(whole.only(numbers), *((kept,) if needed <= numbers else other))
 
     shortest = Shrinker(outcome(whole, kept), play, tries).shrink()
-    return [deed.number for deed in shortest.plan.deeds], len(asked)
+    return [operation.number for operation in shortest.plan.operations], len(asked)
 
 
 def test_only_what_is_needed_is_left() -> None:
@@ -39,8 +43,7 @@ def test_tries_are_bounded() -> None:
 
 
 def test_a_planted_bug_gives_a_short_story_that_shows_it_again() -> None:
-    plant = find("room-twice")
-    assert plant is not None
-    shortest = shrink(run(draw(1), plant.kit), plant.kit)
-    assert len(shortest.plan.deeds) == 1
-    assert [violation.invariant for violation in run(shortest.plan, plant.kit).found] == [Invariant.CAPACITY]
+    kit = kit_of(PLANTS, "room-twice", SOUND)
+    shortest = shrink(run(draw(1), kit), kit)
+    assert len(shortest.plan.operations) == 1
+    assert [violation.invariant for violation in run(shortest.plan, kit).found] == [Invariant.CAPACITY]

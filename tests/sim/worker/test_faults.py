@@ -3,7 +3,7 @@
 import pytest
 
 from hawker.sim.harness.trace import Speaker
-from hawker.sim.worker.operation import WorkerOperation, WorkerVerb
+from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
 from hawker.sim.worker.simulation import run
 from tests.sim.played import blow, call, order, plan
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from hawker.sim.harness.planted_bug import PlantedBug, kit_of
+from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.worker.plan import draw
-from hawker.sim.worker.planted import PLANTS, find
-from hawker.sim.worker.planted.plant import Plant
+from hawker.sim.worker.planted import PLANTS
 from hawker.sim.worker.simulation import run
 
 SEEDS = 60
@@ -12,12 +13,12 @@ SEEDS = 60
 
 def test_the_list_is_long_and_names_are_told_apart() -> None:
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 20
-    assert find("no-fsync") is PLANTS[0] and find("nothing") is None
+    assert kit_of(PLANTS, "no-fsync", SOUND) is PLANTS[0].kit and kit_of(PLANTS, None, SOUND) is SOUND
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
-def test_a_planted_bug_is_found(plant: Plant) -> None:
+def test_a_planted_bug_is_found(plant: PlantedBug[WorkerKit]) -> None:
     for seed in range(1, SEEDS + 1):
         found = run(draw(seed), plant.kit).found
         if found:

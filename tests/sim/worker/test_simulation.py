@@ -10,8 +10,7 @@ import pytest
 from hawker.proof.violation import Invariant
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.kit import WorkerKit
-from hawker.sim.worker.operation import WorkerVerb
-from hawker.sim.worker.plan import draw
+from hawker.sim.worker.plan import WorkerVerb, draw
 from hawker.sim.worker.simulation import run
 from hawker.worker.supervisor import Supervisor
 from tests.sim.played import blow, call, order, plan
@@ -80,6 +79,6 @@ def test_a_daemon_that_never_comes_up_is_a_finding() -> None:
 
 def test_a_cut_plan_is_played_in_the_same_world() -> None:
     whole = draw(6, 0.5)
-    cut = whole.only(frozenset(deed.number for deed in whole.deeds[:5]))
-    assert run(cut).plan.deeds == whole.deeds[:5]
-    assert run(replace(cut, deeds=())).operations == 0
+    cut = whole.only(frozenset(operation.number for operation in whole.operations[:5]))
+    assert run(cut).plan.operations == whole.operations[:5]
+    assert run(replace(cut, operations=())).operations == 0

@@ -11,9 +11,8 @@ from hawker.sim.catalog.disks import CatalogDisk, CatalogFileDisk, CatalogMemory
 from hawker.sim.catalog.faults import CatalogFaults
 from hawker.sim.catalog.host import CatalogHost
 from hawker.sim.catalog.kit import SOUND_CATALOG, CatalogKit
-from hawker.sim.catalog.network import CatalogNetwork, HostClock
+from hawker.sim.catalog.network import FAULTS_S, CatalogNetwork, CatalogPlan, HostClock, draw
 from hawker.sim.catalog.oracle import InvariantBroken, Oracle, at_rest
-from hawker.sim.catalog.plan import FAULTS_S, CatalogPlan, draw
 from hawker.sim.harness.chance import Chance
 
 REST_S = 60.0

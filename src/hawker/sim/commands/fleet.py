@@ -7,13 +7,13 @@ import click
 from hawker.cli.exits import Exit
 from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
-from hawker.sim.fleet.operation import FleetPlan
-from hawker.sim.fleet.plan import MINUTES, draw
-from hawker.sim.fleet.planted import PLANTS, find
-from hawker.sim.fleet.shrink import TRIES, shrink
-from hawker.sim.fleet.simulation import FleetOutcome, play
-from hawker.sim.fleet.story import FleetRequest, repeat, report_of, summary
-from hawker.sim.worker.story import story
+from hawker.sim.fleet.kit import SOUND_FLEET
+from hawker.sim.fleet.plan import MINUTES, FleetPlan, draw
+from hawker.sim.fleet.planted import PLANTS
+from hawker.sim.fleet.report import FleetRequest, repeat, report_of, summary
+from hawker.sim.fleet.simulation import TRIES, FleetOutcome, play, shrink
+from hawker.sim.harness.planted_bug import kit_of
+from hawker.sim.harness.report import story
 
 SEEDS = "1-20"
 MOST_NODES = 2000
@@ -28,8 +28,10 @@ MOST_NODES = 2000
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
               help="Play nodes with this bug in them.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
-@click.option("--only", type=Numbers(), help="Only these deeds of the seeds, as a trace numbers them.")
-@click.option("--narrow", type=click.IntRange(1, MOST_NODES), help="The deeds of the seeds among so many nodes only.")
+@click.option("--only", type=Numbers(), help="Only these operations of the seeds, as a trace numbers them.")
+@click.option(
+    "--narrow", type=click.IntRange(1, MOST_NODES), help="The operations of the seeds among so many nodes only."
+)
 @click.option("--tries", type=click.IntRange(0, 10_000), default=TRIES, show_default=True,
               help="Runs to spend on the shortest story of what was found; 0 for none.")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
@@ -65,6 +67,7 @@ def command(
     if plants:
         click.echo("\n".join(f"{each.name:18} {each.what}" for each in PLANTS))
         return Exit.OK
+    kit = kit_of(PLANTS, plant, SOUND_FLEET)
     asked = FleetRequest(minutes=minutes, nodes=nodes, plant=plant, light=light)
     operations = played = 0
     began = _cpu_s()
@@ -72,12 +75,12 @@ def command(
         for seed in seeds:
             whole = draw(seed, minutes, nodes, light=light)
             plan = whole if narrow is None else whole.within(narrow)
-            outcome = play(plan if only is None else plan.only(only), find(plant))
+            outcome = play(plan if only is None else plan.only(only), kit)
             operations, played = operations + outcome.operations, played + 1
             _tell(outcome, trace=trace, json=json)
             if outcome.found:
                 if tries and not (trace or json):
-                    _tell_story(shrink(outcome, find(plant), tries), whole, asked)
+                    _tell_story(shrink(outcome, kit, tries), whole, asked)
                 return Exit.FAILED
     if not json:
         took_s = _cpu_s() - began
@@ -95,7 +98,7 @@ def _tell(outcome: FleetOutcome, *, trace: bool, json: bool) -> None:
 
 
 def _tell_story(shortest: FleetOutcome, whole: FleetPlan, asked: FleetRequest) -> None:
-    for line in story(shortest, len(whole.deeds), repeat(shortest, whole.nodes, asked)):
+    for line in story(shortest, len(whole.operations), repeat(shortest, whole.nodes, asked)):
         click.echo(line)
 
 

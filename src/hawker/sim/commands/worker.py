@@ -12,13 +12,13 @@ import click
 from hawker.cli.exits import Exit, Failure
 from hawker.cli.lazy import LazyGroup, Place
 from hawker.cli.output import line_of_json
-from hawker.sim.harness.shrink import shrink
+from hawker.sim.harness.planted_bug import kit_of
+from hawker.sim.harness.report import story
 from hawker.sim.node.kit import SOUND
 from hawker.sim.worker.plan import MINUTES, WorkerPlan, draw
-from hawker.sim.worker.planted import PLANTS, find
-from hawker.sim.worker.report import report_of
-from hawker.sim.worker.simulation import WorkerOutcome, run
-from hawker.sim.worker.story import repeat, story, summary
+from hawker.sim.worker.planted import PLANTS
+from hawker.sim.worker.report import repeat, report_of, summary
+from hawker.sim.worker.simulation import WorkerOutcome, run, shrink
 
 SEEDS = 20
 CHECKOUT = Path(__file__).parents[4]
@@ -78,7 +78,7 @@ class Numbers(click.ParamType[frozenset[int]]):
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
               help="Play a worker with this bug in it.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
-@click.option("--only", type=Numbers(), help="Only these deeds of the seed, as a story names them.")
+@click.option("--only", type=Numbers(), help="Only these operations of the seed, as a story names them.")
 @click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
 @click.option("--json", "json", is_flag=True, help="One object a line for each seed.")
 @click.pass_context
@@ -131,7 +131,7 @@ def without_logs() -> Iterator[None]:
 
 def _play(plans: Iterator[WorkerPlan], minutes: float, plant: str | None, *, trace: bool, json: bool, cut: bool) -> int:
     """Stops at the first seed in which something is found."""
-    kit = planted.kit if plant is not None and (planted := find(plant)) is not None else SOUND
+    kit = kit_of(PLANTS, plant, SOUND)
     operations = seeds = 0
     began = _cpu_s()
     for plan in plans:
@@ -143,7 +143,7 @@ def _play(plans: Iterator[WorkerPlan], minutes: float, plant: str | None, *, tra
         click.echo(line_of_json(report_of(outcome, command)) if json else summary(outcome))
         if outcome.found:
             if not (trace or json):
-                _tell(shrink(outcome, kit), len(plan.deeds), minutes, plant)
+                _tell(shrink(outcome, kit), len(plan.operations), minutes, plant)
             return Exit.FAILED
     if not (json or trace):
         took_s = _cpu_s() - began

@@ -10,7 +10,7 @@ from hawker.machine import GONE
 from hawker.proof import invariants
 from hawker.proof.fleet import Held, NodeSeen, Promised, Started, fleet_at_rest
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.buyer import COUNTED
+from hawker.sim.fleet.client import COUNTED
 from hawker.sim.fleet.cluster import GossipingNode, LiveNode
 from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.ledger import Counted

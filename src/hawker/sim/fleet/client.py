@@ -4,24 +4,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hawker.api.bodies import CreateAppRequest, CreateMachineRequest, Machine, StopRequest
+from hawker.api.bodies import (
+    CreateAppRequest,
+    CreateMachineRequest,
+    CreateVolumeRequest,
+    Machine,
+    PlaceAnswer,
+    PlaceRequest,
+    StopRequest,
+)
 from hawker.api.loss import Unreachable
 from hawker.api.routes import (
     CREATE_APP,
     CREATE_MACHINE,
+    CREATE_VOLUME,
     DELETE_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
     AppParams,
     DeleteMachineQuery,
 )
+from hawker.api.routes.market import PLACE
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
-from hawker.ids import MachineId, NodeId
+from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.ledger import FleetLedger, Ordered
+from hawker.sim.fleet.ledger import Counted, FleetLedger, Ordered
 from hawker.sim.fleet.network import CallNetwork, SimCaller
-from hawker.sim.fleet.operation import FleetOperation, FleetVerb
+from hawker.sim.fleet.plan import FleetOperation, FleetVerb
+from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.sim_worker import config_of, params
 
@@ -68,56 +79,54 @@ class FleetClient:
             else:
                 return
 
-    async def work(self, deeds: tuple[FleetOperation, ...], began: float) -> None:
-        for deed in deeds:
-            await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
-            await self._do(deed)
+    async def work(self, operations: tuple[FleetOperation, ...], began: float) -> None:
+        await do_in_turn(operations, self._clock, self._do, began)
 
-    async def _do(self, deed: FleetOperation) -> None:
-        match deed.verb:
+    async def _do(self, operation: FleetOperation) -> None:
+        match operation.verb:
             case FleetVerb.ORDER:
-                await self._order(deed, f"key of {deed.label}" if deed.word else None)
+                await self._order(operation, f"key of {operation.label}" if operation.word else None)
             case FleetVerb.SPARE:
-                watched = self._ledger.orders.get(deed.word)
+                watched = self._ledger.orders.get(operation.word)
                 if watched is not None and watched.machine is not None:
-                    await self._order(deed, f"key of {deed.label}", watches=watched.machine)
+                    await self._order(operation, f"key of {operation.label}", watches=watched.machine)
             case FleetVerb.AGAIN:
-                order = self._ledger.orders.get(deed.label)
+                order = self._ledger.orders.get(operation.label)
                 if order is not None and order.key is not None and not order.destroyed:
-                    await self._place(deed, order)
+                    await self._place(operation, order)
             case _:
-                order = self._ledger.orders.get(deed.label)
+                order = self._ledger.orders.get(operation.label)
                 if order is not None and order.machine is not None:
-                    await self._change(deed, order, order.machine)
+                    await self._change(operation, order, order.machine)
 
     # Orders.
 
-    async def _order(self, deed: FleetOperation, key: str | None, watches: MachineId | None = None) -> None:
-        order = Ordered(deed.label, self.app, key, watches)
-        self._ledger.orders[deed.label] = order
-        await self._place(deed, order)
+    async def _order(self, operation: FleetOperation, key: str | None, watches: MachineId | None = None) -> None:
+        order = Ordered(operation.label, self.app, key, watches)
+        self._ledger.orders[operation.label] = order
+        await self._place(operation, order)
 
-    async def _place(self, deed: FleetOperation, order: Ordered) -> None:
+    async def _place(self, operation: FleetOperation, order: Ordered) -> None:
         """For the first time, or as a client does that has lost the answer."""
-        self._say(deed, f"{deed.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
-        memory = int(deed.amount) or 256
+        self._say(operation, f"{operation.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
+        memory = int(operation.amount) or 256
         spare = {"standbys": [order.watches]} if order.watches else {}
-        extra = {**spare, **self._extra(deed)}
+        extra = {**spare, **self._extra(operation)}
         made = config_of(metadata={_ORDER: order.label}, guest={"memory_mb": memory}, **extra)
         body = CreateMachineRequest(config=made, skip_launch=bool(spare))
-        for broker in deed.nodes:
+        for broker in operation.nodes:
             answer = await self._send(broker, order, body)
             if answer.machine is not None:
-                self._told(deed, order, answer.machine)
+                self._told(operation, order, answer.machine)
                 return
-            self._say(deed, f"{order.label}: {type(answer.error).__name__}: {answer.error}")
+            self._say(operation, f"{order.label}: {type(answer.error).__name__}: {answer.error}")
             if isinstance(answer.error, OrderUncertain):
                 order.key = answer.error.order
             elif isinstance(answer.error, NoRoom) or (order.key is None and not answer.sure):
                 return  # it is full; or nobody can tell, and nothing may be asked twice
             await self._clock.sleep(_PAUSE_S)
 
-    def _extra(self, deed: FleetOperation) -> dict[str, object]:
+    def _extra(self, operation: FleetOperation) -> dict[str, object]:
         """What else the config of an order has."""
         return {}
 
@@ -129,34 +138,34 @@ class FleetClient:
             doubtful = isinstance(error, Fault | DeadlineExceeded)
             return _Answer(error=error, sure=isinstance(error, Unreachable | Unavailable) or not doubtful)
 
-    def _told(self, deed: FleetOperation, order: Ordered, machine: Machine) -> None:
-        self._say(deed, f"{order.label} is {machine.id}")
+    def _told(self, operation: FleetOperation, order: Ordered, machine: Machine) -> None:
+        self._say(operation, f"{order.label} is {machine.id}")
         known, order.machine = order.machine, MachineId(machine.id)
         self._ledger.filled += known is None
         if known is not None and known != machine.id and not order.destroyed:
             what = f"it was answered with {known}, and then with {machine.id}"
-            self._ledger.find(Violation(Invariant.FILLED_ONCE, order.label, what))
+            self._ledger.find([Violation(Invariant.FILLED_ONCE, order.label, what)])
 
     # Changes.
 
-    async def _change(self, deed: FleetOperation, order: Ordered, machine_id: MachineId) -> None:
-        self._say(deed, f"{deed.verb} {order.label}, {machine_id}")
-        target, broker = params(machine_id, self.app), deed.nodes[0]
-        gone, order.destroyed = order.destroyed, order.destroyed or deed.verb is FleetVerb.DESTROY
+    async def _change(self, operation: FleetOperation, order: Ordered, machine_id: MachineId) -> None:
+        self._say(operation, f"{operation.verb} {order.label}, {machine_id}")
+        target, broker = params(machine_id, self.app), operation.nodes[0]
+        gone, order.destroyed = order.destroyed, order.destroyed or operation.verb is FleetVerb.DESTROY
         try:
-            if deed.verb is FleetVerb.DESTROY:
+            if operation.verb is FleetVerb.DESTROY:
                 await self._call(broker, DELETE_MACHINE, params=target, query=DeleteMachineQuery(force=True))
-            elif deed.verb is FleetVerb.STOP:
+            elif operation.verb is FleetVerb.STOP:
                 await self._call(broker, STOP_MACHINE, params=target, body=StopRequest())
             else:
                 await self._call(broker, START_MACHINE, params=target)
         except HawkerError as error:
-            self._say(deed, f"{deed.verb} {order.label}: {type(error).__name__}: {error}")
+            self._say(operation, f"{operation.verb} {order.label}: {type(error).__name__}: {error}")
             if isinstance(error, NotFound) and not gone and not self._is_new(machine_id):
                 what = f"the answer to {order.label}; a broker says: {error}"
-                self._ledger.find(Violation(Invariant.KEPT, machine_id, what))
+                self._ledger.find([Violation(Invariant.KEPT, machine_id, what)])
         else:
-            self._say(deed, f"{deed.verb} {order.label}: done")
+            self._say(operation, f"{operation.verb} {order.label}: done")
 
     async def _call(self, broker: int, route: Any, **given: Any) -> Any:
         caller = SimCaller(self._wire, None, self._nodes[broker], self.name)
@@ -171,5 +180,76 @@ class FleetClient:
         self._ledger.operations += 1
         return answer
 
-    def _say(self, deed: FleetOperation, text: str) -> None:
-        self._ledger.say(Speaker.CLIENT, f"{deed.number}. {self.name}: {text}")
+    def _say(self, operation: FleetOperation, text: str) -> None:
+        self._ledger.say(Speaker.CLIENT, f"{operation.number}. {self.name}: {text}")
+
+
+# A client of a simulated fleet that orders several machines at once, all of them or as many as there can be, and
+# makes volumes with machines on them.
+
+COUNTED = "counted"
+"""The key in a machine's metadata that names the order of several."""
+
+_MIB = 256
+
+
+class Buyer(FleetClient):
+    async def _do(self, operation: FleetOperation) -> None:
+        match operation.verb:
+            case FleetVerb.COUNT:
+                await self._count(operation)
+            case FleetVerb.VOLUME:
+                await self._volume(operation)
+            case _:
+                await super()._do(operation)
+
+    async def _count(self, operation: FleetOperation) -> None:
+        """With a key it is asked for again, elsewhere, until there is an answer that counts."""
+        keyed, whole = "key" in operation.word, "whole" in operation.word
+        key = f"key of {operation.label}" if keyed else None
+        order = Counted(operation.label, self.app, key, int(operation.amount), whole)
+        self._ledger.counted[operation.label] = order
+        self._say(operation, f"{operation.verb} {operation.label}: {order.count}{', all or none' if whole else ''}")
+        for broker in operation.nodes if key else operation.nodes[:1]:
+            try:
+                answer = await self._placed(broker, order)
+            except HawkerError as error:
+                self._say(operation, f"{operation.label}: {type(error).__name__}: {error}")
+                order.refused = whole and isinstance(error, NoRoom) and broker == operation.nodes[0]
+                if isinstance(error, NoRoom | OrderUncertain):
+                    return
+            else:
+                return self._have(operation, order, answer)
+
+    async def _placed(self, broker: int, order: Counted) -> PlaceAnswer:
+        made = config_of(metadata={COUNTED: order.label}, guest={"memory_mb": _MIB})
+        body = PlaceRequest(
+            app=order.app, machine=CreateMachineRequest(config=made), count=order.count, all_or_nothing=order.whole
+        )
+        answer: PlaceAnswer = await self._call(broker, PLACE, body=body, idempotency_key=order.key)
+        return answer
+
+    def _have(self, operation: FleetOperation, order: Counted, answer: PlaceAnswer) -> None:
+        order.machines = tuple(MachineId(machine.id) for machine in answer.machines)
+        self._ledger.filled += len(order.machines)
+        self._say(operation, f"{operation.label} is {', '.join(order.machines) or 'nothing'}")
+        if order.whole and len(order.machines) < order.count:
+            what = f"{len(order.machines)} of {order.count} were the answer to an order of all or none"
+            self._ledger.find([Violation(Invariant.ALL_OR_NONE, operation.label, what)])
+
+    async def _volume(self, operation: FleetOperation) -> None:
+        """And, once it is there, a machine on it, under the same label."""
+        broker = operation.nodes[0]
+        self._say(operation, f"{operation.verb} {operation.label}")
+        body = CreateVolumeRequest(name=operation.label.replace("-", "_"), size_gb=1)
+        try:
+            made = await self._call(broker, CREATE_VOLUME, params=AppParams(app_name=self.app), body=body)
+        except HawkerError as error:
+            return self._say(operation, f"{operation.label}: {type(error).__name__}: {error}")
+        self._ledger.volumes[operation.label] = VolumeId(made.id)
+        self._say(operation, f"{operation.label} is {made.id}")
+        await self._order(operation, f"key of {operation.label}")
+
+    def _extra(self, operation: FleetOperation) -> dict[str, object]:
+        volume = self._ledger.volumes.get(operation.label)
+        return {} if volume is None else {"mounts": [{"volume": volume, "path": "/data"}]}

@@ -1,4 +1,4 @@
-"""Everything that goes wrong in a simulated fleet, as the deeds say: daemons and hosts, the network, clocks."""
+"""Everything that goes wrong in a simulated fleet, as the operations say: daemons and hosts, the network, clocks."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ from hawker.sim.fleet.cluster import SimCluster, address_of
 from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.ledger import FleetLedger
 from hawker.sim.fleet.network import NetworkCut, PassingCall
-from hawker.sim.fleet.operation import APART, WATCHED, FleetOperation, FleetVerb
+from hawker.sim.fleet.plan import APART, WATCHED, FleetOperation, FleetVerb
+from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
 from hawker.worker.records import MACHINES
 
@@ -31,10 +32,8 @@ class FleetFaults:
         self.blows = 0
         town.wire.hears = self._hear
 
-    async def rage(self, deeds: tuple[FleetOperation, ...], began: float) -> None:
-        for deed in deeds:
-            await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
-            self._strike(deed)
+    async def rage(self, operations: tuple[FleetOperation, ...], began: float) -> None:
+        await do_in_turn(operations, self._clock, self._strike, began)
 
     async def rest(self) -> None:
         """All is healed, and everybody is up."""
@@ -50,39 +49,39 @@ class FleetFaults:
         while self._away:
             await self._clock.sleep(_AGAIN_S)
 
-    def _strike(self, deed: FleetOperation) -> None:
+    async def _strike(self, operation: FleetOperation) -> None:
         self.blows += 1
-        nodes = self._chosen(deed)
+        nodes = self._chosen(operation)
         if not nodes:
             return
         hosts = [self._hosts[number] for number in nodes]
-        match deed.verb:
+        match operation.verb:
             case FleetVerb.KILL | FleetVerb.POWER | FleetVerb.UPGRADE:
-                self._fell(hosts[0], deed)
+                self._fell(hosts[0], operation)
             case FleetVerb.KILL_AT_CALL:
-                self._at_call, self._calls_left = deed, int(deed.amount)
+                self._at_call, self._calls_left = operation, int(operation.amount)
             case FleetVerb.LATE:
-                self._say(deed, f"the next {deed.amount:g} orders are late")
-                self._town.wire.late = [FILL.name] * int(deed.amount)
+                self._say(operation, f"the next {operation.amount:g} orders are late")
+                self._town.wire.late = [FILL.name] * int(operation.amount)
             case FleetVerb.CUT:
                 rest = [host for number, host in enumerate(self._hosts) if number not in set(nodes)]
-                self._tasks.start_soon(self._cut, deed, NetworkCut(_ids(hosts), _ids(rest)))
+                self._tasks.start_soon(self._cut, operation, NetworkCut(_ids(hosts), _ids(rest)))
             case FleetVerb.ONE_WAY:
-                self._tasks.start_soon(self._cut, deed, NetworkCut(_ids(hosts[:1]), _ids(hosts[-1:]), both=False))
+                self._tasks.start_soon(self._cut, operation, NetworkCut(_ids(hosts[:1]), _ids(hosts[-1:]), both=False))
             case FleetVerb.LOSS:
-                self._tasks.start_soon(self._lose, deed)
+                self._tasks.start_soon(self._lose, operation)
             case FleetVerb.SLOW:
-                self._tasks.start_soon(self._slow_for, deed, hosts[0])
+                self._tasks.start_soon(self._slow_for, operation, hosts[0])
             case _:
-                self._say(deed, f"the wall clock of {hosts[0].id} jumps by {deed.amount:g} s")
-                hosts[0].place.clock.ahead_s += deed.amount
+                self._say(operation, f"the wall clock of {hosts[0].id} jumps by {operation.amount:g} s")
+                hosts[0].place.clock.ahead_s += operation.amount
 
-    def _chosen(self, deed: FleetOperation) -> tuple[int, ...]:
-        """Numbers of nodes; those of deeds that hit all are of no matter."""
-        if deed.word not in (WATCHED, APART):
-            return deed.nodes or (0,)
+    def _chosen(self, operation: FleetOperation) -> tuple[int, ...]:
+        """Numbers of nodes; those of operations that hit all are of no matter."""
+        if operation.word not in (WATCHED, APART):
+            return operation.nodes or (0,)
         watched, spares = self._ledger.spares()
-        if deed.word == WATCHED:
+        if operation.word == WATCHED:
             return self._with(watched)
         first, second = (*(self._with(spare) for spare in spares[:2]), (), ())[:2]
         there = {*first, *second, *self._with(watched)}
@@ -99,35 +98,38 @@ class FleetFaults:
 
     # Lives.
 
-    def _fell(self, host: FleetHost, deed: FleetOperation) -> None:
+    def _fell(self, host: FleetHost, operation: FleetOperation) -> None:
         if host in self._away or host.node is None:
             return
         self._away.add(host)
-        if deed.verb is not FleetVerb.UPGRADE:
-            host.fall(kept=deed.amount if deed.verb is FleetVerb.POWER else 1.0, power=deed.verb is FleetVerb.POWER)
-        self._tasks.start_soon(self._away_for, host, deed)
+        if operation.verb is not FleetVerb.UPGRADE:
+            host.fall(
+                kept=operation.amount if operation.verb is FleetVerb.POWER else 1.0,
+                power=operation.verb is FleetVerb.POWER,
+            )
+        self._tasks.start_soon(self._away_for, host, operation)
 
-    async def _away_for(self, host: FleetHost, deed: FleetOperation) -> None:
-        self._say(deed, f"{deed.verb} of {host.id}, for {deed.for_s:g} s")
-        off = deed.verb is FleetVerb.POWER
-        if deed.verb is FleetVerb.UPGRADE:
+    async def _away_for(self, host: FleetHost, operation: FleetOperation) -> None:
+        self._say(operation, f"{operation.verb} of {host.id}, for {operation.for_s:g} s")
+        off = operation.verb is FleetVerb.POWER
+        if operation.verb is FleetVerb.UPGRADE:
             await host.stop()
         if off:
             self._town.wire.unplugged.add(host.id)
         await host.ended.wait()
-        with anyio.move_on_after(deed.for_s):
+        with anyio.move_on_after(operation.for_s):
             await self._resting.wait()
         self._town.wire.unplugged.discard(host.id)
         await host.begin(self._tasks)
-        self._say(deed, f"{host.id} is up, in its life {host.lives}")
+        self._say(operation, f"{host.id} is up, in its life {host.lives}")
         self._away.discard(host)
 
     def _hear(self, passing: PassingCall) -> None:
         """Of each call: at the chosen one, one of its two ends dies."""
-        deed = self._at_call
-        if deed is None or passing.route != FILL.name:
+        operation = self._at_call
+        if operation is None or passing.route != FILL.name:
             return
-        whom, when = deed.word.split()
+        whom, when = operation.word.split()
         if passing.before != (when == "before"):
             return
         self._calls_left -= 1
@@ -135,17 +137,17 @@ class FleetFaults:
             return
         self._at_call = None
         dead = passing.sender if whom == "sender" else passing.receiver
-        self._fell(next(host for host in self._hosts if host.id == dead), deed)
+        self._fell(next(host for host in self._hosts if host.id == dead), operation)
 
     # The network.
 
-    async def _cut(self, deed: FleetOperation, cut: NetworkCut) -> None:
+    async def _cut(self, operation: FleetOperation, cut: NetworkCut) -> None:
         way = "from the others" if cut.both else f"on the way to {', '.join(sorted(cut.those))}"
-        self._say(deed, f"{', '.join(sorted(cut.these))} cut off {way} for {deed.for_s:g} s")
+        self._say(operation, f"{', '.join(sorted(cut.these))} cut off {way} for {operation.for_s:g} s")
         cuts = self._town.wire.cuts
         cuts.append(cut)
         self._recut()
-        await self._clock.sleep(deed.for_s)
+        await self._clock.sleep(operation.for_s)
         if not self._resting.is_set():
             cuts.remove(cut)
             self._recut()
@@ -161,20 +163,20 @@ class FleetFaults:
                     if cut.both:
                         network.cut(address_of(other), address_of(one))
 
-    async def _lose(self, deed: FleetOperation) -> None:
-        self._say(deed, f"{deed.amount:.0%} of {deed.word} are lost for {deed.for_s:g} s")
-        wire, share = self._town.wire, deed.amount
-        wire.lost = share if deed.word in ("requests", "all") else 0.0
-        wire.mute = share if deed.word in ("answers", "all") else 0.0
-        self._town.network.loss = share if deed.word == "all" else 0.0
-        with anyio.move_on_after(deed.for_s):
+    async def _lose(self, operation: FleetOperation) -> None:
+        self._say(operation, f"{operation.amount:.0%} of {operation.word} are lost for {operation.for_s:g} s")
+        wire, share = self._town.wire, operation.amount
+        wire.lost = share if operation.word in ("requests", "all") else 0.0
+        wire.mute = share if operation.word in ("answers", "all") else 0.0
+        self._town.network.loss = share if operation.word == "all" else 0.0
+        with anyio.move_on_after(operation.for_s):
             await self._resting.wait()
         wire.lost = wire.mute = self._town.network.loss = 0.0
 
-    async def _slow_for(self, deed: FleetOperation, host: FleetHost) -> None:
-        self._say(deed, f"{host.id} is slow by {deed.amount:g} s for {deed.for_s:g} s")
-        self._slow(host, deed.amount)
-        with anyio.move_on_after(deed.for_s):
+    async def _slow_for(self, operation: FleetOperation, host: FleetHost) -> None:
+        self._say(operation, f"{host.id} is slow by {operation.amount:g} s for {operation.for_s:g} s")
+        self._slow(host, operation.amount)
+        with anyio.move_on_after(operation.for_s):
             await self._resting.wait()
         self._slow(host, 0.0)
 
@@ -182,8 +184,8 @@ class FleetFaults:
         self._town.wire.slow[host.id] = seconds
         self._town.network.slow(address_of(host.id), seconds)
 
-    def _say(self, deed: FleetOperation, text: str) -> None:
-        self._ledger.say(Speaker.NATURE, f"{deed.number}. {text}")
+    def _say(self, operation: FleetOperation, text: str) -> None:
+        self._ledger.say(Speaker.NATURE, f"{operation.number}. {text}")
 
 
 def _ids(hosts: Sequence[FleetHost]) -> frozenset[NodeId]:

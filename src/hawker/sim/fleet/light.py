@@ -7,23 +7,66 @@ no driver, no supervisor, no gossip and no replica: what the nodes know of each 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import cast
+from typing import TypeVar, cast
 
 import anyio
+import msgspec
 
 from hawker.catalog.contract import Catalog
+from hawker.fsm.contract import Flow
+from hawker.ids import MachineId
+from hawker.machine import State
 from hawker.sim.fleet.cluster import LiveNode, SimCluster, clock_of, doors_of, opened, porter_of, publisher_of, shut
 from hawker.sim.fleet.host import FleetHost, NodeWorld
-from hawker.sim.fleet.instant_operations import InstantOperations
 from hawker.sim.fleet.network import Endpoint, SimPeers
-from hawker.sim.fleet.operation import BROKERS
+from hawker.sim.fleet.plan import BROKERS
 from hawker.sim.fleet.shared_catalog import MISSED_S, SharedCatalog, SharedCatalogView
 from hawker.sim.node.sim_worker import SimWorker
+from hawker.store.contract import Tx
 from hawker.worker.fleet.publish import Publisher
 from hawker.worker.fleet.watch import WatchedStore
 from hawker.worker.handlers import worker_handlers
+from hawker.worker.holding import at_rest
+from hawker.worker.lifecycle.create import CREATE
+from hawker.worker.lifecycle.destroy import DESTROY
+from hawker.worker.lifecycle.start import START, Launch
+from hawker.worker.lifecycle.stop import STOP
+from hawker.worker.operations import Operations
 from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
+from hawker.worker.records import MACHINES, MachineRecord
+from hawker.worker.table import Happened
+
+Given = TypeVar("Given", bound=msgspec.Struct)
+
+
+class InstantOperations(Operations):
+    """Creates, starts, stops and destroys; other operations are not played."""
+
+    def _accept(self, tx: Tx, flow: Flow[Given], machine_id: MachineId, input: Given) -> None:
+        record, table = tx.get(MACHINES, machine_id), self._deps.table
+        assert record is not None, "it was changed in this transaction"
+        match flow.name:
+            case CREATE.name | START.name:
+                assert isinstance(input, Launch)
+                if input.launch:
+                    table.change(tx, record, Happened("start", "started"), state=State.STARTED, awaited=None)
+                else:
+                    self._rest(tx, record)
+            case STOP.name:
+                self._rest(tx, record)
+            case DESTROY.name:
+                table.remove(tx, record, Happened("destroy", "destroyed"))
+            case _:
+                raise AssertionError(f"{flow.name} is not played by a worker without flows")
+
+    def _rest(self, tx: Tx, record: MachineRecord) -> None:
+        happened = Happened("stop", "stopped")
+        self._deps.table.change(tx, record, happened, state=State.STOPPED, holds=at_rest(record), awaited=None)
+
+
+# The operations of a worker whose machines are never launched: each is over in the transaction that begins it.
+# Admission, the records, their indexes and their histories are the worker's own. There are no flows and no host.
 
 
 class LightWorld(NodeWorld):

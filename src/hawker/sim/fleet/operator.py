@@ -10,7 +10,8 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.ledger import FleetLedger
 from hawker.sim.fleet.network import CallNetwork, SimCaller
-from hawker.sim.fleet.operation import OPERATOR, FleetOperation, FleetVerb
+from hawker.sim.fleet.plan import OPERATOR, FleetOperation, FleetVerb
+from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
 from hawker.worker.records import APPS, MACHINES
 
@@ -26,29 +27,27 @@ class Operator:
     def __init__(self, wire: CallNetwork, hosts: Sequence[FleetHost], ledger: FleetLedger, clock: Clock) -> None:
         self._wire, self._hosts, self._ledger, self._clock = wire, hosts, ledger, clock
 
-    async def work(self, deeds: tuple[FleetOperation, ...], began: float) -> None:
-        for deed in deeds:
-            await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
-            await self._do(deed)
+    async def work(self, operations: tuple[FleetOperation, ...], began: float) -> None:
+        await do_in_turn(operations, self._clock, self._do, began)
         self.look()
 
-    async def _do(self, deed: FleetOperation) -> None:
-        broker, host = self._hosts[deed.nodes[0]], self._hosts[deed.nodes[-1]]
-        if deed.verb is FleetVerb.FORGET:
+    async def _do(self, operation: FleetOperation) -> None:
+        broker, host = self._hosts[operation.nodes[0]], self._hosts[operation.nodes[-1]]
+        if operation.verb is FleetVerb.FORGET:
             gone = next((each for each in self._hosts if each.node is None and _is_empty(each)), None)
             if gone is None:
                 return
             host = gone
-        if deed.verb is FleetVerb.UNCORDON:
+        if operation.verb is FleetVerb.UNCORDON:
             self.look()
             self._ledger.cordoned.pop(host.id, None)
-        self._say(deed, f"{deed.verb} {host.id}")
+        self._say(operation, f"{operation.verb} {host.id}")
         try:
-            await self._call(broker, host, deed.verb)
+            await self._call(broker, host, operation.verb)
         except HawkerError as error:
-            return self._say(deed, f"{deed.verb} {host.id}: {type(error).__name__}: {error}")
-        self._say(deed, f"{deed.verb} {host.id}: done")
-        if deed.verb in (FleetVerb.CORDON, FleetVerb.DRAIN):
+            return self._say(operation, f"{operation.verb} {host.id}: {type(error).__name__}: {error}")
+        self._say(operation, f"{operation.verb} {host.id}: done")
+        if operation.verb in (FleetVerb.CORDON, FleetVerb.DRAIN):
             self._ledger.cordoned.setdefault(host.id, _machines(host))
 
     def look(self) -> None:
@@ -57,7 +56,7 @@ class Operator:
             there = self._ledger.cordoned.get(host.id)
             new = _machines(host) - there if there is not None else frozenset()
             for machine in sorted(new):
-                self._ledger.find(Violation(Invariant.CORDONED, host.id, f"it took {machine}"))
+                self._ledger.find([Violation(Invariant.CORDONED, host.id, f"it took {machine}")])
 
     async def _call(self, broker: FleetHost, host: FleetHost, verb: FleetVerb) -> None:
         caller, params = SimCaller(self._wire, None, broker.id, self.name), NodeParams(node_id=host.id)
@@ -67,8 +66,8 @@ class Operator:
             await caller.call(_ROUTES[verb], params=params, timeout_s=_PATIENCE_S)
         self._ledger.operations += 1
 
-    def _say(self, deed: FleetOperation, text: str) -> None:
-        self._ledger.say(Speaker.CLIENT, f"{deed.number}. {self.name}: {text}")
+    def _say(self, operation: FleetOperation, text: str) -> None:
+        self._ledger.say(Speaker.CLIENT, f"{operation.number}. {self.name}: {text}")
 
 
 def _is_empty(host: FleetHost) -> bool:

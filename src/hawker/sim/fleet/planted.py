@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +16,8 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
-from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
+from hawker.sim.fleet.kit import FleetKit
+from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.order_ledger import CANCELLED, CLAIMS
@@ -30,16 +30,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _EVERY = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plant:
-    """`what` says in a sentence what is wrong; `breaks` are the invariants of which a finding must be one."""
-
-    name: str
-    what: str
-    kit: FleetKit
-    breaks: frozenset[I]
 
 
 class _NeverCancels:
@@ -193,15 +183,15 @@ class _Heedless(_Sees):
         return ()
 
 
-def _plant(name: str, what: str, kit: FleetKit, *breaks: I) -> Plant:
-    return Plant(name=name, what=what, kit=kit, breaks=frozenset(breaks))
+def _plant(name: str, what: str, kit: FleetKit, *breaks: I) -> PlantedBug[FleetKit]:
+    return PlantedBug(name=name, what=what, kit=kit, breaks=frozenset(breaks))
 
 
 def _forgetting(bucket: Bucket[Any]) -> FleetKit:
     return FleetKit(store=lambda store: _Forgets(store, bucket.name))
 
 
-PLANTS: tuple[Plant, ...] = (
+PLANTS: tuple[PlantedBug[FleetKit], ...] = (
     _plant(
         "no-cancel",
         "a broker goes on to the next best without knowing that the best did not fill the order",
@@ -225,7 +215,3 @@ PLANTS: tuple[Plant, ...] = (
     _plant("lazy", "a node answers before its disk has what it says", FleetKit(store=_Lazy), I.KEPT),
     _plant("skipped-version", "a replica loses some versions", FleetKit(storage=_Skips), I.CONVERGED),
 )
-
-
-def find(name: str | None) -> FleetKit:
-    return next((plant.kit for plant in PLANTS if plant.name == name), SOUND_FLEET)

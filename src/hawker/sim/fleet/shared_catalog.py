@@ -33,7 +33,7 @@ _MEMBER = "INSERT OR REPLACE INTO __corro_members VALUES (?, ?, ?, 0.001, ?)"
 _PLACE = "INSERT OR REPLACE INTO __c_origin VALUES (?, ?, ?, ?)"
 _LOOK_S = 0.05
 
-Deed = Callable[[], None]
+Operation = Callable[[], None]
 
 
 class SharedCatalog:
@@ -41,10 +41,10 @@ class SharedCatalog:
         self.clock = clock
         self._connection = apsw.Connection(":memory:")
         self._connection.execute(shipped() + _LOCAL)
-        self._due: list[tuple[float, int, NodeId, Deed]] = []
+        self._due: list[tuple[float, int, NodeId, Operation]] = []
         self._order = itertools.count()
         self._last: dict[NodeId, float] = {}
-        self._waiting: defaultdict[NodeId, list[Deed]] = defaultdict(list)
+        self._waiting: defaultdict[NodeId, list[Operation]] = defaultdict(list)
 
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         found: list[tuple[Value, ...]] = self._connection.execute(query, params).fetchall()
@@ -59,13 +59,13 @@ class SharedCatalog:
             while self._due and self._due[0][0] <= now:
                 self._next(heapq.heappop(self._due)[2])
 
-    def later(self, node: NodeId, deed: Deed, after_s: float | None = None) -> None:
+    def later(self, node: NodeId, operation: Operation, after_s: float | None = None) -> None:
         """After all that this node told before."""
         least, most = TOLD_S
         wait_s = least + (most - least) * self.clock.random() if after_s is None else after_s
         due = self._last[node] = max(self._last.get(node, 0.0), self.clock.monotonic() + wait_s)
-        self._waiting[node].append(deed)
-        heapq.heappush(self._due, (due, next(self._order), node, deed))
+        self._waiting[node].append(operation)
+        heapq.heappush(self._due, (due, next(self._order), node, operation))
 
     def all_of(self, node: NodeId) -> None:
         """Whatever it has told can be read now."""

@@ -1,5 +1,6 @@
 """One run of a fleet: a plan played to its end in virtual time, and what was found in it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +12,8 @@ from hawker.errors import HawkerError
 from hawker.gossip.memory import MemoryNetwork
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.buyer import Buyer
 from hawker.sim.fleet.checks import bought, judged, not_alike, not_told
-from hawker.sim.fleet.client import FleetClient
+from hawker.sim.fleet.client import Buyer, FleetClient
 from hawker.sim.fleet.cluster import SimCluster, address_of
 from hawker.sim.fleet.faults import FleetFaults
 from hawker.sim.fleet.host import FleetHost
@@ -21,11 +21,13 @@ from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
 from hawker.sim.fleet.ledger import FleetLedger
 from hawker.sim.fleet.light import LightHost
 from hawker.sim.fleet.network import CallNetwork
-from hawker.sim.fleet.operation import BROKERS, BUYER, DOUBTER, NATURE, OPERATOR, FleetPlan
 from hawker.sim.fleet.operator import Operator
+from hawker.sim.fleet.plan import BROKERS, BUYER, DOUBTER, OPERATOR, FleetPlan
 from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
-from hawker.sim.harness.trace import Trace, TraceLine
+from hawker.sim.harness.plan import NATURE, RunOutcome
+from hawker.sim.harness.shrink import Shrinker
+from hawker.sim.harness.trace import Trace
 from hawker.worker.records import MACHINES
 from hawker.worker.spares.records import TAKEOVERS
 
@@ -38,22 +40,15 @@ _NEW_S = 10.0
 _MEMORY = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetOutcome:
-    """Of one run. `operations` are the calls of clients that were answered, `filled` the orders; `calls` are those
-    between nodes too."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOutcome(RunOutcome[FleetPlan]):
+    """`filled` counts orders; `calls` are those between nodes too; `blows` are faults, `kills` of daemons."""
 
-    plan: FleetPlan
-    operations: int
     filled: int
     calls: int
     blows: int
     kills: int
     takeovers: int
-    ended_at: float
-    digest: str
-    lines: tuple[TraceLine, ...]
-    found: tuple[Violation, ...]
 
 
 def play(plan: FleetPlan, kit: FleetKit = SOUND_FLEET) -> FleetOutcome:
@@ -135,8 +130,7 @@ class FleetSimulation:
     async def _look(self) -> None:
         found = await self._still()
         self._takeovers = sum(1 for host in self._hosts for _ in host.place.store.scan(TAKEOVERS))
-        for each in found:
-            self._ledger.find(each)
+        self._ledger.find(found)
 
     async def _still(self) -> list[Violation]:
         """What is broken when all is healed: nothing, or what does not mend, for as long as there is hope."""
@@ -161,7 +155,7 @@ class FleetSimulation:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         kind = "refused" if isinstance(error, HawkerError) else "broke"
-        self._ledger.find(Violation(Invariant.ANSWERS, "a node", f"{kind}: {type(error).__name__}: {error}"))
+        self._ledger.find([Violation(Invariant.ANSWERS, "a node", f"{kind}: {type(error).__name__}: {error}")])
 
     def _outcome(self) -> FleetOutcome:
         return FleetOutcome(
@@ -177,3 +171,29 @@ class FleetSimulation:
             lines=tuple(self._trace.lines),
             found=tuple(self._ledger.found),
         )
+
+
+# From a run of a fleet in which something was found to the shortest one that shows the same: among fewer nodes if
+# that will do, then without the operations that it does not need.
+
+TRIES = 120
+_SIZES = (3, 4, 5, 7, 10, 20, 50, 100)
+
+
+def shrink(found: FleetOutcome, kit: FleetKit, tries: int = TRIES) -> FleetOutcome:
+    return shortest(found, lambda plan: play(plan, kit), tries)
+
+
+def shortest(found: FleetOutcome, again: Callable[[FleetPlan], FleetOutcome], tries: int = TRIES) -> FleetOutcome:
+    """The same for the same finding: bounded by the runs, and not by time."""
+    kind = found.found[0].invariant
+    for size in _SIZES:
+        if size >= found.plan.nodes or not tries:
+            break
+        tries -= 1
+        narrow = again(found.plan.within(size))
+        if narrow.found and narrow.found[0].invariant is kind:
+            found = narrow
+            break
+    plan = found.plan
+    return Shrinker(found, lambda numbers: again(plan.only(numbers)), tries).shrink()

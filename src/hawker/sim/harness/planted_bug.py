@@ -21,5 +21,5 @@ class PlantedBug(Generic[K]):
 
 
 def kit_of(plants: Iterable[PlantedBug[K]], name: str | None, sound: K) -> K:
-    """The kit with the bug of that name in it; `sound` without a name."""
-    return next((plant.kit for plant in plants if plant.name == name), sound)
+    """The kit with the bug of that name in it; `sound` without a name. Raises `KeyError` for a name that none has."""
+    return sound if name is None else {plant.name: plant.kit for plant in plants}[name]

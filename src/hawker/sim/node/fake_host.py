@@ -4,8 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hawker import errors
 from hawker.clock import Clock
 from hawker.config.effective_containers import TempDir
+from hawker.errors import Unavailable
+from hawker.host.fences import Fence
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance
@@ -266,3 +269,59 @@ class FakeNetworks(FakeHostPart):
 
     async def guard(self) -> None:
         self.rules = True
+
+
+# The simulated host's PCI devices. They outlive the daemon; every call is an edge where it may die.
+
+
+class FakeGpus(FakeHostPart):
+    """Keeps `deps.gpus`. `broken` devices cannot be taken; `torn` were reset while a running instance had them."""
+
+    def __init__(self, fuse: CrashPoints, host: SimHost) -> None:
+        super().__init__(fuse)
+        self._host = host
+        self.broken: set[str] = set()
+        self.ready: set[str] = set()
+        self.torn: set[str] = set()
+
+    async def take(self, addresses: Sequence[str]) -> None:
+        await self._edge("take_gpus")
+        for address in addresses:
+            if address in self.broken:
+                raise Unavailable(f"device {address} cannot be given to a machine: it is broken")
+            if any(address in held for held in self._host.gpus().values()):
+                self.torn.add(address)
+            self.ready.add(address)
+        await self._edge("take_gpus", after=True)
+
+
+# The played host's fences: what network policies have put in force. They outlive the daemon, and not the host.
+
+
+class FakePolicies:
+    """Keeps `worker.fences.HostFences` in memory. `refusal` is why there can be none; `broken` makes the next ones
+    fail."""
+
+    def __init__(self, fuse: CrashPoints) -> None:
+        self._fuse = fuse
+        self.standing: tuple[Fence, ...] = ()
+        self.refusal = ""
+        self.broken = 0
+        self.raised = 0
+
+    async def raise_fences(self, wanted: Sequence[Fence]) -> None:
+        if self.broken:
+            self.broken -= 1
+            raise errors.Fault("nft refused the rules")
+        if self.standing == tuple(wanted):
+            return
+        await self._fuse.pass_edge()
+        self.standing = tuple(wanted)
+        self.raised += 1
+        await self._fuse.pass_edge()
+
+    async def fenced(self, wanted: Sequence[Fence]) -> bool:
+        return self.standing == tuple(wanted)
+
+    async def no_fences_because(self) -> str:
+        return self.refusal

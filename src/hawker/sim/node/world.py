@@ -17,25 +17,24 @@ import anyio
 import anyio.to_thread
 
 from hawker.archive.archive import Archive
-from hawker.ids import Digest, NodeId
+from hawker.ids import Digest, MachineId, NodeId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import BlockChoice, ImageSettings
 from hawker.image.resolve import Resolved
 from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState
+from hawker.runtime.driver import ProcessState
+from hawker.runtime.fake_host import Instance
+from hawker.runtime.spec import Ends, InstanceSpec
 from hawker.settings import Settings
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
-from hawker.sim.node.copies import FakeCopies
 from hawker.sim.node.crash_points import CrashPoints, Death, with_crash_points
-from hawker.sim.node.fake_host import FakeNetworks, FakeRootfs, SimHost
+from hawker.sim.node.fake_host import FakeGpus, FakeNetworks, FakePolicies, FakeRootfs, SimHost
 from hawker.sim.node.fake_images import FakeImages, FakeRegistry, block_file
-from hawker.sim.node.fake_volumes import FakeVolumes
-from hawker.sim.node.inspect import look, volumes_used
+from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
-from hawker.sim.node.palings import FakePolicies
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.sim.node.slots import FakeGpus
 from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
 from hawker.worker.changes import Changes
@@ -50,6 +49,64 @@ from hawker.worker.secrets import Secrets
 from hawker.worker.serve import begin, join
 from hawker.worker.vault import KEY_BYTES, Vault
 from hawker.worker.volumes.table import VolumeTable
+
+
+def look(
+    host: SimHost, rootfs: FakeRootfs, networks: FakeNetworks, disks: FakeVolumes, copies: FakeCopies
+) -> HostState:
+    launched_twice = {
+        machine_id
+        for machine_id, instances in host.ever.items()
+        if any(host.launched[instance.spec.instance_id] > 1 for instance in instances)
+    }
+    return HostState(
+        running=host.running(),
+        suspended=host.suspended(),
+        limits=host.limits(),
+        gpus=host.gpus(),
+        mounted={machine_id: instance for machine_id, (instance, _) in rootfs.mounted.items()},
+        instances=frozenset(host.machines()),
+        directories=frozenset(rootfs.directories),
+        networks=frozenset(networks.plugged),
+        ended={
+            machine_id: [instance.exit for instance in instances if instance.exit is not None]
+            for machine_id, instances in host.ever.items()
+        },
+        doubled=frozenset({*host.doubled, *launched_twice}),
+        lost=dict(host.lost),
+        felled=tuple(host.felled),
+        processes=_processes(host),
+        volumes={volume_id: block.size_bytes for volume_id, block in disks.files.items()},
+        volumes_mounted=frozenset(disks.attached),
+        volumes_remade=frozenset(volume_id for volume_id, count in disks.made.items() if count > 1),
+        snapshots=frozenset(copies.snapshots),
+        snapshots_retaken=frozenset(snapshot_id for snapshot_id, count in copies.taken.items() if count > 1),
+        uses=volumes_used(host),
+        memories=frozenset(host.memories),
+    )
+
+
+def _processes(host: SimHost) -> dict[MachineId, tuple[ProcessState, ...]]:
+    instances = [host.look(machine_id) for machine_id in host.running()]
+    return {
+        instance.spec.machine_id: tuple(process.told() for process in instance.processes)
+        for instance in instances
+        if instance is not None and instance.spec.ends is Ends.TOLD
+    }
+
+
+def volumes_used(host: SimHost) -> dict[MachineId, VolumeId]:
+    """By what running instances were given to mount."""
+    instances = [instance for machine_id in host.running() if (instance := host.look(machine_id)) is not None]
+    return {each.machine_id: VolumeId(Path(source).parent.name) for each, source in map(_source, instances) if source}
+
+
+def _source(instance: Instance) -> tuple[InstanceSpec, str]:
+    spec = instance.spec
+    return spec, next(iter([*(each.source for each in spec.mounts), *(each.file for each in spec.volumes)]), "")
+
+
+# What an inspector sees on the simulated host, for the invariants. It also knows what was launched before.
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
 HOST_ADDRESSES = {4: "192.0.2.10", 6: "2001:db8::10"}

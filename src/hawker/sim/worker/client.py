@@ -1,26 +1,119 @@
-"""A client of the simulated worker: does its deeds one after the other and holds the worker to what it answered.
+"""A client of the simulated worker: does its operations one after the other and holds the worker to what it answered.
 
 Whoever is cut off asks again for an order, by its key; of any other call it does not know, and looks later.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from hawker.api.bodies import Machine
+from hawker.api.bodies import Machine, Volume
+from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError
-from hawker.ids import MachineId, VolumeId
+from hawker.ids import MachineId, SnapshotId, VolumeId
 from hawker.machine import State
 from hawker.proof.promises import Call, Ticket
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import LoopClock
+from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.worker.client_gate import ClientGate, ConnectionLost
-from hawker.sim.worker.containers import containers_for
 from hawker.sim.worker.ledger import WorkerLedger
-from hawker.sim.worker.operation import WorkerOperation, WorkerVerb
-from hawker.sim.worker.snapshot_deeds import SNAPSHOT_VERBS, SnapshotOperations
+from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
 from hawker.worker.volumes.records import VolumeState
+from hawker.worker.volumes.retention import DAY_S
+
+WORDS = ("containers", "batch")
+
+
+def containers_for(word: str) -> list[dict[str, Any]] | None:
+    """Of an order that says so."""
+    return {"containers": containers, "batch": batch}[word]() if word in WORDS else None
+
+
+def containers() -> list[dict[str, Any]]:
+    needs = [{"name": "init", "condition": "exited_successfully"}, {"name": "db", "condition": "healthy"}]
+    check = {"name": "db-up", "tcp": {"port": 5432}, "interval": 5, "unhealthy": "stop"}
+    return [
+        _container("web", "serve", _again(), depends_on=needs),
+        _container("db", "serve", _again(), healthchecks=[check]),
+        _container("init", "sleep 2", {"policy": "no"}),
+        _container("job", "sleep 3; exit 1", _again(), depends_on=[{"name": "db"}]),
+    ]
+
+
+def batch() -> list[dict[str, Any]]:
+    after = [{"name": "init", "condition": "exited_successfully"}]
+    return [
+        _container("init", "sleep 2", {"policy": "no"}),
+        _container("job", "sleep 3; exit 1", _again(), depends_on=after),
+        _container("late", "sleep 1; exit 2", {"policy": "no"}, depends_on=[{"name": "job"}]),
+    ]
+
+
+def _container(name: str, command: str, restart: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "hawker/hello", "exec": ["sh", "-c", command], "restart": restart, **more}
+
+
+def _again() -> dict[str, Any]:
+    return {"policy": "on-failure", "max_retries": 2}
+
+
+# What clients of the simulated worker do with snapshots and copies of volumes, and what they then hold it to.
+
+Try: TypeAlias = Callable[[WorkerOperation, Callable[[SimWorker], Awaitable[Any]]], Awaitable[Any]]
+
+SNAPSHOT_VERBS = frozenset({WorkerVerb.SNAPSHOT, WorkerVerb.RESTORE, WorkerVerb.FORK, WorkerVerb.TAKE_BACK})
+
+
+class SnapshotOperations:
+    """`attempt` makes a call and answers None when it was refused or never answered."""
+
+    def __init__(self, ledger: WorkerLedger, clock: Clock, attempt: Try) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._attempt = attempt
+
+    async def do(self, operation: WorkerOperation) -> None:
+        volume_id = self._ledger.volumes.get(operation.label)
+        if volume_id is None:
+            return
+        match operation.verb:
+            case WorkerVerb.SNAPSHOT:
+                await self._snapshot(operation, volume_id)
+            case WorkerVerb.TAKE_BACK:
+                await self._take_back(operation, volume_id)
+            case WorkerVerb.FORK:
+                await self._copy(operation, source_volume_id=volume_id)
+            case _:
+                snapshot_id = self._ledger.snapshots.get(operation.label)
+                if snapshot_id is not None:
+                    await self._copy(operation, snapshot_id=snapshot_id)
+
+    async def _snapshot(self, operation: WorkerOperation, volume_id: VolumeId) -> None:
+        asked = self._clock.now()
+        made = await self._attempt(operation, lambda worker: worker.snapshot(volume_id))
+        if made is not None:
+            self._ledger.snapshots[operation.label] = SnapshotId(made.id)
+            self._ledger.snapshot_promises.promised(SnapshotId(made.id), asked + made.retention_days * DAY_S)
+
+    async def _copy(self, operation: WorkerOperation, **source: str) -> None:
+        """Once it is made it is a volume as any other."""
+        label = f"{operation.label}-{operation.number}"
+        made: Volume | None = await self._attempt(operation, lambda worker: worker.volume(label, **source))
+        if made is not None and made.state == VolumeState.CREATED:
+            self._ledger.volumes[label] = VolumeId(made.id)
+            self._ledger.volume_promises.created(VolumeId(made.id), made.size_gb)
+
+    async def _take_back(self, operation: WorkerOperation, volume_id: VolumeId) -> None:
+        turn = self._ledger.volume_promises.ask_back(volume_id)
+        if await self._attempt(operation, lambda worker: worker.undelete_volume(volume_id)) is not None:
+            self._ledger.volume_promises.had_back(volume_id, turn)
+
+
+# What machines of several containers run in the simulator: servers, one of which waits for the health of another
+# and for the end of a third, beside a job that fails until its tries are used up; or jobs alone, whose end is its
+# own.
 
 _TRIES = 20
 
@@ -33,54 +126,56 @@ class WorkerClient:
         self._clock = clock
         self._snapshots = SnapshotOperations(ledger, clock, self._try)
 
-    async def work(self, deeds: Sequence[WorkerOperation]) -> None:
-        for deed in deeds:
-            await self._clock.sleep(max(0.0, deed.at - self._clock.monotonic()))
-            await self._do(deed)
+    async def work(self, operations: Sequence[WorkerOperation]) -> None:
+        await do_in_turn(operations, self._clock, self._do)
 
-    async def _do(self, deed: WorkerOperation) -> None:
-        machine_id = self._ledger.machines.get(deed.label)
-        if deed.verb is WorkerVerb.CREATE:
-            await self._create(deed)
-        elif deed.verb in (WorkerVerb.VOLUME, WorkerVerb.EXTEND, WorkerVerb.LET_GO):
-            await self._on_volume(deed)
-        elif deed.verb in SNAPSHOT_VERBS:
-            await self._snapshots.do(deed)
+    async def _do(self, operation: WorkerOperation) -> None:
+        machine_id = self._ledger.machines.get(operation.label)
+        if operation.verb is WorkerVerb.CREATE:
+            await self._create(operation)
+        elif operation.verb in (WorkerVerb.VOLUME, WorkerVerb.EXTEND, WorkerVerb.LET_GO):
+            await self._on_volume(operation)
+        elif operation.verb in SNAPSHOT_VERBS:
+            await self._snapshots.do(operation)
         elif machine_id is not None:
-            await self._on_machine(deed, machine_id)
+            await self._on_machine(operation, machine_id)
 
     # Orders.
 
-    async def _create(self, deed: WorkerOperation) -> None:
+    async def _create(self, operation: WorkerOperation) -> None:
         for _ in range(_TRIES):
             try:
-                machine = await self._call(deed, lambda worker: _order(worker, deed, self._mounts(deed.label)))
+                machine = await self._call(
+                    operation, lambda worker: _order(worker, operation, self._mounts(operation.label))
+                )
             except ConnectionLost:
                 continue
             except HawkerError:
                 return
-            self._ledger.machines.setdefault(deed.label, MachineId(machine.id))
-            vanishes = deed.word == "auto-destroy"
-            self._ledger.find(self._ledger.promises.created(MachineId(machine.id), deed.label, vanishes=vanishes))
+            self._ledger.machines.setdefault(operation.label, MachineId(machine.id))
+            vanishes = operation.word == "auto-destroy"
+            self._ledger.find(self._ledger.promises.created(MachineId(machine.id), operation.label, vanishes=vanishes))
             return
 
     # Volumes.
 
-    async def _on_volume(self, deed: WorkerOperation) -> None:
-        ledger, volume_id = self._ledger, self._ledger.volumes.get(deed.label)
-        if deed.verb is WorkerVerb.VOLUME:
-            made = await self._try(deed, lambda worker: worker.volume(deed.label, size_gb=int(deed.amount)))
+    async def _on_volume(self, operation: WorkerOperation) -> None:
+        ledger, volume_id = self._ledger, self._ledger.volumes.get(operation.label)
+        if operation.verb is WorkerVerb.VOLUME:
+            made = await self._try(
+                operation, lambda worker: worker.volume(operation.label, size_gb=int(operation.amount))
+            )
             if made is not None and made.state == VolumeState.CREATED:
-                ledger.volumes[deed.label] = VolumeId(made.id)
+                ledger.volumes[operation.label] = VolumeId(made.id)
                 ledger.volume_promises.created(VolumeId(made.id), made.size_gb)
-        elif volume_id is not None and deed.verb is WorkerVerb.EXTEND:
-            size_gb = int(deed.amount)
+        elif volume_id is not None and operation.verb is WorkerVerb.EXTEND:
+            size_gb = int(operation.amount)
             ledger.volume_promises.ask_size(volume_id, size_gb)
-            if await self._try(deed, lambda worker: worker.extend_volume(volume_id, size_gb)) is not None:
+            if await self._try(operation, lambda worker: worker.extend_volume(volume_id, size_gb)) is not None:
                 ledger.volume_promises.extended(volume_id, size_gb)
         elif volume_id is not None:
             turn = ledger.volume_promises.ask_end(volume_id)
-            if await self._try(deed, lambda worker: worker.delete_volume(volume_id)) is not None:
+            if await self._try(operation, lambda worker: worker.delete_volume(volume_id)) is not None:
                 ledger.volume_promises.let_go(volume_id, turn)
 
     def _mounts(self, label: str) -> list[dict[str, str]]:
@@ -89,80 +184,87 @@ class WorkerClient:
 
     # Calls on a machine.
 
-    async def _on_machine(self, deed: WorkerOperation, machine_id: MachineId) -> None:
-        match deed.verb:
+    async def _on_machine(self, operation: WorkerOperation, machine_id: MachineId) -> None:
+        match operation.verb:
             case WorkerVerb.LOOK:
-                await self._try(deed, lambda worker: self._look(worker, machine_id))
+                await self._try(operation, lambda worker: self._look(worker, machine_id))
             case WorkerVerb.WAIT:
-                await self._try(deed, lambda worker: worker.wait(machine_id, deed.word, timeout=deed.amount))
+                await self._try(
+                    operation, lambda worker: worker.wait(machine_id, operation.word, timeout=operation.amount)
+                )
             case WorkerVerb.MEMORY:
-                await self._try(deed, lambda worker: self._set_memory(worker, deed, machine_id))
+                await self._try(operation, lambda worker: self._set_memory(worker, operation, machine_id))
             case WorkerVerb.LEASE:
-                await self._lease(deed, machine_id)
+                await self._lease(operation, machine_id)
             case WorkerVerb.RELEASE:
-                await self._release(deed, machine_id)
+                await self._release(operation, machine_id)
             case _:
-                await self._change(deed, machine_id)
+                await self._change(operation, machine_id)
 
-    async def _change(self, deed: WorkerOperation, machine_id: MachineId) -> None:
-        told, nonce = self._ledger.promises.told[machine_id], self._nonce(deed)
-        value, metadata = {"key": f"{deed.amount:g}"}, dict(told.metadata or {})
-        ticket = self._ledger.promises.ask(machine_id, Call(deed.verb.value))
+    async def _change(self, operation: WorkerOperation, machine_id: MachineId) -> None:
+        told, nonce = self._ledger.promises.told[machine_id], self._nonce(operation)
+        value, metadata = {"key": f"{operation.amount:g}"}, dict(told.metadata or {})
+        ticket = self._ledger.promises.ask(machine_id, Call(operation.verb.value))
         try:
-            await self._call(deed, lambda worker: self._changed(worker, deed, machine_id, metadata, ticket))
+            await self._call(operation, lambda worker: self._changed(worker, operation, machine_id, metadata, ticket))
         except (Fault, DeadlineExceeded, ConnectionLost):
             return  # it may have happened
         except HawkerError:
             return ticket.refused()
-        sets = value if deed.verb is WorkerVerb.METADATA else metadata
+        sets = value if operation.verb is WorkerVerb.METADATA else metadata
         now = self._clock.now()
         self._ledger.find(ticket.acknowledged(env=value, metadata=sets, nonce=nonce, now=now))
 
     async def _changed(
-        self, worker: SimWorker, deed: WorkerOperation, machine_id: MachineId, metadata: dict[str, str], ticket: Ticket
+        self,
+        worker: SimWorker,
+        operation: WorkerOperation,
+        machine_id: MachineId,
+        metadata: dict[str, str],
+        ticket: Ticket,
     ) -> None:
-        nonce, value = self._nonce(deed), {"key": f"{deed.amount:g}"}
-        match deed.verb:
+        nonce, value = self._nonce(operation), {"key": f"{operation.amount:g}"}
+        match operation.verb:
             case WorkerVerb.START:
                 await worker.start(machine_id, nonce)
             case WorkerVerb.STOP:
-                await worker.stop(machine_id, nonce, timeout=f"{deed.amount:g}s")
+                await worker.stop(machine_id, nonce, timeout=f"{operation.amount:g}s")
             case WorkerVerb.SUSPEND:
                 await worker.suspend(machine_id, nonce)
             case WorkerVerb.RESTART:
                 await worker.restart(machine_id, nonce)
             case WorkerVerb.UPDATE:
-                order = {"skip_launch": deed.word == "no launch"}
+                order = {"skip_launch": operation.word == "no launch"}
                 config: dict[str, Any] = {"env": value, "metadata": metadata, "guest": _guest(256)}
-                config |= _made_of(deed, self._mounts(deed.label))
+                config |= _made_of(operation, self._mounts(operation.label))
                 await worker.update(machine_id, nonce=nonce, order=order, **config)
             case WorkerVerb.METADATA:
                 await worker.set_metadata(machine_id, "key", value["key"])
             case _:
-                assert deed.verb is WorkerVerb.DESTROY, deed.verb
-                await worker.destroy(machine_id, force=deed.word == "force", nonce=nonce)
+                assert operation.verb is WorkerVerb.DESTROY, operation.verb
+                await worker.destroy(machine_id, force=operation.word == "force", nonce=nonce)
 
-    async def _lease(self, deed: WorkerOperation, machine_id: MachineId) -> None:
+    async def _lease(self, operation: WorkerOperation, machine_id: MachineId) -> None:
         """For a little less than it was given, as one who minds his watch."""
-        ttl_s, nonce = int(deed.amount), self._nonce(deed)
+        ttl_s, nonce = int(operation.amount), self._nonce(operation)
         asked = self._clock.now()
         try:
-            answer = await self._call(deed, lambda worker: worker.lease(machine_id, ttl_s, nonce))
+            answer = await self._call(operation, lambda worker: worker.lease(machine_id, ttl_s, nonce))
         except ConnectionLost:
             return self._ledger.promises.unleased(machine_id)
         except HawkerError:
             return
-        self._ledger.nonces[self._name, deed.label] = answer.nonce
+        self._ledger.nonces[self._name, operation.label] = answer.nonce
         self._ledger.promises.leased(machine_id, answer.nonce, asked + ttl_s)
 
-    async def _release(self, deed: WorkerOperation, machine_id: MachineId) -> None:
-        nonce = self._ledger.nonces.pop((self._name, deed.label), None)
+    async def _release(self, operation: WorkerOperation, machine_id: MachineId) -> None:
+        nonce = self._ledger.nonces.pop((self._name, operation.label), None)
         if nonce is not None:
             self._ledger.promises.unleased(machine_id)
-            await self._try(deed, lambda worker: worker.release(machine_id, nonce))
+            await self._try(operation, lambda worker: worker.release(machine_id, nonce))
 
-    async def _set_memory(self, worker: SimWorker, deed: WorkerOperation, machine_id: MachineId) -> None:
-        await worker.set_memory(machine_id, int(deed.amount), self._nonce(deed))
+    async def _set_memory(self, worker: SimWorker, operation: WorkerOperation, machine_id: MachineId) -> None:
+        await worker.set_memory(machine_id, int(operation.amount), self._nonce(operation))
 
     async def _look(self, worker: SimWorker, machine_id: MachineId) -> Machine:
         """What the API shows is one moment of the records: state, version and the newest event belong together."""
@@ -179,26 +281,28 @@ class WorkerClient:
 
     # How a call goes.
 
-    async def _try(self, deed: WorkerOperation, act: Callable[[SimWorker], Awaitable[Any]]) -> Any:
+    async def _try(self, operation: WorkerOperation, act: Callable[[SimWorker], Awaitable[Any]]) -> Any:
         try:
-            return await self._call(deed, act)
+            return await self._call(operation, act)
         except (HawkerError, ConnectionLost):
             return None
 
-    async def _call(self, deed: WorkerOperation, act: Callable[[SimWorker], Awaitable[Any]]) -> Any:
+    async def _call(self, operation: WorkerOperation, act: Callable[[SimWorker], Awaitable[Any]]) -> Any:
         """Notes the call and its answer; looks at the store after each."""
-        self._ledger.say(Speaker.CLIENT, f"{self._name}: {_told(deed)}")
+        self._ledger.say(Speaker.CLIENT, f"{self._name}: {_told(operation)}")
         try:
             answer = await self._door.call(act)
         except HawkerError as error:
-            self._ledger.say(Speaker.CLIENT, f"{self._name} is refused {deed.verb.value} {deed.label}: {error}")
+            self._ledger.say(
+                Speaker.CLIENT, f"{self._name} is refused {operation.verb.value} {operation.label}: {error}"
+            )
             self._answered()
             raise
         except ConnectionLost:
-            self._ledger.say(Speaker.CLIENT, f"{self._name} hears nothing of {deed.verb.value} {deed.label}")
+            self._ledger.say(Speaker.CLIENT, f"{self._name} hears nothing of {operation.verb.value} {operation.label}")
             raise
         self._ledger.say(
-            Speaker.CLIENT, f"{self._name} is told: {deed.verb.value} {deed.label} {_shown(answer)}".rstrip()
+            Speaker.CLIENT, f"{self._name} is told: {operation.verb.value} {operation.label} {_shown(answer)}".rstrip()
         )
         self._answered()
         return answer
@@ -208,24 +312,24 @@ class WorkerClient:
         if self._door.worker is not None:
             self._ledger.check(self._door.worker.store)
 
-    def _nonce(self, deed: WorkerOperation) -> str | None:
-        return self._ledger.nonces.get((self._name, deed.label))
+    def _nonce(self, operation: WorkerOperation) -> str | None:
+        return self._ledger.nonces.get((self._name, operation.label))
 
 
-async def _order(worker: SimWorker, deed: WorkerOperation, mounts: list[dict[str, str]]) -> Machine:
-    policy = {"policy": deed.word if deed.word in ("no", "always", "on-failure") else "no"}
+async def _order(worker: SimWorker, operation: WorkerOperation, mounts: list[dict[str, str]]) -> Machine:
+    policy = {"policy": operation.word if operation.word in ("no", "always", "on-failure") else "no"}
     return await worker.create(
-        key=deed.label,
-        order={"skip_launch": True} if deed.word == "not launched" else {},
-        guest=_guest(int(deed.amount)),
-        auto_destroy=deed.word == "auto-destroy",
-        **{"restart": policy, **_made_of(deed, mounts)},
+        key=operation.label,
+        order={"skip_launch": True} if operation.word == "not launched" else {},
+        guest=_guest(int(operation.amount)),
+        auto_destroy=operation.word == "auto-destroy",
+        **{"restart": policy, **_made_of(operation, mounts)},
     )
 
 
-def _made_of(deed: WorkerOperation, mounts: list[dict[str, str]]) -> dict[str, Any]:
+def _made_of(operation: WorkerOperation, mounts: list[dict[str, str]]) -> dict[str, Any]:
     """A machine of several containers has no volume that outlives it, and is done when they are."""
-    containers = containers_for(deed.word)
+    containers = containers_for(operation.word)
     return {"mounts": mounts} if containers is None else {"containers": containers, "restart": {"policy": "no"}}
 
 
@@ -237,9 +341,9 @@ def _has_begun(shown: Machine) -> bool:
     return any(event.status == "started" for event in shown.events)
 
 
-def _told(deed: WorkerOperation) -> str:
-    amount = f"{deed.amount:g}" if deed.amount else ""
-    return " ".join(filter(None, [deed.verb.value, deed.label, deed.word, amount]))
+def _told(operation: WorkerOperation) -> str:
+    amount = f"{operation.amount:g}" if operation.amount else ""
+    return " ".join(filter(None, [operation.verb.value, operation.label, operation.word, amount]))
 
 
 def _shown(answer: object) -> str:

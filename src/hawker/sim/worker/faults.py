@@ -7,20 +7,21 @@ import anyio
 from hawker.ids import MachineId
 from hawker.runtime.fake_host import Fault
 from hawker.runtime.spec import Ends
+from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.fake_host import FakeHostPart, ScriptedFailure
 from hawker.sim.node.fake_images import FakeRegistry
 from hawker.sim.node.world import SimWorld
 from hawker.sim.worker.faulty_store import DiskFaults
 from hawker.sim.worker.ledger import WorkerLedger
-from hawker.sim.worker.operation import KILLS, WorkerOperation, WorkerVerb
+from hawker.sim.worker.plan import KILLS, WorkerOperation, WorkerVerb
 
 _SLOW_COMMIT_S = 0.3
 _KILLED = 128 + 9
 
 
 class WorkerFaults:
-    """`cause` is the deed that killed the current life, or will. `terminated` is set when the daemon is to stop,
+    """`cause` is the operation that killed the current life, or will. `terminated` is set when the daemon is to stop,
     `counted` when it is to die after `turns_left` more turns of the loop."""
 
     def __init__(self, world: SimWorld, weather: DiskFaults, registry: FakeRegistry, ledger: WorkerLedger) -> None:
@@ -34,11 +35,8 @@ class WorkerFaults:
         self.counted = anyio.Event()
         self.terminated = anyio.Event()
 
-    async def rage(self, deeds: Sequence[WorkerOperation]) -> None:
-        clock = self._world.clock
-        for deed in deeds:
-            await clock.sleep(max(0.0, deed.at - clock.monotonic()))
-            self._strike(deed)
+    async def rage(self, operations: Sequence[WorkerOperation]) -> None:
+        await do_in_turn(operations, self._world.clock, self._strike)
 
     def rest(self) -> None:
         """Nothing goes wrong any more; what went wrong stays so."""
@@ -53,58 +51,58 @@ class WorkerFaults:
         self._registry.fails, self._registry.pull_s = 0, 0.5
 
     def aftermath(self) -> WorkerOperation | None:
-        """The deed that ended the life that is over; from now on none is under way."""
+        """The operation that ended the life that is over; from now on none is under way."""
         cause, self.cause = self.cause, None
         self._weather.stops_in = self._world.fuse.burns_at = None
         self.terminated, self.counted = anyio.Event(), anyio.Event()
         return cause
 
-    def _strike(self, deed: WorkerOperation) -> None:
-        if deed.verb in KILLS or deed.verb is WorkerVerb.TERMINATE:
+    async def _strike(self, operation: WorkerOperation) -> None:
+        if operation.verb in KILLS or operation.verb is WorkerVerb.TERMINATE:
             if self.cause is None:
-                self._doom(deed)
+                self._doom(operation)
             return
-        text = self._blow(deed)
+        text = self._blow(operation)
         if text:
             self.faults += 1
             self._ledger.say(Speaker.NATURE, text)
 
-    def _doom(self, deed: WorkerOperation) -> None:
+    def _doom(self, operation: WorkerOperation) -> None:
         """One at a time: what comes while another one is under way does nothing."""
-        self.cause = deed
-        match deed.verb:
+        self.cause = operation
+        match operation.verb:
             case WorkerVerb.KILL_AT_EDGE:
-                self._world.fuse.burns_at = self._world.fuse.edges + int(deed.amount)
+                self._world.fuse.burns_at = self._world.fuse.edges + int(operation.amount)
             case WorkerVerb.KILL_AT_COMMIT:
-                self._weather.stops_in = int(deed.amount)
+                self._weather.stops_in = int(operation.amount)
             case WorkerVerb.KILL_AT_AWAIT:
-                self.turns_left = int(deed.amount)
+                self.turns_left = int(operation.amount)
                 self.counted.set()
             case _:
                 self.terminated.set()
 
-    def _blow(self, deed: WorkerOperation) -> str:
-        match deed.verb:
+    def _blow(self, operation: WorkerOperation) -> str:
+        match operation.verb:
             case WorkerVerb.END | WorkerVerb.STUBBORN | WorkerVerb.PANIC | WorkerVerb.SPOIL:
-                return self._on_workload(deed)
+                return self._on_workload(operation)
             case WorkerVerb.CLOCK:
-                self._world.clock.ahead_s += deed.amount
+                self._world.clock.ahead_s += operation.amount
                 self._ledger.promises.leases.clear()  # they may be over, and begin again
-                return f"the clock jumps by {deed.amount:g} s"
+                return f"the clock jumps by {operation.amount:g} s"
             case WorkerVerb.DISK_FULL | WorkerVerb.DISK_SLOW | WorkerVerb.DISK_FAILING:
-                return self._on_disk(deed)
+                return self._on_disk(operation)
             case WorkerVerb.DRIVER_ERROR | WorkerVerb.DRIVER_SLOW:
-                return self._on_driver(deed)
+                return self._on_driver(operation)
             case WorkerVerb.HOST_ERROR:
-                self._part_of(deed.word).troubles.append(ScriptedFailure(deed.word, bool(deed.amount)))
-                return f"the next {deed.word} will fail{' after its effect' if deed.amount else ''}"
+                self._part_of(operation.word).troubles.append(ScriptedFailure(operation.word, bool(operation.amount)))
+                return f"the next {operation.word} will fail{' after its effect' if operation.amount else ''}"
             case WorkerVerb.PULL_ERROR:
-                self._registry.fails += int(deed.amount)
-                return f"the next {deed.amount:g} pulls will fail"
+                self._registry.fails += int(operation.amount)
+                return f"the next {operation.amount:g} pulls will fail"
             case _:
-                assert deed.verb is WorkerVerb.PULL_SLOW, deed.verb
-                self._registry.pull_s = deed.amount
-                return f"pulls take {deed.amount:g} s"
+                assert operation.verb is WorkerVerb.PULL_SLOW, operation.verb
+                self._registry.pull_s = operation.amount
+                return f"pulls take {operation.amount:g} s"
 
     def _part_of(self, call: str) -> FakeHostPart:
         if call in ("make", "grow", "attach", "detach"):
@@ -113,49 +111,49 @@ class WorkerFaults:
             return self._world.copies
         return self._world.rootfs if call in ("mount", "unmount") else self._world.networks
 
-    def _on_workload(self, deed: WorkerOperation) -> str:
-        machine_id = self._ledger.machines.get(deed.label)
+    def _on_workload(self, operation: WorkerOperation) -> str:
+        machine_id = self._ledger.machines.get(operation.label)
         if machine_id is None or machine_id not in self._world.host.running():
             return ""
         host = self._world.host
-        if deed.verb is WorkerVerb.STUBBORN:
+        if operation.verb is WorkerVerb.STUBBORN:
             host.stubborn.add(machine_id)
-            return f"{deed.label} ignores signals from now on"
-        if deed.verb is WorkerVerb.SPOIL:
+            return f"{operation.label} ignores signals from now on"
+        if operation.verb is WorkerVerb.SPOIL:
             host.spoilt |= {machine_id} & host.memories
-            return f"the snapshot of {deed.label} is spoilt" if machine_id in host.spoilt else ""
-        if deed.verb is WorkerVerb.PANIC:
+            return f"the snapshot of {operation.label} is spoilt" if machine_id in host.spoilt else ""
+        if operation.verb is WorkerVerb.PANIC:
             host.end(machine_id, _KILLED, signal=9, fault="kernel panic: not syncing")
-            return f"the kernel of {deed.label} panics"
-        return self._end(deed, machine_id)
+            return f"the kernel of {operation.label} panics"
+        return self._end(operation, machine_id)
 
-    def _end(self, deed: WorkerOperation, machine_id: MachineId) -> str:
+    def _end(self, operation: WorkerOperation, machine_id: MachineId) -> str:
         """Of a machine with containers the first that runs; all of it when none does."""
         instance = self._world.host.look(machine_id)
         running = [] if instance is None or instance.spec.ends is Ends.FIRST else instance.running
         if running:
-            self._world.host.end_process(machine_id, running[0].index, int(deed.amount))
-            return f"container {running[0].spec.name} of {deed.label} ends with {deed.amount:g}"
-        self._world.host.end(machine_id, int(deed.amount))
-        return f"the workload of {deed.label} ends with {deed.amount:g}"
+            self._world.host.end_process(machine_id, running[0].index, int(operation.amount))
+            return f"container {running[0].spec.name} of {operation.label} ends with {operation.amount:g}"
+        self._world.host.end(machine_id, int(operation.amount))
+        return f"the workload of {operation.label} ends with {operation.amount:g}"
 
-    def _on_disk(self, deed: WorkerOperation) -> str:
-        until = self._world.clock.monotonic() + deed.amount
-        match deed.verb:
+    def _on_disk(self, operation: WorkerOperation) -> str:
+        until = self._world.clock.monotonic() + operation.amount
+        match operation.verb:
             case WorkerVerb.DISK_FULL:
                 self._weather.full_until = until
-                return f"the disk is full for {deed.amount:g} s"
+                return f"the disk is full for {operation.amount:g} s"
             case WorkerVerb.DISK_SLOW:
                 self._weather.slow_until, self._weather.delay_s = until, _SLOW_COMMIT_S
-                return f"the disk is slow for {deed.amount:g} s"
+                return f"the disk is slow for {operation.amount:g} s"
             case _:
                 self._weather.failing_until = until
-                return f"the disk fails now and then for {deed.amount:g} s"
+                return f"the disk fails now and then for {operation.amount:g} s"
 
-    def _on_driver(self, deed: WorkerOperation) -> str:
-        if deed.verb is WorkerVerb.DRIVER_SLOW:
-            self._world.host.script(deed.word, Fault(delay_s=deed.amount))
-            return f"the driver's next {deed.word} takes {deed.amount:g} s"
-        error, after = OSError(f"{deed.word} failed"), bool(deed.amount)
-        self._world.host.script(deed.word, Fault(error=error, after=after))
-        return f"the driver's next {deed.word} will fail{' after its effect' if after else ''}"
+    def _on_driver(self, operation: WorkerOperation) -> str:
+        if operation.verb is WorkerVerb.DRIVER_SLOW:
+            self._world.host.script(operation.word, Fault(delay_s=operation.amount))
+            return f"the driver's next {operation.word} takes {operation.amount:g} s"
+        error, after = OSError(f"{operation.word} failed"), bool(operation.amount)
+        self._world.host.script(operation.word, Fault(error=error, after=after))
+        return f"the driver's next {operation.word} will fail{' after its effect' if after else ''}"

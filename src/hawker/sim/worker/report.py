@@ -2,6 +2,8 @@
 
 import msgspec
 
+from hawker.sim.harness.report import only_option
+from hawker.sim.worker.plan import MINUTES
 from hawker.sim.worker.simulation import WorkerOutcome
 
 
@@ -39,3 +41,25 @@ def report_of(outcome: WorkerOutcome, again: str) -> WorkerReport:
         ),
         again=again,
     )
+
+
+# What is said of a run: one line, and the command that plays it once more.
+
+
+def summary(outcome: WorkerOutcome) -> str:
+    """One line. Times are virtual."""
+    minutes, seconds = divmod(int(outcome.ended_at), 60)
+    verdict = f"{len(outcome.found)} findings: {outcome.found[0].invariant.value}" if outcome.found else "nothing found"
+    return (
+        f"seed {outcome.plan.seed}: {outcome.operations} operations, {outcome.crashes} crashes, "
+        f"{outcome.faults} faults, {minutes}m{seconds:02d}s, digest {outcome.digest}, {verdict}"
+    )
+
+
+def repeat(outcome: WorkerOutcome, minutes: float, plant: str | None, *, whole: bool) -> str:
+    """The command that plays this run once more."""
+    words = ["hawker sim", f"--seed {outcome.plan.seed}"]
+    words += [f"--minutes {minutes:g}"] if minutes != MINUTES else []
+    words += [f"--plant {plant}"] if plant else []
+    words += [] if whole else [only_option(outcome)]
+    return " ".join(words)

@@ -1,7 +1,7 @@
 """One run: a plan played to its end in virtual time, and what was found in it.
 
-Clients and nature go on while daemons come and go; once all deeds are done nature rests, the worker must come to rest,
-and everything is looked at, in the life that is and in one more.
+Clients and nature go on while daemons come and go; once all operations are done nature rests, the worker must come to
+rest, and everything is looked at, in the life that is and in one more.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ from hawker.proof import invariants
 from hawker.proof.fences import fences_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import VirtualTimeLoop
-from hawker.sim.harness.trace import Speaker, Trace, TraceLine
+from hawker.sim.harness.plan import NATURE, RunOutcome
+from hawker.sim.harness.shrink import TRIES, Shrinker
+from hawker.sim.harness.trace import Speaker, Trace
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_images import FakeRegistry
 from hawker.sim.node.kit import SOUND, WorkerKit
@@ -30,7 +32,6 @@ from hawker.sim.worker.crashable_store import CrashableFile, CrashableMemory, Cr
 from hawker.sim.worker.faults import WorkerFaults
 from hawker.sim.worker.faulty_store import DiskFaults, FaultyStore
 from hawker.sim.worker.ledger import WorkerLedger
-from hawker.sim.worker.operation import NATURE
 from hawker.sim.worker.plan import CLIENTS, WorkerPlan
 from hawker.store.memory import MemoryStore
 from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
@@ -38,25 +39,19 @@ from hawker.worker.records import DESTROYED, EVENTS, MACHINES, USED
 _QUIET_S = 120.0  # longer than any backoff
 _BOOT_S = 2.0
 _LOOK_S = 1.0
-_AFTER_S = 10.0  # after the last deed, for what it has set off
+_AFTER_S = 10.0  # after the last operation, for what it has set off
 _LIVES_MAX = 1000
 _TOLD_BY = frozenset({bucket.name for bucket in (MACHINES, DESTROYED, EVENTS, USED)})
 _MEMORY = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOutcome:
-    """Of one run. `ended_at` is in virtual seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOutcome(RunOutcome[WorkerPlan]):
+    """`lives` of the daemon; `crashes` are those that ended with a kill."""
 
-    plan: WorkerPlan
-    operations: int
     lives: int
     crashes: int
     faults: int
-    ended_at: float
-    digest: str
-    lines: tuple[TraceLine, ...]
-    found: tuple[Violation, ...]
 
 
 def run(plan: WorkerPlan, kit: WorkerKit = SOUND, *, keeps: bool = False) -> WorkerOutcome:
@@ -237,3 +232,8 @@ class WorkerSimulation:
             lines=tuple(self._trace.lines),
             found=tuple(self._ledger.found),
         )
+
+
+def shrink(found: WorkerOutcome, kit: WorkerKit, tries: int = TRIES) -> WorkerOutcome:
+    """The shortest run that shows the same."""
+    return Shrinker(found, lambda numbers: run(found.plan.only(numbers), kit), tries).shrink()

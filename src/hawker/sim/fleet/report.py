@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hawker.sim.fleet.plan import MINUTES
 from hawker.sim.fleet.simulation import FleetOutcome
+from hawker.sim.harness.report import only_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,5 +52,5 @@ def repeat(shortest: FleetOutcome, of: int, asked: FleetRequest) -> str:
     words += [f"--minutes {asked.minutes:g}"] if asked.minutes != MINUTES else []
     words += [f"--plant {asked.plant}"] if asked.plant else []
     words += [f"--narrow {nodes}"] if nodes != of else []
-    words += ["--only " + ",".join(str(deed.number) for deed in shortest.plan.deeds)]
+    words += [only_option(shortest)]
     return " ".join(words)

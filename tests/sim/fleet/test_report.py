@@ -2,12 +2,24 @@ from dataclasses import replace
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.plan import draw
+from hawker.sim.fleet.report import FleetRequest, repeat, report_of, summary
 from hawker.sim.fleet.simulation import FleetOutcome
-from hawker.sim.fleet.story import FleetRequest, repeat, report_of, summary
 
 
 def outcome() -> FleetOutcome:
-    return FleetOutcome(draw(3), 5, 4, 9, 3, 2, 1, 61.5, "abcd", (), ())
+    return FleetOutcome(
+        plan=draw(3),
+        operations=5,
+        filled=4,
+        calls=9,
+        blows=3,
+        kills=2,
+        takeovers=1,
+        ended_at=61.5,
+        digest="abcd",
+        lines=(),
+        found=(),
+    )
 
 
 def test_a_summary_is_one_line_with_the_digest_and_says_when_something_was_found() -> None:

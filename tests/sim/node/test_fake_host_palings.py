@@ -4,7 +4,7 @@ from hawker.errors import Fault
 from hawker.host.fences import Fence
 from hawker.ids import MachineId
 from hawker.sim.node.crash_points import CrashPoints
-from hawker.sim.node.palings import FakePolicies
+from hawker.sim.node.fake_host import FakePolicies
 
 pytestmark = pytest.mark.anyio
 ONE, OTHER = Fence(MachineId("00000000000001"), 7), Fence(MachineId("00000000000002"), 7)

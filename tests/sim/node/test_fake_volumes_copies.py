@@ -4,9 +4,8 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import SnapshotId, VolumeId
-from hawker.sim.node.copies import FakeCopies
 from hawker.sim.node.crash_points import CrashPoints, Death
-from hawker.sim.node.fake_volumes import FakeVolumes
+from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
 from hawker.worker.volumes.disks import Disk
 from hawker.worker.volumes.records import Fstype
 

@@ -1,26 +1,30 @@
 """Drivers, root filesystems and networks that do not keep their contract."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from hawker.errors import SnapshotLost
-from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, Features, Inspection, Phase
+from hawker.ids import MachineId, SnapshotId, VolumeId
+from hawker.runtime.driver import Exit, Features, Inspection, Phase, ProcessState, Run
 from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec
 from hawker.sim.node.fake_host import SimHost
+from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
 from hawker.worker.lifecycle.deps import Networks, Rootfs
 from hawker.worker.records import Network
+from hawker.worker.volumes.copies import Copies
+from hawker.worker.volumes.disks import Disk, Disks
 
 
-class _Driver(FakeDriver):
+class _HostDriver(FakeDriver):
     def __init__(self, host: FakeHost, features: Features) -> None:
         super().__init__(host, features)
         assert isinstance(host, SimHost)
         self._cellar = host
 
 
-class TrustsPids(_Driver):
+class TrustsPids(_HostDriver):
     """Takes a process for the machine's because it has the id that the machine's had."""
 
     async def recover(self, machine_id: MachineId) -> Inspection:
@@ -36,7 +40,7 @@ class TrustsPids(_Driver):
         return await super().wait(machine_id)
 
 
-class Forgetful(_Driver):
+class Forgetful(_HostDriver):
     """Knows nothing of what ended before it was made."""
 
     def __init__(self, host: FakeHost, features: Features) -> None:
@@ -53,7 +57,7 @@ class Forgetful(_Driver):
         return await super().start(spec)
 
 
-class LaunchesTwice(_Driver):
+class LaunchesTwice(_HostDriver):
     """Does not look whether the instance is there already."""
 
     async def start(self, spec: InstanceSpec) -> Inspection:
@@ -61,7 +65,7 @@ class LaunchesTwice(_Driver):
         return await super().start(spec)
 
 
-class KillsAtRecovery(_Driver):
+class KillsAtRecovery(_HostDriver):
     """Ends what runs when it is made, to begin with a clean host."""
 
     def __init__(self, host: FakeHost, features: Features) -> None:
@@ -72,21 +76,21 @@ class KillsAtRecovery(_Driver):
                 host.deliver(here, 9)
 
 
-class NeverThaws(_Driver):
+class NeverThaws(_HostDriver):
     """Says that it resumed."""
 
     async def resume(self, machine_id: MachineId) -> None:
         await self.inspect(machine_id)
 
 
-class NeverFreezes(_Driver):
+class NeverFreezes(_HostDriver):
     """Says that it suspended."""
 
     async def suspend(self, machine_id: MachineId) -> None:
         await self.inspect(machine_id)
 
 
-class KeepsMemories(_Driver):
+class KeepsMemories(_HostDriver):
     """Leaves the snapshot that it resumed from."""
 
     async def resume(self, machine_id: MachineId) -> None:
@@ -96,7 +100,7 @@ class KeepsMemories(_Driver):
             self._cellar.memories.add(machine_id)
 
 
-class StartsColdUnsaid(_Driver):
+class StartsColdUnsaid(_HostDriver):
     """Starts anew what it cannot resume, and says that it went on."""
 
     async def resume(self, machine_id: MachineId) -> None:
@@ -108,7 +112,7 @@ class StartsColdUnsaid(_Driver):
             self._cellar.launch(self._cellar.place(here.spec))
 
 
-class LimitsNothing(_Driver):
+class LimitsNothing(_HostDriver):
     """Says that it limits."""
 
     async def limit_memory(self, machine_id: MachineId, limit_mib: int) -> None:
@@ -156,3 +160,116 @@ def keeps_networks(networks: Networks) -> Networks:
 def _has_ended(host: FakeHost, machine_id: MachineId) -> bool:
     here = host.look(machine_id)
     return here is not None and here.phase is Phase.EXITED
+
+
+# Hosts that do not keep the contract of volumes.
+
+
+class _DisksOver:
+    def __init__(self, disks: Disks) -> None:
+        self._disks = disks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disks, name)
+
+
+class _MakesAnew(_DisksOver):
+    async def make(self, disk: Disk) -> None:
+        assert isinstance(self._disks, FakeVolumes)
+        self._disks.files.pop(disk.id, None)
+        await self._disks.make(disk)
+
+
+def makes_anew(disks: Disks) -> Disks:
+    """Begins with an empty file whenever it is asked, also when there is one."""
+    return cast(Disks, _MakesAnew(disks))
+
+
+class _StaysMounted(_DisksOver):
+    def __init__(self, disks: Disks) -> None:
+        super().__init__(disks)
+        self._mine: set[VolumeId] = set()
+
+    async def mount(self, disk: Disk) -> str:
+        self._mine.add(disk.id)
+        return await self._disks.mount(disk)
+
+    async def unmount(self, volume_id: VolumeId, *, unless: Callable[[], bool] | None = None) -> None:
+        if volume_id in self._mine:
+            await self._disks.unmount(volume_id)
+
+
+def stays_mounted(disks: Disks) -> Disks:
+    """Gives back only what it has mounted itself, not what an earlier daemon did."""
+    return cast(Disks, _StaysMounted(disks))
+
+
+class _GrowsFilesOnly(_DisksOver):
+    async def grow(self, disk: Disk) -> bool:
+        return True
+
+
+def grows_nothing(disks: Disks) -> Disks:
+    """Says that it has grown what it has not."""
+    return cast(Disks, _GrowsFilesOnly(disks))
+
+
+# Hosts that do not keep the contract of copies.
+
+
+class _CopiesOver:
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._copies, name)
+
+
+class _TakesAnew(_CopiesOver):
+    async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
+        assert isinstance(self._copies, FakeCopies)
+        self._copies.snapshots.pop(snapshot_id, None)
+        return await self._copies.take(volume_id, snapshot_id)
+
+
+def takes_anew(copies: Copies) -> Copies:
+    """A snapshot that is there already is replaced by one of now."""
+    return cast(Copies, _TakesAnew(copies))
+
+
+# Drivers that do not keep what they promise of a machine's containers.
+
+
+class NeverConcludes(FakeDriver):
+    """Says that it ended the machine, and leaves it."""
+
+    async def conclude(self, machine_id: MachineId, index: int) -> Exit:
+        states = await self.process_states(machine_id)
+        exit = states[index].exit
+        assert exit is not None
+        return exit
+
+
+class ForgetsRuns(FakeDriver):
+    """Takes what ended before it was made for what never ran, and starts it once more."""
+
+    def __init__(self, host: FakeHost, features: Features) -> None:
+        super().__init__(host, features)
+        seen = {machine_id: host.look(machine_id) for machine_id in host.machines()}
+        self._missed = {
+            (machine_id, process.index): process.run
+            for machine_id, instance in seen.items()
+            for process in (instance.processes if instance is not None else ())
+            if process.state is Run.EXITED
+        }
+
+    async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
+        states = await super().process_states(machine_id)
+        return tuple(
+            ProcessState(name=state.name) if self._missed.get((machine_id, index)) == state.run > 0 else state
+            for index, state in enumerate(states)
+        )
+
+    async def start_process(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
+        missed = self._missed.pop((machine_id, index), 0)
+        return await super().start_process(machine_id, index, run + missed)
