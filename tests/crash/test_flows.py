@@ -30,12 +30,12 @@ class Vault(DirectoryPlace):
 
     def __init__(self, root: Path, fuse: CrashPoints) -> None:
         super().__init__(root)
-        self._fuse = fuse
+        self._crash_points = fuse
 
     async def put(self, key: str, file: Path) -> None:
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
         await super().put(key, file)
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
 
 
 class Play:
@@ -54,13 +54,15 @@ class Play:
             self.machine_id = await self.scene.before(worker)
             await worker.at_rest()
         self.stall.crash()
-        self.stall.fuse.passed.clear()
-        self.stall.fuse.edges = 0
+        self.stall.crash_points.passed.clear()
+        self.stall.crash_points.edges = 0
 
     async def act(self) -> bool:
         """True when the daemon died of it."""
         if self.scene.archives:
-            self.stall.archive = Archive(Vault(self.directory / "archive", self.stall.fuse), self.directory / "staging")
+            self.stall.archive = Archive(
+                Vault(self.directory / "archive", self.stall.crash_points), self.directory / "staging"
+            )
         if self.scene.spoilt:
             self.stall.host.script("start", *[Fault(error=OSError("spoilt"), after=True)] * 3)
         try:
@@ -73,7 +75,7 @@ class Play:
         return False
 
     async def resume(self) -> None:
-        self.stall.fuse.burns_at = self.stall.fuse.burns_in = None
+        self.stall.crash_points.burns_at = self.stall.crash_points.burns_in = None
         async with self.stall.open() as worker:
             await _rests(worker)
             machines = worker.machines()
@@ -127,8 +129,8 @@ async def test_a_scene_without_a_crash_ends_as_it_should(scene: Scene, tmp_path:
 async def test_the_daemon_dies_at_a_step(scene: Scene, place: str, tmp_path: Path) -> None:
     play = Play(scene, tmp_path)
     await play.prepare()
-    play.stall.fuse.burns_in = place
-    assert await play.act(), f"{place} was not reached: {sorted(play.stall.fuse.passed)}"
+    play.stall.crash_points.burns_in = place
+    assert await play.act(), f"{place} was not reached: {sorted(play.stall.crash_points.passed)}"
     play.stall.crash(keep=0)
     await play.resume()
 
@@ -140,7 +142,7 @@ async def test_the_daemon_dies_at_any_edge_of_any_effect(scene: Scene, tmp_path:
         number += 1
         play = Play(scene, tmp_path / str(number))
         await play.prepare()
-        play.stall.fuse.burns_at = number
+        play.stall.crash_points.burns_at = number
         died = await play.act()
         play.stall.crash()
         await play.resume()

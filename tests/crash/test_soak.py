@@ -104,14 +104,14 @@ async def soak(seed: int, directory: Path) -> None:
     stall = MemoryWorld(directory, seed=seed, reconciles=seed % 3 == 0)
     client = Client(stall, chance)
     for _ in range(chance.randint(2, 5)):
-        stall.fuse.burns_at = stall.fuse.edges + chance.randint(1, 120)
+        stall.crash_points.burns_at = stall.crash_points.edges + chance.randint(1, 120)
         stall.crash(chance.randint(0, stall.store.pending), Faults(freeze_after=chance.randint(2, 120)))
         await live(stall, client, chance)
         for machine_id in list(client.promises.told):
             if chance.random() < 0.2:
                 client.end(machine_id)
         await stall.clock.sleep(chance.choice((0.0, 1.0, 100.0)))
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
     stall.crash(chance.randint(0, stall.store.pending))
     async with stall.open() as worker:
         await worker.at_rest()

@@ -26,11 +26,11 @@ async def put(worker: SimWorker, selector: Selector, port: int = 80) -> str:
 
 def standing(stall: MemoryWorld) -> set[str]:
     """Whom the host has a fence for."""
-    return {fence.machine_id for fence in stall.palings.standing}
+    return {fence.machine_id for fence in stall.policies.standing}
 
 
 def as_recorded(worker: SimWorker, stall: MemoryWorld) -> bool:
-    return stall.palings.standing == tuple(wanted(worker.store))
+    return stall.policies.standing == tuple(wanted(worker.store))
 
 
 async def test_a_fence_stands_before_its_machine_starts_and_goes_with_it(worker: SimWorker, stall: MemoryWorld) -> None:
@@ -48,7 +48,7 @@ async def test_a_fence_stands_before_its_machine_starts_and_goes_with_it(worker:
 
 async def test_a_machine_whose_fence_cannot_be_raised_does_not_start(worker: SimWorker, stall: MemoryWorld) -> None:
     await put(worker, Selector(all=True))
-    stall.palings.broken = 1000
+    stall.policies.broken = 1000
     machine = await worker.create()
     await worker.at_rest()
     assert "launch/launch_failed" in worker.events(machine.id) and "start/started" not in worker.events(machine.id)
@@ -58,7 +58,7 @@ async def test_a_machine_whose_fence_cannot_be_raised_does_not_start(worker: Sim
 async def test_a_machine_is_destroyed_even_when_the_host_refuses(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     await put(worker, Selector(all=True))
-    stall.palings.broken = 1
+    stall.policies.broken = 1
     await worker.destroy(machine_id, force=True)
     await worker.at_rest()
     assert standing(stall) == {machine_id}
@@ -90,7 +90,7 @@ async def test_what_is_lost_is_found_and_raised_again(worker: SimWorker, stall: 
     machine_id = await worker.started()
     await put(worker, Selector(all=True))
     assert Kind.LOST_POLICIES not in [each.kind for each in await worker.reconciler.find()]
-    stall.palings.standing = ()
+    stall.policies.standing = ()
     assert [each.kind for each in await worker.reconciler.once()] == [Kind.LOST_POLICIES]
     assert standing(stall) == {machine_id} and not await worker.reconciler.find()
 
@@ -100,7 +100,7 @@ async def test_metadata_is_changed_even_when_the_host_refuses_and_the_reconciler
 ) -> None:
     machine_id = await worker.started()
     await put(worker, Selector(metadata={"role": "db"}))
-    stall.palings.broken = 1
+    stall.policies.broken = 1
     await worker.set_metadata(machine_id, "role", "db")
     assert standing(stall) == set()
     await worker.reconciler.once()
@@ -145,22 +145,22 @@ async def test_after_a_reboot_the_machine_that_is_started_again_has_its_fence(st
 
 
 async def test_nothing_is_asked_of_the_host_where_nobody_has_a_policy(worker: SimWorker, stall: MemoryWorld) -> None:
-    stall.palings.broken = 1
+    stall.policies.broken = 1
     await worker.destroy(await worker.started(), force=True)
     await worker.at_rest()
-    assert stall.palings.broken == 1
+    assert stall.policies.broken == 1
 
 
 async def test_a_change_that_changes_no_fence_touches_nothing(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     await put(worker, Selector(all=True))
-    raised = stall.palings.raised
+    raised = stall.policies.raised
     await worker.set_metadata(machine_id, "role", "web")
     await worker.stop(machine_id)
     await worker.reaches(machine_id, State.STOPPED)
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.STARTED)
-    assert stall.palings.raised == raised
+    assert stall.policies.raised == raised
 
 
 async def test_a_driver_without_a_network_has_no_fences(worker: SimWorker) -> None:

@@ -39,7 +39,7 @@ async def worker(stall: MemoryWorld) -> AsyncIterator[SimWorker]:
         yield worker
         await worker.at_rest()
         check_at_rest(stall)
-        assert not stall.slots.torn
+        assert not stall.gpus.torn
 
 
 def _given(stall: MemoryWorld, machine_id: str) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ async def test_each_machine_has_devices_of_its_own(worker: SimWorker, stall: Mem
     one, other = await worker.started(guest=ONE), await worker.started(guest=ONE)
     assert _given(stall, one) == (FIRST.address,) and _given(stall, other) == (SECOND.address,)
     assert claimed_by(worker.record(one)) == (FIRST,)
-    assert stall.slots.ready == {FIRST.address, SECOND.address}
+    assert stall.gpus.ready == {FIRST.address, SECOND.address}
 
 
 async def test_a_shortfall_is_told_by_kind_and_an_order_that_fits_is_still_filled(worker: SimWorker) -> None:
@@ -120,7 +120,7 @@ async def test_a_device_that_cannot_be_taken_fails_the_start_and_is_given_back(
     worker: SimWorker, stall: MemoryWorld
 ) -> None:
     one = await worker.stopped(guest=ONE)
-    stall.slots.broken.add(FIRST.address)
+    stall.gpus.broken.add(FIRST.address)
     await worker.start(one)
     record = await worker.reaches(one, State.FAILED)
     assert claimed_by(record) == () and taken(worker.store) == frozenset()
@@ -152,14 +152,14 @@ async def test_no_device_is_two_machines_wherever_the_daemon_dies(tmp_path: Path
         async with stall.open() as worker:
             await worker.app()
             one = await worker.started(guest=ONE)
-            stall.fuse.burns_at = stall.fuse.edges + edge
+            stall.crash_points.burns_at = stall.crash_points.edges + edge
             await worker.update(one, guest=TWO)
             await worker.at_rest()
             await worker.stop(one)
             await worker.at_rest()
     except Death:
         stall.crash()
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
     async with stall.open() as worker:
         await worker.at_rest()
         check_store(worker.store)
@@ -168,4 +168,4 @@ async def test_no_device_is_two_machines_wherever_the_daemon_dies(tmp_path: Path
             await worker.started(guest=ONE)
         await worker.at_rest()
         check_at_rest(stall)
-        assert not stall.slots.torn
+        assert not stall.gpus.torn

@@ -7,18 +7,18 @@ from hawker.proof.fleet import Promised
 from hawker.proof.violation import Invariant
 from hawker.sim.fleet.checks import judged
 from hawker.worker.spares.records import TAKEOVERS, TakeoverRecord
-from tests.sim.fleet.town import town_of
+from tests.sim.fleet.clusters import cluster_of
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_fleet_at_rest_is_sound_and_what_is_missing_is_found(tmp_path: Path) -> None:
-    async with town_of(tmp_path, 2) as (town, hosts, _):
+    async with cluster_of(tmp_path, 2) as (cluster, hosts, _):
         node = hosts[0].node
         assert node is not None
         await node.worker.app()
         machine = await node.worker.started()
-        await town.wire.clock.sleep(20)
+        await cluster.call_network.clock.sleep(20)
         assert judged(hosts, [Promised(order="a", machine=MachineId(machine))]) == []
         gone = judged(hosts, [Promised(order="b", machine=MachineId("0" * 14))])
         assert [each.invariant for each in gone] == [Invariant.KEPT]

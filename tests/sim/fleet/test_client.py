@@ -10,16 +10,18 @@ from hawker.sim.fleet.checks import bought
 from hawker.sim.fleet.client import Buyer, FleetClient
 from hawker.sim.fleet.ledger import Counted
 from hawker.sim.fleet.plan import FleetOperation, FleetVerb
-from tests.sim.fleet.town import ledger_of, town_of
+from tests.sim.fleet.clusters import cluster_of, ledger_of
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_client_orders_asks_again_and_destroys_what_it_was_told(tmp_path: Path) -> None:
-    async with town_of(tmp_path, 2) as (town, hosts, _):
-        ledger = ledger_of(town)
-        client = FleetClient("ann", town.wire, [host.id for host in hosts], ledger, town.wire.clock)
-        await town.wire.clock.sleep(5)
+    async with cluster_of(tmp_path, 2) as (cluster, hosts, _):
+        ledger = ledger_of(cluster)
+        client = FleetClient(
+            "ann", cluster.call_network, [host.id for host in hosts], ledger, cluster.call_network.clock
+        )
+        await cluster.call_network.clock.sleep(5)
         await client.begin(0)
         operations = (
             FleetOperation(1, 0.1, "ann", FleetVerb.ORDER, "ann-1", 256, "key", nodes=(0, 1)),
@@ -28,7 +30,7 @@ async def test_a_client_orders_asks_again_and_destroys_what_it_was_told(tmp_path
             FleetOperation(4, 5.0, "ann", FleetVerb.DESTROY, "ann-2", nodes=(0,)),
             FleetOperation(5, 5.0, "ann", FleetVerb.STOP, "ann-1", nodes=(0,)),
         )
-        await client.work(operations, town.wire.clock.monotonic())
+        await client.work(operations, cluster.call_network.clock.monotonic())
         first, spare = ledger.orders["ann-1"], ledger.orders["ann-2"]
         assert first.machine is not None and spare.watches == first.machine and spare.destroyed
         assert [each.machine for each in ledger.promised] == [first.machine]
@@ -36,9 +38,9 @@ async def test_a_client_orders_asks_again_and_destroys_what_it_was_told(tmp_path
 
 
 async def test_several_are_ordered_at_once_and_volumes_come_with_a_machine(tmp_path: Path) -> None:
-    async with town_of(tmp_path, 2) as (town, hosts, _):
-        ledger, clock = ledger_of(town), town.wire.clock
-        buyer = Buyer("dan", town.wire, [host.id for host in hosts], ledger, clock)
+    async with cluster_of(tmp_path, 2) as (cluster, hosts, _):
+        ledger, clock = ledger_of(cluster), cluster.call_network.clock
+        buyer = Buyer("dan", cluster.call_network, [host.id for host in hosts], ledger, clock)
         await clock.sleep(5)
         await buyer.begin(0)
         operations = (

@@ -4,14 +4,14 @@ import anyio
 import pytest
 
 from hawker.sim.fleet.cluster import GossipingNode, address_of, inline
-from tests.sim.fleet.town import town_of
+from tests.sim.fleet.clusters import cluster_of
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_nodes_find_each_other_and_read_the_same_catalog(tmp_path: Path) -> None:
-    async with town_of(tmp_path, 3) as (town, hosts, _):
-        await town.wire.clock.sleep(5)
+    async with cluster_of(tmp_path, 3) as (cluster, hosts, _):
+        await cluster.call_network.clock.sleep(5)
         for host in hosts:
             assert isinstance(host.node, GossipingNode)
             assert {member.node for member in host.node.gossip.members()} == {each.id for each in hosts}

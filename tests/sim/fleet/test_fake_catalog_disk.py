@@ -7,24 +7,24 @@ from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
 from hawker.sim.fleet.kit import SOUND_FLEET
 
 
-def opened(shelf: FakeCatalogDisk) -> SqliteStorage:
-    return SOUND_FLEET.storage(shelf.file, NodeId("00000001"), ManualClock(), boot=lambda: shelf.boot)
+def opened(catalog_disk: FakeCatalogDisk) -> SqliteStorage:
+    return SOUND_FLEET.storage(catalog_disk.file, NodeId("00000001"), ManualClock(), boot=lambda: catalog_disk.boot)
 
 
-def proven_after(shelf: FakeCatalogDisk) -> bool:
-    storage = opened(shelf)
+def proven_after(catalog_disk: FakeCatalogDisk) -> bool:
+    storage = opened(catalog_disk)
     storage.close()
     return storage.proven()
 
 
 def test_a_killed_daemon_leaves_a_file_that_is_whole_and_a_power_cut_does_not(tmp_path: Path) -> None:
     for cut in (False, True):
-        shelf = FakeCatalogDisk(tmp_path / str(cut))
-        storage = opened(shelf)
-        before = shelf.file
-        shelf.kill()
+        catalog_disk = FakeCatalogDisk(tmp_path / str(cut))
+        storage = opened(catalog_disk)
+        before = catalog_disk.file
+        catalog_disk.kill()
         if cut:
-            shelf.reboot()
+            catalog_disk.reboot()
         storage.close()
-        assert shelf.file != before
-        assert proven_after(shelf) is (storage.proven() and not cut)
+        assert catalog_disk.file != before
+        assert proven_after(catalog_disk) is (storage.proven() and not cut)

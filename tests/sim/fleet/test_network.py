@@ -34,72 +34,72 @@ class Desk:
 
 
 @asynccontextmanager
-async def town() -> AsyncIterator[tuple[CallNetwork, Desk, Endpoint]]:
+async def cluster() -> AsyncIterator[tuple[CallNetwork, Desk, Endpoint]]:
     clock = LoopClock(1)
-    wire, desk, handlers = CallNetwork(clock), Desk(clock), Handlers()
+    call_network, desk, handlers = CallNetwork(clock), Desk(clock), Handlers()
     handlers.on(LIST_REGIONS, desk.regions)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(wire.serve)
-        door = Endpoint(clock=clock, handlers=handlers, tasks=tasks)
-        wire.peers[TWO] = door
-        yield wire, desk, door
+        await tasks.start(call_network.serve)
+        gate = Endpoint(clock=clock, handlers=handlers, tasks=tasks)
+        call_network.peers[TWO] = gate
+        yield call_network, desk, gate
         tasks.cancel_scope.cancel()
 
 
-def caller(wire: CallNetwork) -> SimCaller:
-    return SimPeers(wire, ONE).caller(TWO, behalf="ann")
+def caller(call_network: CallNetwork) -> SimCaller:
+    return SimPeers(call_network, ONE).caller(TWO, behalf="ann")
 
 
 async def test_a_call_is_answered() -> None:
-    async with town() as (wire, desk, _):
-        assert await caller(wire).call(LIST_REGIONS) is ANSWER
+    async with cluster() as (call_network, desk, _):
+        assert await caller(call_network).call(LIST_REGIONS) is ANSWER
         assert desk.asked == 1
 
 
 async def test_nobody_listens_where_no_daemon_is() -> None:
-    async with town() as (wire, _, __):
-        del wire.peers[TWO]
+    async with cluster() as (call_network, _, __):
+        del call_network.peers[TWO]
         with pytest.raises(Unreachable):
-            await caller(wire).call(LIST_REGIONS)
+            await caller(call_network).call(LIST_REGIONS)
 
 
 async def test_over_a_cut_nothing_is_done() -> None:
-    async with town() as (wire, desk, _):
-        wire.cuts.append(NetworkCut(frozenset({ONE}), frozenset({TWO}), both=False))
+    async with cluster() as (call_network, desk, _):
+        call_network.cuts.append(NetworkCut(frozenset({ONE}), frozenset({TWO}), both=False))
         for _ in range(6):
             with pytest.raises((Unreachable, Overdue)):
-                await caller(wire).call(LIST_REGIONS, timeout_s=5)
+                await caller(call_network).call(LIST_REGIONS, timeout_s=5)
         assert desk.asked == 0
 
 
 async def test_an_answer_that_is_lost_leaves_it_done() -> None:
-    async with town() as (wire, desk, _):
-        wire.mute = 1.0
+    async with cluster() as (call_network, desk, _):
+        call_network.mute = 1.0
         for _ in range(4):
             with pytest.raises((Lost, Overdue)):
-                await caller(wire).call(LIST_REGIONS, timeout_s=5)
+                await caller(call_network).call(LIST_REGIONS, timeout_s=5)
         assert desk.asked == 4
 
 
 async def test_a_late_request_comes_when_nobody_waits_any_more() -> None:
-    async with town() as (wire, desk, _):
-        wire.late.append(LIST_REGIONS.name)
+    async with cluster() as (call_network, desk, _):
+        call_network.late.append(LIST_REGIONS.name)
         with pytest.raises((Lost, Overdue)):
-            await caller(wire).call(LIST_REGIONS, timeout_s=0.01)
+            await caller(call_network).call(LIST_REGIONS, timeout_s=0.01)
         assert desk.asked == 0
-        await wire.clock.sleep(10)
+        await call_network.clock.sleep(10)
         assert desk.asked == 1
 
 
 async def test_who_waits_for_a_node_that_goes_down_hears_so() -> None:
-    async with town() as (wire, desk, door):
+    async with cluster() as (call_network, desk, gate):
         desk.takes_s = 5
         async with anyio.create_task_group() as tasks:
 
             async def ask() -> None:
                 with pytest.raises(Lost):
-                    await caller(wire).call(LIST_REGIONS)
+                    await caller(call_network).call(LIST_REGIONS)
 
             tasks.start_soon(ask)
-            await wire.clock.sleep(1)
-            door.over.set()
+            await call_network.clock.sleep(1)
+            gate.over.set()

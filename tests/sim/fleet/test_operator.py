@@ -6,15 +6,15 @@ from hawker.proof.violation import Invariant
 from hawker.sim.fleet.operator import Operator
 from hawker.sim.fleet.plan import OPERATOR, FleetOperation, FleetVerb
 from hawker.worker.records import NODE
-from tests.sim.fleet.town import ledger_of, town_of
+from tests.sim.fleet.clusters import cluster_of, ledger_of
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_cordoned_node_is_looked_at_until_that_ends(tmp_path: Path) -> None:
-    async with town_of(tmp_path, 2) as (town, hosts, _):
-        ledger, clock = ledger_of(town), town.wire.clock
-        operator = Operator(town.wire, hosts, ledger, clock)
+    async with cluster_of(tmp_path, 2) as (cluster, hosts, _):
+        ledger, clock = ledger_of(cluster), cluster.call_network.clock
+        operator = Operator(cluster.call_network, hosts, ledger, clock)
         node = hosts[1].node
         assert node is not None
         await clock.sleep(5)
@@ -29,9 +29,9 @@ async def test_a_cordoned_node_is_looked_at_until_that_ends(tmp_path: Path) -> N
 
 
 async def test_a_cordon_outlives_the_daemon_and_who_is_away_is_forgotten(tmp_path: Path) -> None:
-    async with town_of(tmp_path, 3) as (town, hosts, tasks):
-        ledger, clock = ledger_of(town), town.wire.clock
-        operator = Operator(town.wire, hosts, ledger, clock)
+    async with cluster_of(tmp_path, 3) as (cluster, hosts, tasks):
+        ledger, clock = ledger_of(cluster), cluster.call_network.clock
+        operator = Operator(cluster.call_network, hosts, ledger, clock)
         await clock.sleep(5)
         await operator.work((FleetOperation(1, 0.1, OPERATOR, FleetVerb.DRAIN, nodes=(0, 2)),), clock.monotonic())
         await hosts[2].kill()

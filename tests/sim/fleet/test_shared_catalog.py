@@ -20,7 +20,7 @@ def named(name: str) -> Statement:
 
 
 @asynccontextmanager
-async def commons() -> AsyncIterator[SharedCatalog]:
+async def shared_catalog() -> AsyncIterator[SharedCatalog]:
     made = SharedCatalog(LoopClock(1))
     async with anyio.create_task_group() as tasks:
         await tasks.start(made.serve)
@@ -29,7 +29,7 @@ async def commons() -> AsyncIterator[SharedCatalog]:
 
 
 async def test_what_is_told_is_read_a_moment_later_in_its_order_and_with_its_place() -> None:
-    async with commons() as told:
+    async with shared_catalog() as told:
         share = SharedCatalogView(told, ONE, 1)
         await share.transact([named("a")])
         token = await share.transact([named("b"), Statement(query="DELETE FROM apps WHERE name = ?", params=("a",))])
@@ -40,13 +40,13 @@ async def test_what_is_told_is_read_a_moment_later_in_its_order_and_with_its_pla
 
 
 async def test_a_node_that_begins_again_reads_all_that_it_told() -> None:
-    async with commons() as told:
+    async with shared_catalog() as told:
         await SharedCatalogView(told, ONE, 1).transact([named("a")])
         assert (await SharedCatalogView(told, ONE, 2).query(Statement(query=APPS, params=(ONE,)))).rows == (("a",),)
 
 
 async def test_it_is_known_who_lives_and_after_a_while_who_does_not() -> None:
-    async with commons() as told:
+    async with shared_catalog() as told:
         share = SharedCatalogView(told, ONE, 1)
         share.begin()
         await told.clock.sleep(1)

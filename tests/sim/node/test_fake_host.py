@@ -67,10 +67,10 @@ async def test_a_reboot_takes_what_runs_and_leaves_what_had_ended() -> None:
 
 
 async def test_every_call_is_two_edges_and_death_comes_before_or_after_its_effect() -> None:
-    fuse = CrashPoints()
-    host = SimHost(LoopClock(), fuse)
+    crash_points = CrashPoints()
+    host = SimHost(LoopClock(), crash_points)
     for burns_at, after in ((1, False), (4, True)):
-        fuse.burns_at = burns_at
+        crash_points.burns_at = burns_at
         fault = host.fault("start")
         assert isinstance(fault.error, Death) and fault.after is after
 

@@ -30,20 +30,20 @@ async def worker(stall: MemoryWorld) -> AsyncIterator[SimWorker]:
 
 async def test_a_device_that_is_taken_under_a_running_machine_is_torn(stall: MemoryWorld, worker: SimWorker) -> None:
     await worker.started(guest={"gpu_kind": "a10"})
-    assert not stall.slots.torn
-    await stall.slots.take([ADDRESS])
-    assert stall.slots.torn == {ADDRESS}
+    assert not stall.gpus.torn
+    await stall.gpus.take([ADDRESS])
+    assert stall.gpus.torn == {ADDRESS}
 
 
 async def test_a_broken_device_is_refused(stall: MemoryWorld) -> None:
-    stall.slots.broken.add(ADDRESS)
+    stall.gpus.broken.add(ADDRESS)
     with pytest.raises(Unavailable, match="broken"):
-        await stall.slots.take([ADDRESS])
+        await stall.gpus.take([ADDRESS])
 
 
 @pytest.mark.parametrize(("edge", "ready"), [(1, set()), (2, {ADDRESS})])
 async def test_the_daemon_may_die_before_and_after(stall: MemoryWorld, edge: int, ready: set[str]) -> None:
-    stall.fuse.burns_at = stall.fuse.edges + edge
+    stall.crash_points.burns_at = stall.crash_points.edges + edge
     with pytest.raises(Death):
-        await stall.slots.take([ADDRESS])
-    assert stall.slots.ready == ready
+        await stall.gpus.take([ADDRESS])
+    assert stall.gpus.ready == ready

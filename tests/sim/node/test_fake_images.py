@@ -10,22 +10,22 @@ pytestmark = pytest.mark.anyio
 async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> None:
     registry, clock = FakeRegistry(), LoopClock()
     registry.pull_s = 30
-    gallery, began = FakeImages(registry, clock), clock.monotonic()
-    await gallery.open()
-    resolved = await gallery.resolve("hawker/hello")
-    assert gallery.find(resolved.digest) is None
-    await gallery.fetch(resolved)
-    image = await gallery.build(resolved)
+    images, began = FakeImages(registry, clock), clock.monotonic()
+    await images.open()
+    resolved = await images.resolve("hawker/hello")
+    assert images.find(resolved.digest) is None
+    await images.fetch(resolved)
+    image = await images.build(resolved)
     assert clock.monotonic() - began == 30
-    gallery.mark_used(resolved.digest)
+    images.mark_used(resolved.digest)
     assert FakeImages(registry, clock).find(resolved.digest) == image
 
 
 async def test_as_many_pulls_fail_as_were_asked_for() -> None:
     registry = FakeRegistry()
     registry.fails = 1
-    gallery = FakeImages(registry, LoopClock())
-    resolved = await gallery.resolve("hawker/hello")
+    images = FakeImages(registry, LoopClock())
+    resolved = await images.resolve("hawker/hello")
     with pytest.raises(Unavailable):
-        await gallery.fetch(resolved)
-    await gallery.fetch(resolved)
+        await images.fetch(resolved)
+    await images.fetch(resolved)

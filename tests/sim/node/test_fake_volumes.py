@@ -13,38 +13,38 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_each_call_has_edges_before_and_after_its_effect() -> None:
-    fuse = CrashPoints()
-    crates = FakeVolumes(fuse)
-    fuse.burns_at = fuse.edges + 1
+    crash_points = CrashPoints()
+    volumes = FakeVolumes(crash_points)
+    crash_points.burns_at = crash_points.edges + 1
     with pytest.raises(Death):
-        await crates.make(disk())
-    assert crates.files == {}
-    fuse.burns_at = fuse.edges + 2
+        await volumes.make(disk())
+    assert volumes.files == {}
+    crash_points.burns_at = crash_points.edges + 2
     with pytest.raises(Death):
-        await crates.make(disk())
-    assert list(crates.files) == [VOLUME]
+        await volumes.make(disk())
+    assert list(volumes.files) == [VOLUME]
 
 
 async def test_a_trouble_comes_before_or_after_the_effect() -> None:
-    crates = FakeVolumes(CrashPoints())
-    crates.troubles = [ScriptedFailure("make", after=False), ScriptedFailure("make", after=True)]
+    volumes = FakeVolumes(CrashPoints())
+    volumes.troubles = [ScriptedFailure("make", after=False), ScriptedFailure("make", after=True)]
     for there in ([], [VOLUME]):
         with pytest.raises(OSError, match="make failed"):
-            await crates.make(disk())
-        assert list(crates.files) == there
-    await crates.make(disk())
-    assert crates.made[VOLUME] == 1
+            await volumes.make(disk())
+        assert list(volumes.files) == there
+    await volumes.make(disk())
+    assert volumes.made[VOLUME] == 1
 
 
 async def test_a_host_that_cannot_grow_what_is_in_use_waits_for_the_next_mount() -> None:
-    crates = FakeVolumes(CrashPoints())
-    crates.grows = False
-    await crates.make(disk(1))
-    await crates.mount(disk(1))
-    assert not await crates.grow(disk(2)) and crates.files[VOLUME].filesystem_bytes == 1 << 30
-    await crates.unmount(VOLUME)
-    await crates.mount(disk(2))
-    assert crates.files[VOLUME].filesystem_bytes == 2 << 30
+    volumes = FakeVolumes(CrashPoints())
+    volumes.grows = False
+    await volumes.make(disk(1))
+    await volumes.mount(disk(1))
+    assert not await volumes.grow(disk(2)) and volumes.files[VOLUME].filesystem_bytes == 1 << 30
+    await volumes.unmount(VOLUME)
+    await volumes.mount(disk(2))
+    assert volumes.files[VOLUME].filesystem_bytes == 2 << 30
 
 
 async def test_a_reboot_loses_mounts_and_no_file(worker: SimWorker, stall: MemoryWorld) -> None:

@@ -14,46 +14,46 @@ VOLUME, SNAPSHOT = VolumeId("vol_0000000000000001"), SnapshotId("vs_000000000000
 
 
 @pytest.fixture
-def fuse() -> CrashPoints:
+def crash_points() -> CrashPoints:
     return CrashPoints()
 
 
 @pytest.fixture
-async def crates(fuse: CrashPoints) -> FakeVolumes:
-    crates = FakeVolumes(fuse)
-    await crates.make(Disk(id=VOLUME, size_bytes=1 << 30, fstype=Fstype.EXT4, encrypted=False))
-    return crates
+async def volumes(crash_points: CrashPoints) -> FakeVolumes:
+    volumes = FakeVolumes(crash_points)
+    await volumes.make(Disk(id=VOLUME, size_bytes=1 << 30, fstype=Fstype.EXT4, encrypted=False))
+    return volumes
 
 
-async def test_a_copy_stays_as_the_volume_was(fuse: CrashPoints, crates: FakeVolumes) -> None:
-    prints, fork = FakeCopies(fuse, crates), VolumeId("vol_0000000000000002")
+async def test_a_copy_stays_as_the_volume_was(crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+    copies, fork = FakeCopies(crash_points, volumes), VolumeId("vol_0000000000000002")
     for content in (0, 1):
-        crates.files[VOLUME].content = content
-        await prints.take(VOLUME, SNAPSHOT)
-        await prints.fork(VOLUME, fork)
-    assert prints.snapshots[SNAPSHOT].content == crates.files[fork].content == 0
-    assert (prints.taken[SNAPSHOT], crates.made[fork]) == (1, 1)
-    assert await prints.list() == [SNAPSHOT]
+        volumes.files[VOLUME].content = content
+        await copies.take(VOLUME, SNAPSHOT)
+        await copies.fork(VOLUME, fork)
+    assert copies.snapshots[SNAPSHOT].content == volumes.files[fork].content == 0
+    assert (copies.taken[SNAPSHOT], volumes.made[fork]) == (1, 1)
+    assert await copies.list() == [SNAPSHOT]
 
 
-async def test_a_death_before_the_copy_is_whole_leaves_nothing(fuse: CrashPoints, crates: FakeVolumes) -> None:
-    prints = FakeCopies(fuse, crates)
+async def test_a_death_before_the_copy_is_whole_leaves_nothing(crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+    copies = FakeCopies(crash_points, volumes)
     for edge in (1, 2):
-        fuse.burns_at = fuse.edges + edge
+        crash_points.burns_at = crash_points.edges + edge
         with pytest.raises(Death):
-            await prints.take(VOLUME, SNAPSHOT)
-        assert prints.snapshots == {}
-    fuse.burns_at = fuse.edges + 3
+            await copies.take(VOLUME, SNAPSHOT)
+        assert copies.snapshots == {}
+    crash_points.burns_at = crash_points.edges + 3
     with pytest.raises(Death):
-        await prints.take(VOLUME, SNAPSHOT)
-    assert list(prints.snapshots) == [SNAPSHOT]
+        await copies.take(VOLUME, SNAPSHOT)
+    assert list(copies.snapshots) == [SNAPSHOT]
 
 
-async def test_what_is_not_there_is_not_found(fuse: CrashPoints, crates: FakeVolumes) -> None:
-    prints, nothing = FakeCopies(fuse, crates), VolumeId("vol_0000000000000009")
+async def test_what_is_not_there_is_not_found(crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+    copies, nothing = FakeCopies(crash_points, volumes), VolumeId("vol_0000000000000009")
     with pytest.raises(NotFound):
-        await prints.take(nothing, SNAPSHOT)
+        await copies.take(nothing, SNAPSHOT)
     with pytest.raises(NotFound):
-        await prints.restore(SNAPSHOT, nothing)
-    await prints.drop(SNAPSHOT)
-    assert (await prints.room(nothing)).needed_bytes == 0
+        await copies.restore(SNAPSHOT, nothing)
+    await copies.drop(SNAPSHOT)
+    assert (await copies.room(nothing)).needed_bytes == 0

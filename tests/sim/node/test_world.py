@@ -56,7 +56,7 @@ async def test_a_life_that_is_left_leaves_machines_running(stall: MemoryWorld) -
 
 
 async def test_a_death_ends_the_life_and_nothing_but_death_comes_out(stall: MemoryWorld) -> None:
-    stall.fuse.burns_at = 1
+    stall.crash_points.burns_at = 1
     with pytest.raises(Death):
         async with stall.open() as worker:
             await worker.app()

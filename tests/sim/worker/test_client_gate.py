@@ -12,11 +12,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_call_waits_for_a_daemon_and_hears_its_answer(tmp_path: Path) -> None:
-    stall, door = MemoryWorld(tmp_path), ClientGate()
+    stall, gate = MemoryWorld(tmp_path), ClientGate()
     heard: list[str] = []
 
     async def ask() -> None:
-        await door.call(lambda worker: worker.app("early"))
+        await gate.call(lambda worker: worker.app("early"))
         heard.append("done")
 
     async with anyio.create_task_group() as tasks:
@@ -24,33 +24,33 @@ async def test_a_call_waits_for_a_daemon_and_hears_its_answer(tmp_path: Path) ->
         await stall.clock.sleep(1)
         assert heard == []
         async with stall.open() as worker:
-            door.open(worker)
+            gate.open(worker)
             await stall.clock.sleep(1)
             assert heard == ["done"]
-            door.shut()
+            gate.shut()
 
 
 async def test_a_refusal_reaches_the_caller(worker: SimWorker) -> None:
-    door = ClientGate()
-    door.open(worker)
+    gate = ClientGate()
+    gate.open(worker)
     with pytest.raises(NotFound):
-        await door.call(lambda there: there.get("none"))
+        await gate.call(lambda there: there.get("none"))
 
 
 async def test_a_call_under_way_is_lost_with_the_daemon(stall: MemoryWorld) -> None:
-    door = ClientGate()
+    gate = ClientGate()
     lost: list[float] = []
 
     async def ask() -> None:
         try:
-            await door.call(lambda worker: stall.clock.sleep(100))
+            await gate.call(lambda worker: stall.clock.sleep(100))
         except ConnectionLost:
             lost.append(stall.clock.monotonic())
 
     async with anyio.create_task_group() as tasks:
         async with stall.open() as worker:
-            door.open(worker)
+            gate.open(worker)
             tasks.start_soon(ask)
             await stall.clock.sleep(1)
-        door.shut()
+        gate.shut()
     assert len(lost) == 1

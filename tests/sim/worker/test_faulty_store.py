@@ -24,7 +24,7 @@ def put(key: str, call: Callable[[], None] | None = None) -> Callable[[Tx], None
     return apply
 
 
-def weather(**how: Any) -> DiskFaults:
+def disk_faults(**how: Any) -> DiskFaults:
     made = DiskFaults()
     for name, value in how.items():
         assert hasattr(made, name)
@@ -32,9 +32,9 @@ def weather(**how: Any) -> DiskFaults:
     return made
 
 
-def disk(weather: DiskFaults, heard: list[str] | None = None) -> FaultyStore:
+def disk(disk_faults: DiskFaults, heard: list[str] | None = None) -> FaultyStore:
     touched: list[str] = [] if heard is None else heard
-    return FaultyStore(MemoryStore(), LoopClock(), Trace(), weather, touched.append)
+    return FaultyStore(MemoryStore(), LoopClock(), Trace(), disk_faults, touched.append)
 
 
 async def test_what_is_committed_is_told_and_can_be_read() -> None:
@@ -45,7 +45,7 @@ async def test_what_is_committed_is_told_and_can_be_read() -> None:
 
 
 async def test_a_full_disk_refuses_until_it_has_room() -> None:
-    store = disk(weather(full_until=5.0 + LoopClock().monotonic()))
+    store = disk(disk_faults(full_until=5.0 + LoopClock().monotonic()))
     with pytest.raises(Unavailable, match="full"):
         await store.write(put("a"))
     await LoopClock().sleep(6)
@@ -53,7 +53,7 @@ async def test_a_full_disk_refuses_until_it_has_room() -> None:
 
 
 async def test_a_failing_disk_fails_now_and_then_and_changes_nothing() -> None:
-    store = disk(weather(failing_until=1e12, fails_every=2))
+    store = disk(disk_faults(failing_until=1e12, fails_every=2))
     await store.write(put("a"))
     with pytest.raises(Unavailable, match="I/O"):
         await store.write(put("b"))
@@ -61,14 +61,14 @@ async def test_a_failing_disk_fails_now_and_then_and_changes_nothing() -> None:
 
 
 async def test_a_slow_disk_takes_its_time() -> None:
-    store, began = disk(weather(slow_until=1e12, delay_s=3.0)), LoopClock().monotonic()
+    store, began = disk(disk_faults(slow_until=1e12, delay_s=3.0)), LoopClock().monotonic()
     await store.write(put("a"))
     assert LoopClock().monotonic() - began == 3.0
 
 
 async def test_after_the_last_commit_nobody_hears_of_it() -> None:
     heard: list[str] = []
-    store = disk(weather(stops_in=2))
+    store = disk(disk_faults(stops_in=2))
     await store.write(put("a", lambda: heard.append("a")))
     with anyio.move_on_after(5) as scope:
         await store.write(put("b", lambda: heard.append("b")))

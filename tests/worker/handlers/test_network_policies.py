@@ -43,14 +43,14 @@ async def test_a_policy_is_made_shown_changed_listed_and_removed(worker: SimWork
 async def test_a_change_is_in_force_once_it_is_answered(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     made = await put(worker)
-    assert [fence.machine_id for fence in stall.palings.standing] == [machine_id]
+    assert [fence.machine_id for fence in stall.policies.standing] == [machine_id]
     await worker.api.call(DELETE_POLICY, params=at(made.id))
-    assert stall.palings.standing == ()
+    assert stall.policies.standing == ()
 
 
 async def test_a_change_that_the_host_refuses_is_kept_and_said_to_be_so(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
-    stall.palings.broken = 1
+    stall.policies.broken = 1
     with pytest.raises(Fault, match="kept and not in force yet"):
         await put(worker)
     listed = await worker.api.call(LIST_POLICIES, params=HERE)
@@ -58,7 +58,7 @@ async def test_a_change_that_the_host_refuses_is_kept_and_said_to_be_so(worker: 
 
 
 async def test_a_host_that_cannot_have_any_refuses_them_and_keeps_none(worker: SimWorker, stall: MemoryWorld) -> None:
-    stall.palings.refusal = "this host's kernel: modprobe br_netfilter"
+    stall.policies.refusal = "this host's kernel: modprobe br_netfilter"
     with pytest.raises(Unprocessable, match="not served by this host's kernel: modprobe"):
         await put(worker)
     assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
@@ -104,9 +104,9 @@ async def test_what_cannot_be_enforced_is_refused_by_name(worker: SimWorker, giv
 async def test_absent_ports_are_all_and_an_empty_list_is_none(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
     made = await put(worker, rules=[{"action": "allow", "direction": "ingress"}])
-    assert made.allowed[0].ports is None and not stall.palings.standing
+    assert made.allowed[0].ports is None and not stall.policies.standing
     made = await put(worker, id=made.id, rules=[rule(ports=[])])
-    assert made.allowed[0].ports == () and stall.palings.standing[0].ingress == frozenset()
+    assert made.allowed[0].ports == () and stall.policies.standing[0].ingress == frozenset()
 
 
 async def test_what_is_not_there_is_not_found(worker: SimWorker) -> None:

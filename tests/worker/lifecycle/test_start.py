@@ -102,7 +102,7 @@ async def test_an_instance_begun_before_a_crash_is_ended_by_a_stop_that_comes_fi
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.stopped()
-    stall.fuse.burns_in = "start.launch after"
+    stall.crash_points.burns_in = "start.launch after"
     with pytest.raises(Death):
         async with stall.open() as worker:
             await worker.start(machine_id)

@@ -28,7 +28,7 @@ async def test_a_fork_s_state_says_what_is_being_done(stall: MemoryWorld, place:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written()
-    stall.fuse.burns_in = place
+    stall.crash_points.burns_in = place
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).create(name="copy", source_volume_id=source)
@@ -39,7 +39,7 @@ async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Memo
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written(size_gb=1)
-    stall.fuse.burns_in = "volume_fork.fit before"
+    stall.crash_points.burns_in = "volume_fork.fit before"
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).create(name="copy", source_volume_id=source, size_gb=2)
@@ -74,11 +74,11 @@ async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: MemoryWor
 async def _killed(stall: MemoryWorld, edge: int, **order: str) -> None:
     try:
         async with stall.open() as worker:
-            stall.fuse.burns_at = stall.fuse.edges + edge
+            stall.crash_points.burns_at = stall.crash_points.edges + edge
             await Shelf(stall, worker).create(name="copy", **order)
     except Death:
         stall.crash()
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
 
 
 async def _all_made(stall: MemoryWorld) -> None:

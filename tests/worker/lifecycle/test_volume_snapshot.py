@@ -27,12 +27,12 @@ async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: MemoryWorl
     volume_id = await _volume(stall)
     try:
         async with stall.open() as worker:
-            stall.fuse.burns_at = stall.fuse.edges + edge
+            stall.crash_points.burns_at = stall.crash_points.edges + edge
             await Shelf(stall, worker).snapshot(volume_id)
             await worker.at_rest()
     except Death:
         stall.crash()
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
     async with stall.open() as worker:
         await worker.at_rest()
         [record] = _records(stall)
@@ -51,7 +51,7 @@ async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: MemoryWorl
 )
 async def test_its_status_says_how_far_it_is(stall: MemoryWorld, place: str, status: SnapshotStatus) -> None:
     volume_id = await _volume(stall)
-    stall.fuse.burns_in = place
+    stall.crash_points.burns_in = place
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).snapshot(volume_id)

@@ -25,13 +25,13 @@ Rows = frozenset[tuple[object, ...]]
 
 
 def judged(
-    hosts: Sequence[FleetHost], promised: Sequence[Promised], commons: SharedCatalog | None = None
+    hosts: Sequence[FleetHost], promised: Sequence[Promised], shared_catalog: SharedCatalog | None = None
 ) -> list[Violation]:
-    """All that is broken. Every host is up. Those of a light fleet have the `commons`."""
+    """All that is broken. Every host is up. Those of a light fleet have the `shared_catalog`."""
     found = fleet_at_rest([_seen(host) for host in hosts], promised, list(_started(hosts)))
-    found += not_alike(hosts) if commons is None else not_told(hosts, commons)
+    found += not_alike(hosts) if shared_catalog is None else not_told(hosts, shared_catalog)
     for host in hosts:
-        found += _one(host, light=commons is not None)
+        found += _one(host, light=shared_catalog is not None)
     return [*found, *_gave_way(hosts)]
 
 
@@ -66,13 +66,13 @@ def not_alike(hosts: Sequence[FleetHost]) -> list[Violation]:
     return found
 
 
-def not_told(hosts: Sequence[FleetHost], commons: SharedCatalog) -> list[Violation]:
+def not_told(hosts: Sequence[FleetHost], shared_catalog: SharedCatalog) -> list[Violation]:
     """Nodes of a light fleet that are not known, or whose machines are not what all read."""
-    known = {str(node) for (node,) in commons.rows("SELECT node FROM capacity")}
+    known = {str(node) for (node,) in shared_catalog.rows("SELECT node FROM capacity")}
     away = [Violation(Invariant.CONVERGED, host.id, "nobody knows it") for host in hosts if host.id not in known]
     return [
         *away,
-        *(each for host in hosts for each in _told(host, (row[0] for row in commons.rows(_MACHINES, host.id)))),
+        *(each for host in hosts for each in _told(host, (row[0] for row in shared_catalog.rows(_MACHINES, host.id)))),
     ]
 
 

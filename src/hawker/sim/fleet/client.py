@@ -57,13 +57,13 @@ class FleetClient:
     def __init__(
         self,
         name: str,
-        wire: CallNetwork,
+        call_network: CallNetwork,
         nodes: list[NodeId],
         ledger: FleetLedger,
         clock: Clock,
         is_new: Callable[[MachineId], bool] = lambda machine_id: False,
     ) -> None:
-        self.name, self._wire, self._nodes, self._is_new = name, wire, nodes, is_new
+        self.name, self._call_network, self._nodes, self._is_new = name, call_network, nodes, is_new
         self._ledger, self._clock = ledger, clock
         self.app = f"app-{name}"
 
@@ -168,7 +168,7 @@ class FleetClient:
             self._say(operation, f"{operation.verb} {order.label}: done")
 
     async def _call(self, broker: int, route: Any, **given: Any) -> Any:
-        caller = SimCaller(self._wire, None, self._nodes[broker], self.name)
+        caller = SimCaller(self._call_network, None, self._nodes[broker], self.name)
         try:
             answer = await caller.call(route, timeout_s=PATIENCE_S, **given)
         except Unreachable:

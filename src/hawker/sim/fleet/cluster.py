@@ -63,13 +63,13 @@ _ROOT = Secret("hwk_of-a-simulated-fleet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimCluster:
-    """What all nodes share. `seeds` are where a node looks for others; those of a light fleet have the `commons`."""
+    """What all nodes share. `seeds` are where a node looks for others; those of a light fleet have the `shared_catalog`."""
 
     network: MemoryNetwork
-    wire: CallNetwork
+    call_network: CallNetwork
     kit: FleetKit
     seeds: Sequence[str]
-    commons: SharedCatalog | None = None
+    shared_catalog: SharedCatalog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,56 +107,56 @@ def address_of(node: NodeId) -> str:
 
 @asynccontextmanager
 async def joined(
-    town: SimCluster, worker: SimWorker, store: WatchedStore, shelf: FakeCatalogDisk
+    cluster: SimCluster, worker: SimWorker, store: WatchedStore, catalog_disk: FakeCatalogDisk
 ) -> AsyncIterator[GossipingNode]:
     """One of the fleet until the context is left. The worker's tasks serve it, and die with it."""
     async with AsyncExitStack() as stack:
-        node = _joined(stack, town, worker, store, shelf)
+        node = _joined(stack, cluster, worker, store, catalog_disk)
         await worker.tasks.start(node.gossip.serve)
         await stack.enter_async_context(node.replica.running())
         worker.tasks.start_soon(node.members.serve)
         await worker.tasks.start(node.publisher.serve)
-        worker.tasks.start_soon(_sentinel(town, node).serve)
-        worker.tasks.start_soon(_find_others, node.gossip, town.seeds)
+        worker.tasks.start_soon(_sentinel(cluster, node).serve)
+        worker.tasks.start_soon(_find_others, node.gossip, cluster.seeds)
         me = node.parts.node.id
-        opened(town.wire, me, node)
+        opened(cluster.call_network, me, node)
         try:
             yield node
         finally:
-            shut(town.wire, me, node)
+            shut(cluster.call_network, me, node)
         with anyio.move_on_after(_LEAVE_S):
             await node.gossip.leave()
 
 
-def opened(wire: CallNetwork, me: NodeId, node: LiveNode) -> None:
-    wire.peers[me] = node.peers
+def opened(call_network: CallNetwork, me: NodeId, node: LiveNode) -> None:
+    call_network.peers[me] = node.peers
     if node.broker is not None:
-        wire.brokers[me] = node.broker
+        call_network.brokers[me] = node.broker
 
 
-def shut(wire: CallNetwork, me: NodeId, node: LiveNode) -> None:
+def shut(call_network: CallNetwork, me: NodeId, node: LiveNode) -> None:
     """Nobody is answered any more, and who was being served hears so."""
-    if wire.peers.get(me) is node.peers:
-        del wire.peers[me]
-        wire.brokers.pop(me, None)
+    if call_network.peers.get(me) is node.peers:
+        del call_network.peers[me]
+        call_network.brokers.pop(me, None)
     node.peers.over.set()
     if node.broker is not None:
         node.broker.over.set()
 
 
 def _joined(
-    stack: AsyncExitStack, town: SimCluster, worker: SimWorker, store: WatchedStore, shelf: FakeCatalogDisk
+    stack: AsyncExitStack, cluster: SimCluster, worker: SimWorker, store: WatchedStore, catalog_disk: FakeCatalogDisk
 ) -> GossipingNode:
     parts, clock, me = worker.parts, clock_of(worker), worker.parts.node.id
     meeting: Meeting[SqliteStorage] = Meeting()
-    storage = town.kit.storage(shelf.file, me, clock, boot=lambda: shelf.boot)
+    storage = cluster.kit.storage(catalog_disk.file, me, clock, boot=lambda: catalog_disk.boot)
     region = parts.node.region
     replica = Replica(me, region, storage, clock, send=meeting.send, ask=meeting.ask, run=inline)
     meeting.replica = replica
     members = Members(lambda: gossip, Told(replica), clock, lambda some: None)
-    gossip = _gossip(town, parts, clock, storage, meeting, members)
+    gossip = _gossip(cluster, parts, clock, storage, meeting, members)
     meeting.gossip = gossip
-    wired = SimPeers(town.wire, me)
+    wired = SimPeers(cluster.call_network, me)
     fleet = Fleet(
         cluster=_cluster(me),
         gossip=gossip,
@@ -168,9 +168,9 @@ def _joined(
     )
     parts = replace(parts, fleet=fleet, catalog=replica, porter=porter_of(store, parts, clock))
     publisher = publisher_of(replica, clock, store, parts)
-    glance = Glance(shelf.file)
+    glance = Glance(catalog_disk.file)
     stack.callback(glance.close)
-    peers, broker = doors_of(town, worker, parts, publisher, wired, glance)
+    peers, broker = endpoints_of(cluster, worker, parts, publisher, wired, glance)
     return GossipingNode(
         worker=worker,
         parts=parts,
@@ -198,8 +198,8 @@ def publisher_of(catalog: Catalog, clock: LoopClock, store: WatchedStore, parts:
     return publisher
 
 
-def doors_of(
-    town: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers, looks: Looks
+def endpoints_of(
+    cluster: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers, looks: Looks
 ) -> tuple[Endpoint, Endpoint]:
     """The worker's and the broker's, as `up.front` makes them."""
     clock, me, store = clock_of(worker), parts.node.id, parts.deps.store
@@ -213,7 +213,7 @@ def doors_of(
     )
     own = worker_handlers(parts)
     tokens.bind(own)
-    peers = town.kit.peers(BesidePeers(me, own, clock, wired, publisher.written))
+    peers = cluster.kit.peers(BesidePeers(me, own, clock, wired, publisher.written))
     market = MarketHandlers(directory, peers, preferences(), clock, limited=False)
     broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=tokens)
     return (
@@ -223,7 +223,7 @@ def doors_of(
 
 
 def _gossip(
-    town: SimCluster,
+    cluster: SimCluster,
     parts: Parts,
     clock: LoopClock,
     storage: SqliteStorage,
@@ -236,7 +236,7 @@ def _gossip(
         node=me,
         cluster=CLUSTER,
         keyring=ring_of(_cluster(me).keyring),
-        transport=town.network.transport(address_of(me)),
+        transport=cluster.network.transport(address_of(me)),
         advertise=address_of(me),
         meta=Meta(region=parts.node.region, api=f"http://{me}", catalog=storage.schema_fingerprint, version="sim"),
         clock=clock,
@@ -250,7 +250,7 @@ def _gossip(
     )
 
 
-def _sentinel(town: SimCluster, node: GossipingNode) -> Sentinel:
+def _sentinel(cluster: SimCluster, node: GossipingNode) -> Sentinel:
     async def ask(other: NodeId, about: NodeId) -> str:
         caller = node.fleet.caller(other, "spares")
         return (await caller.call(MEMBER_FATE, params=NodeParams(node_id=about))).fate
@@ -262,7 +262,7 @@ def _sentinel(town: SimCluster, node: GossipingNode) -> Sentinel:
         believed=lambda: {member.node: str(member.fate) for member in node.fleet.members},
         ask=ask,
     )
-    return Sentinel(node.parts, town.kit.sight(sight))
+    return Sentinel(node.parts, cluster.kit.sight(sight))
 
 
 async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:

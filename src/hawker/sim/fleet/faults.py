@@ -22,15 +22,15 @@ _AGAIN_S = 2.0
 class FleetFaults:
     """`tasks` is where lives run, and all that lasts."""
 
-    def __init__(self, town: SimCluster, hosts: Sequence[FleetHost], ledger: FleetLedger, tasks: TaskGroup) -> None:
-        self._town, self._hosts, self._ledger, self._tasks = town, hosts, ledger, tasks
-        self._clock = town.wire.clock
+    def __init__(self, cluster: SimCluster, hosts: Sequence[FleetHost], ledger: FleetLedger, tasks: TaskGroup) -> None:
+        self._cluster, self._hosts, self._ledger, self._tasks = cluster, hosts, ledger, tasks
+        self._clock = cluster.call_network.clock
         self._calls_left = 0
         self._at_call: FleetOperation | None = None
         self._resting = anyio.Event()
         self._away: set[FleetHost] = set()
         self.blows = 0
-        town.wire.hears = self._hear
+        cluster.call_network.hears = self._hear
 
     async def rage(self, operations: tuple[FleetOperation, ...], began: float) -> None:
         await do_in_turn(operations, self._clock, self._strike, began)
@@ -39,11 +39,11 @@ class FleetFaults:
         """All is healed, and everybody is up."""
         self._resting.set()
         self._at_call = None
-        wire = self._town.wire
-        wire.cuts.clear()
+        call_network = self._cluster.call_network
+        call_network.cuts.clear()
         self._recut()
-        wire.late.clear()
-        wire.lost = wire.mute = self._town.network.loss = 0.0
+        call_network.late.clear()
+        call_network.lost = call_network.mute = self._cluster.network.loss = 0.0
         for host in self._hosts:
             self._slow(host, 0.0)
         while self._away:
@@ -62,7 +62,7 @@ class FleetFaults:
                 self._at_call, self._calls_left = operation, int(operation.amount)
             case FleetVerb.LATE:
                 self._say(operation, f"the next {operation.amount:g} orders are late")
-                self._town.wire.late = [FILL.name] * int(operation.amount)
+                self._cluster.call_network.late = [FILL.name] * int(operation.amount)
             case FleetVerb.CUT:
                 rest = [host for number, host in enumerate(self._hosts) if number not in set(nodes)]
                 self._tasks.start_soon(self._cut, operation, NetworkCut(_ids(hosts), _ids(rest)))
@@ -115,11 +115,11 @@ class FleetFaults:
         if operation.verb is FleetVerb.UPGRADE:
             await host.stop()
         if off:
-            self._town.wire.unplugged.add(host.id)
+            self._cluster.call_network.unplugged.add(host.id)
         await host.ended.wait()
         with anyio.move_on_after(operation.for_s):
             await self._resting.wait()
-        self._town.wire.unplugged.discard(host.id)
+        self._cluster.call_network.unplugged.discard(host.id)
         await host.begin(self._tasks)
         self._say(operation, f"{host.id} is up, in its life {host.lives}")
         self._away.discard(host)
@@ -144,7 +144,7 @@ class FleetFaults:
     async def _cut(self, operation: FleetOperation, cut: NetworkCut) -> None:
         way = "from the others" if cut.both else f"on the way to {', '.join(sorted(cut.those))}"
         self._say(operation, f"{', '.join(sorted(cut.these))} cut off {way} for {operation.for_s:g} s")
-        cuts = self._town.wire.cuts
+        cuts = self._cluster.call_network.cuts
         cuts.append(cut)
         self._recut()
         await self._clock.sleep(operation.for_s)
@@ -154,9 +154,9 @@ class FleetFaults:
 
     def _recut(self) -> None:
         """Where gossip goes, too."""
-        network = self._town.network
+        network = self._cluster.network
         network.heal()
-        for cut in self._town.wire.cuts if self._town.commons is None else ():
+        for cut in self._cluster.call_network.cuts if self._cluster.shared_catalog is None else ():
             for one in cut.these:
                 for other in cut.those:
                     network.cut(address_of(one), address_of(other))
@@ -165,13 +165,13 @@ class FleetFaults:
 
     async def _lose(self, operation: FleetOperation) -> None:
         self._say(operation, f"{operation.amount:.0%} of {operation.word} are lost for {operation.for_s:g} s")
-        wire, share = self._town.wire, operation.amount
-        wire.lost = share if operation.word in ("requests", "all") else 0.0
-        wire.mute = share if operation.word in ("answers", "all") else 0.0
-        self._town.network.loss = share if operation.word == "all" else 0.0
+        call_network, share = self._cluster.call_network, operation.amount
+        call_network.lost = share if operation.word in ("requests", "all") else 0.0
+        call_network.mute = share if operation.word in ("answers", "all") else 0.0
+        self._cluster.network.loss = share if operation.word == "all" else 0.0
         with anyio.move_on_after(operation.for_s):
             await self._resting.wait()
-        wire.lost = wire.mute = self._town.network.loss = 0.0
+        call_network.lost = call_network.mute = self._cluster.network.loss = 0.0
 
     async def _slow_for(self, operation: FleetOperation, host: FleetHost) -> None:
         self._say(operation, f"{host.id} is slow by {operation.amount:g} s for {operation.for_s:g} s")
@@ -181,8 +181,8 @@ class FleetFaults:
         self._slow(host, 0.0)
 
     def _slow(self, host: FleetHost, seconds: float) -> None:
-        self._town.wire.slow[host.id] = seconds
-        self._town.network.slow(address_of(host.id), seconds)
+        self._cluster.call_network.slow[host.id] = seconds
+        self._cluster.network.slow(address_of(host.id), seconds)
 
     def _say(self, operation: FleetOperation, text: str) -> None:
         self._ledger.say(Speaker.NATURE, f"{operation.number}. {text}")

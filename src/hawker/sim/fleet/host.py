@@ -34,13 +34,13 @@ class FleetHost:
     made: type[NodeWorld] = NodeWorld
 
     def __init__(
-        self, town: SimCluster, node_id: NodeId, region: str, folder: Path, *, seed: int, room: Capacity
+        self, cluster: SimCluster, node_id: NodeId, region: str, folder: Path, *, seed: int, room: Capacity
     ) -> None:
-        self.id, self.region, self._town = node_id, region, town
-        self.shelf = FakeCatalogDisk(folder / str(node_id))
+        self.id, self.region, self._cluster = node_id, region, cluster
+        self.catalog_disk = FakeCatalogDisk(folder / str(node_id))
         self._kept: WatchedStore | None = None
-        self._kit = town.kit
-        kit = replace(town.kit.worker, store=self._watched(town.kit.worker))
+        self._kit = cluster.kit
+        kit = replace(cluster.kit.worker, store=self._watched(cluster.kit.worker))
         record = NodeRecord(id=node_id, region=region, created_at=0.0)
         self.place = self.made(
             MemoryStore(), Path("node"), seed=seed, room=room, kit=kit, node=record, nameservers=("fdaa::3",)
@@ -62,7 +62,7 @@ class FleetHost:
         node, self.node = self.node, None
         if node is None:
             return
-        shut(self._town.wire, self.id, node)
+        shut(self._cluster.call_network, self.id, node)
         self._end.set()
         await self.ended.wait()
         store = self.place.store
@@ -81,13 +81,13 @@ class FleetHost:
         if node is None:
             return
         self.kills += 1
-        self.shelf.kill()
+        self.catalog_disk.kill()
         old = self.place.store
         self.place.store = old.crash(round(old.pending * kept))
         if power:
-            self.shelf.reboot()
+            self.catalog_disk.reboot()
             self.place.reboot()
-        shut(self._town.wire, self.id, node)
+        shut(self._cluster.call_network, self.id, node)
 
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         self.lives += 1
@@ -110,7 +110,7 @@ class FleetHost:
             self.node = None
 
     def _joined(self, worker: SimWorker) -> AbstractAsyncContextManager[LiveNode]:
-        return joined(self._town, worker, self.kept, self.shelf)
+        return joined(self._cluster, worker, self.kept, self.catalog_disk)
 
     @property
     def kept(self) -> WatchedStore:

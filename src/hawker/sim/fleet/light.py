@@ -16,7 +16,7 @@ from hawker.catalog.contract import Catalog
 from hawker.fsm.contract import Flow
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.fleet.cluster import LiveNode, SimCluster, clock_of, doors_of, opened, porter_of, publisher_of, shut
+from hawker.sim.fleet.cluster import LiveNode, SimCluster, clock_of, endpoints_of, opened, porter_of, publisher_of, shut
 from hawker.sim.fleet.host import FleetHost, NodeWorld
 from hawker.sim.fleet.network import Endpoint, SimPeers
 from hawker.sim.fleet.plan import BROKERS
@@ -84,38 +84,38 @@ class LightHost(FleetHost):
     made = LightWorld
 
     def _joined(self, worker: SimWorker) -> AbstractAsyncContextManager[LiveNode]:
-        return _joined(self._town, worker, self.kept, self.lives)
+        return _joined(self._cluster, worker, self.kept, self.lives)
 
 
 @asynccontextmanager
-async def _joined(town: SimCluster, worker: SimWorker, store: WatchedStore, life: int) -> AsyncIterator[LiveNode]:
+async def _joined(cluster: SimCluster, worker: SimWorker, store: WatchedStore, life: int) -> AsyncIterator[LiveNode]:
     me = worker.parts.node.id
-    share, wired = SharedCatalogView(commons_of(town), me, life), SimPeers(town.wire, me)
+    share, wired = SharedCatalogView(shared_catalog_of(cluster), me, life), SimPeers(cluster.call_network, me)
     parts = replace(worker.parts, porter=porter_of(store, worker.parts, clock_of(worker)))
     publisher = publisher_of(cast(Catalog, share), clock_of(worker), store, parts)
-    peers, broker = _doors(town, worker, parts, publisher, wired)
+    peers, broker = _doors(cluster, worker, parts, publisher, wired)
     node = LiveNode(worker=worker, parts=parts, publisher=publisher, peers=peers, broker=broker)
     share.begin()
     after_s = MISSED_S
     try:
         await worker.tasks.start(publisher.serve)
-        opened(town.wire, me, node)
+        opened(cluster.call_network, me, node)
         yield node
         after_s = 0.0
     finally:
         share.end(after_s)
-        shut(town.wire, me, node)
+        shut(cluster.call_network, me, node)
 
 
 def _doors(
-    town: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers
+    cluster: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers
 ) -> tuple[Endpoint, Endpoint | None]:
     if int(parts.node.id, 16) <= BROKERS:
-        return doors_of(town, worker, parts, publisher, wired, commons_of(town))
+        return endpoints_of(cluster, worker, parts, publisher, wired, shared_catalog_of(cluster))
     handlers = worker_handlers(parts)
     return Endpoint(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
 
 
-def commons_of(town: SimCluster) -> SharedCatalog:
-    assert town.commons is not None, "a light fleet has commons"
-    return town.commons
+def shared_catalog_of(cluster: SimCluster) -> SharedCatalog:
+    assert cluster.shared_catalog is not None, "a light fleet has commons"
+    return cluster.shared_catalog

@@ -114,13 +114,13 @@ class CallNetwork:
         self, sender: NodeId | None, receiver: NodeId, behalf: str, route: Any, given: dict[str, Any]
     ) -> "_Exchange":
         """Raises `Lost`."""
-        door = self._doors(sender).get(receiver)
-        if door is None:
+        gate = self._doors(sender).get(receiver)
+        if gate is None:
             raise Lost(f"the connection to {receiver} was lost")
-        exchange = _Exchange(door, behalf, route, given)
+        exchange = _Exchange(gate, behalf, route, given)
         self.hears(PassingCall(route=route.name, sender=sender, receiver=receiver, before=True))
-        if not door.over.is_set():
-            door.tasks.start_soon(exchange.serve)
+        if not gate.over.is_set():
+            gate.tasks.start_soon(exchange.serve)
         return exchange
 
     def _straggle(self, begin: "Callable[[], _Exchange]") -> None:
@@ -170,17 +170,17 @@ class CallNetwork:
 class _Exchange:
     """A call at the node that answers it."""
 
-    def __init__(self, door: Endpoint, behalf: str, route: Any, given: dict[str, Any]) -> None:
-        self._door, self._behalf, self._route, self._given = door, behalf, route, given
+    def __init__(self, gate: Endpoint, behalf: str, route: Any, given: dict[str, Any]) -> None:
+        self._gate, self._behalf, self._route, self._given = gate, behalf, route, given
         self._done = anyio.Event()
         self._answer: Any = None
         self._error: HawkerError | None = None
         self._served = False
 
     async def serve(self) -> None:
-        door = self._door
+        gate = self._gate
         try:
-            caller = LocalCaller(door.handlers, door.clock, self._behalf, door.written)
+            caller = LocalCaller(gate.handlers, gate.clock, self._behalf, gate.written)
             self._answer = await caller.call(self._route, **self._given)
             self._served = True
         except HawkerError as error:
@@ -196,7 +196,7 @@ class _Exchange:
             tasks.cancel_scope.cancel()
 
     async def _ends_with_the_door(self, scope: anyio.CancelScope) -> None:
-        await self._door.over.wait()
+        await self._gate.over.wait()
         scope.cancel()
 
     def answer(self) -> Any:
@@ -210,21 +210,21 @@ class _Exchange:
 class SimPeers:
     """Keeps `Peers` for one node."""
 
-    def __init__(self, wire: CallNetwork, me: NodeId) -> None:
-        self._wire, self._me = wire, me
+    def __init__(self, call_network: CallNetwork, me: NodeId) -> None:
+        self._call_network, self._me = call_network, me
 
     def caller(self, node_id: NodeId, *, behalf: str) -> "SimCaller":
-        return SimCaller(self._wire, self._me, node_id, behalf)
+        return SimCaller(self._call_network, self._me, node_id, behalf)
 
 
 class SimCaller:
     """The part of a `Caller` that calls; streams and uploads are not played."""
 
-    def __init__(self, wire: CallNetwork, sender: NodeId | None, receiver: NodeId, behalf: str) -> None:
-        self._wire, self._sender, self._receiver, self._behalf = wire, sender, receiver, behalf
+    def __init__(self, call_network: CallNetwork, sender: NodeId | None, receiver: NodeId, behalf: str) -> None:
+        self._call_network, self._sender, self._receiver, self._behalf = call_network, sender, receiver, behalf
 
     async def call(self, route: Any, **given: Any) -> Any:
-        return await self._wire.call(self._sender, self._receiver, self._behalf, route, given)
+        return await self._call_network.call(self._sender, self._receiver, self._behalf, route, given)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} between nodes is not played")

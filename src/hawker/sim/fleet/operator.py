@@ -24,8 +24,10 @@ class Operator:
 
     name = OPERATOR
 
-    def __init__(self, wire: CallNetwork, hosts: Sequence[FleetHost], ledger: FleetLedger, clock: Clock) -> None:
-        self._wire, self._hosts, self._ledger, self._clock = wire, hosts, ledger, clock
+    def __init__(
+        self, call_network: CallNetwork, hosts: Sequence[FleetHost], ledger: FleetLedger, clock: Clock
+    ) -> None:
+        self._call_network, self._hosts, self._ledger, self._clock = call_network, hosts, ledger, clock
 
     async def work(self, operations: tuple[FleetOperation, ...], began: float) -> None:
         await do_in_turn(operations, self._clock, self._do, began)
@@ -59,7 +61,7 @@ class Operator:
                 self._ledger.find([Violation(Invariant.CORDONED, host.id, f"it took {machine}")])
 
     async def _call(self, broker: FleetHost, host: FleetHost, verb: FleetVerb) -> None:
-        caller, params = SimCaller(self._wire, None, broker.id, self.name), NodeParams(node_id=host.id)
+        caller, params = SimCaller(self._call_network, None, broker.id, self.name), NodeParams(node_id=host.id)
         if verb is FleetVerb.FORGET:
             await caller.call(FORGET_NODE, params=params, query=ForgetQuery(), timeout_s=_PATIENCE_S)
         else:

@@ -216,10 +216,10 @@ def _bought(chance: Chance, end: float, size: int, *, light: bool) -> list[Fleet
     purchases = {verb: weight for verb, weight in _PURCHASES.items() if not light or verb is FleetVerb.COUNT}
     at = chance.one_of(_BREAKS_S) if chance.happens(0.75) else end
     if at < end and chance.happens(0.5):  # before anything goes wrong, and hardly to be had
-        door = (chance.between(0, size - 1),)
+        gate = (chance.between(0, size - 1),)
         operations.append(
             FleetOperation(
-                0, 0.05, BUYER, FleetVerb.COUNT, f"{BUYER}-1", nodes=door, word="key whole", amount=_TOO_MANY
+                0, 0.05, BUYER, FleetVerb.COUNT, f"{BUYER}-1", nodes=gate, word="key whole", amount=_TOO_MANY
             )
         )
     while at < end:

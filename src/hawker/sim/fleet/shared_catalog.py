@@ -89,29 +89,29 @@ class SharedCatalog:
 class SharedCatalogView:
     """The part of a `Catalog` that a publisher asks, for one life of one node."""
 
-    def __init__(self, commons: SharedCatalog, node: NodeId, life: int) -> None:
-        self._commons, self._node = commons, node
+    def __init__(self, shared_catalog: SharedCatalog, node: NodeId, life: int) -> None:
+        self._shared_catalog, self._node = shared_catalog, node
         self._epoch = 2 * life
         self._version = 0
 
     def begin(self) -> None:
-        self._commons.later(self._node, partial(self._commons.write, self._places(0)))
-        self._commons.member(self._node, "alive", self._epoch)
+        self._shared_catalog.later(self._node, partial(self._shared_catalog.write, self._places(0)))
+        self._shared_catalog.member(self._node, "alive", self._epoch)
 
     def end(self, after_s: float) -> None:
-        self._commons.member(self._node, "dead", self._epoch, after_s)
+        self._shared_catalog.member(self._node, "dead", self._epoch, after_s)
 
     async def transact(self, statements: Sequence[Statement]) -> Token | None:
         await anyio.lowlevel.checkpoint()
         self._version += 1
         told = [*statements, *self._places(self._version)]
-        self._commons.later(self._node, partial(self._commons.write, told))
+        self._shared_catalog.later(self._node, partial(self._shared_catalog.write, told))
         return Token(origin=self._node, epoch=self._epoch, version=self._version)
 
     async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> Table:
         await anyio.lowlevel.checkpoint()
-        self._commons.all_of(self._node)
-        return Table(columns=(), rows=tuple(self._commons.rows(statement.query, *statement.params)))
+        self._shared_catalog.all_of(self._node)
+        return Table(columns=(), rows=tuple(self._shared_catalog.rows(statement.query, *statement.params)))
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"{name} of a shared catalog is not played")

@@ -66,20 +66,20 @@ class FleetSimulation:
     def __init__(self, plan: FleetPlan, kit: FleetKit, folder: Path) -> None:
         self._plan = plan
         self._clock = LoopClock(plan.seed)
-        commons = SharedCatalog(self._clock) if plan.light else None
+        shared_catalog = SharedCatalog(self._clock) if plan.light else None
         names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
-        self._town = SimCluster(
+        self._cluster = SimCluster(
             network=MemoryNetwork(self._clock),
-            wire=CallNetwork(self._clock),
+            call_network=CallNetwork(self._clock),
             kit=kit,
             seeds=[address_of(name) for name in names[:_SEEDS]],
-            commons=commons,
+            shared_catalog=shared_catalog,
         )
         self._trace = Trace()
         self._ledger = FleetLedger(self._clock, self._trace)
         made = LightHost if plan.light else FleetHost
         self._hosts = [
-            made(self._town, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
+            made(self._cluster, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
             for at, name in enumerate(names)
         ]
         self._takeovers = 0
@@ -94,17 +94,17 @@ class FleetSimulation:
         return self._outcome()
 
     async def _play(self, tasks: TaskGroup) -> None:
-        await tasks.start(self._town.network.serve)
-        if self._town.commons is not None:
-            await tasks.start(self._town.commons.serve)
-        await tasks.start(self._town.wire.serve)
-        self._nature = FleetFaults(self._town, self._hosts, self._ledger, tasks)
+        await tasks.start(self._cluster.network.serve)
+        if self._cluster.shared_catalog is not None:
+            await tasks.start(self._cluster.shared_catalog.serve)
+        await tasks.start(self._cluster.call_network.serve)
+        self._nature = FleetFaults(self._cluster, self._hosts, self._ledger, tasks)
         for host in self._hosts:
             await host.begin(tasks)
         nodes, names = [host.id for host in self._hosts], (*self._plan.clients, DOUBTER)
-        shared = (self._town.wire, nodes, self._ledger, self._clock, self._is_new)
+        shared = (self._cluster.call_network, nodes, self._ledger, self._clock, self._is_new)
         clients = [*(FleetClient(name, *shared) for name in names), Buyer(BUYER, *shared)]
-        operator = Operator(self._town.wire, self._hosts, self._ledger, self._clock)
+        operator = Operator(self._cluster.call_network, self._hosts, self._ledger, self._clock)
         for at, client in enumerate(clients):
             await client.begin(at % min(len(self._hosts), BROKERS))
         await eventually(self._clock, self._are_alike, _REST_S, 0.5)
@@ -120,7 +120,11 @@ class FleetSimulation:
             await host.kill()
 
     def _are_alike(self) -> bool:
-        return not (not_alike(self._hosts) if self._town.commons is None else not_told(self._hosts, self._town.commons))
+        return not (
+            not_alike(self._hosts)
+            if self._cluster.shared_catalog is None
+            else not_told(self._hosts, self._cluster.shared_catalog)
+        )
 
     def _is_new(self, machine_id: MachineId) -> bool:
         """Whether it is at a node that is down, or came up a moment ago."""
@@ -146,7 +150,7 @@ class FleetSimulation:
 
     def _judged(self) -> list[Violation]:
         return [
-            *judged(self._hosts, self._ledger.promised, self._town.commons),
+            *judged(self._hosts, self._ledger.promised, self._cluster.shared_catalog),
             *bought(self._hosts, self._ledger.counted.values(), self._ledger.volumes.values()),
         ]
 
@@ -162,7 +166,7 @@ class FleetSimulation:
             plan=self._plan,
             operations=self._ledger.operations,
             filled=self._ledger.filled,
-            calls=self._town.wire.calls,
+            calls=self._cluster.call_network.calls,
             blows=self._nature.blows,
             kills=sum(host.kills for host in self._hosts),
             takeovers=self._takeovers,

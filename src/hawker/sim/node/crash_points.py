@@ -47,16 +47,16 @@ class CrashPoints:
             raise Death
 
 
-def with_crash_points(flow: Flow[Any], fuse: CrashPoints) -> Flow[Any]:
+def with_crash_points(flow: Flow[Any], crash_points: CrashPoints) -> Flow[Any]:
     """The same flow, with an edge before and after each step and each undo."""
 
     def between(name: str, call: Callable[[Any], Awaitable[T]]) -> Callable[[Any], Awaitable[T]]:
         async def called(context: object) -> T:
-            fuse.reach(f"{name} before")
-            fuse.step = name
+            crash_points.reach(f"{name} before")
+            crash_points.step = name
             found = await call(context)
-            fuse.step = ""
-            fuse.reach(f"{name} after")
+            crash_points.step = ""
+            crash_points.reach(f"{name} after")
             return found
 
         return called

@@ -26,9 +26,9 @@ class SimHost(FakeHost):
     `felled` are exits that the daemon itself brought about; `lost` counts the instances that went with the host.
     `strangers` are ids that processes of others took when an instance's own was free again."""
 
-    def __init__(self, clock: Clock, fuse: CrashPoints) -> None:
+    def __init__(self, clock: Clock, crash_points: CrashPoints) -> None:
         super().__init__(clock)
-        self._fuse = fuse
+        self._crash_points = crash_points
         self.launched: Counter[InstanceId] = Counter()
         self.ever: defaultdict[MachineId, list[Instance]] = defaultdict(list)
         self.doubled: list[MachineId] = []
@@ -38,7 +38,7 @@ class SimHost(FakeHost):
 
     def fault(self, call: str) -> Fault:
         asked = super().fault(call)
-        before, after = self._fuse.burns(), self._fuse.burns()
+        before, after = self._crash_points.burns(), self._crash_points.burns()
         return Fault(error=Death(), after=after) if before or after else asked
 
     def place(self, spec: InstanceSpec) -> Instance:
@@ -119,12 +119,12 @@ class ScriptedFailure:
 class FakeHostPart:
     """A part of the host whose calls have edges and fail when told to."""
 
-    def __init__(self, fuse: CrashPoints) -> None:
-        self._fuse = fuse
+    def __init__(self, crash_points: CrashPoints) -> None:
+        self._crash_points = crash_points
         self.troubles: list[ScriptedFailure] = []
 
     async def _edge(self, call: str, *, after: bool = False) -> None:
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
         trouble = ScriptedFailure(call, after)
         if trouble in self.troubles:
             self.troubles.remove(trouble)
@@ -134,8 +134,8 @@ class FakeHostPart:
 class FakeRootfs(FakeHostPart):
     """Keeps `deps.Rootfs` in memory: what is mounted for which instance, and whose directories are there."""
 
-    def __init__(self, fuse: CrashPoints) -> None:
-        super().__init__(fuse)
+    def __init__(self, crash_points: CrashPoints) -> None:
+        super().__init__(crash_points)
         self.mounted: dict[MachineId, tuple[InstanceId, Digest]] = {}
         self.layers: dict[MachineId, tuple[str, InstanceId]] = {}  # its name, and whose first one it was
         self.directories: set[MachineId] = set()
@@ -181,7 +181,7 @@ class FakeRootfs(FakeHostPart):
     async def remove(self, machine_id: MachineId) -> None:
         await self.unmount(machine_id)
         self.directories.discard(machine_id)
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
 
     async def forget_image(self, image: Digest) -> None:
         self.forgotten.append(image)
@@ -199,7 +199,7 @@ class FakeRootfs(FakeHostPart):
         return frozenset(self.mounted.keys() - self.hidden)
 
     async def reveal(self, machine_id: MachineId, pid: int) -> None:
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
         self.hidden.discard(machine_id)
 
     async def strays(self) -> tuple[str, ...]:
@@ -212,8 +212,8 @@ class FakeRootfs(FakeHostPart):
 class FakeNetworks(FakeHostPart):
     """Keeps `deps.Networks` in memory."""
 
-    def __init__(self, fuse: CrashPoints) -> None:
-        super().__init__(fuse)
+    def __init__(self, crash_points: CrashPoints) -> None:
+        super().__init__(crash_points)
         self.plugged: dict[MachineId, Network] = {}
         self.torn: dict[MachineId, str] = {}  # what was lost behind our back
         self.stray: set[str] = set()
@@ -277,8 +277,8 @@ class FakeNetworks(FakeHostPart):
 class FakeGpus(FakeHostPart):
     """Keeps `deps.gpus`. `broken` devices cannot be taken; `torn` were reset while a running instance had them."""
 
-    def __init__(self, fuse: CrashPoints, host: SimHost) -> None:
-        super().__init__(fuse)
+    def __init__(self, crash_points: CrashPoints, host: SimHost) -> None:
+        super().__init__(crash_points)
         self._host = host
         self.broken: set[str] = set()
         self.ready: set[str] = set()
@@ -302,8 +302,8 @@ class FakePolicies:
     """Keeps `worker.fences.HostFences` in memory. `refusal` is why there can be none; `broken` makes the next ones
     fail."""
 
-    def __init__(self, fuse: CrashPoints) -> None:
-        self._fuse = fuse
+    def __init__(self, crash_points: CrashPoints) -> None:
+        self._crash_points = crash_points
         self.standing: tuple[Fence, ...] = ()
         self.refusal = ""
         self.broken = 0
@@ -315,10 +315,10 @@ class FakePolicies:
             raise errors.Fault("nft refused the rules")
         if self.standing == tuple(wanted):
             return
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
         self.standing = tuple(wanted)
         self.raised += 1
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
 
     async def fenced(self, wanted: Sequence[Fence]) -> bool:
         return self.standing == tuple(wanted)

@@ -34,8 +34,8 @@ class FakeVolumes(FakeHostPart):
     """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
     first is lost. `grows` while the host can grow what is in use; `damaged` filesystems cannot be mounted."""
 
-    def __init__(self, fuse: CrashPoints) -> None:
-        super().__init__(fuse)
+    def __init__(self, crash_points: CrashPoints) -> None:
+        super().__init__(crash_points)
         self.files: dict[VolumeId, FakeVolume] = {}
         self.attached: set[VolumeId] = set()
         self.made: Counter[VolumeId] = Counter()
@@ -56,7 +56,7 @@ class FakeVolumes(FakeHostPart):
         await self._edge("grow")
         block = self._block(disk)
         block.size_bytes = max(block.size_bytes, disk.size_bytes)
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
         is_grown = block.filesystem_bytes >= block.size_bytes
         grown = is_grown or self.grows or disk.id not in self.attached
         if grown:
@@ -98,7 +98,7 @@ class FakeVolumes(FakeHostPart):
     async def remove(self, volume_id: VolumeId) -> None:
         await self.unmount(volume_id)
         self.files.pop(volume_id, None)
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
 
     async def list(self) -> list[VolumeId]:
         return sorted(self.files)
@@ -135,24 +135,24 @@ class FakeCopies(FakeHostPart):
     time, it would be of another moment. `frozen` are volumes that a killed daemon's helper left so. While one is
     `held`, no snapshot is restored."""
 
-    def __init__(self, fuse: CrashPoints, crates: FakeVolumes) -> None:
-        super().__init__(fuse)
+    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+        super().__init__(crash_points)
         self.snapshots: dict[SnapshotId, FakeVolume] = {}
         self.taken: Counter[SnapshotId] = Counter()
         self.frozen: set[VolumeId] = set()
         self.free_bytes = _FREE
         self.held: anyio.Event | None = None
-        self._crates = crates
+        self._volumes = volumes
 
     async def room(self, copied: VolumeId | SnapshotId) -> Room:
-        block = self.snapshots.get(SnapshotId(copied)) or self._crates.files.get(VolumeId(copied))
+        block = self.snapshots.get(SnapshotId(copied)) or self._volumes.files.get(VolumeId(copied))
         return Room(0 if block is None else block.size_bytes, self.free_bytes)
 
     async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
         await self._edge("take")
         if snapshot_id not in self.snapshots:
             source = self._volume(volume_id)
-            await self._fuse.pass_edge()
+            await self._crash_points.pass_edge()
             self.snapshots[snapshot_id] = replace(source)
             self.taken[snapshot_id] += 1
         await self._edge("take", after=True)
@@ -162,13 +162,13 @@ class FakeCopies(FakeHostPart):
         await self._edge("restore")
         if self.held is not None:
             await self.held.wait()
-        if volume_id not in self._crates.files:
+        if volume_id not in self._volumes.files:
             self._fill(volume_id, self._snapshot(snapshot_id))
         await self._edge("restore", after=True)
 
     async def fork(self, source: VolumeId, volume_id: VolumeId) -> None:
         await self._edge("fork")
-        if volume_id not in self._crates.files:
+        if volume_id not in self._volumes.files:
             self._fill(volume_id, self._volume(source))
         await self._edge("fork", after=True)
 
@@ -184,13 +184,13 @@ class FakeCopies(FakeHostPart):
         self.frozen -= mounted
 
     def _fill(self, volume_id: VolumeId, content: FakeVolume) -> None:
-        self._crates.files[volume_id] = replace(content)
-        self._crates.made[volume_id] += 1
+        self._volumes.files[volume_id] = replace(content)
+        self._volumes.made[volume_id] += 1
 
     def _volume(self, volume_id: VolumeId) -> FakeVolume:
-        if volume_id not in self._crates.files:
+        if volume_id not in self._volumes.files:
             raise NotFound(f"the file of volume {volume_id} is not there")
-        return self._crates.files[volume_id]
+        return self._volumes.files[volume_id]
 
     def _snapshot(self, snapshot_id: SnapshotId) -> FakeVolume:
         if snapshot_id not in self.snapshots:

@@ -165,11 +165,15 @@ class SimWorld(ABC):
     ) -> None:
         self.node = node
         self.clock = LoopClock(seed)
-        self.fuse = CrashPoints()
-        self.host = SimHost(self.clock, self.fuse)
-        self.rootfs, self.networks, self.disks = FakeRootfs(self.fuse), FakeNetworks(self.fuse), FakeVolumes(self.fuse)
-        self.palings, self.copies = FakePolicies(self.fuse), FakeCopies(self.fuse, self.disks)
-        self.slots = FakeGpus(self.fuse, self.host)
+        self.crash_points = CrashPoints()
+        self.host = SimHost(self.clock, self.crash_points)
+        self.rootfs, self.networks, self.disks = (
+            FakeRootfs(self.crash_points),
+            FakeNetworks(self.crash_points),
+            FakeVolumes(self.crash_points),
+        )
+        self.policies, self.copies = FakePolicies(self.crash_points), FakeCopies(self.crash_points, self.disks)
+        self.gpus = FakeGpus(self.crash_points, self.host)
         self.prober, self.fetcher = FakeProber(), FakeMetricsFetcher()
         self.store = store
         self.room = room
@@ -194,7 +198,7 @@ class SimWorld(ABC):
         self.rootfs.mounted = {each: what for each, what in self.rootfs.mounted.items() if each in kept}
         self.disks.attached &= set(volumes_used(self.host).values())
         self.networks.plugged.clear()
-        self.palings.standing = ()
+        self.policies.standing = ()
 
     def seen(self) -> HostState:
         seen = look(self.host, self.rootfs, self.networks, self.disks, self.copies)
@@ -250,14 +254,14 @@ class SimWorld(ABC):
             clock=self.clock,
             secrets=secrets,
             secret_keys=SecretKeys(self.store, vault, secrets, self.clock),
-            fences=kit.fences(self.store, self.palings),
+            fences=kit.fences(self.store, self.policies),
             archive=self.archive,
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
             disks=kit.disks(self.disks),
             copies=kit.copies(self.copies),
-            gpus=self.slots,
+            gpus=self.gpus,
         )
-        flows = [with_crash_points(flow, self.fuse) for flow in kit.flows()]
+        flows = [with_crash_points(flow, self.crash_points) for flow in kit.flows()]
         runner = kit.runner(
             deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
         )

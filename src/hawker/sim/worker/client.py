@@ -119,9 +119,9 @@ _TRIES = 20
 
 
 class WorkerClient:
-    def __init__(self, name: str, door: ClientGate, ledger: WorkerLedger, clock: LoopClock) -> None:
+    def __init__(self, name: str, gate: ClientGate, ledger: WorkerLedger, clock: LoopClock) -> None:
         self._name = name
-        self._door = door
+        self._gate = gate
         self._ledger = ledger
         self._clock = clock
         self._snapshots = SnapshotOperations(ledger, clock, self._try)
@@ -291,7 +291,7 @@ class WorkerClient:
         """Notes the call and its answer; looks at the store after each."""
         self._ledger.say(Speaker.CLIENT, f"{self._name}: {_told(operation)}")
         try:
-            answer = await self._door.call(act)
+            answer = await self._gate.call(act)
         except HawkerError as error:
             self._ledger.say(
                 Speaker.CLIENT, f"{self._name} is refused {operation.verb.value} {operation.label}: {error}"
@@ -309,8 +309,8 @@ class WorkerClient:
 
     def _answered(self) -> None:
         self._ledger.operations += 1
-        if self._door.worker is not None:
-            self._ledger.check(self._door.worker.store)
+        if self._gate.worker is not None:
+            self._ledger.check(self._gate.worker.store)
 
     def _nonce(self, operation: WorkerOperation) -> str | None:
         return self._ledger.nonces.get((self._name, operation.label))

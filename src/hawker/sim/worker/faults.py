@@ -24,9 +24,9 @@ class WorkerFaults:
     """`cause` is the operation that killed the current life, or will. `terminated` is set when the daemon is to stop,
     `counted` when it is to die after `turns_left` more turns of the loop."""
 
-    def __init__(self, world: SimWorld, weather: DiskFaults, registry: FakeRegistry, ledger: WorkerLedger) -> None:
+    def __init__(self, world: SimWorld, disk_faults: DiskFaults, registry: FakeRegistry, ledger: WorkerLedger) -> None:
         self._world = world
-        self._weather = weather
+        self._disk_faults = disk_faults
         self._registry = registry
         self._ledger = ledger
         self.faults = 0
@@ -40,9 +40,9 @@ class WorkerFaults:
 
     def rest(self) -> None:
         """Nothing goes wrong any more; what went wrong stays so."""
-        self.cause = self._weather.stops_in = self._world.fuse.burns_at = None
+        self.cause = self._disk_faults.stops_in = self._world.crash_points.burns_at = None
         self.counted = anyio.Event()
-        self._weather.slow_until = self._weather.full_until = self._weather.failing_until = 0.0
+        self._disk_faults.slow_until = self._disk_faults.full_until = self._disk_faults.failing_until = 0.0
         self._world.host.forgive()
         self._world.rootfs.troubles.clear()
         self._world.networks.troubles.clear()
@@ -53,7 +53,7 @@ class WorkerFaults:
     def aftermath(self) -> WorkerOperation | None:
         """The operation that ended the life that is over; from now on none is under way."""
         cause, self.cause = self.cause, None
-        self._weather.stops_in = self._world.fuse.burns_at = None
+        self._disk_faults.stops_in = self._world.crash_points.burns_at = None
         self.terminated, self.counted = anyio.Event(), anyio.Event()
         return cause
 
@@ -72,9 +72,9 @@ class WorkerFaults:
         self.cause = operation
         match operation.verb:
             case WorkerVerb.KILL_AT_EDGE:
-                self._world.fuse.burns_at = self._world.fuse.edges + int(operation.amount)
+                self._world.crash_points.burns_at = self._world.crash_points.edges + int(operation.amount)
             case WorkerVerb.KILL_AT_COMMIT:
-                self._weather.stops_in = int(operation.amount)
+                self._disk_faults.stops_in = int(operation.amount)
             case WorkerVerb.KILL_AT_AWAIT:
                 self.turns_left = int(operation.amount)
                 self.counted.set()
@@ -141,13 +141,13 @@ class WorkerFaults:
         until = self._world.clock.monotonic() + operation.amount
         match operation.verb:
             case WorkerVerb.DISK_FULL:
-                self._weather.full_until = until
+                self._disk_faults.full_until = until
                 return f"the disk is full for {operation.amount:g} s"
             case WorkerVerb.DISK_SLOW:
-                self._weather.slow_until, self._weather.delay_s = until, _SLOW_COMMIT_S
+                self._disk_faults.slow_until, self._disk_faults.delay_s = until, _SLOW_COMMIT_S
                 return f"the disk is slow for {operation.amount:g} s"
             case _:
-                self._weather.failing_until = until
+                self._disk_faults.failing_until = until
                 return f"the disk fails now and then for {operation.amount:g} s"
 
     def _on_driver(self, operation: WorkerOperation) -> str:

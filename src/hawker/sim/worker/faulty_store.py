@@ -39,13 +39,13 @@ class FaultyStore:
     """One life of a store on it. `touch` hears of each bucket and key that a commit changed, as `bucket/key`."""
 
     def __init__(
-        self, inner: Store, clock: Clock, trace: Trace, weather: DiskFaults, touch: Callable[[str], None]
+        self, inner: Store, clock: Clock, trace: Trace, disk_faults: DiskFaults, touch: Callable[[str], None]
     ) -> None:
         self._inner = inner
         self._touch = touch
         self._clock = clock
         self._trace = trace
-        self._weather = weather
+        self._disk_faults = disk_faults
         self.commits = 0
         self.frozen = anyio.Event()
 
@@ -91,19 +91,19 @@ class FaultyStore:
         return result
 
     async def _wait_and_fail(self) -> None:
-        weather, now = self._weather, self._clock.monotonic()
-        if now < weather.slow_until:
-            await self._clock.sleep(weather.delay_s)
+        disk_faults, now = self._disk_faults, self._clock.monotonic()
+        if now < disk_faults.slow_until:
+            await self._clock.sleep(disk_faults.delay_s)
         if self.frozen.is_set():
             await anyio.Event().wait()
-        if self._clock.monotonic() < weather.full_until:
+        if self._clock.monotonic() < disk_faults.full_until:
             raise Unavailable("the store cannot be used now: database or disk is full")
 
     def _fail_by_chance(self) -> None:
-        weather = self._weather
-        if self._clock.monotonic() < weather.failing_until:
-            weather.asked += 1
-            if weather.asked % weather.fails_every == 0:
+        disk_faults = self._disk_faults
+        if self._clock.monotonic() < disk_faults.failing_until:
+            disk_faults.asked += 1
+            if disk_faults.asked % disk_faults.fails_every == 0:
                 raise Unavailable("the store cannot be used now: disk I/O error")
 
     def _committed(self, noting: "_Noting", durability: Durability) -> None:
@@ -113,10 +113,10 @@ class FaultyStore:
         for key in noting.keys:
             self._touch(key)
         self._trace.add(self._clock.monotonic(), Speaker.COMMIT, what.replace("\0", "/"))
-        if self._weather.stops_in is not None:
-            self._weather.stops_in -= 1
-            if self._weather.stops_in <= 0:
-                self._weather.stops_in = None
+        if self._disk_faults.stops_in is not None:
+            self._disk_faults.stops_in -= 1
+            if self._disk_faults.stops_in <= 0:
+                self._disk_faults.stops_in = None
                 self._trace.add(self._clock.monotonic(), Speaker.DAEMON, f"is killed at its commit {self.commits}")
                 self.frozen.set()
         if not self.frozen.is_set():

@@ -64,23 +64,23 @@ def run(plan: WorkerPlan, kit: WorkerKit = SOUND, *, keeps: bool = False) -> Wor
 
 
 async def _play_on_file(plan: WorkerPlan, kit: WorkerKit, keeps: bool, directory: Path) -> WorkerOutcome:
-    medium = CrashableFile(directory)
+    crashable = CrashableFile(directory)
     try:
-        return await _play(plan, kit, keeps, medium)
+        return await _play(plan, kit, keeps, crashable)
     finally:
-        medium.close()
+        crashable.close()
 
 
-async def _play(plan: WorkerPlan, kit: WorkerKit, keeps: bool, medium: CrashableStore) -> WorkerOutcome:
-    return await WorkerSimulation(plan, kit, Trace(keeps), medium).play()
+async def _play(plan: WorkerPlan, kit: WorkerKit, keeps: bool, crashable: CrashableStore) -> WorkerOutcome:
+    return await WorkerSimulation(plan, kit, Trace(keeps), crashable).play()
 
 
 class WorkerSimulation:
-    def __init__(self, plan: WorkerPlan, kit: WorkerKit, trace: Trace, medium: CrashableStore) -> None:
+    def __init__(self, plan: WorkerPlan, kit: WorkerKit, trace: Trace, crashable: CrashableStore) -> None:
         self._plan = plan
         self._trace = trace
-        self._medium = medium
-        self._weather = DiskFaults()
+        self._crashable = crashable
+        self._disk_faults = DiskFaults()
         self._world = VirtualWorld(
             MemoryStore(),
             Path("node"),
@@ -94,8 +94,8 @@ class WorkerSimulation:
         self._world.registry = FakeRegistry()
         self._scope = anyio.CancelScope()
         self._ledger = WorkerLedger(self._world.clock, trace, self._scope.cancel)
-        self._nature = WorkerFaults(self._world, self._weather, self._world.registry, self._ledger)
-        self._door = ClientGate()
+        self._nature = WorkerFaults(self._world, self._disk_faults, self._world.registry, self._ledger)
+        self._gate = ClientGate()
         self._lives = self._crashes = 0
         self._over = False
 
@@ -110,7 +110,7 @@ class WorkerSimulation:
             tasks.start_soon(self._live)
             async with anyio.create_task_group() as actors:
                 for name in CLIENTS:
-                    client = WorkerClient(name, self._door, self._ledger, self._world.clock)
+                    client = WorkerClient(name, self._gate, self._ledger, self._world.clock)
                     actors.start_soon(client.work, self._plan.of(name))
                 actors.start_soon(self._nature.rage, self._plan.of(NATURE))
             await self._world.clock.sleep(_AFTER_S)
@@ -133,7 +133,7 @@ class WorkerSimulation:
             await anyio.lowlevel.checkpoint()
         try:
             self._world.store = FaultyStore(
-                self._medium.store, self._world.clock, self._trace, self._weather, self._touch
+                self._crashable.store, self._world.clock, self._trace, self._disk_faults, self._touch
             )
             async with self._world.open() as worker:
                 worker.tasks.start_soon(self._die_in_turn)
@@ -151,7 +151,7 @@ class WorkerSimulation:
         except Exception as error:  # noqa: BLE001 - whatever breaks the worker is a finding
             self._ledger.find([Violation(Invariant.ANSWERS, "the daemon", f"broke: {type(error).__name__}: {error}")])
         finally:
-            self._door.shut()
+            self._gate.shut()
 
     def _touch(self, key: str) -> None:
         bucket, _, rest = key.removeprefix("-").partition("/")
@@ -169,7 +169,7 @@ class WorkerSimulation:
                 break
         self._ledger.say(Speaker.DAEMON, f"is up, in its life {self._lives}")
         self._ledger.check(worker.store)
-        self._door.open(worker)
+        self._gate.open(worker)
 
     async def _die_in_turn(self) -> None:
         """Kills the daemon after so many turns of the loop, wherever everything is then."""
@@ -187,7 +187,7 @@ class WorkerSimulation:
         if cause is not None and (kept < 1 or reboots):
             what = "the host is rebooted" if reboots else "the file system loses what was not synced"
             self._ledger.say(Speaker.NATURE, f"{what}; {kept:.0%} of the commits that were not durable are kept")
-        self._medium.crash(kept)
+        self._crashable.crash(kept)
         await self._world.clock.sleep(0.0 if self._over else down_s)
 
     # The end.
@@ -211,7 +211,7 @@ class WorkerSimulation:
                 broken += self._ledger.snapshot_promises.broken(reader, self._world.clock.now())
                 self._ledger.find([*broken, *invariants.at_rest(reader, self._world.seen())])
                 if self._plan.reconciles:
-                    self._ledger.find(list(fences_at_rest(reader, self._world.palings.standing)))
+                    self._ledger.find(list(fences_at_rest(reader, self._world.policies.standing)))
 
     async def _retry_parked(self, worker: SimWorker) -> None:
         """As an operator does with a run that daemon after daemon died at, once none dies any more."""

@@ -21,22 +21,22 @@ class _HostDriver(FakeDriver):
     def __init__(self, host: FakeHost, features: Features) -> None:
         super().__init__(host, features)
         assert isinstance(host, SimHost)
-        self._cellar = host
+        self._sim_host = host
 
 
 class TrustsPids(_HostDriver):
     """Takes a process for the machine's because it has the id that the machine's had."""
 
     async def recover(self, machine_id: MachineId) -> Inspection:
-        seen, here = await super().recover(machine_id), self._cellar.look(machine_id)
-        if here is None or here.pid not in self._cellar.strangers:
+        seen, here = await super().recover(machine_id), self._sim_host.look(machine_id)
+        if here is None or here.pid not in self._sim_host.strangers:
             return seen
         return Inspection(phase=Phase.RUNNING, instance_id=here.spec.instance_id, pid=here.pid)
 
     async def wait(self, machine_id: MachineId) -> Exit:
-        here = self._cellar.look(machine_id)
-        if here is not None and here.pid in self._cellar.strangers:
-            await self._cellar.clock.sleep(10.0**9)
+        here = self._sim_host.look(machine_id)
+        if here is not None and here.pid in self._sim_host.strangers:
+            await self._sim_host.clock.sleep(10.0**9)
         return await super().wait(machine_id)
 
 
@@ -61,7 +61,7 @@ class LaunchesTwice(_HostDriver):
     """Does not look whether the instance is there already."""
 
     async def start(self, spec: InstanceSpec) -> Inspection:
-        self._cellar.launch(self._cellar.place(spec))
+        self._sim_host.launch(self._sim_host.place(spec))
         return await super().start(spec)
 
 
@@ -94,22 +94,22 @@ class KeepsMemories(_HostDriver):
     """Leaves the snapshot that it resumed from."""
 
     async def resume(self, machine_id: MachineId) -> None:
-        saved = machine_id in self._cellar.memories
+        saved = machine_id in self._sim_host.memories
         await super().resume(machine_id)
         if saved:
-            self._cellar.memories.add(machine_id)
+            self._sim_host.memories.add(machine_id)
 
 
 class StartsColdUnsaid(_HostDriver):
     """Starts anew what it cannot resume, and says that it went on."""
 
     async def resume(self, machine_id: MachineId) -> None:
-        here = self._cellar.look(machine_id)
+        here = self._sim_host.look(machine_id)
         try:
             await super().resume(machine_id)
         except SnapshotLost:
             assert here is not None
-            self._cellar.launch(self._cellar.place(here.spec))
+            self._sim_host.launch(self._sim_host.place(here.spec))
 
 
 class LimitsNothing(_HostDriver):

@@ -20,22 +20,22 @@ from hawker.sim.node.world import ROOM
 
 
 @asynccontextmanager
-async def town_of(folder: Path, count: int) -> AsyncIterator[tuple[SimCluster, list[FleetHost], TaskGroup]]:
+async def cluster_of(folder: Path, count: int) -> AsyncIterator[tuple[SimCluster, list[FleetHost], TaskGroup]]:
     clock = LoopClock(1)
     names = [NodeId(f"{number:08x}") for number in range(1, count + 1)]
     seeds = [address_of(name) for name in names]
-    town = SimCluster(network=MemoryNetwork(clock), wire=CallNetwork(clock), kit=SOUND_FLEET, seeds=seeds)
+    cluster = SimCluster(network=MemoryNetwork(clock), call_network=CallNetwork(clock), kit=SOUND_FLEET, seeds=seeds)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(town.network.serve)
-        await tasks.start(town.wire.serve)
-        hosts = [FleetHost(town, name, "mad", folder, seed=at, room=ROOM) for at, name in enumerate(names)]
+        await tasks.start(cluster.network.serve)
+        await tasks.start(cluster.call_network.serve)
+        hosts = [FleetHost(cluster, name, "mad", folder, seed=at, room=ROOM) for at, name in enumerate(names)]
         for host in hosts:
             await host.begin(tasks)
-        yield town, hosts, tasks
+        yield cluster, hosts, tasks
         for host in hosts:
             await host.kill()
         tasks.cancel_scope.cancel()
 
 
-def ledger_of(town: SimCluster) -> FleetLedger:
-    return FleetLedger(town.wire.clock, Trace())
+def ledger_of(cluster: SimCluster) -> FleetLedger:
+    return FleetLedger(cluster.call_network.clock, Trace())
