@@ -63,7 +63,7 @@ _ROOT = Secret("hwk_of-a-simulated-fleet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimCluster:
-    """What all nodes share. `seeds` are where a node looks for others; those of a light fleet have the `shared_catalog`."""
+    """What all nodes share. `seeds` are where a node looks for others; nodes of a light fleet share one catalog."""
 
     network: MemoryNetwork
     call_network: CallNetwork
