@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from hawker.chaos.daemon import HAWKER
-from hawker.chaos.steps import Report
-from hawker.chaos.traces import host, left
+from hawker.chaos.residue import host, left
+from hawker.chaos.steps import StepsReport
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_one_flow_of_containers_as_a_document(tmp_path: Path) -> None:
     before = host()
     command = steps(tmp_path, "--flow", "rest", "--driver", "container", "--in-a-row", "--json")
     done = subprocess.run(command, capture_output=True, timeout=WITHIN_S, check=False)
-    report = msgspec.json.decode(done.stdout, type=Report)
+    report = msgspec.json.decode(done.stdout, type=StepsReport)
     assert (done.returncode, report.found, report.driver) == (0, 0, "container"), report
     assert {(row.step, row.where) for row in report.rows} >= {("exit", "inside"), ("release", "after")}
     assert any(row.recovered_ms is None for row in report.rows)

@@ -9,10 +9,10 @@ from typing import cast
 import anyio
 import pytest
 
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings
-from hawker.chaos.faults import HURTS, Hurt, Scene
-from hawker.chaos.keeper import Keeper
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.endings import ToldExits
+from hawker.chaos.faults import HURTS, FaultKind, FaultTargets
 from hawker.clock import ShiftedClock, SystemClock
 from hawker.place import Place
 from tests.waiting import eventually
@@ -49,16 +49,20 @@ def patient(tmp_path: Path) -> Iterator[Patient]:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, patient: Patient) -> Scene:
-    endings = Endings(tmp_path, Chance(1), networked=False)
-    return Scene(cast(Keeper, patient), None, endings, tmp_path / "offset", Chance(1), SystemClock())
+def scene(tmp_path: Path, patient: Patient) -> FaultTargets:
+    endings = ToldExits(tmp_path, SeededChance(1), networked=False)
+    return FaultTargets(
+        cast(DaemonSupervisor, patient), None, endings, tmp_path / "offset", SeededChance(1), SystemClock()
+    )
 
 
-def hurt(name: str) -> Hurt:
+def hurt(name: str) -> FaultKind:
     return next(hurt for hurt in HURTS if hurt.name == name)
 
 
-async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(scene: Scene, patient: Patient) -> None:
+async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(
+    scene: FaultTargets, patient: Patient
+) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(hurt("daemon stopped for a while").inflict, scene)
         await eventually(lambda: patient.state == "T")
@@ -66,7 +70,7 @@ async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(s
     await eventually(lambda: patient.state != "T")
 
 
-async def test_a_clock_jumps_and_stays_there(scene: Scene) -> None:
+async def test_a_clock_jumps_and_stays_there(scene: FaultTargets) -> None:
     moved, host = ShiftedClock(scene.offset), SystemClock()
     seen = set()
     for _ in range(6):
@@ -76,12 +80,12 @@ async def test_a_clock_jumps_and_stays_there(scene: Scene) -> None:
     assert len(seen) > 2 and max(map(abs, seen)) > 60
 
 
-async def test_connections_are_cut(scene: Scene, patient: Patient) -> None:
+async def test_connections_are_cut(scene: FaultTargets, patient: Patient) -> None:
     await hurt("connections cut").inflict(scene)
     assert patient.cuts == 3
 
 
-async def test_nobody_to_hurt_is_no_error(scene: Scene) -> None:
+async def test_nobody_to_hurt_is_no_error(scene: FaultTargets) -> None:
     for name in ("pilot killed", "pilot stopped for a while", "workloads killed"):
         await hurt(name).inflict(scene)
     assert scene.endings.spoilt == set()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.customer import Customer
-from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.scenes import SCENES, Ended, Scene
-from hawker.chaos.stage import APP, Stage, Wares
-from hawker.chaos.verdict import Subject, check
+from hawker.chaos.sample_image import write_commandless_image
+from hawker.chaos.scenario_client import ScenarioClient
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenarios import SCENARIOS, ExpectedExit, Scenario
+from hawker.chaos.verdict import ScenarioMachine, check
 from hawker.machine import State
 from hawker.proof.promises import Promises
 from hawker.sim.node.sim_worker import SimWorker
@@ -21,37 +21,37 @@ pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
 
 
-def scene(name: str) -> Scene:
-    return next(scene for scene in SCENES if scene.name == name)
+def scene(name: str) -> Scenario:
+    return next(scene for scene in SCENARIOS if scene.name == name)
 
 
 class Play:
-    def __init__(self, worker: SimWorker, stage: Stage) -> None:
+    def __init__(self, worker: SimWorker, stage: ScenarioContext) -> None:
         self.worker = worker
         self.stage = stage
 
-    async def before(self, scene: Scene, *, promised: bool, acknowledged: bool = False) -> Subject:
+    async def before(self, scene: Scenario, *, promised: bool, acknowledged: bool = False) -> ScenarioMachine:
         machine_id = await scene.before(self.stage)
         await self.worker.at_rest()
-        return Subject(self.stage.key, machine_id, promised=promised, acknowledged=acknowledged)
+        return ScenarioMachine(self.stage.key, machine_id, promised=promised, acknowledged=acknowledged)
 
-    async def done(self, scene: Scene) -> Subject:
+    async def done(self, scene: Scenario) -> ScenarioMachine:
         subject = await self.before(scene, promised=True)
         subject.answered(await scene.act(self.stage, subject.machine_id))
         await self.worker.at_rest()
         return subject
 
-    async def check(self, scene: Scene, subject: Subject) -> list[str]:
+    async def check(self, scene: Scenario, subject: ScenarioMachine) -> list[str]:
         return await check(scene, subject, self.stage.customer, self.stage.wares)
 
 
 @pytest.fixture
 async def play(stall: MemoryWorld, tmp_path: Path) -> AsyncIterator[Play]:
-    wares = Wares("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
+    wares = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
     async with stall.open() as worker:
-        customer = Customer(worker.api, APP)
+        customer = ScenarioClient(worker.api, APP)
         await customer.open()
-        yield Play(worker, Stage(customer, wares, Promises(), "order", stall.clock))
+        yield Play(worker, ScenarioContext(customer, wares, Promises(), "order", stall.clock))
 
 
 @pytest.mark.parametrize("name", ["stop", "destroy", "start in vain"])
@@ -62,7 +62,7 @@ async def test_nothing_is_said_of_what_is_as_promised(name: str, play: Play) -> 
 async def test_another_state_and_other_exits_are_told(play: Play) -> None:
     stop, subject = scene("stop"), await play.done(scene("stop"))
     assert await play.check(replace(stop, done=State.FAILED), subject) == ["is stopped, not failed"]
-    for exits in [(), (Ended((7,), True),), (Ended((0, 130), False),), (stop.exits * 2)]:
+    for exits in [(), (ExpectedExit((7,), True),), (ExpectedExit((0, 130), False),), (stop.exits * 2)]:
         [told] = await play.check(replace(stop, exits=exits), subject)
         assert "its history tells of the exits [(130, True)]" in told
 
@@ -97,12 +97,12 @@ async def test_an_order_that_was_never_promised_is_given_again(play: Play) -> No
 
 async def test_an_effect_of_what_was_never_promised_is_told(play: Play) -> None:
     subject = await play.done(scene("stop"))
-    unasked = Subject("order", subject.machine_id, promised=False, acknowledged=False)
+    unasked = ScenarioMachine("order", subject.machine_id, promised=False, acknowledged=False)
     assert await unasked.take_up(scene("stop"), play.stage) == ["nothing was committed, and it is stopped"]
 
 
 async def test_a_machine_that_was_promised_and_is_not_there_is_told(play: Play) -> None:
-    subject = Subject("order", None, promised=True, acknowledged=False)
+    subject = ScenarioMachine("order", None, promised=True, acknowledged=False)
     [told] = await subject.take_up(scene("create"), play.stage)
     assert "not there until it was ordered again" in told
     assert subject.machine_id is not None

@@ -8,11 +8,11 @@ import pytest
 from hawker.api.bodies import CreateAppRequest
 from hawker.api.caller import Caller
 from hawker.api.routes import CREATE_APP, DELETE_MACHINE, DeleteMachineQuery
-from hawker.chaos.calls import APP, Calls, params_of
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings
-from hawker.chaos.tally import Outcome, Tally
-from hawker.chaos.workload import OWN_LIMIT, Customer, Onlooker
+from hawker.chaos.calls import APP, MeasuredCalls, params_of
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.endings import ToldExits
+from hawker.chaos.tally import CallVerdict, SoakTally
+from hawker.chaos.workload import OWN_LIMIT, SoakClient, SoakReader
 from hawker.proof.promises import Promises
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -41,14 +41,14 @@ class Street:
 
     def __init__(self, worker: SimWorker, directory: Path) -> None:
         self.clock = worker.parts.deps.clock
-        self.counter, self.tally, self.promises = Counter(worker.api), Tally(), Promises()
-        self.calls = Calls(self.counter, self.clock, self.tally)
-        endings = Endings(directory, Chance(1), networked=True)
+        self.counter, self.tally, self.promises = Counter(worker.api), SoakTally(), Promises()
+        self.calls = MeasuredCalls(self.counter, self.clock, self.tally)
+        endings = ToldExits(directory, SeededChance(1), networked=True)
         self.customers = [
-            Customer(f"c{number}", self.calls, self.promises, endings, Chance(1, number), networked=True)
+            SoakClient(f"c{number}", self.calls, self.promises, endings, SeededChance(1, number), networked=True)
             for number in range(2)
         ]
-        self.onlooker = Onlooker(self.calls, self.promises, Chance(1, 9))
+        self.onlooker = SoakReader(self.calls, self.promises, SeededChance(1, 9))
 
     async def busy_day(self) -> None:
         await self.counter.client.call(CREATE_APP, body=CreateAppRequest(name=APP))
@@ -68,7 +68,7 @@ async def test_at_a_node_that_keeps_its_word_nothing_is_found(tmp_path: Path) ->
         await street.busy_day()
         await worker.at_rest()
         assert street.counter.noted == [] and street.promises.broken(stall.store) == []
-        assert all(street.tally.calls[operation][Outcome.OK] > 0 for operation in HARMLESS)
+        assert all(street.tally.calls[operation][CallVerdict.OK] > 0 for operation in HARMLESS)
         assert len(street.tally.calls) > 12, "every operation has its turn"
         assert sum(1 for _ in stall.store.scan(MACHINES)) <= 2 * OWN_LIMIT
 

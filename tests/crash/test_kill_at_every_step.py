@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.scenes import SCENES, Scene, unmet, without_repetition
-from hawker.chaos.siege import Outcome, Siege
-from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.chaos.kill_runner import KillOutcome, KillRunner
+from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet, without_repetition
+from hawker.chaos.steps import StepsPlan, besieged, deaths
 from hawker.clock import SystemClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
-Rehearsals = dict[str, Outcome]
+Rehearsals = dict[str, KillOutcome]
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +26,18 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
     left: list[str] = []
     place: Path = tmp_path_factory.mktemp("besieged")
-    async with besieged(Plan(driver="container", where=place), SystemClock(), left) as siege:
+    async with besieged(StepsPlan(driver="container", where=place), SystemClock(), left) as siege:
         yield siege
     assert left == []
 
 
 @pytest.fixture(scope="module")
-async def rehearsals(siege: Siege) -> Rehearsals:
+async def rehearsals(siege: KillRunner) -> Rehearsals:
     """Each scene once without a death."""
-    return {scene.name: await siege.rehearse(scene) for scene in SCENES}
+    return {scene.name: await siege.rehearse(scene) for scene in SCENARIOS}
 
 
 async def test_scenes_without_a_death_end_as_they_should(rehearsals: Rehearsals) -> None:
@@ -48,8 +48,8 @@ async def test_every_place_of_every_flow_is_met(rehearsals: Rehearsals) -> None:
     assert unmet(frozenset(place for outcome in rehearsals.values() for place in outcome.places)) == []
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_a_flow_survives_death_at_every_place(scene: Scene, siege: Siege, rehearsals: Rehearsals) -> None:
+@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+async def test_a_flow_survives_death_at_every_place(scene: Scenario, siege: KillRunner, rehearsals: Rehearsals) -> None:
     """What flows share is met in one of them; `hawker chaos steps` meets it in each."""
     places = without_repetition({name: outcome.places for name, outcome in rehearsals.items()})[scene.name]
     outcomes = [outcome async for outcome in deaths(siege, scene, places, in_a_row=True)]

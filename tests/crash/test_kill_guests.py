@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.scenes import SCENES, Scene
-from hawker.chaos.siege import Siege
-from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.chaos.kill_runner import KillRunner
+from hawker.chaos.scenarios import SCENARIOS, Scenario
+from hawker.chaos.steps import StepsPlan, besieged, deaths
 from hawker.clock import SystemClock
 from tests.kernel import kernels
 
@@ -24,7 +24,7 @@ STEPS = {
 """By scene, those in which a guest begins, is held or ends; the others are the same for containers. `hawker chaos steps
 --driver qemu` goes through all."""
 
-GUESTS = [scene for scene in SCENES if scene.name in STEPS]
+GUESTS = [scene for scene in SCENARIOS if scene.name in STEPS]
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +34,16 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
     left: list[str] = []
     place: Path = tmp_path_factory.mktemp("besieged")
-    async with besieged(Plan(driver="qemu", where=place, kernels=kernels()), SystemClock(), left) as siege:
+    async with besieged(StepsPlan(driver="qemu", where=place, kernels=kernels()), SystemClock(), left) as siege:
         yield siege
     assert left == []
 
 
 @pytest.mark.parametrize("scene", GUESTS, ids=lambda scene: scene.name)
-async def test_a_guests_flow_survives_death_at_every_place_that_concerns_it(scene: Scene, siege: Siege) -> None:
+async def test_a_guests_flow_survives_death_at_every_place_that_concerns_it(scene: Scenario, siege: KillRunner) -> None:
     rehearsal = await siege.rehearse(scene)
     places = [place for place in rehearsal.places if place.startswith(STEPS[scene.name])]
     assert rehearsal.findings == () and places

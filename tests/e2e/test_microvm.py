@@ -18,7 +18,7 @@ import pytest
 from hawker.api.bodies import CreateVolumeRequest, SuspendAnswer
 from hawker.api.routes import CREATE_VOLUME, SUSPEND_MACHINE, AppParams
 from hawker.chaos.guests import bring_kernels
-from hawker.chaos.traces import host
+from hawker.chaos.residue import host
 from hawker.errors import Unprocessable, WrongState
 from hawker.host.mount import mounts
 from hawker.place import Place

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from hawker.api.client import Client
-from hawker.chaos.traces import host, left
+from hawker.chaos.residue import host, left
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.log import Secret

@@ -13,12 +13,12 @@ import anyio
 import click
 
 from hawker.chaos.fleet.report import page as fleet_page
-from hawker.chaos.fleet.trial import Plan as FleetPlan
+from hawker.chaos.fleet.trial import TrialPlan as FleetPlan
 from hawker.chaos.fleet.trial import run_trial
 from hawker.chaos.guests import GUEST_DRIVERS
 from hawker.chaos.report import page
 from hawker.chaos.soak import plan_of, soak
-from hawker.chaos.steps import FLOW_NAMES, Plan, Report, Row, run_steps
+from hawker.chaos.steps import FLOW_NAMES, DeathRow, StepsPlan, StepsReport, run_steps
 from hawker.cli.exits import Exit
 from hawker.cli.output import as_json, note
 from hawker.clock import SystemClock
@@ -58,8 +58,8 @@ def steps(
     """
     if not json:
         click.echo(_line(("FLOW", "STEP", "KILLED", "RECOVERED"), "FINDINGS"))
-    tell: Callable[[Row], None] = (lambda row: None) if json else (lambda row: click.echo(_row(row)))
-    plan = Plan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir, kernels=kernels)
+    tell: Callable[[DeathRow], None] = (lambda row: None) if json else (lambda row: click.echo(_row(row)))
+    plan = StepsPlan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir, kernels=kernels)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends it as Ctrl-C does, in order
     report = anyio.run(partial(run_steps, plan, SystemClock(), tell))
     click.echo(as_json(report) if json else _summary(report))
@@ -122,7 +122,7 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
     return report.status
 
 
-def _row(row: Row) -> str:
+def _row(row: DeathRow) -> str:
     killed = f"inside: {row.point}" if row.point else row.where
     recovered = "died too" if row.recovered_ms is None else f"{row.recovered_ms:.0f} ms"
     return _line((row.flow, row.step, killed, recovered), "; ".join(row.findings) or "none")
@@ -132,7 +132,7 @@ def _line(cells: tuple[str, str, str, str], rest: str) -> str:
     return "  ".join([*(f"{cell:{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)), rest])
 
 
-def _summary(report: Report) -> str:
+def _summary(report: StepsReport) -> str:
     recovered = sorted(row.recovered_ms for row in report.rows if row.recovered_ms is not None)
     middle = f"{recovered[len(recovered) // 2]:.0f} ms" if recovered else "-"
     longest = f"{recovered[-1]:.0f} ms" if recovered else "-"

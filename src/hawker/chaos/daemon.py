@@ -17,7 +17,7 @@ from typing import Self
 import msgspec
 
 from hawker.api.client import Client
-from hawker.chaos.traces import host, left
+from hawker.chaos.residue import host, left
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.failpoint import REACHED, VARIABLE

@@ -12,10 +12,10 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
-from hawker.chaos.ground import Ground
-from hawker.chaos.keeper import Keeper
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.data_disk import DataDisk
+from hawker.chaos.endings import ToldExits, kill, pilot_of, workload_of
 from hawker.clock import Clock
 from hawker.ids import MachineId
 
@@ -26,15 +26,15 @@ _JUMPS_S = (-21_600.0, -3_600.0, -90.0, -1.5, 0.0, 1.5, 90.0, 3_600.0, 21_600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class FaultTargets:
     """What can be hurt. `ground` is None where the data directory has no filesystem of its own; `offset` is the file
     that says by how much the daemon's wall clock is wrong."""
 
-    keeper: Keeper
-    ground: Ground | None
-    endings: Endings
+    keeper: DaemonSupervisor
+    ground: DataDisk | None
+    endings: ToldExits
     offset: Path
-    chance: Chance
+    chance: SeededChance
     clock: Clock
 
     async def while_it_lasts(self, low: float, high: float) -> None:
@@ -52,24 +52,24 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurt:
+class FaultKind:
     """One kind of damage. `grounded`: it needs a filesystem for the data directory alone."""
 
     name: str
-    inflict: Callable[[Scene], Coroutine[Any, Any, None]]
+    inflict: Callable[[FaultTargets], Coroutine[Any, Any, None]]
     grounded: bool = False
 
 
 # The daemon.
 
 
-async def _kill_daemon(scene: Scene) -> None:
+async def _kill_daemon(scene: FaultTargets) -> None:
     await scene.keeper.kill()
     await scene.while_it_lasts(0, 1.5)
     await scene.keeper.start()
 
 
-async def _kill_booting_daemon(scene: Scene) -> None:
+async def _kill_booting_daemon(scene: FaultTargets) -> None:
     """Again and again, while it takes up what the last one left: that is late in a boot, however slow the host is."""
     usual_s = min(_LONGEST_BOOT_S, (scene.keeper.tally.boots_ms or [1000.0])[-1] / 1000)
     await scene.keeper.kill()
@@ -80,13 +80,13 @@ async def _kill_booting_daemon(scene: Scene) -> None:
     await scene.keeper.start()
 
 
-async def _restart_daemon(scene: Scene) -> None:
+async def _restart_daemon(scene: FaultTargets) -> None:
     await scene.keeper.stop()
     await scene.while_it_lasts(0, 1.5)
     await scene.keeper.start()
 
 
-async def _freeze_daemon(scene: Scene) -> None:
+async def _freeze_daemon(scene: FaultTargets) -> None:
     """As a laptop's lid or a hypervisor's pause would. It must not end for it on waking."""
     scene.keeper.signal(signal.SIGSTOP)
     try:
@@ -95,13 +95,13 @@ async def _freeze_daemon(scene: Scene) -> None:
         scene.keeper.signal(signal.SIGCONT)
 
 
-async def _cut_connections(scene: Scene) -> None:
+async def _cut_connections(scene: FaultTargets) -> None:
     for _ in range(3):
         await scene.keeper.cut()
         await scene.while_it_lasts(0.1, 0.5)
 
 
-async def _jump(scene: Scene) -> None:
+async def _jump(scene: FaultTargets) -> None:
     """To another time, and stay there. Pilots' clocks stay as they were."""
     offset_s = scene.chance.choice(_JUMPS_S)
     draft = scene.offset.with_suffix(".new")
@@ -113,7 +113,7 @@ async def _jump(scene: Scene) -> None:
 # Machines.
 
 
-async def _kill_workload(scene: Scene) -> None:
+async def _kill_workload(scene: FaultTargets) -> None:
     for machine_id, pilot in scene.pilots().items():
         workload = workload_of(pilot)
         if workload is not None and scene.chance.happens(0.5):
@@ -122,7 +122,7 @@ async def _kill_workload(scene: Scene) -> None:
     await scene.while_it_lasts(0, 1)
 
 
-async def _kill_pilot(scene: Scene) -> None:
+async def _kill_pilot(scene: FaultTargets) -> None:
     found = scene.any_pilot()
     if found is not None:
         scene.endings.spoilt.add(found[0])
@@ -130,7 +130,7 @@ async def _kill_pilot(scene: Scene) -> None:
     await scene.while_it_lasts(0, 1)
 
 
-async def _freeze_pilot(scene: Scene) -> None:
+async def _freeze_pilot(scene: FaultTargets) -> None:
     found = scene.any_pilot()
     if found is None:
         return
@@ -147,7 +147,7 @@ async def _freeze_pilot(scene: Scene) -> None:
 
 
 @asynccontextmanager
-async def _full(scene: Scene) -> AsyncIterator[None]:
+async def _full(scene: FaultTargets) -> AsyncIterator[None]:
     assert scene.ground is not None
     await run_sync(scene.ground.fill)
     try:
@@ -157,7 +157,7 @@ async def _full(scene: Scene) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _read_only(scene: Scene) -> AsyncIterator[None]:
+async def _read_only(scene: FaultTargets) -> AsyncIterator[None]:
     assert scene.ground is not None
     await run_sync(scene.ground.freeze)
     try:
@@ -166,17 +166,17 @@ async def _read_only(scene: Scene) -> AsyncIterator[None]:
         scene.ground.thaw()
 
 
-async def _fill_disk(scene: Scene) -> None:
+async def _fill_disk(scene: FaultTargets) -> None:
     async with _full(scene):
         await scene.while_it_lasts(2, 8)
 
 
-async def _make_read_only(scene: Scene) -> None:
+async def _make_read_only(scene: FaultTargets) -> None:
     async with _read_only(scene):
         await scene.while_it_lasts(2, 8)
 
 
-async def _stall_disk(scene: Scene) -> None:
+async def _stall_disk(scene: FaultTargets) -> None:
     """Every write waits. Reads go on, and so must the calls that need no more."""
     assert scene.ground is not None
     await run_sync(scene.ground.stall)
@@ -186,26 +186,26 @@ async def _stall_disk(scene: Scene) -> None:
         scene.ground.go_on()
 
 
-async def _boot_on_full_disk(scene: Scene) -> None:
+async def _boot_on_full_disk(scene: FaultTargets) -> None:
     async with _full(scene):
         await _boot_in_need(scene)
     await _back(scene)
 
 
-async def _boot_on_read_only(scene: Scene) -> None:
+async def _boot_on_read_only(scene: FaultTargets) -> None:
     async with _read_only(scene):
         await _boot_in_need(scene)
     await _back(scene)
 
 
-async def _boot_in_need(scene: Scene) -> None:
+async def _boot_in_need(scene: FaultTargets) -> None:
     await scene.while_it_lasts(0.5, 1.5)
     await scene.keeper.kill()
     if await scene.keeper.try_start():
         await scene.while_it_lasts(1, 4)
 
 
-async def _boot_under_cover(scene: Scene) -> None:
+async def _boot_under_cover(scene: FaultTargets) -> None:
     """A data directory that was mounted read-only."""
     assert scene.ground is not None
     await scene.keeper.kill()
@@ -219,25 +219,25 @@ async def _boot_under_cover(scene: Scene) -> None:
     await _back(scene)
 
 
-async def _back(scene: Scene) -> None:
+async def _back(scene: FaultTargets) -> None:
     if not scene.keeper.wanted:
         await scene.keeper.start()
 
 
-HURTS: tuple[Hurt, ...] = (
-    Hurt("daemon killed", _kill_daemon),
-    Hurt("daemon killed while it boots", _kill_booting_daemon),
-    Hurt("daemon restarted", _restart_daemon),
-    Hurt("daemon stopped for a while", _freeze_daemon),
-    Hurt("connections cut", _cut_connections),
-    Hurt("clock jumps", _jump),
-    Hurt("workloads killed", _kill_workload),
-    Hurt("pilot killed", _kill_pilot),
-    Hurt("pilot stopped for a while", _freeze_pilot),
-    Hurt("disk stalls", _stall_disk, grounded=True),
-    Hurt("disk full", _fill_disk, grounded=True),
-    Hurt("boot on a full disk", _boot_on_full_disk, grounded=True),
-    Hurt("data directory read-only", _make_read_only, grounded=True),
-    Hurt("boot on files that cannot be written", _boot_on_read_only, grounded=True),
-    Hurt("boot on a read-only mount", _boot_under_cover, grounded=True),
+HURTS: tuple[FaultKind, ...] = (
+    FaultKind("daemon killed", _kill_daemon),
+    FaultKind("daemon killed while it boots", _kill_booting_daemon),
+    FaultKind("daemon restarted", _restart_daemon),
+    FaultKind("daemon stopped for a while", _freeze_daemon),
+    FaultKind("connections cut", _cut_connections),
+    FaultKind("clock jumps", _jump),
+    FaultKind("workloads killed", _kill_workload),
+    FaultKind("pilot killed", _kill_pilot),
+    FaultKind("pilot stopped for a while", _freeze_pilot),
+    FaultKind("disk stalls", _stall_disk, grounded=True),
+    FaultKind("disk full", _fill_disk, grounded=True),
+    FaultKind("boot on a full disk", _boot_on_full_disk, grounded=True),
+    FaultKind("data directory read-only", _make_read_only, grounded=True),
+    FaultKind("boot on files that cannot be written", _boot_on_read_only, grounded=True),
+    FaultKind("boot on a read-only mount", _boot_under_cover, grounded=True),
 )

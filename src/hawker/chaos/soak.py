@@ -19,19 +19,19 @@ from anyio.to_thread import run_sync
 
 from hawker.api.bodies import CreateAppRequest, RunState
 from hawker.api.routes import CREATE_APP, LIST_RUNS, ListRunsQuery
-from hawker.chaos.calls import APP, Calls
-from hawker.chaos.chance import Chance
+from hawker.chaos.calls import APP, MeasuredCalls
+from hawker.chaos.chance import SeededChance
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.endings import Endings
-from hawker.chaos.faults import HURTS, Hurt, Scene
-from hawker.chaos.footprint import pilots
-from hawker.chaos.ground import Ground
+from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.data_disk import DataDisk
+from hawker.chaos.endings import ToldExits
+from hawker.chaos.faults import HURTS, FaultKind, FaultTargets
 from hawker.chaos.inspect import inspect, violations_at_rest
-from hawker.chaos.keeper import Keeper
-from hawker.chaos.report import Report, report_of
+from hawker.chaos.report import SoakReport, report_of
+from hawker.chaos.residue import pilots
 from hawker.chaos.scrub import scrub
-from hawker.chaos.tally import Tally
-from hawker.chaos.workload import Customer, Onlooker
+from hawker.chaos.tally import SoakTally
+from hawker.chaos.workload import SoakClient, SoakReader
 from hawker.clock import OFFSET_VARIABLE, Clock
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.fsm import journal
@@ -49,7 +49,7 @@ _OPEN = (RunState.ACTIVE, RunState.QUEUED, RunState.STUCK)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SoakPlan:
     """`grounded`: the data directory gets a filesystem of its own, which needs root. `logs`: where to leave what each
     life of the daemon wrote."""
 
@@ -60,33 +60,33 @@ class Plan:
     logs: Path | None = None
 
 
-def plan_of(minutes: float, seed: int, driver: str | None, *, root: bool, logs: Path | None = None) -> Plan:
+def plan_of(minutes: float, seed: int, driver: str | None, *, root: bool, logs: Path | None = None) -> SoakPlan:
     """Raises `CannotStart` when the driver is not for whoever asks."""
     if driver == "container" and not root:
         raise CannotStart("the container driver needs root: start as root, or choose --driver process")
     chosen = driver or ("container" if root else "process")
-    return Plan(minutes=minutes, seed=seed, driver=chosen, grounded=root, logs=logs)
+    return SoakPlan(minutes=minutes, seed=seed, driver=chosen, grounded=root, logs=logs)
 
 
 class Soak:
     """One node, its clients and what hurts it."""
 
-    def __init__(self, plan: Plan, daemon: Daemon, ground: Ground | None, clock: Clock) -> None:
+    def __init__(self, plan: SoakPlan, daemon: Daemon, ground: DataDisk | None, clock: Clock) -> None:
         self._plan = plan
         self._clock = clock
-        self.tally = Tally()
-        self._keeper = Keeper(daemon, clock, self.tally)
+        self.tally = SoakTally()
+        self._keeper = DaemonSupervisor(daemon, clock, self.tally)
         self._promises = Promises()
         networked = plan.driver == "container"
-        chances = (Chance(plan.seed, stream) for stream in range(1, CUSTOMERS + 4))
-        self._endings = Endings(daemon.place.machines, next(chances), networked=networked)
+        chances = (SeededChance(plan.seed, stream) for stream in range(1, CUSTOMERS + 4))
+        self._endings = ToldExits(daemon.place.machines, next(chances), networked=networked)
         offset = daemon.directory / "clock-offset"
         daemon.environment[OFFSET_VARIABLE] = str(offset)
-        self._scene = Scene(self._keeper, ground, self._endings, offset, next(chances), clock)
-        self._calls = Calls(self._keeper, clock, self.tally)
-        self._onlooker = Onlooker(self._calls, self._promises, next(chances))
+        self._scene = FaultTargets(self._keeper, ground, self._endings, offset, next(chances), clock)
+        self._calls = MeasuredCalls(self._keeper, clock, self.tally)
+        self._onlooker = SoakReader(self._calls, self._promises, next(chances))
         self._customers = [
-            Customer(f"customer{number}", self._calls, self._promises, self._endings, chance, networked=networked)
+            SoakClient(f"customer{number}", self._calls, self._promises, self._endings, chance, networked=networked)
             for number, chance in enumerate(chances)
         ]
 
@@ -109,12 +109,12 @@ class Soak:
         except Unavailable as error:
             self._keeper.note(f"the soak cannot go on: {error}")
 
-    def _deck(self) -> Iterator[Hurt]:
+    def _deck(self) -> Iterator[FaultKind]:
         """Every fault once, shuffled, and again."""
         offered = [hurt for hurt in HURTS if self._scene.ground is not None or not hurt.grounded]
         return chain.from_iterable(self._scene.chance.shuffled(offered) for _ in repeat(None))
 
-    async def _open_hours(self, deck: Iterator[Hurt], ends_at: float) -> None:
+    async def _open_hours(self, deck: Iterator[FaultKind], ends_at: float) -> None:
         """Clients call, and a few faults are inflicted."""
         async with self._clients():
             for _ in range(_BEFORE_REST):
@@ -123,7 +123,7 @@ class Soak:
                     break
                 await self._inflict(next(deck))
 
-    async def _inflict(self, hurt: Hurt) -> None:
+    async def _inflict(self, hurt: FaultKind) -> None:
         self.tally.faults[hurt.name] += 1
         try:
             await hurt.inflict(self._scene)
@@ -209,7 +209,7 @@ class Soak:
             await scrub(daemon, self._clock)
 
 
-async def soak(plan: Plan, clock: Clock) -> Report:
+async def soak(plan: SoakPlan, clock: Clock) -> SoakReport:
     """SIGINT and SIGTERM end it early, in the same order, with a report of what was done until then. Raises
     `CannotStart` when this host cannot run it."""
     began = clock.monotonic()
@@ -218,10 +218,10 @@ async def soak(plan: Plan, clock: Clock) -> Report:
     return report_of(tally, seed=plan.seed, driver=plan.driver, minutes=plan.minutes, lasted_s=lasted_s)
 
 
-async def _counted(plan: Plan, clock: Clock) -> Tally:
+async def _counted(plan: SoakPlan, clock: Clock) -> SoakTally:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         directory = Path(tempfile.mkdtemp(prefix="hawker-soak-"))
-        ground = Ground(directory / "ground.img", directory / "data") if plan.grounded else None
+        ground = DataDisk(directory / "ground.img", directory / "data") if plan.grounded else None
         try:
             if ground is not None:
                 await run_sync(ground.make, GROUND_MIB)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import aiohttp
 
 from hawker.api.bodies import Machine
-from hawker.chaos.customer import Customer, exits_of
-from hawker.chaos.scenes import Scene
-from hawker.chaos.stage import Stage, Wares
+from hawker.chaos.scenario_client import ScenarioClient, exits_of
+from hawker.chaos.scenario_context import SampleMachines, ScenarioContext
+from hawker.chaos.scenarios import Scenario
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -17,7 +17,7 @@ _ANSWERS_WITHIN_S = 30.0
 _MADE_HERE = "alive"
 
 
-class Subject:
+class ScenarioMachine:
     """What a scene is played with once. `machine_id` is None while nobody knows it; `promised` once the order is
     committed, `acknowledged` once it was answered."""
 
@@ -27,18 +27,18 @@ class Subject:
         self.promised = promised
         self.acknowledged = acknowledged
 
-    def answered(self, machine_id: MachineId) -> "Subject":
+    def answered(self, machine_id: MachineId) -> "ScenarioMachine":
         self.machine_id, self.acknowledged, self.promised = machine_id, True, True
         return self
 
-    async def ended_at(self, customer: Customer) -> float:
+    async def ended_at(self, customer: ScenarioClient) -> float:
         """When the last operation on it ended, Unix seconds; 0 when there was none."""
         if self.machine_id is None:
             return 0.0
         runs = await customer.runs(self.machine_id)
         return max((run.ended_at.timestamp() for run in runs if run.ended_at is not None), default=0.0)
 
-    async def take_up(self, scene: Scene, stage: Stage) -> list[str]:
+    async def take_up(self, scene: Scenario, stage: ScenarioContext) -> list[str]:
         """As a client does that was cut off: give the order again. What is wrong with what is there before, and with
         the answer."""
         if self.acknowledged or not scene.asks:
@@ -52,14 +52,16 @@ class Subject:
             self.machine_id = made
         return found
 
-    def _before(self, scene: Scene, there: dict[str, State]) -> Iterator[str]:
+    def _before(self, scene: Scenario, there: dict[str, State]) -> Iterator[str]:
         if self.promised or self.machine_id is None:
             return
         if there.get(self.machine_id) is not scene.undone:
             yield f"nothing was committed, and it is {there.get(self.machine_id)}"
 
 
-async def check(scene: Scene, subject: Subject, customer: Customer, wares: Wares) -> list[str]:
+async def check(
+    scene: Scenario, subject: ScenarioMachine, customer: ScenarioClient, wares: SampleMachines
+) -> list[str]:
     """The machine as its node shows it, and as it answers itself."""
     assert subject.machine_id is not None, "the order was given"
     machine = await customer.machine(subject.machine_id)
@@ -71,7 +73,7 @@ async def check(scene: Scene, subject: Subject, customer: Customer, wares: Wares
     return found
 
 
-def _states(scene: Scene, machine: Machine) -> Iterator[str]:
+def _states(scene: Scenario, machine: Machine) -> Iterator[str]:
     if machine.state is not scene.done:
         yield f"is {machine.state}, not {scene.done}"
     last = machine.events[0] if machine.events else None
@@ -79,21 +81,21 @@ def _states(scene: Scene, machine: Machine) -> Iterator[str]:
         yield f"its history does not say why it failed: {last}"
 
 
-def _exits(scene: Scene, machine: Machine) -> Iterator[str]:
+def _exits(scene: Scenario, machine: Machine) -> Iterator[str]:
     told = [(exit.exit_code, exit.requested_stop) for exit in exits_of(machine)]
     pairs = zip(scene.exits, told, strict=False)
     if len(told) != len(scene.exits) or not all(expected.is_told_by(*each) for expected, each in pairs):
         yield f"its history tells of the exits {told}, not of {list(scene.exits)}"
 
 
-def _archived(machine: Machine, wares: Wares) -> Iterator[str]:
+def _archived(machine: Machine, wares: SampleMachines) -> Iterator[str]:
     """There is one file of it, and nothing half-written."""
     names = sorted(file.name for file in wares.archive.rglob("*") if machine.id in file.name)
     if len(names) != 1 or not names[0].endswith(".zst"):
         yield f"the archive has {names} of it"
 
 
-async def _own_answer(customer: Customer, machine: Machine, scene: Scene, wares: Wares) -> list[str]:
+async def _own_answer(customer: ScenarioClient, machine: Machine, scene: Scenario, wares: SampleMachines) -> list[str]:
     """From inside, through its pilot; of a container also over its network."""
     machine_id = MachineId(machine.id)
     try:

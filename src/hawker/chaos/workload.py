@@ -39,9 +39,9 @@ from hawker.api.routes import (
     MetadataKeyParams,
     WaitQuery,
 )
-from hawker.chaos.calls import APP, Calls, Reply, params_of
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings
+from hawker.chaos.calls import APP, CallOutcome, MeasuredCalls, params_of
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.endings import ToldExits
 from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.config.guest import Guest
@@ -60,11 +60,18 @@ _SMALL = Guest(cpu_kind="shared", cpus=1, memory_mb=256)
 Act: TypeAlias = Callable[[MachineId], Awaitable[object]]
 
 
-class Customer:
+class SoakClient:
     """`networked`: machines are the sample web server in a network of their own, else processes that sleep."""
 
     def __init__(
-        self, name: str, calls: Calls, promises: Promises, endings: Endings, chance: Chance, *, networked: bool
+        self,
+        name: str,
+        calls: MeasuredCalls,
+        promises: Promises,
+        endings: ToldExits,
+        chance: SeededChance,
+        *,
+        networked: bool,
     ) -> None:
         self._name = name
         self._calls = calls
@@ -179,7 +186,7 @@ class Customer:
         env: dict[str, str] | None = None,
         metadata: dict[str, str] | None = None,
         **arguments: object,
-    ) -> Reply[R]:
+    ) -> CallOutcome[R]:
         """`env` and `metadata`: what is kept if it is acknowledged."""
         before = self._promises.told[machine_id]
         ticket = self._promises.ask(machine_id, call)
@@ -229,10 +236,10 @@ class Customer:
             await self._endings.end(reply.value)
 
 
-class Onlooker:
+class SoakReader:
     """Reads what all customers have: whatever was acknowledged is in the list."""
 
-    def __init__(self, calls: Calls, promises: Promises, chance: Chance) -> None:
+    def __init__(self, calls: MeasuredCalls, promises: Promises, chance: SeededChance) -> None:
         self._calls = calls
         self._promises = promises
         self._chance = chance

@@ -10,7 +10,7 @@ from anyio.to_thread import run_sync
 from hawker.api.client import Client
 from hawker.api.routes import HEALTH
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.tally import Finding, Tally
+from hawker.chaos.tally import SoakFinding, SoakTally
 from hawker.cli.exits import Exit
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
@@ -26,10 +26,10 @@ ANSWERS_WITHIN_S = 90.0
 """After whatever was done to it has ended, a node answers again by itself."""
 
 
-class Keeper:
+class DaemonSupervisor:
     """One daemon. `wanted` while it should be living; `answers` as last probed."""
 
-    def __init__(self, daemon: Daemon, clock: Clock, tally: Tally) -> None:
+    def __init__(self, daemon: Daemon, clock: Clock, tally: SoakTally) -> None:
         self.daemon = daemon
         self.wanted = False
         self.answers = False
@@ -137,7 +137,7 @@ class Keeper:
         """A finding, once, with the end of the daemon's log."""
         if all(found.what != what for found in self.tally.findings):
             at_s = self._clock.monotonic() - self._began
-            self.tally.findings.append(Finding(at_s, what, _telling(self.daemon.errors)))
+            self.tally.findings.append(SoakFinding(at_s, what, _telling(self.daemon.errors)))
 
 
 def _telling(log: str) -> str:

@@ -11,8 +11,8 @@ from anyio.to_thread import run_sync
 
 from hawker.api.routes import HEALTH
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.keeper import Keeper
-from hawker.chaos.tally import Tally
+from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.tally import SoakTally
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from tests.waiting import eventually
@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.fixture
-async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
-    keeper = Keeper(Daemon(tmp_path, SystemClock(), driver="process"), SystemClock(), Tally())
+async def keeper(tmp_path: Path) -> AsyncIterator[DaemonSupervisor]:
+    keeper = DaemonSupervisor(Daemon(tmp_path, SystemClock(), driver="process"), SystemClock(), SoakTally())
     yield keeper
     await keeper.cut()
     assert await run_sync(keeper.daemon.withdraw) == []
 
 
-async def test_an_end_that_nobody_asked_for_is_noted_and_mended(keeper: Keeper) -> None:
+async def test_an_end_that_nobody_asked_for_is_noted_and_mended(keeper: DaemonSupervisor) -> None:
     await keeper.start()
     first = keeper.daemon.pid
     async with anyio.create_task_group() as tasks:
@@ -42,7 +42,7 @@ async def test_an_end_that_nobody_asked_for_is_noted_and_mended(keeper: Keeper) 
     assert len(keeper.tally.boots_ms) == 2 and keeper.tally.gaps_s, "a busy host may have kept it silent once more"
 
 
-async def test_an_end_that_was_asked_for_is_none_of_its_business(keeper: Keeper) -> None:
+async def test_an_end_that_was_asked_for_is_none_of_its_business(keeper: DaemonSupervisor) -> None:
     await keeper.start()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(keeper.watch)
@@ -56,7 +56,7 @@ async def test_an_end_that_was_asked_for_is_none_of_its_business(keeper: Keeper)
     assert keeper.tally.findings == []
 
 
-async def test_a_boot_that_is_refused_as_it_should_be_is_no_finding(keeper: Keeper) -> None:
+async def test_a_boot_that_is_refused_as_it_should_be_is_no_finding(keeper: DaemonSupervisor) -> None:
     keeper.daemon.data_dir.write_text("in the way")
     assert not await keeper.try_start()
     assert keeper.tally.findings == [] and not keeper.daemon.alive
@@ -64,14 +64,14 @@ async def test_a_boot_that_is_refused_as_it_should_be_is_no_finding(keeper: Keep
         await keeper.start()
 
 
-async def test_cut_connections_are_made_again(keeper: Keeper) -> None:
+async def test_cut_connections_are_made_again(keeper: DaemonSupervisor) -> None:
     await keeper.start()
     await keeper.client.call(HEALTH)
     await keeper.cut()
     await keeper.client.call(HEALTH)
 
 
-async def test_the_same_thing_is_noted_once_without_the_lines_about_requests(keeper: Keeper) -> None:
+async def test_the_same_thing_is_noted_once_without_the_lines_about_requests(keeper: DaemonSupervisor) -> None:
     await keeper.start()
     await keeper.answering()
     keeper.note("broken")

@@ -4,18 +4,138 @@ and which of the traces on the host belong to nothing that runs or is recorded.
 
 import os
 import re
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from hawker.chaos.traces import Trace
 from hawker.host.address import bridge_prefix, interface_prefix, spare_veth_name, veth_name
 from hawker.host.mount import mounts
 from hawker.ids import InstanceId, MachineId, NodeId, SnapshotId, VolumeId, is_snapshot_id
 
-_LAYER = re.compile(r"(?:^|,)upperdir=[^,]*/layers/([^/,]+)/(?:roots/[^/,]+/)?upper")
 _PROC = Path("/proc")
+_VMMS = ("qemu-system-x86", "qemu-system-aar", "firecracker", "cloud-hyperviso")
+"""As the kernel has their names, cut to 15 bytes."""
+
+_MACHINE_VARIABLE = "FLY_MACHINE_ID="
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Residue:
+    """One thing on the host. `bears` is all text by which it can be told whose it is."""
+
+    kind: str
+    name: str
+    bears: str = field(compare=False, default="")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def host() -> frozenset[Residue]:
+    return frozenset([*_processes(), *_mounts(), *_loops(), *_interfaces(), *_cgroups(), *_tables(), *_staged()])
+
+
+def left(before: frozenset[Residue], *marks: object) -> list[Residue]:
+    since = host() - before
+    return sorted(trace for trace in since if not marks or any(str(mark) in trace.bears for mark in marks))
+
+
+def _processes() -> Iterator[Residue]:
+    own = set(_ancestors(os.getpid()))
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit() and int(folder.name) not in own:
+            command, environment = _text(folder / "cmdline"), _text(folder / "environ")
+            if _is_daemon(command):
+                yield Residue("process", f"{folder.name} {_line(command)}", command + environment)
+            elif _is_of_machine(_text(folder / "comm").strip(), command, environment):
+                bears = command + environment + _text(folder / "cgroup") + _other_mounts(folder)
+                yield Residue("process", f"{folder.name} {_line(command)}", bears)
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while pid > 0:
+        yield pid
+        pid = int(_text(_PROC / str(pid) / "stat").rpartition(")")[2].split()[1])
+
+
+def _is_daemon(command: str) -> bool:
+    return "hawker" in [Path(word).name for word in command.split("\0")[:3]]
+
+
+def _is_of_machine(name: str, command: str, environment: str) -> bool:
+    """A pilot, a VMM or its keeper, or what runs in a machine. A zombie has neither command nor environment."""
+    known = name in ("pilot", "keeper", *_VMMS)
+    return bool(command) and (known or _MACHINE_VARIABLE in environment)
+
+
+def _line(command: str) -> str:
+    return command.replace("\0", " ").strip()
+
+
+def _other_mounts(folder: Path) -> str:
+    """Of a process that has mounts of its own: what it has as its root names the files of the machine that it runs in.
+    The others may be a copy of all that the host has."""
+    same = _link(folder / "ns/mnt") == _link(_PROC / "self/ns/mnt")
+    lines = [] if same else _text(folder / "mountinfo").splitlines()
+    return "\n".join(line for line in lines if line.split()[4] == "/")
+
+
+def _mounts() -> Iterator[Residue]:
+    for line in _text(_PROC / "self/mountinfo").splitlines():
+        target = line.split()[4].encode().decode("unicode_escape")
+        yield Residue("mount", target, f"{target} {line}")
+
+
+def _loops() -> Iterator[Residue]:
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        backing = _text(file).strip()
+        yield Residue("loop", f"{file.parts[3]} of {backing}", backing)
+
+
+def _interfaces() -> Iterator[Residue]:
+    return (Residue("interface", each.name, each.name) for each in Path("/sys/class/net").glob("hw*"))
+
+
+def _cgroups() -> Iterator[Residue]:
+    for folder, _, _ in os.walk("/sys/fs/cgroup"):
+        if "hawker" in folder:
+            yield Residue("cgroup", folder, folder)
+
+
+def _tables() -> Iterator[Residue]:
+    if os.geteuid() == 0 and shutil.which("nft"):
+        listed = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True, timeout=60)
+        yield from (Residue("table", line, line) for line in listed.stdout.splitlines() if "hawker" in line)
+
+
+def _staged() -> Iterator[Residue]:
+    return (Residue("staged tree", str(each), str(each)) for each in Path("/dev/shm").glob("hawker-*"))
+
+
+def _text(file: Path) -> str:
+    """Empty when it went away meanwhile or is not ours to read."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _link(file: Path) -> str:
+    try:
+        return os.readlink(file)
+    except OSError:
+        return ""
+
+
+# What Hawker can leave on a host outside its directory: processes, mounts, loop devices, interfaces, cgroups,
+# packet tables, trees staged in shared memory. `host()` is a snapshot, `left(before)` what came since and is still
+# there. Several nodes may share a host, so `left` can be told marks (a directory, a node's or machine's id): then
+# it tells only what bears one of them.
+
+_LAYER = re.compile(r"(?:^|,)upperdir=[^,]*/layers/([^/,]+)/(?:roots/[^/,]+/)?upper")
 _SYS_NET = Path("/sys/class/net")
 
 
@@ -84,7 +204,7 @@ def _open_files(process: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class RecordedClaims:
     """What may be on the host while nothing is under way: of which node and directory, which machines are recorded,
     and of which processes run. Of `guests` nothing is mounted."""
 
@@ -95,19 +215,19 @@ class Claims:
     guests: bool = False
 
 
-def unclaimed(traces: Iterable[Trace], claims: Claims) -> list[str]:
+def unclaimed(traces: Iterable[Residue], claims: RecordedClaims) -> list[str]:
     """Of a node's traces, those that nothing accounts for."""
     traces = list(traces)
     loops = {trace for trace in traces if trace.kind == "loop" and not _is_mounted(trace, traces)}
     return sorted(str(trace) for trace in traces if trace in loops or not _is_claimed(trace, claims))
 
 
-def _is_mounted(loop: Trace, traces: Iterable[Trace]) -> bool:
+def _is_mounted(loop: Residue, traces: Iterable[Residue]) -> bool:
     device = f" /dev/{loop.name.split()[0]} "
     return any(trace.kind == "mount" and device in trace.bears for trace in traces)
 
 
-def _is_claimed(trace: Trace, claims: Claims) -> bool:
+def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:
     match trace.kind:
         case "process":
             return any(machine_id in trace.bears for machine_id in claims.running)
@@ -124,7 +244,7 @@ def _is_claimed(trace: Trace, claims: Claims) -> bool:
             return True
 
 
-def _is_claimed_mount(target: Path, claims: Claims) -> bool:
+def _is_claimed_mount(target: Path, claims: RecordedClaims) -> bool:
     """Images stay mounted while the node has machines; the directories of a machine bear its id. Whether a volume may
     be mounted is asked elsewhere."""
     if not target.is_relative_to(claims.data_dir):
@@ -137,7 +257,7 @@ def _is_claimed_mount(target: Path, claims: Claims) -> bool:
     return first in ("", "mounts") or not rest or rest[0] in claims.recorded
 
 
-def _is_claimed_interface(name: str, claims: Claims) -> bool:
+def _is_claimed_interface(name: str, claims: RecordedClaims) -> bool:
     node_id = claims.node_id
     if name.startswith(bridge_prefix(node_id)):
         return any((_SYS_NET / name / "brif").iterdir()) if (_SYS_NET / name / "brif").is_dir() else True

@@ -8,9 +8,9 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from hawker.chaos.customer import Customer
 from hawker.chaos.guests import CONTAINED
-from hawker.chaos.larder import PROGRAM
+from hawker.chaos.sample_image import PROGRAM
+from hawker.chaos.scenario_client import ScenarioClient
 from hawker.clock import Clock
 from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.config.storage import Mount
@@ -34,7 +34,7 @@ def named(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wares:
+class SampleMachines:
     """What may be ordered: `commandless` is an image that names no command. The process driver runs the sample program
     as it is on the host, where it asks for nothing. `archive` is where histories go, in scenes that have one."""
 
@@ -77,12 +77,12 @@ class Wares:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ScenarioContext:
     """One life of the node, as a scene sees it. `promises` outlive it. `key` is that of the order, the same however
     often it is given."""
 
-    customer: Customer
-    wares: Wares
+    customer: ScenarioClient
+    wares: SampleMachines
     promises: Promises
     key: str
     clock: Clock

@@ -25,10 +25,10 @@ exec cat
 """A host's own /sys shows its own links; the control groups are everybody's."""
 
 
-class Host:
+class LabHost:
     """One network namespace, with what is mounted in it. `number` is the last part of its address."""
 
-    def __init__(self, street: "Street", number: int) -> None:
+    def __init__(self, street: "NetworkLab", number: int) -> None:
         self.number = number
         self.address = street.address(number)
         self.link = f"{street.bridge}-{number}"
@@ -71,7 +71,7 @@ class Host:
     def run(self, *command: str) -> str:
         return _out((*self.before_it, *command))
 
-    def drop_from(self, others: Iterable["Host"], *, percent: int = 100, everybody: bool = False) -> None:
+    def drop_from(self, others: Iterable["LabHost"], *, percent: int = 100, everybody: bool = False) -> None:
         """Lose so much of what these hosts, or all, send to this one; nothing else is lost any more."""
         rules = [f"add table ip {_TABLE}", f"delete table ip {_TABLE}", f"add table ip {_TABLE}"]
         rules.append(f"add chain ip {_TABLE} arriving {{ type filter hook input priority -300; }}")
@@ -82,7 +82,7 @@ class Host:
         subprocess.run((*self.before_it, "nft", "-f", "-"), input="\n".join(rules).encode(), check=True)
 
 
-class Street:
+class NetworkLab:
     """`directory` is empty and its own. `network` is the beginning of the hosts' addresses. Leaving the context takes
     every host's power and the bridge away."""
 
@@ -90,7 +90,7 @@ class Street:
         self.directory = directory
         self.bridge = f"hwst{number}"
         self._network = network or f"10.213.{number}"
-        self.hosts = tuple(Host(self, each) for each in range(1, hosts + 1))
+        self.hosts = tuple(LabHost(self, each) for each in range(1, hosts + 1))
 
     def address(self, number: int) -> str:
         return f"{self._network}.{number}"
@@ -119,7 +119,7 @@ class Street:
     ) -> None:
         self._close()
 
-    def part(self, *sides: Sequence[Host]) -> None:
+    def part(self, *sides: Sequence[LabHost]) -> None:
         """No host hears one of another side. One that is on no side hears all, and is heard."""
         for side in sides:
             others = [host for other in sides if other is not side for host in other]

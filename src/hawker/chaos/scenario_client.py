@@ -60,7 +60,7 @@ _WAIT_S = 55.0
 
 
 @dataclass(frozen=True, slots=True)
-class Customer:
+class ScenarioClient:
     client: Caller
     app: str
 

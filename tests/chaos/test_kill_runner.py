@@ -7,7 +7,7 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.local import LocalCaller
 from hawker.api.routes import GET_MACHINE
-from hawker.chaos.watcher import Watcher
+from hawker.chaos.kill_runner import StateWatcher
 from hawker.errors import NotFound
 from hawker.machine import State
 from hawker.sim.node.sim_worker import APP
@@ -19,7 +19,7 @@ anyio_backend = in_virtual_time
 
 
 async def test_a_life_without_findings(stall: MemoryWorld) -> None:
-    watcher = Watcher(stall.clock, APP)
+    watcher = StateWatcher(stall.clock, APP)
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -32,7 +32,7 @@ async def test_a_life_without_findings(stall: MemoryWorld) -> None:
 
 
 async def test_a_state_without_its_event_is_seen(stall: MemoryWorld) -> None:
-    watcher = Watcher(stall.clock, APP)
+    watcher = StateWatcher(stall.clock, APP)
     async with stall.open() as worker:
         await worker.app()
         record = worker.record(await worker.stopped())
@@ -55,7 +55,7 @@ class Blind:
 
 
 async def test_a_machine_in_the_list_only_is_seen(stall: MemoryWorld) -> None:
-    watcher = Watcher(stall.clock, APP)
+    watcher = StateWatcher(stall.clock, APP)
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.stopped()

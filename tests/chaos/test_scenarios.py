@@ -1,32 +1,51 @@
-"""Every flow has its scenes, and scenes do what they say, on a worker in virtual time."""
+""""""
 
 from pathlib import Path
 
 import pytest
 
-from hawker.chaos.copy_scenes import off_with_damaged_volume
-from hawker.chaos.customer import Customer
-from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.scenes import SCENES, Scene, declared, unmet, without_repetition
-from hawker.chaos.stage import APP, Stage, Wares
+from hawker.chaos import scenarios
+from hawker.chaos.sample_image import write_commandless_image
+from hawker.chaos.scenario_client import ScenarioClient
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenarios import SCENARIOS, Scenario, declared, off_with_damaged_volume, unmet, without_repetition
+from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.proof.promises import Promises
 from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle import FLOWS
 from tests.worker.hourglass import in_virtual_time
 
+
+@pytest.mark.parametrize("flow", ["volume_snapshot", "volume_restore", "volume_fork"])
+def test_each_flow_of_copies_has_a_scene_that_is_about_it(flow: str) -> None:
+    places = {place for place in declared() if place.startswith(f"{flow}.")}
+    about = {place for scene in SCENARIOS if scene.flow == flow for place in places if scene.is_about(place)}
+    assert about == places != set()
+
+
+def test_a_damaged_volume_has_no_superblock_and_its_size(tmp_path: Path) -> None:
+    directory = tmp_path / "node" / "volumes" / "vol_0000000000000001"
+    directory.mkdir(parents=True)
+    (directory / "disk").write_bytes(b"x" * 8192)
+    scenarios._damage(tmp_path, VolumeId("vol_0000000000000001"))
+    assert (directory / "disk").read_bytes() == bytes(4096) + b"x" * 4096
+
+
 anyio_backend = in_virtual_time
 PLAYED = tuple(
-    scene for scene in SCENES if not scene.archives and not scene.sweeps and scene.before is not off_with_damaged_volume
+    scene
+    for scene in SCENARIOS
+    if not scene.archives and not scene.sweeps and scene.before is not off_with_damaged_volume
 )  # which only a node set up for it does, or one with files of its own
 
 
 def test_every_flow_has_a_scene_and_every_scene_a_flow() -> None:
-    assert {scene.flow for scene in SCENES} == {flow.name for flow in FLOWS}
+    assert {scene.flow for scene in SCENARIOS} == {flow.name for flow in FLOWS}
 
 
 def test_every_declared_place_is_some_scenes() -> None:
-    orphans = [place for place in declared() if not any(scene.is_about(place) for scene in SCENES)]
+    orphans = [place for place in declared() if not any(scene.is_about(place) for scene in SCENARIOS)]
     assert orphans == []
 
 
@@ -57,13 +76,13 @@ def test_what_was_met_in_one_flow_is_not_repeated_in_another() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("scene", PLAYED, ids=lambda scene: scene.name)
-async def test_a_scene_ends_where_it_says(scene: Scene, stall: MemoryWorld, tmp_path: Path) -> None:
-    wares = Wares("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
+async def test_a_scene_ends_where_it_says(scene: Scenario, stall: MemoryWorld, tmp_path: Path) -> None:
+    wares = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
     async with stall.open() as worker:
-        customer = Customer(worker.api, APP)
+        customer = ScenarioClient(worker.api, APP)
         await customer.open()
         await customer.open()
-        stage = Stage(customer, wares, Promises(), "order", stall.clock)
+        stage = ScenarioContext(customer, wares, Promises(), "order", stall.clock)
         before = await scene.before(stage)
         await worker.at_rest()
         machine_id = await scene.act(stage, before)

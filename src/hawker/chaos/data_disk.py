@@ -26,7 +26,7 @@ _MACHINES_OWN = frozenset({"layers", "rootfs", "journal", "output.0", "output.1"
 """What a pilot or a workload writes to."""
 
 
-class Ground:
+class DataDisk:
     """`image` is the file that holds the filesystem, `target` the directory where it is mounted."""
 
     def __init__(self, image: Path, target: Path) -> None:

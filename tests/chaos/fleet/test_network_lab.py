@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.fleet.street import Host, Street
-from hawker.chaos.traces import host, left
+from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
+from hawker.chaos.residue import host, left
 from hawker.errors import Unavailable
 from tests.waiting import wait_for
 
@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
 @pytest.fixture
-def street(tmp_path: Path) -> Iterator[Street]:
+def street(tmp_path: Path) -> Iterator[NetworkLab]:
     before = host()
-    with Street(tmp_path, 71, 3) as street:
+    with NetworkLab(tmp_path, 71, 3) as street:
         yield street
     wait_for(lambda: not left(before, street.bridge))
 
@@ -35,16 +35,16 @@ except OSError:
 """
 
 
-def reaches(one: Host, other: Host, patience_s: float = 30.0) -> bool:
+def reaches(one: LabHost, other: LabHost, patience_s: float = 30.0) -> bool:
     """Whoever is there refuses: nobody listens at that port."""
     return one.run(sys.executable, "-c", _KNOCK, other.address, str(patience_s)) == "refused\n"
 
 
-def is_cut_off(one: Host, other: Host) -> bool:
+def is_cut_off(one: LabHost, other: LabHost) -> bool:
     return not reaches(one, other, 0.3)
 
 
-def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: Street) -> None:
+def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: NetworkLab) -> None:
     first, second, _ = street.hosts
     assert reaches(first, second)
     assert sorted(first.run("ls", "/sys/class/net").split()) == ["lo", "up0"]
@@ -53,12 +53,12 @@ def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: 
 
 def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
     subprocess.run(("ip", "link", "add", "hwst72", "type", "bridge"), check=True)
-    with Street(tmp_path, 72, 1) as street, pytest.raises(Unavailable):
-        Street(tmp_path, 72, 1).__enter__()
+    with NetworkLab(tmp_path, 72, 1) as street, pytest.raises(Unavailable):
+        NetworkLab(tmp_path, 72, 1).__enter__()
     assert not Path("/sys/class/net", street.bridge).exists()
 
 
-def test_a_partition_parts_the_sides_and_is_healed(street: Street) -> None:
+def test_a_partition_parts_the_sides_and_is_healed(street: NetworkLab) -> None:
     first, second, third = street.hosts
     street.part([first], [second, third])
     assert is_cut_off(first, second) and is_cut_off(third, first) and reaches(second, third)
@@ -66,7 +66,7 @@ def test_a_partition_parts_the_sides_and_is_healed(street: Street) -> None:
     assert reaches(first, second)
 
 
-def test_one_may_hear_and_not_be_heard(street: Street) -> None:
+def test_one_may_hear_and_not_be_heard(street: NetworkLab) -> None:
     first, second, _ = street.hosts
     first.drop_from([second])
     listing = first.run("nft", "list", "table", "ip", "street")
@@ -75,7 +75,7 @@ def test_one_may_hear_and_not_be_heard(street: Street) -> None:
     assert "numgen random mod 100 < 20" in first.run("nft", "list", "table", "ip", "street")
 
 
-def test_a_host_that_lost_its_power_has_nothing_left_when_it_comes_back(street: Street) -> None:
+def test_a_host_that_lost_its_power_has_nothing_left_when_it_comes_back(street: NetworkLab) -> None:
     first, second, _ = street.hosts
     first.drop_from([second])
     first.power_off()

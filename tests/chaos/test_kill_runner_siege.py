@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.scenes import SCENES, Scene
-from hawker.chaos.siege import Siege
-from hawker.chaos.steps import Plan, besieged, deaths
-from hawker.chaos.traces import host
-from hawker.chaos.traces import left as traces_left
+from hawker.chaos.kill_runner import KillRunner
+from hawker.chaos.residue import host
+from hawker.chaos.residue import left as traces_left
+from hawker.chaos.scenarios import SCENARIOS, Scenario
+from hawker.chaos.steps import StepsPlan, besieged, deaths
 from hawker.clock import SystemClock
 from hawker.machine import State
 from tests.waiting import wait_for
@@ -25,19 +25,19 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
     left: list[str] = []
-    plan = Plan(driver="process", where=tmp_path_factory.mktemp("besieged"))
+    plan = StepsPlan(driver="process", where=tmp_path_factory.mktemp("besieged"))
     async with besieged(plan, SystemClock(), left) as siege:
         yield siege
     assert left == []
 
 
-def scene(name: str) -> Scene:
-    return next(scene for scene in SCENES if scene.name == name)
+def scene(name: str) -> Scenario:
+    return next(scene for scene in SCENARIOS if scene.name == name)
 
 
-async def test_a_rehearsal_names_the_places_in_order(siege: Siege) -> None:
+async def test_a_rehearsal_names_the_places_in_order(siege: KillRunner) -> None:
     outcome = await siege.rehearse(scene("stop"))
     assert outcome.findings == ()
     assert outcome.places == (
@@ -54,25 +54,25 @@ async def test_a_rehearsal_names_the_places_in_order(siege: Siege) -> None:
 
 
 @pytest.mark.parametrize("place", ["stop.accept.before", "stop.accept.after", "stop.halt.after"])
-async def test_a_death_is_survived(place: str, siege: Siege) -> None:
+async def test_a_death_is_survived(place: str, siege: KillRunner) -> None:
     outcome = await siege.strike(scene("stop"), place)
     assert (outcome.places, outcome.findings) == ((place,), ())
     assert outcome.recovered_ms is not None and outcome.recovered_ms > 0
 
 
-async def test_one_death_after_the_other_is_survived(siege: Siege) -> None:
+async def test_one_death_after_the_other_is_survived(siege: KillRunner) -> None:
     places = ["create.accept.before", "create.accept.after", "create.launch.before", "create.launch.spawned"]
     outcomes = [outcome async for outcome in deaths(siege, scene("create"), places, in_a_row=True)]
     assert [(outcome.places, outcome.findings) for outcome in outcomes] == [(tuple(places), ())]
 
 
-async def test_a_place_that_nobody_comes_by_is_told(siege: Siege) -> None:
+async def test_a_place_that_nobody_comes_by_is_told(siege: KillRunner) -> None:
     outcome = await siege.strike(scene("stop"), "stop.halt.never")
     assert outcome.findings == ("did not die at stop.halt.never",)
     assert (await siege.strike_in_a_row(scene("stop"), ["stop.halt.never"])).findings == outcome.findings
 
 
-async def test_an_end_that_is_not_the_scenes_is_told(siege: Siege) -> None:
+async def test_an_end_that_is_not_the_scenes_is_told(siege: KillRunner) -> None:
     outcome = await siege.strike(replace(scene("stop"), done=State.FAILED), "stop.rest.before")
     assert outcome.findings == ("is stopped, not failed",)
 
@@ -85,7 +85,7 @@ def spoil(place: Path) -> None:
 async def test_a_node_that_cannot_be_started_is_told_and_cleaned_up_after(tmp_path: Path) -> None:
     """Its store is damaged, and one of its machines runs."""
     before, left = host(), list[str]()
-    async with besieged(Plan(driver="process", where=tmp_path), SystemClock(), left) as siege:
+    async with besieged(StepsPlan(driver="process", where=tmp_path), SystemClock(), left) as siege:
         assert (await siege.rehearse(scene("start"))).findings == ()
         spoil(tmp_path)
         for outcome in (

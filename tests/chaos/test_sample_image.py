@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.larder import write_commandless_image
+from hawker.chaos.sample_image import write_commandless_image
 from hawker.clock import SystemClock
 from hawker.image.cache import ImageCache
 from hawker.image.limits import BlockChoice, ImageSettings

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.customer import Customer
-from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.stage import APP, Stage, Wares
-from hawker.chaos.volume_scenes import create_with_volume, extend_volume, off_with_volume, with_free_volume
+from hawker.chaos.sample_image import write_commandless_image
+from hawker.chaos.scenario_client import ScenarioClient
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.volume_scenarios import create_with_volume, extend_volume, off_with_volume, with_free_volume
 from hawker.machine import State
 from hawker.proof.promises import Promises
 from hawker.sim.node.world import MemoryWorld
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_scene_with_a_volume_is_set_and_its_call_may_come_twice(stall: MemoryWorld, tmp_path: Path) -> None:
     async with stall.open() as worker:
-        customer = Customer(worker.api, APP)
+        customer = ScenarioClient(worker.api, APP)
         await customer.open()
-        wares = Wares("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
-        stage = Stage(customer, wares, Promises(), "order 1", stall.clock)
+        wares = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
+        stage = ScenarioContext(customer, wares, Promises(), "order 1", stall.clock)
         await with_free_volume(stage)
         first = await create_with_volume(stage, None)
         assert await create_with_volume(stage, None) == first

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.ground import Ground
-from hawker.chaos.traces import host, left
+from hawker.chaos.data_disk import DataDisk
+from hawker.chaos.residue import host, left
 from hawker.errors import CannotStart
 from hawker.host.mount import is_mounted, mounts
 from tests.waiting import wait_for
@@ -28,8 +28,8 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def ground(place: Path) -> Iterator[Ground]:
-    made = Ground(place / "image", place / "data")
+def ground(place: Path) -> Iterator[DataDisk]:
+    made = DataDisk(place / "image", place / "data")
     made.make(24)
     yield made
     made.remove()
@@ -45,7 +45,7 @@ def refused(call: Callable[[], object]) -> int | None:
     return None
 
 
-def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(ground: Ground, place: Path) -> None:
+def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(ground: DataDisk, place: Path) -> None:
     file = place / "data" / "file"
     file.touch()
     ground.fill()
@@ -54,7 +54,7 @@ def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(ground: Ground, 
     assert file.write_bytes(b"x") == 1
 
 
-def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(ground: Ground, place: Path) -> None:
+def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(ground: DataDisk, place: Path) -> None:
     ground.stall()
     with subprocess.Popen(["touch", str(place / "data" / "file")]) as writer:
         wait_for(lambda: Path(f"/proc/{writer.pid}/stat").read_text().rpartition(") ")[2][0] == "D")
@@ -65,7 +65,7 @@ def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(ground: Ground, pl
     assert (place / "data" / "file").exists()
 
 
-def test_frozen_files_take_nothing_also_through_what_was_open(ground: Ground, place: Path) -> None:
+def test_frozen_files_take_nothing_also_through_what_was_open(ground: DataDisk, place: Path) -> None:
     data = place / "data"
     (data / "machines" / "m1" / "run").mkdir(parents=True)
     store, journal = data / "store", data / "machines" / "m1" / "run" / "journal"
@@ -79,7 +79,9 @@ def test_frozen_files_take_nothing_also_through_what_was_open(ground: Ground, pl
     (data / "machines" / "m2").mkdir()
 
 
-def test_a_covered_directory_is_read_only_to_whoever_comes_and_not_to_who_is_there(ground: Ground, place: Path) -> None:
+def test_a_covered_directory_is_read_only_to_whoever_comes_and_not_to_who_is_there(
+    ground: DataDisk, place: Path
+) -> None:
     data = place / "data"
     with (data / "store").open("ab", buffering=0) as opened:
         ground.cover()
@@ -93,7 +95,7 @@ def test_a_covered_directory_is_read_only_to_whoever_comes_and_not_to_who_is_the
 
 
 def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
-    ground = Ground(place / "image", place / "data")
+    ground = DataDisk(place / "image", place / "data")
     ground.make(24)
     ground.fill()
     ground.freeze()
@@ -104,7 +106,7 @@ def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
 
 
 def test_what_cannot_be_made_is_refused_with_the_reason(place: Path) -> None:
-    ground = Ground(place / "image", place / "data")
+    ground = DataDisk(place / "image", place / "data")
     with pytest.raises(CannotStart, match="mke2fs"):
         ground.make(0)
     ground.remove()

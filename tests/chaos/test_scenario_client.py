@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.chaos.customer import Customer, exits_of
+from hawker.chaos.scenario_client import ScenarioClient, exits_of
 from hawker.config import MachineConfig
 from hawker.machine import State
 from hawker.sim.node.world import MemoryWorld
@@ -15,7 +15,7 @@ CONFIG = MachineConfig(image="hawker/hello")
 
 async def test_a_machine_from_its_order_to_its_end(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
-        customer = Customer(worker.api, "shop")
+        customer = ScenarioClient(worker.api, "shop")
         await customer.open()
         await customer.pull("hawker/hello")
         machine_id = await customer.create(CONFIG, "order", launch=False)

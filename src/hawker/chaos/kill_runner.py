@@ -1,5 +1,5 @@
-"""One node under siege: a scene is set on it, its daemon dies where it was told to, another one takes over, and what
-came of it is compared with what was promised.
+"""A client that looks all the time while a daemon recovers: it asks for the list, for each machine and for its events,
+and notes what can never be seen.
 """
 
 from collections import Counter
@@ -10,22 +10,95 @@ from functools import partial
 from signal import SIGKILL
 
 import anyio
+import msgspec
 from anyio.to_thread import run_sync
 
-from hawker.api.bodies import RunState
+from hawker.api.bodies import Machine, MachineEvent, RunState
 from hawker.api.caller import Caller
-from hawker.api.routes import LIST_RUNS, ListRunsQuery
-from hawker.chaos.customer import Customer
+from hawker.api.routes import (
+    GET_MACHINE,
+    LIST_EVENTS,
+    LIST_MACHINES,
+    LIST_RUNS,
+    AppParams,
+    ListEventsQuery,
+    ListRunsQuery,
+    MachineParams,
+)
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import violations_at_rest
-from hawker.chaos.scenes import Scene
-from hawker.chaos.stage import APP, Stage, Wares
-from hawker.chaos.verdict import Subject, check
-from hawker.chaos.watcher import Watcher
+from hawker.chaos.scenario_client import ScenarioClient
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenarios import Scenario
+from hawker.chaos.verdict import ScenarioMachine, check
 from hawker.clock import Clock
-from hawker.errors import Fault, HawkerError, Unavailable
+from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.failpoint import LISTING
 from hawker.proof.promises import Promises
+from hawker.proof.sight import impossible, unknown, vanished
+from hawker.proof.violation import Violation
+
+_EVERY_S = 0.02
+_EVENTS = 50
+
+
+class StateWatcher:
+    """Of one app. `looks` counts complete looks, `found` is what was wrong in them, each once."""
+
+    def __init__(self, clock: Clock, app: str) -> None:
+        self._clock = clock
+        self._app = app
+        self._last: dict[str, Machine] = {}
+        self.looks = 0
+        self.found: dict[Violation, None] = {}
+
+    async def watch(self, daemon: Daemon) -> None:
+        """Until cancelled; from the first moment at which this life of the daemon answers."""
+        while not daemon.ready:
+            await self._clock.sleep(_EVERY_S)
+        async with daemon.client() as client:
+            while True:
+                with suppress(HawkerError):  # it may be dying again
+                    await self.look(client)
+                await self._clock.sleep(_EVERY_S)
+
+    async def look(self, caller: Caller) -> None:
+        """Once at everything. Raises `HawkerError` when the node does not answer."""
+        listed = (await caller.call(LIST_MACHINES, params=AppParams(app_name=self._app))).items
+        for machine in listed:
+            self._see(machine)
+        missing = [machine.id for machine in listed if not await self._is_there(caller, machine.id)]
+        self._note(unknown(listed, missing))
+        self.looks += 1
+
+    async def _is_there(self, caller: Caller, machine_id: str) -> bool:
+        params = MachineParams(app_name=self._app, machine_id=machine_id)
+        try:
+            seen = await caller.call(GET_MACHINE, params=params)
+            self._see(seen)
+            events = await caller.call(LIST_EVENTS, params=params, query=ListEventsQuery(limit=_EVENTS))
+        except NotFound:
+            return False
+        self._note(vanished(seen, _with(seen, events)))
+        return True
+
+    def _see(self, machine: Machine) -> None:
+        self._note(impossible(machine))
+        if machine.id in self._last:
+            self._note(vanished(self._last[machine.id], machine))
+        self._last[machine.id] = machine
+
+    def _note(self, violations: list[Violation]) -> None:
+        self.found.update(dict.fromkeys(violations))
+
+
+def _with(machine: Machine, events: tuple[MachineEvent, ...]) -> Machine:
+    """The machine as its events, asked for a moment later, tell of it."""
+    return msgspec.structs.replace(machine, events=events)
+
+
+# One node under siege: a scene is set on it, its daemon dies where it was told to, another one takes over, and what
+# came of it is compared with what was promised.
 
 SETTLES_WITHIN_S = 90.0
 DEATHS_IN_A_STEP = 4  # a run at whose step daemon after daemon ends is parked, and rightly so
@@ -35,7 +108,7 @@ _ENDS_MACHINES = ("destroy.", "instance.")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class KillOutcome:
     """What a node made of one death or several: of `places`, those at which it died. `recovered_ms`: from the start of
     the next daemon to the end of the operation; None when it did not come to that."""
 
@@ -44,10 +117,10 @@ class Outcome:
     findings: tuple[str, ...]
 
 
-class Siege:
+class KillRunner:
     """Of one node, whose daemon is not there between two calls: at rest it is killed as well."""
 
-    def __init__(self, daemon: Daemon, wares: Wares, clock: Clock) -> None:
+    def __init__(self, daemon: Daemon, wares: SampleMachines, clock: Clock) -> None:
         self.promises = Promises()
         self._daemon = daemon
         self._wares = wares
@@ -60,47 +133,47 @@ class Siege:
     def driver(self) -> str:
         return self._daemon.driver
 
-    async def rehearse(self, scene: Scene) -> Outcome:
+    async def rehearse(self, scene: Scenario) -> KillOutcome:
         """The scene without a death: `places` are those that it is about and comes by, in their order."""
         try:
             return await self._rehearse(scene)
         except HawkerError as error:
-            return Outcome((), None, await self._not_set(error))
+            return KillOutcome((), None, await self._not_set(error))
 
-    async def _rehearse(self, scene: Scene) -> Outcome:
+    async def _rehearse(self, scene: Scenario) -> KillOutcome:
         await self._launch(scene, LISTING)
         async with self._customer() as customer:
             stage = self._stage(customer, self._next_key())
             await stage.clear()
             machine_id, passed = await scene.before(stage), len(self._daemon.reached())
-            subject = Subject(stage.key, await scene.act(stage, machine_id), promised=True, acknowledged=True)
+            subject = ScenarioMachine(stage.key, await scene.act(stage, machine_id), promised=True, acknowledged=True)
             await self._settled(customer.client)
         places = self._daemon.reached()[passed:]
-        ended = await self._end(scene, subject, Watcher(self._clock, APP))
+        ended = await self._end(scene, subject, StateWatcher(self._clock, APP))
         about = tuple(dict.fromkeys(place for place in places if scene.is_about(place)))
-        return Outcome(about, None, ended.findings)
+        return KillOutcome(about, None, ended.findings)
 
-    async def strike(self, scene: Scene, place: str) -> Outcome:
+    async def strike(self, scene: Scenario, place: str) -> KillOutcome:
         """The daemon dies once, and the next one is left alone."""
         try:
             subject = await self._order(scene, place)
         except HawkerError as error:
-            return Outcome((place,), None, await self._not_set(error))
+            return KillOutcome((place,), None, await self._not_set(error))
         died = await self._dies()
         outcome = await self._recover(scene, subject)
         missed = () if died else (f"did not die at {place}",)
-        return Outcome((place,), outcome.recovered_ms, (*missed, *outcome.findings))
+        return KillOutcome((place,), outcome.recovered_ms, (*missed, *outcome.findings))
 
-    async def strike_in_a_row(self, scene: Scene, places: Sequence[str]) -> Outcome:
+    async def strike_in_a_row(self, scene: Scenario, places: Sequence[str]) -> KillOutcome:
         """The daemon that takes over dies too, at the next place that it comes by, and so on. Places that the recovery
         has no need to come by again are left out, but the first one must be met."""
         try:
             subject, met = await self._order(scene, places[0]), [places[0]]
         except HawkerError as error:
-            return Outcome((places[0],), None, await self._not_set(error))
+            return KillOutcome((places[0],), None, await self._not_set(error))
         if not await self._dies():
             outcome = await self._recover(scene, subject)
-            return Outcome((places[0],), None, (f"did not die at {places[0]}", *outcome.findings))
+            return KillOutcome((places[0],), None, (f"did not die at {places[0]}", *outcome.findings))
         deaths = Counter([_step_of(places[0])])
         for place in places[1:]:
             if deaths[_step_of(place)] >= DEATHS_IN_A_STEP:
@@ -110,11 +183,11 @@ class Siege:
             met.append(place)
             deaths[_step_of(place)] += 1
         outcome = await self._recover(scene, subject)
-        return Outcome(tuple(met), outcome.recovered_ms, outcome.findings)
+        return KillOutcome(tuple(met), outcome.recovered_ms, outcome.findings)
 
     # Death.
 
-    async def _order(self, scene: Scene, place: str) -> Subject:
+    async def _order(self, scene: Scenario, place: str) -> ScenarioMachine:
         """A life that is to die at `place`, and the order that brings it there. What an archive lacks of earlier
         scenes is brought to it before."""
         if scene.archives and self._behind:
@@ -125,12 +198,12 @@ class Siege:
             if not any(place.startswith(_ENDS_MACHINES) for place in scene.covers):
                 await stage.clear()
             before = await scene.before(stage)
-            subject = Subject(stage.key, before, promised=not _is_before_promise(place), acknowledged=False)
+            subject = ScenarioMachine(stage.key, before, promised=not _is_before_promise(place), acknowledged=False)
             with suppress(HawkerError):  # it may be dead before it can answer
                 return subject.answered(await scene.act(stage, before))
         return subject
 
-    async def _catch_up(self, scene: Scene) -> None:
+    async def _catch_up(self, scene: Scenario) -> None:
         await self._begin(scene)
         await run_sync(self._daemon.wait_ready)
         async with self._customer() as customer:
@@ -147,7 +220,7 @@ class Siege:
             await run_sync(self._daemon.kill)
         return (f"the scene cannot be set: {type(error).__name__}: {error}",)
 
-    async def _dies_again(self, scene: Scene, subject: Subject, place: str) -> bool:
+    async def _dies_again(self, scene: Scenario, subject: ScenarioMachine, place: str) -> bool:
         """Whether the life that takes over dies at this place, or the operation comes to its end without that."""
         await self._begin(scene, place)
         if not subject.promised:
@@ -174,8 +247,8 @@ class Siege:
 
     # Recovery.
 
-    async def _recover(self, scene: Scene, subject: Subject) -> Outcome:
-        watcher = Watcher(self._clock, APP)
+    async def _recover(self, scene: Scenario, subject: ScenarioMachine) -> KillOutcome:
+        watcher = StateWatcher(self._clock, APP)
         if not self._daemon.alive:
             await self._begin(scene)
         async with anyio.create_task_group() as tasks:
@@ -184,15 +257,15 @@ class Siege:
             tasks.cancel_scope.cancel()
         return outcome
 
-    async def _end_or_say(self, scene: Scene, subject: Subject, watcher: Watcher) -> Outcome:
+    async def _end_or_say(self, scene: Scenario, subject: ScenarioMachine, watcher: StateWatcher) -> KillOutcome:
         try:
             return await self._end(scene, subject, watcher)
         except HawkerError as error:
             if self._daemon.alive:
                 await run_sync(self._daemon.kill)
-            return Outcome((), None, (f"{type(error).__name__}: {error}",))
+            return KillOutcome((), None, (f"{type(error).__name__}: {error}",))
 
-    async def _end(self, scene: Scene, subject: Subject, watcher: Watcher) -> Outcome:
+    async def _end(self, scene: Scenario, subject: ScenarioMachine, watcher: StateWatcher) -> KillOutcome:
         """Raises `HawkerError` when the node cannot be asked."""
         await run_sync(self._daemon.wait_ready)
         ready_at = self._clock.now()
@@ -206,7 +279,7 @@ class Siege:
             found += map(str, watcher.found)
         await run_sync(self._daemon.kill)
         found += map(str, await violations_at_rest(self._daemon, self._clock, self.promises))
-        return Outcome((), recovered_s * 1000, tuple(found))
+        return KillOutcome((), recovered_s * 1000, tuple(found))
 
     async def _settled(self, client: Caller) -> list[str]:
         """Once nothing is under way; what never will be."""
@@ -220,12 +293,12 @@ class Siege:
 
     # Lives.
 
-    async def _launch(self, scene: Scene, failpoint: str) -> None:
+    async def _launch(self, scene: Scenario, failpoint: str) -> None:
         """Raises `Unavailable`."""
         await self._begin(scene, failpoint)
         await run_sync(self._daemon.wait_ready)
 
-    async def _begin(self, scene: Scene, failpoint: str | None = None) -> None:
+    async def _begin(self, scene: Scenario, failpoint: str | None = None) -> None:
         archive = ("--archive", str(self._wares.archive)) if scene.archives else ()
         often = ("--reconcile-every-s", "1") if scene.archives or scene.sweeps else ()
         self._behind = self._behind or not scene.archives
@@ -233,15 +306,15 @@ class Siege:
         await run_sync(partial(self._daemon.launch, *archive, *often, failpoint=failpoint))
 
     @asynccontextmanager
-    async def _customer(self) -> AsyncIterator[Customer]:
+    async def _customer(self) -> AsyncIterator[ScenarioClient]:
         async with self._daemon.client() as client:
-            customer = Customer(client, APP)
+            customer = ScenarioClient(client, APP)
             with suppress(Unavailable, Fault):  # it may die by itself, of what it begins at boot
                 await customer.open()
             yield customer
 
-    def _stage(self, customer: Customer, key: str) -> Stage:
-        return Stage(customer, self._wares, self.promises, key, self._clock)
+    def _stage(self, customer: ScenarioClient, key: str) -> ScenarioContext:
+        return ScenarioContext(customer, self._wares, self.promises, key, self._clock)
 
     def _next_key(self) -> str:
         self._orders += 1

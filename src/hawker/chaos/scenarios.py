@@ -1,0 +1,393 @@
+"""What scenes with copies of volumes are made of: snapshots, restored and forked volumes. The scenes themselves are in
+`scenes`; that a file is whole, once and of its size is for the invariants to say.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from hawker.api.bodies import CreateVolumeRequest, VolumeSnapshot
+from hawker.api.routes import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, LIST_VOLUMES, AppParams, VolumeParams
+from hawker.chaos.scenario_client import exits_of
+from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext, named
+from hawker.chaos.volume_scenarios import (
+    broken_with_volume,
+    create_broken_with_volume,
+    create_with_volume,
+    destroy_volume,
+    extend_volume,
+    make_volume,
+    off_with_volume,
+    running_beside_volume,
+    running_with_volume,
+    with_free_volume,
+)
+from hawker.errors import Fault
+from hawker.failpoint import ELSEWHERE
+from hawker.ids import MachineId, VolumeId
+from hawker.machine import State
+from hawker.proof.promises import Call
+from hawker.worker.lifecycle import FLOWS
+from hawker.worker.lifecycle.archive import ARCHIVE
+
+_SUPERBLOCK = 4096
+
+
+async def with_snapshot(stage: ScenarioContext) -> MachineId:
+    """A machine that runs with a volume, of which there is a snapshot."""
+    machine_id = await running_with_volume(stage)
+    await take_snapshot(stage, machine_id)
+
+    async def is_whole() -> bool:
+        return any(snapshot.status == "created" for snapshot in await _snapshots(stage))
+
+    await stage.until(is_whole)
+    return machine_id
+
+
+async def off_with_damaged_volume(stage: ScenarioContext) -> MachineId:
+    """Whatever is made from it cannot be mounted."""
+    machine_id = await off_with_volume(stage)
+    volume_id = await _source(stage)
+    await run_sync(_damage, stage.wares.archive.parent, volume_id)
+    return machine_id
+
+
+def _damage(below: Path, volume_id: VolumeId) -> None:
+    file = next(below.glob(f"**/volumes/{volume_id}/disk"))
+    with file.open("r+b") as stream:
+        stream.write(bytes(_SUPERBLOCK))
+
+
+async def take_snapshot(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """Unless there is one that did not fail."""
+    assert machine_id is not None
+    if all(snapshot.status == "failed" for snapshot in await _snapshots(stage)):
+        await stage.customer.client.call(CREATE_SNAPSHOT, params=await _params(stage))
+    return machine_id
+
+
+async def restore_snapshot(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    [snapshot] = await _snapshots(stage)
+    await _copy(stage, snapshot_id=snapshot.id)
+    return machine_id
+
+
+async def fork_volume(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await _copy(stage, source_volume_id=await _source(stage))
+    return machine_id
+
+
+async def fork_in_vain(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    with suppress(Fault):
+        await fork_volume(stage, machine_id)
+    assert machine_id is not None
+    return machine_id
+
+
+async def _copy(stage: ScenarioContext, *, snapshot_id: str | None = None, source_volume_id: str | None = None) -> None:
+    """Unless it is there, or being made."""
+    params, name = AppParams(app_name=stage.customer.app), named(f"{stage.key} copy")
+    listed = (await stage.customer.client.call(LIST_VOLUMES, params=params)).items
+    if not any(volume.name == name for volume in listed):
+        body = CreateVolumeRequest(
+            name=name, snapshot_id=snapshot_id, source_volume_id=source_volume_id, auto_backup_enabled=False
+        )
+        await stage.customer.client.call(CREATE_VOLUME, params=params, body=body)
+
+
+async def _snapshots(stage: ScenarioContext) -> tuple[VolumeSnapshot, ...]:
+    return await stage.customer.client.call(LIST_SNAPSHOTS, params=await _params(stage))
+
+
+async def _params(stage: ScenarioContext) -> VolumeParams:
+    return VolumeParams(app_name=stage.customer.app, volume_id=await _source(stage))
+
+
+async def _source(stage: ScenarioContext) -> VolumeId:
+    return await stage.customer.volume(named(f"{stage.key} before"))
+
+
+# For each flow, scenes that play it on a real node: what is there before, the one call, and where the machine must
+# be in the end. Whoever dies in between, and how often, is not their concern.
+
+_ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
+"""Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""
+_ONLY_GUESTS = ("suspend.freeze.saved", "suspend.freeze.published", "resume.thaw.restored", "resume.thaw.forgotten")
+"""Of memory that is written to a file; a container's stays where it is. tests/crash/test_kill_guests.py meets them."""
+
+_LESS_MIB = 200  # than a machine has when nothing is said
+_SIGNAL = "SIGUSR1"  # ends a workload that does not expect it
+
+
+Setting = Callable[[ScenarioContext], Awaitable[MachineId | None]]
+Act = Callable[[ScenarioContext, MachineId | None], Awaitable[MachineId]]
+
+
+# Before.
+
+
+async def _nothing(stage: ScenarioContext) -> None:
+    """But the sample image, brought without an operation."""
+    await stage.customer.pull(SAMPLE)
+
+
+async def _no_image(stage: ScenarioContext) -> None:
+    await stage.customer.prune()
+
+
+async def _running(stage: ScenarioContext) -> MachineId:
+    await stage.customer.prune()  # of what an update is to bring
+    return await stage.created(stage.wares.sample(), f"{stage.key} before", State.STARTED)
+
+
+async def _persistent(stage: ScenarioContext) -> MachineId:
+    return await stage.created(stage.wares.sample(persistent=True), f"{stage.key} before", State.STARTED)
+
+
+async def _suspended(stage: ScenarioContext) -> MachineId:
+    machine_id = await _running(stage)
+    await _suspend(stage, machine_id)
+    await stage.customer.reaches(machine_id, State.SUSPENDED)
+    return machine_id
+
+
+async def _off(stage: ScenarioContext) -> MachineId:
+    return await stage.created(stage.wares.sample(), f"{stage.key} before", State.STOPPED)
+
+
+async def _off_and_broken(stage: ScenarioContext) -> MachineId:
+    return await stage.created(stage.wares.broken(), f"{stage.key} before", State.STOPPED)
+
+
+async def _destroyed(stage: ScenarioContext) -> MachineId:
+    machine_id = await stage.created(stage.wares.sample(), f"{stage.key} before", State.STARTED)
+    await stage.remove(machine_id)
+    return machine_id
+
+
+# The call.
+
+
+async def _create(stage: ScenarioContext, _: MachineId | None) -> MachineId:
+    return await stage.order(stage.wares.sample(), stage.key)
+
+
+async def _prepare(stage: ScenarioContext, _: MachineId | None) -> MachineId:
+    return await stage.order(stage.wares.sample(), stage.key, launch=False)
+
+
+async def _create_broken(stage: ScenarioContext, _: MachineId | None) -> MachineId:
+    return await stage.order(stage.wares.broken(), stage.key)
+
+
+async def _start(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.START, machine_id, stage.customer.start(machine_id))
+    return machine_id
+
+
+async def _stop(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.STOP, machine_id, stage.customer.stop(machine_id))
+    return machine_id
+
+
+async def _suspend(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.SUSPEND, machine_id, stage.customer.suspend(machine_id))
+    return machine_id
+
+
+async def _set_memory(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.customer.set_memory(machine_id, _LESS_MIB)
+    return machine_id
+
+
+async def _restart(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.RESTART, machine_id, stage.customer.restart(machine_id))
+    return machine_id
+
+
+async def _update(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    ordered = stage.customer.update(machine_id, stage.wares.other())
+    await stage.ask(Call.UPDATE, machine_id, ordered, env=NEW_ENV)
+    return machine_id
+
+
+async def _update_broken(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.UPDATE, machine_id, stage.customer.update(machine_id, stage.wares.broken()), env={})
+    return machine_id
+
+
+async def _destroy(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    assert machine_id is not None
+    await stage.ask(Call.DESTROY, machine_id, stage.customer.destroy(machine_id))
+    return machine_id
+
+
+async def _end(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """The workload ends by itself, and its node has seen it."""
+    assert machine_id is not None
+    await stage.customer.signal(machine_id, _SIGNAL)
+
+    async def is_seen() -> bool:
+        return bool(exits_of(await stage.customer.machine(machine_id)))
+
+    await stage.until(is_seen)
+    return machine_id
+
+
+async def _await_archive(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """The node comes to it by itself, within a second or two."""
+    assert machine_id is not None
+
+    async def is_taken() -> bool:
+        return any(run.flow == ARCHIVE.name for run in await stage.customer.runs(machine_id))
+
+    await stage.until(is_taken)
+    return machine_id
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedExit:
+    """An exit that the machine's history must tell: one of these codes, and whether it was asked for."""
+
+    codes: tuple[int, ...]
+    requested: bool
+
+    def is_told_by(self, code: int, requested: bool) -> bool:
+        return code in self.codes and requested == self.requested
+
+
+_ASKED = ExpectedExit((0, 128 + 2), True)  # the server says goodbye, a sleeper just dies
+_BY_ITSELF = ExpectedExit((128 + 10,), False)
+_KILLED = ExpectedExit((128 + 9,), True)
+_DISCARDED = ExpectedExit((*_ASKED.codes, *_KILLED.codes), True)  # what is in a snapshot hears no signal
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`covers`: the places that it is about, by how they begin; of an `undoing` one, those of undos. `undone` and
+    `done`: where the machine is when the call took no effect, and when it did. `exits`: what its history then tells.
+    `asks` while the call is an order that may be given again when no answer came; `archives` where the node has an
+    archive; `contained`: only where machines have control groups; `sweeps` where the
+    node looks every second for what is to go."""
+
+    name: str
+    flow: str
+    covers: tuple[str, ...]
+    before: Setting
+    act: Act
+    undone: State | None
+    done: State
+    exits: tuple[ExpectedExit, ...] = ()
+    undoing: bool = False
+    asks: bool = True
+    archives: bool = False
+    contained: bool = False
+    sweeps: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+
+    def is_about(self, place: str) -> bool:
+        return place.startswith(self.covers) and (not self.undoing or ".undo" in place)
+
+
+_STARTED, _STOPPED, _FAILED, _DESTROYED = State.STARTED, State.STOPPED, State.FAILED, State.DESTROYED
+_SUSPENDED = State.SUSPENDED
+_PULL = ("pull.", "create.image.")
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario("create", "create", ("create.",), _nothing, _create, None, _STARTED),
+    Scenario("create, left off", "create", ("create.rootfs.", "create.launch."), _nothing, _prepare, None, _STOPPED),
+    Scenario("create and pull", "pull", _PULL, _no_image, _create, None, _STARTED),
+    Scenario("create in vain", "create", ("create.",), _no_image, _create_broken, None, _DESTROYED, undoing=True),
+    Scenario("start", "start", ("start.",), _off, _start, _STOPPED, _STARTED),
+    Scenario("start in vain", "start", ("start.",), _off_and_broken, _start, _STOPPED, _FAILED, undoing=True),
+    Scenario("start again", "start", ("instance.",), _persistent, _end, _STARTED, _STARTED, (_BY_ITSELF,), asks=False),
+    Scenario("stop", "stop", ("stop.",), _running, _stop, _STARTED, _STOPPED, (_ASKED,)),
+    Scenario("suspend", "suspend", ("suspend.",), _running, _suspend, _STARTED, _SUSPENDED, contained=True),
+    Scenario("resume", "resume", ("resume.",), _suspended, _start, _SUSPENDED, _STARTED, contained=True),
+    Scenario("discard", "stop", ("stop.",), _suspended, _stop, _SUSPENDED, _STOPPED, (_DISCARDED,),
+          contained=True),
+    Scenario("memory", "memory", ("memory.",), _running, _set_memory, _STARTED, _STARTED, contained=True),
+    Scenario("rest", "rest", ("rest.", "instance."), _running, _end, _STARTED, _STOPPED, (_BY_ITSELF,), asks=False),
+    Scenario("restart", "restart", ("restart.",), _running, _restart, _STARTED, _STARTED, (_ASKED,)),
+    Scenario("restart in vain", "restart", ("restart.",), _off_and_broken, _restart, _STOPPED, _FAILED, undoing=True),
+    Scenario("update", "update", ("update.",), _running, _update, _STARTED, _STARTED, (_ASKED,), env=NEW_ENV),
+    Scenario("update in vain", "update", ("update.",), _running, _update_broken, _STARTED, _FAILED, (_ASKED,), True),
+    Scenario("destroy", "destroy", ("destroy.",), _running, _destroy, _STARTED, _DESTROYED, (_KILLED,)),
+    Scenario("create with a volume", "create", ("create.volume.",), with_free_volume, create_with_volume, None,
+          _STARTED, contained=True),
+    Scenario("create with a volume in vain", "create", ("create.image.", "create.volume."), with_free_volume,
+          create_broken_with_volume, None, _DESTROYED, undoing=True, contained=True),
+    Scenario("start with a volume in vain", "start", ("start.volume.",), broken_with_volume, _start, _STOPPED, _FAILED,
+          undoing=True, contained=True),
+    Scenario("stop with a volume", "stop", ("stop.release.",), running_with_volume, _stop, _STARTED, _STOPPED,
+          (_ASKED,), contained=True),
+    Scenario("destroy with a volume", "destroy", ("destroy.remove.",), running_with_volume, _destroy, _STARTED,
+          _DESTROYED, (_KILLED,), contained=True),
+    Scenario("make a volume", "volume_create", ("volume_create.",), _running, make_volume, _STARTED, _STARTED,
+          contained=True),
+    Scenario("extend a volume", "volume_extend", ("volume_extend.",), off_with_volume, extend_volume, _STOPPED,
+          _STOPPED, contained=True),
+    Scenario("destroy a volume", "volume_destroy", ("volume_destroy.",), running_beside_volume, destroy_volume,
+          _STARTED, _STARTED, contained=True, sweeps=True),
+    Scenario("snapshot", "volume_snapshot", ("volume_snapshot.",), running_with_volume, take_snapshot,
+          _STARTED, _STARTED, contained=True),
+    Scenario("restore", "volume_restore", ("volume_restore.",), with_snapshot, restore_snapshot,
+          _STARTED, _STARTED, contained=True),
+    Scenario("fork", "volume_fork", ("volume_fork.",), running_with_volume, fork_volume, _STARTED, _STARTED,
+          contained=True),
+    Scenario("fork in vain", "volume_fork", ("volume_fork.fill.undo",), off_with_damaged_volume,
+          fork_in_vain, _STOPPED, _STOPPED, contained=True),
+    Scenario("archive", "archive", ("archive.",), _destroyed, _await_archive, _DESTROYED, _DESTROYED, (_KILLED,),
+          asks=False, archives=True),
+)  # fmt: skip
+
+
+_EDGES, _UNDO_EDGES = ("before", "after"), ("undo", "undone")
+
+
+def declared() -> frozenset[str]:
+    """Every place that the code and the flows' tables name."""
+    return frozenset(place for places in _alike() for place in places)
+
+
+def unmet(met: frozenset[str]) -> list[str]:
+    """Declared places that nobody came by, of those that containers have. The edges of a step are met in each flow; its
+    undo and the points inside it, when several flows share the step, in any of them."""
+    missed = (place for places in _alike() if not places & met for place in places)
+    return sorted(place for place in missed if not place.startswith((*_ONLY_PLAYED, *_ONLY_GUESTS)))
+
+
+def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Of the places that each scene comes by, those that none before it came by, in this flow or in another one that
+    shares the step."""
+    seen: set[frozenset[str]] = set()
+    alike = {place: places for places in _alike() for place in places}
+    fresh = {}
+    for name, places in met.items():
+        fresh[name] = tuple(place for place in places if alike[place] not in seen)
+        seen.update(alike[place] for place in places)
+    return fresh
+
+
+def _alike() -> list[frozenset[str]]:
+    """Sets of places of which one must be met."""
+    rows = [(step, f"{flow.name}.{step.name}") for flow in FLOWS for step in flow.steps]
+    alone = {*ELSEWHERE, *(f"{name}.{edge}" for _, name in rows for edge in _EDGES)}
+    shared: dict[tuple[object, ...], set[str]] = {}
+    for step, name in rows:
+        for point in (*step.points, *(_UNDO_EDGES if step.undo is not None else ())):
+            shared.setdefault((step.name, step.do, step.undo, point), set()).add(f"{name}.{point}")
+    return [*(frozenset({place}) for place in alone), *map(frozenset, shared.values())]
