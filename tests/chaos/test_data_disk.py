@@ -28,7 +28,7 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def ground(place: Path) -> Iterator[DataDisk]:
+def data_disk(place: Path) -> Iterator[DataDisk]:
     made = DataDisk(place / "image", place / "data")
     made.make(24)
     yield made
@@ -45,68 +45,68 @@ def refused(call: Callable[[], object]) -> int | None:
     return None
 
 
-def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(ground: DataDisk, place: Path) -> None:
+def test_a_full_disk_has_no_room_for_a_byte_until_it_is_drained(data_disk: DataDisk, place: Path) -> None:
     file = place / "data" / "file"
     file.touch()
-    ground.fill()
+    data_disk.fill()
     assert refused(lambda: file.write_bytes(b"x")) == errno.ENOSPC
-    ground.drain()
+    data_disk.drain()
     assert file.write_bytes(b"x") == 1
 
 
-def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(ground: DataDisk, place: Path) -> None:
-    ground.stall()
+def test_on_a_disk_that_stalls_a_write_waits_until_it_goes_on(data_disk: DataDisk, place: Path) -> None:
+    data_disk.stall()
     with subprocess.Popen(["touch", str(place / "data" / "file")]) as writer:
         wait_for(lambda: Path(f"/proc/{writer.pid}/stat").read_text().rpartition(") ")[2][0] == "D")
         assert not (place / "data" / "file").exists()
-        ground.go_on()
+        data_disk.go_on()
         assert writer.wait(60) == 0
-    ground.go_on()
+    data_disk.go_on()
     assert (place / "data" / "file").exists()
 
 
-def test_frozen_files_take_nothing_also_through_what_was_open(ground: DataDisk, place: Path) -> None:
+def test_frozen_files_take_nothing_also_through_what_was_open(data_disk: DataDisk, place: Path) -> None:
     data = place / "data"
     (data / "machines" / "m1" / "run").mkdir(parents=True)
     store, journal = data / "store", data / "machines" / "m1" / "run" / "journal"
     with store.open("ab", buffering=0) as opened, journal.open("ab", buffering=0) as pilots:
-        ground.freeze()
+        data_disk.freeze()
         assert refused(lambda: opened.write(b"x")) == errno.EPERM
         assert refused((data / "machines" / "m2").mkdir) == errno.EPERM
         assert pilots.write(b"x") == 1, "what a pilot writes is its own"
-        ground.thaw()
+        data_disk.thaw()
         assert opened.write(b"x") == 1
     (data / "machines" / "m2").mkdir()
 
 
 def test_a_covered_directory_is_read_only_to_whoever_comes_and_not_to_who_is_there(
-    ground: DataDisk, place: Path
+    data_disk: DataDisk, place: Path
 ) -> None:
     data = place / "data"
     with (data / "store").open("ab", buffering=0) as opened:
-        ground.cover()
+        data_disk.cover()
         assert refused((data / "new").mkdir) == errno.EROFS and not os.access(data, os.W_OK)
         assert opened.write(b"x") == 1
-        ground.uncover()
+        data_disk.uncover()
     (data / "new").mkdir()
     assert len(mounts(data)) == 1
-    ground.uncover()
+    data_disk.uncover()
     assert len(mounts(data)) == 1, "only the cover is taken away"
 
 
 def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
-    ground = DataDisk(place / "image", place / "data")
-    ground.make(24)
-    ground.fill()
-    ground.freeze()
-    ground.cover()
-    ground.stall()
-    ground.remove()
-    ground.remove()
+    data_disk = DataDisk(place / "image", place / "data")
+    data_disk.make(24)
+    data_disk.fill()
+    data_disk.freeze()
+    data_disk.cover()
+    data_disk.stall()
+    data_disk.remove()
+    data_disk.remove()
 
 
 def test_what_cannot_be_made_is_refused_with_the_reason(place: Path) -> None:
-    ground = DataDisk(place / "image", place / "data")
+    data_disk = DataDisk(place / "image", place / "data")
     with pytest.raises(CannotStart, match="mke2fs"):
-        ground.make(0)
-    ground.remove()
+        data_disk.make(0)
+    data_disk.remove()

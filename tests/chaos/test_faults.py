@@ -49,7 +49,7 @@ def patient(tmp_path: Path) -> Iterator[Patient]:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, patient: Patient) -> FaultTargets:
+def targets(tmp_path: Path, patient: Patient) -> FaultTargets:
     endings = ToldExits(tmp_path, SeededChance(1), networked=False)
     return FaultTargets(
         cast(DaemonSupervisor, patient), None, endings, tmp_path / "offset", SeededChance(1), SystemClock()
@@ -61,34 +61,34 @@ def hurt(name: str) -> FaultKind:
 
 
 async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(
-    scene: FaultTargets, patient: Patient
+    targets: FaultTargets, patient: Patient
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(hurt("daemon stopped for a while").inflict, scene)
+        tasks.start_soon(hurt("daemon stopped for a while").inflict, targets)
         await eventually(lambda: patient.state == "T")
         tasks.cancel_scope.cancel()
     await eventually(lambda: patient.state != "T")
 
 
-async def test_a_clock_jumps_and_stays_there(scene: FaultTargets) -> None:
-    moved, host = ShiftedClock(scene.offset), SystemClock()
+async def test_a_clock_jumps_and_stays_there(targets: FaultTargets) -> None:
+    moved, host = ShiftedClock(targets.offset), SystemClock()
     seen = set()
     for _ in range(6):
         with anyio.move_on_after(0.01):
-            await hurt("clock jumps").inflict(scene)
+            await hurt("clock jumps").inflict(targets)
         seen.add(round(moved.now() - host.now(), 1))
     assert len(seen) > 2 and max(map(abs, seen)) > 60
 
 
-async def test_connections_are_cut(scene: FaultTargets, patient: Patient) -> None:
-    await hurt("connections cut").inflict(scene)
+async def test_connections_are_cut(targets: FaultTargets, patient: Patient) -> None:
+    await hurt("connections cut").inflict(targets)
     assert patient.cuts == 3
 
 
-async def test_nobody_to_hurt_is_no_error(scene: FaultTargets) -> None:
+async def test_nobody_to_hurt_is_no_error(targets: FaultTargets) -> None:
     for name in ("pilot killed", "pilot stopped for a while", "workloads killed"):
-        await hurt(name).inflict(scene)
-    assert scene.endings.spoilt == set()
+        await hurt(name).inflict(targets)
+    assert targets.endings.spoilt == set()
 
 
 def test_all_that_was_asked_for_is_there_and_only_the_disk_needs_a_ground() -> None:

@@ -20,7 +20,7 @@ from tests.worker.hourglass import in_virtual_time
 @pytest.mark.parametrize("flow", ["volume_snapshot", "volume_restore", "volume_fork"])
 def test_each_flow_of_copies_has_a_scene_that_is_about_it(flow: str) -> None:
     places = {place for place in declared() if place.startswith(f"{flow}.")}
-    about = {place for scene in SCENARIOS if scene.flow == flow for place in places if scene.is_about(place)}
+    about = {place for scenario in SCENARIOS if scenario.flow == flow for place in places if scenario.is_about(place)}
     assert about == places != set()
 
 
@@ -34,18 +34,18 @@ def test_a_damaged_volume_has_no_superblock_and_its_size(tmp_path: Path) -> None
 
 anyio_backend = in_virtual_time
 PLAYED = tuple(
-    scene
-    for scene in SCENARIOS
-    if not scene.archives and not scene.sweeps and scene.before is not off_with_damaged_volume
+    scenario
+    for scenario in SCENARIOS
+    if not scenario.archives and not scenario.sweeps and scenario.before is not off_with_damaged_volume
 )  # which only a node set up for it does, or one with files of its own
 
 
 def test_every_flow_has_a_scene_and_every_scene_a_flow() -> None:
-    assert {scene.flow for scene in SCENARIOS} == {flow.name for flow in FLOWS}
+    assert {scenario.flow for scenario in SCENARIOS} == {flow.name for flow in FLOWS}
 
 
 def test_every_declared_place_is_some_scenes() -> None:
-    orphans = [place for place in declared() if not any(scene.is_about(place) for scene in SCENARIOS)]
+    orphans = [place for place in declared() if not any(scenario.is_about(place) for scenario in SCENARIOS)]
     assert orphans == []
 
 
@@ -75,22 +75,22 @@ def test_what_was_met_in_one_flow_is_not_repeated_in_another() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("scene", PLAYED, ids=lambda scene: scene.name)
-async def test_a_scene_ends_where_it_says(scene: Scenario, stall: MemoryWorld, tmp_path: Path) -> None:
-    wares = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
+@pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.name)
+async def test_a_scene_ends_where_it_says(scenario: Scenario, stall: MemoryWorld, tmp_path: Path) -> None:
+    samples = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
     async with stall.open() as worker:
         customer = ScenarioClient(worker.api, APP)
         await customer.open()
         await customer.open()
-        stage = ScenarioContext(customer, wares, Promises(), "order", stall.clock)
-        before = await scene.before(stage)
+        context = ScenarioContext(customer, samples, Promises(), "order", stall.clock)
+        before = await scenario.before(context)
         await worker.at_rest()
-        machine_id = await scene.act(stage, before)
+        machine_id = await scenario.act(context, before)
         await worker.at_rest()
         await stall.clock.sleep(5)
         await worker.at_rest()
-        assert worker.record(machine_id).state is scene.done
-        assert stage.promises.broken(worker.store) == []
-        await stage.clear()
+        assert worker.record(machine_id).state is scenario.done
+        assert context.promises.broken(worker.store) == []
+        await context.clear()
         assert worker.machines() == []
-    assert scene.done in State
+    assert scenario.done in State

@@ -42,6 +42,6 @@ def test_findings_are_counted_wherever_they_are() -> None:
 
 
 def test_a_plan_has_the_scenes_of_its_flow() -> None:
-    assert StepsPlan().scenes() == SCENARIOS
-    assert {scene.flow for scene in StepsPlan(flow="start").scenes()} == {"start"}
-    assert all(StepsPlan(flow=name).scenes() for name in FLOW_NAMES)
+    assert StepsPlan().scenarios() == SCENARIOS
+    assert {scenario.flow for scenario in StepsPlan(flow="start").scenarios()} == {"start"}
+    assert all(StepsPlan(flow=name).scenarios() for name in FLOW_NAMES)

@@ -20,15 +20,15 @@ async def test_a_scene_with_a_volume_is_set_and_its_call_may_come_twice(stall: M
     async with stall.open() as worker:
         customer = ScenarioClient(worker.api, APP)
         await customer.open()
-        wares = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
-        stage = ScenarioContext(customer, wares, Promises(), "order 1", stall.clock)
-        await with_free_volume(stage)
-        first = await create_with_volume(stage, None)
-        assert await create_with_volume(stage, None) == first
+        samples = SampleMachines("container", write_commandless_image(tmp_path / "image"), tmp_path / "archive")
+        context = ScenarioContext(customer, samples, Promises(), "order 1", stall.clock)
+        await with_free_volume(context)
+        first = await create_with_volume(context, None)
+        assert await create_with_volume(context, None) == first
         assert len(list(worker.store.scan(VOLUMES))) == 1
-        off = await off_with_volume(stage)
+        off = await off_with_volume(context)
         await worker.reaches(off, State.STOPPED)
         for _ in range(2):
-            assert await extend_volume(stage, off) == off
+            assert await extend_volume(context, off) == off
         sizes = {record.machine: record.size_gb for _, record in worker.store.scan(VOLUMES)}
         assert sizes == {first: 1, off: 2}

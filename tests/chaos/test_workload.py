@@ -64,26 +64,26 @@ class Street:
 async def test_at_a_node_that_keeps_its_word_nothing_is_found(tmp_path: Path) -> None:
     stall = MemoryWorld(tmp_path)
     async with stall.open() as worker:
-        street = Street(worker, tmp_path)
-        await street.busy_day()
+        lab = Street(worker, tmp_path)
+        await lab.busy_day()
         await worker.at_rest()
-        assert street.counter.noted == [] and street.promises.broken(stall.store) == []
-        assert all(street.tally.calls[operation][CallVerdict.OK] > 0 for operation in HARMLESS)
-        assert len(street.tally.calls) > 12, "every operation has its turn"
+        assert lab.counter.noted == [] and lab.promises.broken(stall.store) == []
+        assert all(lab.tally.calls[operation][CallVerdict.OK] > 0 for operation in HARMLESS)
+        assert len(lab.tally.calls) > 12, "every operation has its turn"
         assert sum(1 for _ in stall.store.scan(MACHINES)) <= 2 * OWN_LIMIT
 
 
 async def test_a_machine_that_somebody_else_destroyed_is_missed(tmp_path: Path) -> None:
     stall = MemoryWorld(tmp_path)
     async with stall.open() as worker:
-        street = Street(worker, tmp_path)
+        lab = Street(worker, tmp_path)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(street.busy_day)
-            await street.clock.sleep(OPEN_S / 2)
-            listed = await street.calls.machines()
+            tasks.start_soon(lab.busy_day)
+            await lab.clock.sleep(OPEN_S / 2)
+            listed = await lab.calls.machines()
             for machine_id in listed.value or ():
                 query = DeleteMachineQuery(force=True)
-                await street.calls.call(DELETE_MACHINE, params=params_of(machine_id), query=query)
-        assert any("is not" in what for what in street.counter.noted)
+                await lab.calls.call(DELETE_MACHINE, params=params_of(machine_id), query=query)
+        assert any("is not" in what for what in lab.counter.noted)
         await worker.at_rest()
-        assert street.promises.broken(stall.store) != []
+        assert lab.promises.broken(stall.store) != []

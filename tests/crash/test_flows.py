@@ -16,7 +16,7 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory import Faults
 from hawker.worker.records import ARCHIVED
-from tests.crash.scenes import SCENES, Scene, places
+from tests.crash.scenarios import SCENES, Scenario, places
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest
 
@@ -39,10 +39,10 @@ class Vault(DirectoryPlace):
 
 
 class Play:
-    """One scene, once: set, acted until the daemon dies or all is done, and taken up again."""
+    """One scenario, once: set, acted until the daemon dies or all is done, and taken up again."""
 
-    def __init__(self, scene: Scene, directory: Path) -> None:
-        self.scene = scene
+    def __init__(self, scenario: Scenario, directory: Path) -> None:
+        self.scenario = scenario
         self.stall = MemoryWorld(directory, reconciles=False)
         self.directory = directory
         self.machine_id = ""
@@ -51,7 +51,7 @@ class Play:
     async def prepare(self) -> None:
         async with self.stall.open() as worker:
             await worker.app()
-            self.machine_id = await self.scene.before(worker)
+            self.machine_id = await self.scenario.before(worker)
             await worker.at_rest()
         self.stall.crash()
         self.stall.crash_points.passed.clear()
@@ -59,15 +59,15 @@ class Play:
 
     async def act(self) -> bool:
         """True when the daemon died of it."""
-        if self.scene.archives:
+        if self.scenario.archives:
             self.stall.archive = Archive(
                 Vault(self.directory / "archive", self.stall.crash_points), self.directory / "staging"
             )
-        if self.scene.spoilt:
+        if self.scenario.spoilt:
             self.stall.host.script("start", *[Fault(error=OSError("spoilt"), after=True)] * 3)
         try:
             async with self.stall.open() as worker:
-                await self.scene.act(worker, self.machine_id)
+                await self.scenario.act(worker, self.machine_id)
                 self.acknowledged = True
                 await _rests(worker)
         except Death:
@@ -89,10 +89,10 @@ class Play:
         self._check(state)
 
     def _check(self, state: State | None) -> None:
-        if self.acknowledged and self.scene.undone is not None:
+        if self.acknowledged and self.scenario.undone is not None:
             assert state in self._done, f"acknowledged, and {state}"
         else:
-            assert state in {*self._done, self.scene.undone}
+            assert state in {*self._done, self.scenario.undone}
 
     async def _check_archive(self, worker: SimWorker, archive: Archive) -> None:
         """Once, whole and confirmed; nothing is left on its way, and the runs that brought it there are not in it."""
@@ -106,7 +106,7 @@ class Play:
     @property
     def _done(self) -> frozenset[State | None]:
         """A failure that is asked for may be spent on a try that the crash made void."""
-        return frozenset({self.scene.done, State.STARTED} if self.scene.spoilt else {self.scene.done})
+        return frozenset({self.scenario.done, State.STARTED} if self.scenario.spoilt else {self.scenario.done})
 
 
 async def _rests(worker: SimWorker) -> None:
@@ -116,18 +116,18 @@ async def _rests(worker: SimWorker) -> None:
     await worker.at_rest()
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_a_scene_without_a_crash_ends_as_it_should(scene: Scene, tmp_path: Path) -> None:
-    play = Play(scene, tmp_path)
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+async def test_a_scene_without_a_crash_ends_as_it_should(scenario: Scenario, tmp_path: Path) -> None:
+    play = Play(scenario, tmp_path)
     await play.prepare()
     assert not await play.act()
     play.stall.crash()
     await play.resume()
 
 
-@pytest.mark.parametrize(("scene", "place"), places(), ids=lambda value: getattr(value, "name", value))
-async def test_the_daemon_dies_at_a_step(scene: Scene, place: str, tmp_path: Path) -> None:
-    play = Play(scene, tmp_path)
+@pytest.mark.parametrize(("scenario", "place"), places(), ids=lambda value: getattr(value, "name", value))
+async def test_the_daemon_dies_at_a_step(scenario: Scenario, place: str, tmp_path: Path) -> None:
+    play = Play(scenario, tmp_path)
     await play.prepare()
     play.stall.crash_points.burns_in = place
     assert await play.act(), f"{place} was not reached: {sorted(play.stall.crash_points.passed)}"
@@ -135,12 +135,12 @@ async def test_the_daemon_dies_at_a_step(scene: Scene, place: str, tmp_path: Pat
     await play.resume()
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_the_daemon_dies_at_any_edge_of_any_effect(scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+async def test_the_daemon_dies_at_any_edge_of_any_effect(scenario: Scenario, tmp_path: Path) -> None:
     number, died = 0, True
     while died:
         number += 1
-        play = Play(scene, tmp_path / str(number))
+        play = Play(scenario, tmp_path / str(number))
         await play.prepare()
         play.stall.crash_points.burns_at = number
         died = await play.act()
@@ -150,12 +150,12 @@ async def test_the_daemon_dies_at_any_edge_of_any_effect(scene: Scene, tmp_path:
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_the_daemon_dies_after_any_commit(scene: Scene, power_cut: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+async def test_the_daemon_dies_after_any_commit(scenario: Scenario, power_cut: bool, tmp_path: Path) -> None:
     number, died = 0, True
     while died:
         number += 1
-        play = Play(scene, tmp_path / str(number))
+        play = Play(scenario, tmp_path / str(number))
         await play.prepare()
         play.stall.crash(faults=Faults(freeze_after=number))
         died = await play.act()

@@ -11,7 +11,7 @@ import pytest
 
 from hawker.chaos.kill_runner import KillOutcome, KillRunner
 from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet, without_repetition
-from hawker.chaos.steps import StepsPlan, besieged, deaths
+from hawker.chaos.steps import StepsPlan, deaths, killable_node
 from hawker.clock import SystemClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
@@ -26,18 +26,18 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
+async def kill_runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
     left: list[str] = []
     place: Path = tmp_path_factory.mktemp("besieged")
-    async with besieged(StepsPlan(driver="container", where=place), SystemClock(), left) as siege:
-        yield siege
+    async with killable_node(StepsPlan(driver="container", where=place), SystemClock(), left) as kill_runner:
+        yield kill_runner
     assert left == []
 
 
 @pytest.fixture(scope="module")
-async def rehearsals(siege: KillRunner) -> Rehearsals:
-    """Each scene once without a death."""
-    return {scene.name: await siege.rehearse(scene) for scene in SCENARIOS}
+async def rehearsals(kill_runner: KillRunner) -> Rehearsals:
+    """Each scenario once without a death."""
+    return {scenario.name: await kill_runner.rehearse(scenario) for scenario in SCENARIOS}
 
 
 async def test_scenes_without_a_death_end_as_they_should(rehearsals: Rehearsals) -> None:
@@ -48,10 +48,12 @@ async def test_every_place_of_every_flow_is_met(rehearsals: Rehearsals) -> None:
     assert unmet(frozenset(place for outcome in rehearsals.values() for place in outcome.places)) == []
 
 
-@pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
-async def test_a_flow_survives_death_at_every_place(scene: Scenario, siege: KillRunner, rehearsals: Rehearsals) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_a_flow_survives_death_at_every_place(
+    scenario: Scenario, kill_runner: KillRunner, rehearsals: Rehearsals
+) -> None:
     """What flows share is met in one of them; `hawker chaos steps` meets it in each."""
-    places = without_repetition({name: outcome.places for name, outcome in rehearsals.items()})[scene.name]
-    outcomes = [outcome async for outcome in deaths(siege, scene, places, in_a_row=True)]
+    places = without_repetition({name: outcome.places for name, outcome in rehearsals.items()})[scenario.name]
+    outcomes = [outcome async for outcome in deaths(kill_runner, scenario, places, in_a_row=True)]
     assert [(outcome.places, outcome.findings) for outcome in outcomes if outcome.findings] == []
     assert {place for outcome in outcomes for place in outcome.places} == set(places)

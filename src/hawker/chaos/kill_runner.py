@@ -1,5 +1,5 @@
-"""A client that looks all the time while a daemon recovers: it asks for the list, for each machine and for its events,
-and notes what can never be seen.
+"""Plays a kill scenario on one node: its daemon dies where it was told to, another one takes over, and what came of it
+is compared with what was promised. Meanwhile a watcher looks at the records that clients see.
 """
 
 from collections import Counter
@@ -97,9 +97,6 @@ def _with(machine: Machine, events: tuple[MachineEvent, ...]) -> Machine:
     return msgspec.structs.replace(machine, events=events)
 
 
-# One node under siege: a scene is set on it, its daemon dies where it was told to, another one takes over, and what
-# came of it is compared with what was promised.
-
 SETTLES_WITHIN_S = 90.0
 DEATHS_IN_A_STEP = 4  # a run at whose step daemon after daemon ends is parked, and rightly so
 _LOOK_EVERY_S = 0.01
@@ -120,10 +117,10 @@ class KillOutcome:
 class KillRunner:
     """Of one node, whose daemon is not there between two calls: at rest it is killed as well."""
 
-    def __init__(self, daemon: Daemon, wares: SampleMachines, clock: Clock) -> None:
+    def __init__(self, daemon: Daemon, samples: SampleMachines, clock: Clock) -> None:
         self.promises = Promises()
         self._daemon = daemon
-        self._wares = wares
+        self._samples = samples
         self._clock = clock
         self._orders = 0
         self._launched_at = 0.0
@@ -133,83 +130,85 @@ class KillRunner:
     def driver(self) -> str:
         return self._daemon.driver
 
-    async def rehearse(self, scene: Scenario) -> KillOutcome:
-        """The scene without a death: `places` are those that it is about and comes by, in their order."""
+    async def rehearse(self, scenario: Scenario) -> KillOutcome:
+        """The scenario without a death: `places` are those that it is about and comes by, in their order."""
         try:
-            return await self._rehearse(scene)
+            return await self._rehearse(scenario)
         except HawkerError as error:
             return KillOutcome((), None, await self._not_set(error))
 
-    async def _rehearse(self, scene: Scenario) -> KillOutcome:
-        await self._launch(scene, LISTING)
+    async def _rehearse(self, scenario: Scenario) -> KillOutcome:
+        await self._launch(scenario, LISTING)
         async with self._customer() as customer:
-            stage = self._stage(customer, self._next_key())
-            await stage.clear()
-            machine_id, passed = await scene.before(stage), len(self._daemon.reached())
-            subject = ScenarioMachine(stage.key, await scene.act(stage, machine_id), promised=True, acknowledged=True)
+            context = self._context(customer, self._next_key())
+            await context.clear()
+            machine_id, passed = await scenario.before(context), len(self._daemon.reached())
+            subject = ScenarioMachine(
+                context.key, await scenario.act(context, machine_id), promised=True, acknowledged=True
+            )
             await self._settled(customer.client)
         places = self._daemon.reached()[passed:]
-        ended = await self._end(scene, subject, StateWatcher(self._clock, APP))
-        about = tuple(dict.fromkeys(place for place in places if scene.is_about(place)))
+        ended = await self._end(scenario, subject, StateWatcher(self._clock, APP))
+        about = tuple(dict.fromkeys(place for place in places if scenario.is_about(place)))
         return KillOutcome(about, None, ended.findings)
 
-    async def strike(self, scene: Scenario, place: str) -> KillOutcome:
+    async def strike(self, scenario: Scenario, place: str) -> KillOutcome:
         """The daemon dies once, and the next one is left alone."""
         try:
-            subject = await self._order(scene, place)
+            subject = await self._order(scenario, place)
         except HawkerError as error:
             return KillOutcome((place,), None, await self._not_set(error))
         died = await self._dies()
-        outcome = await self._recover(scene, subject)
+        outcome = await self._recover(scenario, subject)
         missed = () if died else (f"did not die at {place}",)
         return KillOutcome((place,), outcome.recovered_ms, (*missed, *outcome.findings))
 
-    async def strike_in_a_row(self, scene: Scenario, places: Sequence[str]) -> KillOutcome:
+    async def strike_in_a_row(self, scenario: Scenario, places: Sequence[str]) -> KillOutcome:
         """The daemon that takes over dies too, at the next place that it comes by, and so on. Places that the recovery
         has no need to come by again are left out, but the first one must be met."""
         try:
-            subject, met = await self._order(scene, places[0]), [places[0]]
+            subject, met = await self._order(scenario, places[0]), [places[0]]
         except HawkerError as error:
             return KillOutcome((places[0],), None, await self._not_set(error))
         if not await self._dies():
-            outcome = await self._recover(scene, subject)
+            outcome = await self._recover(scenario, subject)
             return KillOutcome((places[0],), None, (f"did not die at {places[0]}", *outcome.findings))
         deaths = Counter([_step_of(places[0])])
         for place in places[1:]:
             if deaths[_step_of(place)] >= DEATHS_IN_A_STEP:
                 continue
-            if not await self._dies_again(scene, subject, place):
+            if not await self._dies_again(scenario, subject, place):
                 break
             met.append(place)
             deaths[_step_of(place)] += 1
-        outcome = await self._recover(scene, subject)
+        outcome = await self._recover(scenario, subject)
         return KillOutcome(tuple(met), outcome.recovered_ms, outcome.findings)
 
     # Death.
 
-    async def _order(self, scene: Scenario, place: str) -> ScenarioMachine:
+    async def _order(self, scenario: Scenario, place: str) -> ScenarioMachine:
         """A life that is to die at `place`, and the order that brings it there. What an archive lacks of earlier
-        scenes is brought to it before."""
-        if scene.archives and self._behind:
-            await self._catch_up(scene)
-        await self._launch(scene, place)
+        scenarios is brought to it before."""
+        if scenario.archives and self._behind:
+            await self._catch_up(scenario)
+        await self._launch(scenario, place)
         async with self._customer() as customer:
-            stage = self._stage(customer, self._next_key())
-            if not any(place.startswith(_ENDS_MACHINES) for place in scene.covers):
-                await stage.clear()
-            before = await scene.before(stage)
-            subject = ScenarioMachine(stage.key, before, promised=not _is_before_promise(place), acknowledged=False)
+            context = self._context(customer, self._next_key())
+            if not any(place.startswith(_ENDS_MACHINES) for place in scenario.covers):
+                await context.clear()
+            before = await scenario.before(context)
+            subject = ScenarioMachine(context.key, before, promised=not _is_before_promise(place), acknowledged=False)
             with suppress(HawkerError):  # it may be dead before it can answer
-                return subject.answered(await scene.act(stage, before))
+                return subject.answered(await scenario.act(context, before))
         return subject
 
-    async def _catch_up(self, scene: Scenario) -> None:
-        await self._begin(scene)
+    async def _catch_up(self, scenario: Scenario) -> None:
+        await self._begin(scenario)
         await run_sync(self._daemon.wait_ready)
         async with self._customer() as customer:
-            stage = self._stage(customer, self._next_key())
-            await stage.clear()
-            await stage.until(partial(stage.is_archived, frozenset(self.promises.told)))
+            context = self._context(customer, self._next_key())
+            await context.clear()
+            await context.until(partial(context.is_archived, frozenset(self.promises.told)))
             await self._settled(customer.client)
         await run_sync(self._daemon.kill)
         self._behind = False
@@ -218,16 +217,16 @@ class KillRunner:
         """It did not come to the order: an earlier death may have hurt the node for good."""
         if self._daemon.alive:
             await run_sync(self._daemon.kill)
-        return (f"the scene cannot be set: {type(error).__name__}: {error}",)
+        return (f"the scenario cannot be set: {type(error).__name__}: {error}",)
 
-    async def _dies_again(self, scene: Scenario, subject: ScenarioMachine, place: str) -> bool:
+    async def _dies_again(self, scenario: Scenario, subject: ScenarioMachine, place: str) -> bool:
         """Whether the life that takes over dies at this place, or the operation comes to its end without that."""
-        await self._begin(scene, place)
+        await self._begin(scenario, place)
         if not subject.promised:
             await run_sync(self._daemon.wait_ready)
             async with self._customer() as customer:
                 with suppress(HawkerError):
-                    await scene.act(self._stage(customer, subject.key), subject.machine_id)
+                    await scenario.act(self._context(customer, subject.key), subject.machine_id)
             subject.promised = True
         return await self._dies()
 
@@ -247,25 +246,25 @@ class KillRunner:
 
     # Recovery.
 
-    async def _recover(self, scene: Scenario, subject: ScenarioMachine) -> KillOutcome:
+    async def _recover(self, scenario: Scenario, subject: ScenarioMachine) -> KillOutcome:
         watcher = StateWatcher(self._clock, APP)
         if not self._daemon.alive:
-            await self._begin(scene)
+            await self._begin(scenario)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watcher.watch, self._daemon)
-            outcome = await self._end_or_say(scene, subject, watcher)
+            outcome = await self._end_or_say(scenario, subject, watcher)
             tasks.cancel_scope.cancel()
         return outcome
 
-    async def _end_or_say(self, scene: Scenario, subject: ScenarioMachine, watcher: StateWatcher) -> KillOutcome:
+    async def _end_or_say(self, scenario: Scenario, subject: ScenarioMachine, watcher: StateWatcher) -> KillOutcome:
         try:
-            return await self._end(scene, subject, watcher)
+            return await self._end(scenario, subject, watcher)
         except HawkerError as error:
             if self._daemon.alive:
                 await run_sync(self._daemon.kill)
             return KillOutcome((), None, (f"{type(error).__name__}: {error}",))
 
-    async def _end(self, scene: Scenario, subject: ScenarioMachine, watcher: StateWatcher) -> KillOutcome:
+    async def _end(self, scenario: Scenario, subject: ScenarioMachine, watcher: StateWatcher) -> KillOutcome:
         """Raises `HawkerError` when the node cannot be asked."""
         await run_sync(self._daemon.wait_ready)
         ready_at = self._clock.now()
@@ -273,9 +272,9 @@ class KillRunner:
             stuck = await self._settled(customer.client)
             ended_at = await subject.ended_at(customer)
             recovered_s = (ended_at if ended_at > self._launched_at else ready_at) - self._launched_at
-            found = [*stuck, *await subject.take_up(scene, self._stage(customer, subject.key))]
+            found = [*stuck, *await subject.take_up(scenario, self._context(customer, subject.key))]
             found += await self._settled(customer.client)
-            found += await check(scene, subject, customer, self._wares)
+            found += await check(scenario, subject, customer, self._samples)
             found += map(str, watcher.found)
         await run_sync(self._daemon.kill)
         found += map(str, await violations_at_rest(self._daemon, self._clock, self.promises))
@@ -293,15 +292,15 @@ class KillRunner:
 
     # Lives.
 
-    async def _launch(self, scene: Scenario, failpoint: str) -> None:
+    async def _launch(self, scenario: Scenario, failpoint: str) -> None:
         """Raises `Unavailable`."""
-        await self._begin(scene, failpoint)
+        await self._begin(scenario, failpoint)
         await run_sync(self._daemon.wait_ready)
 
-    async def _begin(self, scene: Scenario, failpoint: str | None = None) -> None:
-        archive = ("--archive", str(self._wares.archive)) if scene.archives else ()
-        often = ("--reconcile-every-s", "1") if scene.archives or scene.sweeps else ()
-        self._behind = self._behind or not scene.archives
+    async def _begin(self, scenario: Scenario, failpoint: str | None = None) -> None:
+        archive = ("--archive", str(self._samples.archive)) if scenario.archives else ()
+        often = ("--reconcile-every-s", "1") if scenario.archives or scenario.sweeps else ()
+        self._behind = self._behind or not scenario.archives
         self._launched_at = self._clock.now()
         await run_sync(partial(self._daemon.launch, *archive, *often, failpoint=failpoint))
 
@@ -313,8 +312,8 @@ class KillRunner:
                 await customer.open()
             yield customer
 
-    def _stage(self, customer: ScenarioClient, key: str) -> ScenarioContext:
-        return ScenarioContext(customer, self._wares, self.promises, key, self._clock)
+    def _context(self, customer: ScenarioClient, key: str) -> ScenarioContext:
+        return ScenarioContext(customer, self._samples, self.promises, key, self._clock)
 
     def _next_key(self) -> str:
         self._orders += 1

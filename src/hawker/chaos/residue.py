@@ -1,5 +1,8 @@
-"""What a node has on its host, found without its daemon and without its records: what is mounted, which pilots live,
-and which of the traces on the host belong to nothing that runs or is recorded.
+"""What a node has on its host and what it leaves there, found without its daemon.
+
+The first part finds what is mounted, which pilots live, and what belongs to nothing that runs or is recorded. The
+second finds all that Hawker can leave outside its directory: `host()` is a snapshot, `left(before)` what came since and
+is still there.
 """
 
 import os

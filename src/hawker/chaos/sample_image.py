@@ -1,4 +1,6 @@
-"""The image that scenes need beside the sample image: the same program, and no command. An OCI layout on this host."""
+"""The image that scenarios need beside the sample image: the same program, and no command. It is an OCI layout on this
+host.
+"""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""A client of one app, as a scene needs one: each call typed and short, and the few questions asked after a crash."""
+"""A client of one app for a scenario: each call typed and short, and the few questions that are asked after a crash."""
 
 from contextlib import suppress
 from dataclasses import dataclass

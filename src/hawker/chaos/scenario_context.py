@@ -1,4 +1,4 @@
-"""What a scene is given: the wares that it may order, and one life of the node as its client sees it."""
+"""What a scenario is given: the machines that it may order, and one life of the node as its client sees it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def named(key: str) -> str:
 @dataclass(frozen=True, slots=True)
 class SampleMachines:
     """What may be ordered: `commandless` is an image that names no command. The process driver runs the sample program
-    as it is on the host, where it asks for nothing. `archive` is where histories go, in scenes that have one."""
+    as it is on the host, where it asks for nothing. `archive` is where histories go, in scenarios that have one."""
 
     driver: str
     commandless: str
@@ -78,11 +78,11 @@ class SampleMachines:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioContext:
-    """One life of the node, as a scene sees it. `promises` outlive it. `key` is that of the order, the same however
+    """One life of the node, as a scenario sees it. `promises` outlive it. `key` is that of the order, the same however
     often it is given."""
 
     customer: ScenarioClient
-    wares: SampleMachines
+    samples: SampleMachines
     promises: Promises
     key: str
     clock: Clock
@@ -111,11 +111,11 @@ class ScenarioContext:
             while not await seen():
                 await self.clock.sleep(_LOOK_EVERY_S)
             return
-        raise DeadlineExceeded(f"what the scene waits for was not seen within {_SEEN_WITHIN_S:g} s")
+        raise DeadlineExceeded(f"what the scenario waits for was not seen within {_SEEN_WITHIN_S:g} s")
 
     async def is_archived(self, machine_ids: frozenset[MachineId]) -> bool:
         """Whether the history of each has its file."""
-        names = await run_sync(lambda: [file.name for file in self.wares.archive.rglob("*.zst")])
+        names = await run_sync(lambda: [file.name for file in self.samples.archive.rglob("*.zst")])
         return machine_ids <= {MachineId(name.split(".")[0]) for name in names}
 
     async def clear(self) -> None:

@@ -1,5 +1,5 @@
-"""What scenes with copies of volumes are made of: snapshots, restored and forked volumes. The scenes themselves are in
-`scenes`; that a file is whole, once and of its size is for the invariants to say.
+"""The kill scenarios: for each flow, what is there before, the one call, and where the machine must be in the end. Who
+dies in between, and how often, is not their concern.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,23 +36,23 @@ from hawker.worker.lifecycle.archive import ARCHIVE
 _SUPERBLOCK = 4096
 
 
-async def with_snapshot(stage: ScenarioContext) -> MachineId:
+async def with_snapshot(context: ScenarioContext) -> MachineId:
     """A machine that runs with a volume, of which there is a snapshot."""
-    machine_id = await running_with_volume(stage)
-    await take_snapshot(stage, machine_id)
+    machine_id = await running_with_volume(context)
+    await take_snapshot(context, machine_id)
 
     async def is_whole() -> bool:
-        return any(snapshot.status == "created" for snapshot in await _snapshots(stage))
+        return any(snapshot.status == "created" for snapshot in await _snapshots(context))
 
-    await stage.until(is_whole)
+    await context.until(is_whole)
     return machine_id
 
 
-async def off_with_damaged_volume(stage: ScenarioContext) -> MachineId:
+async def off_with_damaged_volume(context: ScenarioContext) -> MachineId:
     """Whatever is made from it cannot be mounted."""
-    machine_id = await off_with_volume(stage)
-    volume_id = await _source(stage)
-    await run_sync(_damage, stage.wares.archive.parent, volume_id)
+    machine_id = await off_with_volume(context)
+    volume_id = await _source(context)
+    await run_sync(_damage, context.samples.archive.parent, volume_id)
     return machine_id
 
 
@@ -62,59 +62,58 @@ def _damage(below: Path, volume_id: VolumeId) -> None:
         stream.write(bytes(_SUPERBLOCK))
 
 
-async def take_snapshot(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def take_snapshot(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     """Unless there is one that did not fail."""
     assert machine_id is not None
-    if all(snapshot.status == "failed" for snapshot in await _snapshots(stage)):
-        await stage.customer.client.call(CREATE_SNAPSHOT, params=await _params(stage))
+    if all(snapshot.status == "failed" for snapshot in await _snapshots(context)):
+        await context.customer.client.call(CREATE_SNAPSHOT, params=await _params(context))
     return machine_id
 
 
-async def restore_snapshot(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def restore_snapshot(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    [snapshot] = await _snapshots(stage)
-    await _copy(stage, snapshot_id=snapshot.id)
+    [snapshot] = await _snapshots(context)
+    await _copy(context, snapshot_id=snapshot.id)
     return machine_id
 
 
-async def fork_volume(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def fork_volume(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await _copy(stage, source_volume_id=await _source(stage))
+    await _copy(context, source_volume_id=await _source(context))
     return machine_id
 
 
-async def fork_in_vain(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def fork_in_vain(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     with suppress(Fault):
-        await fork_volume(stage, machine_id)
+        await fork_volume(context, machine_id)
     assert machine_id is not None
     return machine_id
 
 
-async def _copy(stage: ScenarioContext, *, snapshot_id: str | None = None, source_volume_id: str | None = None) -> None:
+async def _copy(
+    context: ScenarioContext, *, snapshot_id: str | None = None, source_volume_id: str | None = None
+) -> None:
     """Unless it is there, or being made."""
-    params, name = AppParams(app_name=stage.customer.app), named(f"{stage.key} copy")
-    listed = (await stage.customer.client.call(LIST_VOLUMES, params=params)).items
+    params, name = AppParams(app_name=context.customer.app), named(f"{context.key} copy")
+    listed = (await context.customer.client.call(LIST_VOLUMES, params=params)).items
     if not any(volume.name == name for volume in listed):
         body = CreateVolumeRequest(
             name=name, snapshot_id=snapshot_id, source_volume_id=source_volume_id, auto_backup_enabled=False
         )
-        await stage.customer.client.call(CREATE_VOLUME, params=params, body=body)
+        await context.customer.client.call(CREATE_VOLUME, params=params, body=body)
 
 
-async def _snapshots(stage: ScenarioContext) -> tuple[VolumeSnapshot, ...]:
-    return await stage.customer.client.call(LIST_SNAPSHOTS, params=await _params(stage))
+async def _snapshots(context: ScenarioContext) -> tuple[VolumeSnapshot, ...]:
+    return await context.customer.client.call(LIST_SNAPSHOTS, params=await _params(context))
 
 
-async def _params(stage: ScenarioContext) -> VolumeParams:
-    return VolumeParams(app_name=stage.customer.app, volume_id=await _source(stage))
+async def _params(context: ScenarioContext) -> VolumeParams:
+    return VolumeParams(app_name=context.customer.app, volume_id=await _source(context))
 
 
-async def _source(stage: ScenarioContext) -> VolumeId:
-    return await stage.customer.volume(named(f"{stage.key} before"))
+async def _source(context: ScenarioContext) -> VolumeId:
+    return await context.customer.volume(named(f"{context.key} before"))
 
-
-# For each flow, scenes that play it on a real node: what is there before, the one call, and where the machine must
-# be in the end. Whoever dies in between, and how often, is not their concern.
 
 _ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
 """Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""
@@ -132,129 +131,129 @@ Act = Callable[[ScenarioContext, MachineId | None], Awaitable[MachineId]]
 # Before.
 
 
-async def _nothing(stage: ScenarioContext) -> None:
+async def _nothing(context: ScenarioContext) -> None:
     """But the sample image, brought without an operation."""
-    await stage.customer.pull(SAMPLE)
+    await context.customer.pull(SAMPLE)
 
 
-async def _no_image(stage: ScenarioContext) -> None:
-    await stage.customer.prune()
+async def _no_image(context: ScenarioContext) -> None:
+    await context.customer.prune()
 
 
-async def _running(stage: ScenarioContext) -> MachineId:
-    await stage.customer.prune()  # of what an update is to bring
-    return await stage.created(stage.wares.sample(), f"{stage.key} before", State.STARTED)
+async def _running(context: ScenarioContext) -> MachineId:
+    await context.customer.prune()  # of what an update is to bring
+    return await context.created(context.samples.sample(), f"{context.key} before", State.STARTED)
 
 
-async def _persistent(stage: ScenarioContext) -> MachineId:
-    return await stage.created(stage.wares.sample(persistent=True), f"{stage.key} before", State.STARTED)
+async def _persistent(context: ScenarioContext) -> MachineId:
+    return await context.created(context.samples.sample(persistent=True), f"{context.key} before", State.STARTED)
 
 
-async def _suspended(stage: ScenarioContext) -> MachineId:
-    machine_id = await _running(stage)
-    await _suspend(stage, machine_id)
-    await stage.customer.reaches(machine_id, State.SUSPENDED)
+async def _suspended(context: ScenarioContext) -> MachineId:
+    machine_id = await _running(context)
+    await _suspend(context, machine_id)
+    await context.customer.reaches(machine_id, State.SUSPENDED)
     return machine_id
 
 
-async def _off(stage: ScenarioContext) -> MachineId:
-    return await stage.created(stage.wares.sample(), f"{stage.key} before", State.STOPPED)
+async def _off(context: ScenarioContext) -> MachineId:
+    return await context.created(context.samples.sample(), f"{context.key} before", State.STOPPED)
 
 
-async def _off_and_broken(stage: ScenarioContext) -> MachineId:
-    return await stage.created(stage.wares.broken(), f"{stage.key} before", State.STOPPED)
+async def _off_and_broken(context: ScenarioContext) -> MachineId:
+    return await context.created(context.samples.broken(), f"{context.key} before", State.STOPPED)
 
 
-async def _destroyed(stage: ScenarioContext) -> MachineId:
-    machine_id = await stage.created(stage.wares.sample(), f"{stage.key} before", State.STARTED)
-    await stage.remove(machine_id)
+async def _destroyed(context: ScenarioContext) -> MachineId:
+    machine_id = await context.created(context.samples.sample(), f"{context.key} before", State.STARTED)
+    await context.remove(machine_id)
     return machine_id
 
 
 # The call.
 
 
-async def _create(stage: ScenarioContext, _: MachineId | None) -> MachineId:
-    return await stage.order(stage.wares.sample(), stage.key)
+async def _create(context: ScenarioContext, _: MachineId | None) -> MachineId:
+    return await context.order(context.samples.sample(), context.key)
 
 
-async def _prepare(stage: ScenarioContext, _: MachineId | None) -> MachineId:
-    return await stage.order(stage.wares.sample(), stage.key, launch=False)
+async def _prepare(context: ScenarioContext, _: MachineId | None) -> MachineId:
+    return await context.order(context.samples.sample(), context.key, launch=False)
 
 
-async def _create_broken(stage: ScenarioContext, _: MachineId | None) -> MachineId:
-    return await stage.order(stage.wares.broken(), stage.key)
+async def _create_broken(context: ScenarioContext, _: MachineId | None) -> MachineId:
+    return await context.order(context.samples.broken(), context.key)
 
 
-async def _start(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _start(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.ask(Call.START, machine_id, stage.customer.start(machine_id))
+    await context.ask(Call.START, machine_id, context.customer.start(machine_id))
     return machine_id
 
 
-async def _stop(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _stop(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.ask(Call.STOP, machine_id, stage.customer.stop(machine_id))
+    await context.ask(Call.STOP, machine_id, context.customer.stop(machine_id))
     return machine_id
 
 
-async def _suspend(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _suspend(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.ask(Call.SUSPEND, machine_id, stage.customer.suspend(machine_id))
+    await context.ask(Call.SUSPEND, machine_id, context.customer.suspend(machine_id))
     return machine_id
 
 
-async def _set_memory(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _set_memory(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.customer.set_memory(machine_id, _LESS_MIB)
+    await context.customer.set_memory(machine_id, _LESS_MIB)
     return machine_id
 
 
-async def _restart(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _restart(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.ask(Call.RESTART, machine_id, stage.customer.restart(machine_id))
+    await context.ask(Call.RESTART, machine_id, context.customer.restart(machine_id))
     return machine_id
 
 
-async def _update(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _update(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    ordered = stage.customer.update(machine_id, stage.wares.other())
-    await stage.ask(Call.UPDATE, machine_id, ordered, env=NEW_ENV)
+    ordered = context.customer.update(machine_id, context.samples.other())
+    await context.ask(Call.UPDATE, machine_id, ordered, env=NEW_ENV)
     return machine_id
 
 
-async def _update_broken(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _update_broken(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.ask(Call.UPDATE, machine_id, stage.customer.update(machine_id, stage.wares.broken()), env={})
+    await context.ask(Call.UPDATE, machine_id, context.customer.update(machine_id, context.samples.broken()), env={})
     return machine_id
 
 
-async def _destroy(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _destroy(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await stage.ask(Call.DESTROY, machine_id, stage.customer.destroy(machine_id))
+    await context.ask(Call.DESTROY, machine_id, context.customer.destroy(machine_id))
     return machine_id
 
 
-async def _end(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _end(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     """The workload ends by itself, and its node has seen it."""
     assert machine_id is not None
-    await stage.customer.signal(machine_id, _SIGNAL)
+    await context.customer.signal(machine_id, _SIGNAL)
 
     async def is_seen() -> bool:
-        return bool(exits_of(await stage.customer.machine(machine_id)))
+        return bool(exits_of(await context.customer.machine(machine_id)))
 
-    await stage.until(is_seen)
+    await context.until(is_seen)
     return machine_id
 
 
-async def _await_archive(stage: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+async def _await_archive(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     """The node comes to it by itself, within a second or two."""
     assert machine_id is not None
 
     async def is_taken() -> bool:
-        return any(run.flow == ARCHIVE.name for run in await stage.customer.runs(machine_id))
+        return any(run.flow == ARCHIVE.name for run in await context.customer.runs(machine_id))
 
-    await stage.until(is_taken)
+    await context.until(is_taken)
     return machine_id
 
 
@@ -371,7 +370,7 @@ def unmet(met: frozenset[str]) -> list[str]:
 
 
 def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Of the places that each scene comes by, those that none before it came by, in this flow or in another one that
+    """Of the places that each scenario comes by, those that none before it came by, in this flow or in another one that
     shares the step."""
     seen: set[frozenset[str]] = set()
     alike = {place: places for places in _alike() for place in places}

@@ -42,7 +42,7 @@ class DeathRow(msgspec.Struct, frozen=True, kw_only=True):
     """One death. `where` is before, inside or after; `point` names the place inside. `recovered_ms` is from the start
     of the next daemon to the end of the operation; None when that one died as well, at the place of the next row."""
 
-    scene: str
+    scenario: str
     flow: str
     step: str
     where: str
@@ -75,8 +75,8 @@ class StepsPlan(msgspec.Struct, frozen=True, kw_only=True):
     where: Path | None = None
     kernels: Path | None = None
 
-    def scenes(self) -> tuple[Scenario, ...]:
-        return tuple(scene for scene in SCENARIOS if self.flow in (None, scene.flow))
+    def scenarios(self) -> tuple[Scenario, ...]:
+        return tuple(scenario for scenario in SCENARIOS if self.flow in (None, scenario.flow))
 
 
 FLOW_NAMES = tuple(flow.name for flow in FLOWS)
@@ -86,50 +86,52 @@ async def run_steps(plan: StepsPlan, clock: Clock, tell: Callable[[DeathRow], No
     """Each row is told as soon as it is known. Raises `HawkerError` when the node cannot be had at all."""
     began, rows, findings, met = clock.monotonic(), list[DeathRow](), list[str](), set[str]()
 
-    def note(scene: Scenario, outcome: KillOutcome) -> None:
-        for row in rows_of(scene, outcome):
+    def note(scenario: Scenario, outcome: KillOutcome) -> None:
+        for row in rows_of(scenario, outcome):
             rows.append(row)
             tell(row)
 
-    async with besieged(plan, clock, findings) as siege:
-        for scene in plan.scenes():
-            if scene.contained and siege.driver not in CONTAINED:
+    async with killable_node(plan, clock, findings) as kill_runner:
+        for scenario in plan.scenarios():
+            if scenario.contained and kill_runner.driver not in CONTAINED:
                 continue
-            rehearsal = await siege.rehearse(scene)
-            findings += [f"{scene.name}, undisturbed: {what}" for what in rehearsal.findings]
+            rehearsal = await kill_runner.rehearse(scenario)
+            findings += [f"{scenario.name}, undisturbed: {what}" for what in rehearsal.findings]
             met.update(rehearsal.places)
-            async for outcome in deaths(siege, scene, rehearsal.places, in_a_row=plan.in_a_row):
-                note(scene, outcome)
-        driver = siege.driver
+            async for outcome in deaths(kill_runner, scenario, rehearsal.places, in_a_row=plan.in_a_row):
+                note(scenario, outcome)
+        driver = kill_runner.driver
         if plan.flow is None and driver == "container":
-            findings += [f"no scene comes by {place}" for place in unmet(frozenset(met))]
+            findings += [f"no scenario comes by {place}" for place in unmet(frozenset(met))]
     return StepsReport(driver=driver, seconds=clock.monotonic() - began, rows=tuple(rows), findings=tuple(findings))
 
 
 async def deaths(
-    siege: KillRunner, scene: Scenario, places: Sequence[str], *, in_a_row: bool
+    kill_runner: KillRunner, scenario: Scenario, places: Sequence[str], *, in_a_row: bool
 ) -> AsyncIterator[KillOutcome]:
     """At each of these places once."""
     left = list(places)
     while left:
-        outcome = await (siege.strike_in_a_row(scene, left) if in_a_row else siege.strike(scene, left[0]))
+        outcome = await (
+            kill_runner.strike_in_a_row(scenario, left) if in_a_row else kill_runner.strike(scenario, left[0])
+        )
         yield outcome
         left = [place for place in left if place not in outcome.places]
 
 
 @asynccontextmanager
-async def besieged(plan: StepsPlan, clock: Clock, findings: list[str]) -> AsyncIterator[KillRunner]:
+async def killable_node(plan: StepsPlan, clock: Clock, findings: list[str]) -> AsyncIterator[KillRunner]:
     """A node that was up once and is stopped; at the end it is gone. `findings` hears of what is left of it then."""
     with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where, ignore_cleanup_errors=True) as made:
         directory = Path(made)
         daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
         if daemon.driver in GUEST_DRIVERS:
             bring_kernels(daemon.place, plan.kernels)
-        wares = SampleMachines(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
+        samples = SampleMachines(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
         try:
             await run_sync(daemon.start)
             await run_sync(daemon.stop)
-            yield KillRunner(daemon, wares, clock)
+            yield KillRunner(daemon, samples, clock)
         finally:
             with anyio.CancelScope(shield=True):
                 findings += await _withdrawn(daemon, clock)
@@ -146,19 +148,19 @@ async def _withdrawn(daemon: Daemon, clock: Clock) -> list[str]:
     return found
 
 
-def rows_of(scene: Scenario, outcome: KillOutcome) -> list[DeathRow]:
+def rows_of(scenario: Scenario, outcome: KillOutcome) -> list[DeathRow]:
     """One for each place; what was found is said with the last one."""
-    rows = [_row(scene, place, None, ()) for place in outcome.places[:-1]]
-    return [*rows, _row(scene, outcome.places[-1], outcome.recovered_ms, outcome.findings)]
+    rows = [_row(scenario, place, None, ()) for place in outcome.places[:-1]]
+    return [*rows, _row(scenario, outcome.places[-1], outcome.recovered_ms, outcome.findings)]
 
 
-def _row(scene: Scenario, place: str, recovered_ms: float | None, findings: tuple[str, ...]) -> DeathRow:
+def _row(scenario: Scenario, place: str, recovered_ms: float | None, findings: tuple[str, ...]) -> DeathRow:
     flow, step, *rest = place.split(".")
     point = rest[-1]
     undoing = rest[0] in ("undo", "undone")
     where = "before" if point in _BEFORE else "after" if point in _AFTER else "inside"
     return DeathRow(
-        scene=scene.name,
+        scenario=scenario.name,
         flow=flow,
         step=f"{step} (undo)" if undoing else step,
         where=where,

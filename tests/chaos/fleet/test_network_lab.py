@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
 @pytest.fixture
-def street(tmp_path: Path) -> Iterator[NetworkLab]:
+def lab(tmp_path: Path) -> Iterator[NetworkLab]:
     before = host()
-    with NetworkLab(tmp_path, 71, 3) as street:
-        yield street
-    wait_for(lambda: not left(before, street.bridge))
+    with NetworkLab(tmp_path, 71, 3) as lab:
+        yield lab
+    wait_for(lambda: not left(before, lab.bridge))
 
 
 _KNOCK = """
@@ -44,8 +44,8 @@ def is_cut_off(one: LabHost, other: LabHost) -> bool:
     return not reaches(one, other, 0.3)
 
 
-def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: NetworkLab) -> None:
-    first, second, _ = street.hosts
+def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(lab: NetworkLab) -> None:
+    first, second, _ = lab.hosts
     assert reaches(first, second)
     assert sorted(first.run("ls", "/sys/class/net").split()) == ["lo", "up0"]
     wait_for(lambda: sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup")))
@@ -53,21 +53,21 @@ def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(street: 
 
 def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
     subprocess.run(("ip", "link", "add", "hwst72", "type", "bridge"), check=True)
-    with NetworkLab(tmp_path, 72, 1) as street, pytest.raises(Unavailable):
+    with NetworkLab(tmp_path, 72, 1) as lab, pytest.raises(Unavailable):
         NetworkLab(tmp_path, 72, 1).__enter__()
-    assert not Path("/sys/class/net", street.bridge).exists()
+    assert not Path("/sys/class/net", lab.bridge).exists()
 
 
-def test_a_partition_parts_the_sides_and_is_healed(street: NetworkLab) -> None:
-    first, second, third = street.hosts
-    street.part([first], [second, third])
+def test_a_partition_parts_the_sides_and_is_healed(lab: NetworkLab) -> None:
+    first, second, third = lab.hosts
+    lab.part([first], [second, third])
     assert is_cut_off(first, second) and is_cut_off(third, first) and reaches(second, third)
-    street.heal()
+    lab.heal()
     assert reaches(first, second)
 
 
-def test_one_may_hear_and_not_be_heard(street: NetworkLab) -> None:
-    first, second, _ = street.hosts
+def test_one_may_hear_and_not_be_heard(lab: NetworkLab) -> None:
+    first, second, _ = lab.hosts
     first.drop_from([second])
     listing = first.run("nft", "list", "table", "ip", "street")
     assert f"ip saddr {second.address} drop" in listing
@@ -75,8 +75,8 @@ def test_one_may_hear_and_not_be_heard(street: NetworkLab) -> None:
     assert "numgen random mod 100 < 20" in first.run("nft", "list", "table", "ip", "street")
 
 
-def test_a_host_that_lost_its_power_has_nothing_left_when_it_comes_back(street: NetworkLab) -> None:
-    first, second, _ = street.hosts
+def test_a_host_that_lost_its_power_has_nothing_left_when_it_comes_back(lab: NetworkLab) -> None:
+    first, second, _ = lab.hosts
     first.drop_from([second])
     first.power_off()
     first.power_on()

@@ -63,18 +63,18 @@ class LabFleet:
 
     def __init__(
         self,
-        street: NetworkLab,
+        lab: NetworkLab,
         directory: Path,
         clock: Clock,
         *flags: str,
         driver: str,
         regions: Sequence[str] = ("mad",),
     ) -> None:
-        self.street = street
+        self.lab = lab
         self.left: list[str] = []
         self.stalls = [
             LabNode(host, self._daemon(directory, host, clock, flags, driver, regions[index % len(regions)]))
-            for index, host in enumerate(street.hosts)
+            for index, host in enumerate(lab.hosts)
         ]
 
     def __enter__(self) -> Self:

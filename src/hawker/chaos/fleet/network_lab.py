@@ -28,11 +28,11 @@ exec cat
 class LabHost:
     """One network namespace, with what is mounted in it. `number` is the last part of its address."""
 
-    def __init__(self, street: "NetworkLab", number: int) -> None:
+    def __init__(self, lab: "NetworkLab", number: int) -> None:
         self.number = number
-        self.address = street.address(number)
-        self.link = f"{street.bridge}-{number}"
-        self._street = street
+        self.address = lab.address(number)
+        self.link = f"{lab.bridge}-{number}"
+        self._lab = lab
         self._first: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,7 +46,7 @@ class LabHost:
         return self._first is not None
 
     def power_on(self) -> None:
-        stash = self._street.directory / f"stash-{self.number}"
+        stash = self._lab.directory / f"stash-{self.number}"
         stash.mkdir(exist_ok=True)
         begin = ("unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", _FIRST, "sh", str(stash))
         self._first = subprocess.Popen(begin, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -55,7 +55,7 @@ class LabHost:
             raise Unavailable(f"host {self.number} cannot be made: see what its commands say on stderr")
         add = ("link", "add", self.link, "type", "veth", "peer", "name", "up0", "netns", str(self._first.pid))
         _ip(*add)
-        _ip("link", "set", self.link, "master", self._street.bridge, "up")
+        _ip("link", "set", self.link, "master", self._lab.bridge, "up")
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "up0")
         self.run("ip", "link", "set", "up0", "up")
 

@@ -54,11 +54,11 @@ async def run_trial(plan: TrialPlan, clock: Clock, tell: Callable[[str], None]) 
         directory = Path(made)
         for name in ("street", "nodes", "image"):
             (directory / name).mkdir()
-        wares = SampleMachines("container", write_commandless_image(directory / "image"), directory / "archive")
-        with NetworkLab(directory / "street", _STREET, plan.nodes) as street:
-            fleet = LabFleet(street, directory / "nodes", clock, *_ROOM, *plan.flags, driver="container")
+        samples = SampleMachines("container", write_commandless_image(directory / "image"), directory / "archive")
+        with NetworkLab(directory / "street", _STREET, plan.nodes) as lab:
+            fleet = LabFleet(lab, directory / "nodes", clock, *_ROOM, *plan.flags, driver="container")
             with fleet:
-                async with clients_of(fleet, clock, wares.sample()) as clients:
+                async with clients_of(fleet, clock, samples.sample()) as clients:
                     trial = FleetTrial(plan, clock, tell, fleet, clients)
                     await trial.run()
     findings = (*trial.findings, *(f"left on the host: {trace}" for trace in fleet.left))
@@ -73,7 +73,7 @@ class FleetTrial:
         self._clock = clock
         self._tell = tell
         self._fleet = fleet
-        self._street = fleet.street
+        self._lab = fleet.lab
         self._clients = clients
         self._all = range(plan.nodes)
         self.phases: list[TrialPhase] = []
@@ -98,17 +98,17 @@ class FleetTrial:
     # What is done to it.
 
     async def _lossy(self) -> None:
-        hosts = self._street.hosts
+        hosts = self._lab.hosts
         for host in hosts:
             await run_sync(partial(host.drop_from, hosts, percent=self._plan.loss_percent))
         await self._orders(f"{self._plan.loss_percent}% of packets lost")
-        await run_sync(self._street.heal)
+        await run_sync(self._lab.heal)
 
     async def _parted(self) -> None:
         """A smaller and a larger side; both get orders. Every fifth is the same at both and has a key, so that only the
         side with the app's home can fill it."""
-        hosts, cut = self._street.hosts, (self._plan.nodes - 1) // 2
-        await run_sync(self._street.part, hosts[:cut], hosts[cut:])
+        hosts, cut = self._lab.hosts, (self._plan.nodes - 1) // 2
+        await run_sync(self._lab.part, hosts[:cut], hosts[cut:])
         self._tell(f"parted: {cut} and {self._plan.nodes - cut} nodes, for {self._plan.partition_s:g} s")
         smaller, larger, until = ToldOrders(), ToldOrders(), self._clock.monotonic() + self._plan.partition_s
         number = 0
@@ -123,7 +123,7 @@ class FleetTrial:
                 await self._clock.sleep(1.0)
         self._note(f"parted, the side of {cut}", smaller)
         self._note(f"parted, the side of {self._plan.nodes - cut}", larger)
-        await run_sync(self._street.heal)
+        await run_sync(self._lab.heal)
         await self._until("every node knows every other one, after the partition", self._everybody_is_here)
         await self._until("every replica has the same rows, after the partition", self._converged)
 

@@ -1,5 +1,5 @@
-"""Virtual time, and a network between hosts: messages are lost, doubled, late and out of order, links are cut, also one
-way. Chance comes from one seed.
+"""What a seed stands for, drawn before anything happens; virtual time, and a network between hosts: messages are lost,
+doubled, late and out of order, links are cut, also one way.
 """
 
 import heapq
@@ -57,8 +57,6 @@ def draw(seed: int, chance: Chance) -> CatalogPlan:
         unheard=(0.3, 0.0, 0.6, 0.0)[seed % 4],
     )
 
-
-# What a seed stands for: the fleet, its network and its storages. Drawn before anything happens.
 
 START = 1_700_000_000.0
 

@@ -1,4 +1,6 @@
-"""A client of a simulated fleet: calls brokers as their contract says, and minds what it is told."""
+"""Clients of a simulated fleet: call brokers as their contract says, and mind what they are told. A buyer orders
+several machines at once, and volumes with machines on them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -183,9 +185,6 @@ class FleetClient:
     def _say(self, operation: FleetOperation, text: str) -> None:
         self._ledger.say(Speaker.CLIENT, f"{operation.number}. {self.name}: {text}")
 
-
-# A client of a simulated fleet that orders several machines at once, all of them or as many as there can be, and
-# makes volumes with machines on them.
 
 COUNTED = "counted"
 """The key in a machine's metadata that names the order of several."""

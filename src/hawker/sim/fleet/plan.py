@@ -1,4 +1,4 @@
-"""A run of a fleet as a list of operations, drawn from a seed before anything happens."""
+"""A run of a fleet as a list of operations of clients, operators and faults, drawn from a seed before anything happens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -91,8 +91,6 @@ def _folded(numbers: tuple[int, ...], nodes: int) -> tuple[int, ...]:
     """Each once, in their order."""
     return tuple(dict.fromkeys(number % nodes for number in numbers))
 
-
-# What is done in a simulated fleet: a client's call or nature's blow, with its moment.
 
 MINUTES = 1.0
 _SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}

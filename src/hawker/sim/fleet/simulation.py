@@ -1,4 +1,6 @@
-"""One run of a fleet: a plan played to its end in virtual time, and what was found in it."""
+"""One run of a fleet: a plan played to its end in virtual time, what was found in it, and the shortest run that shows
+the same: among fewer nodes if that will do, then without the operations that it does not need.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,9 +178,6 @@ class FleetSimulation:
             found=tuple(self._ledger.found),
         )
 
-
-# From a run of a fleet in which something was found to the shortest one that shows the same: among fewer nodes if
-# that will do, then without the operations that it does not need.
 
 TRIES = 120
 _SIZES = (3, 4, 5, 7, 10, 20, 50, 100)

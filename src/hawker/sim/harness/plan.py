@@ -1,5 +1,5 @@
-"""What is done in a run, as values: a list of operations of clients and faults, drawn from a seed before anything
-happens, so that it can be cut short; and what came of it.
+"""What is done in a run, as values: operations of clients and faults, drawn from a seed before anything happens, so
+that a run can be cut short; and what came of it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Set

@@ -1,4 +1,6 @@
-"""The simulated host. It outlives the daemon, and every call of it is an edge where that may die."""
+"""The played host of a simulated worker: machines, root filesystems, networks, GPUs and network policies. It outlives
+the daemon; every call is an edge where the daemon may die.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -271,9 +273,6 @@ class FakeNetworks(FakeHostPart):
         self.rules = True
 
 
-# The simulated host's PCI devices. They outlive the daemon; every call is an edge where it may die.
-
-
 class FakeGpus(FakeHostPart):
     """Keeps `deps.gpus`. `broken` devices cannot be taken; `torn` were reset while a running instance had them."""
 
@@ -293,9 +292,6 @@ class FakeGpus(FakeHostPart):
                 self.torn.add(address)
             self.ready.add(address)
         await self._edge("take_gpus", after=True)
-
-
-# The played host's fences: what network policies have put in force. They outlive the daemon, and not the host.
 
 
 class FakePolicies:

@@ -1,5 +1,5 @@
-"""The simulated host's volumes. They outlive the daemon and the host's reboots; every call is an edge where it may
-die.
+"""The played host's volumes and their copies. They outlive the daemon and the host's reboots; every call is an edge
+where the daemon may die, and so is the middle of a copy, which then leaves nothing.
 """
 
 from collections import Counter
@@ -123,9 +123,6 @@ class FakeVolumes(FakeHostPart):
             raise NotFound(f"the file of volume {disk.id} is not on this host")
         return self.files[disk.id]
 
-
-# The simulated host's copies of volumes. They outlive the daemon; every call is an edge where it may die, and so is
-# the middle of a copy, which then leaves nothing.
 
 _FREE = 1 << 50
 

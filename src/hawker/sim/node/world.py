@@ -106,8 +106,6 @@ def _source(instance: Instance) -> tuple[InstanceSpec, str]:
     return spec, next(iter([*(each.source for each in spec.mounts), *(each.file for each in spec.volumes)]), "")
 
 
-# What an inspector sees on the simulated host, for the invariants. It also knows what was launched before.
-
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
 HOST_ADDRESSES = {4: "192.0.2.10", 6: "2001:db8::10"}
 LIFE_S = 365 * 86_400.0

@@ -1,6 +1,6 @@
 """A client of the simulated worker: does its operations one after the other and holds the worker to what it answered.
 
-Whoever is cut off asks again for an order, by its key; of any other call it does not know, and looks later.
+Who is cut off asks again for an order, by its key; of any other call it does not know, and looks later.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

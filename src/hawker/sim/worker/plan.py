@@ -1,6 +1,7 @@
-"""From a seed to a run: how the world is, who does what in it and when, and what goes wrong. Pure.
+"""From a seed to a run of the simulated worker: how the world is, who does what in it and when, and what goes wrong.
+Pure.
 
-Every seed leaves some kinds of mischief out, so that each combination comes up: one may hide what another one shows.
+Every seed leaves some kinds of faults out, so that each combination comes up: one may hide what another one shows.
 """
 
 from collections.abc import Mapping
@@ -68,9 +69,6 @@ class WorkerOperation(Operation[WorkerVerb]):
     reboots: bool = False
     down_s: float = 0.0
 
-
-# What is done in a run: every call of a client and every blow of nature, as a value. A run is driven by a list of
-# them, so that it can be cut short.
 
 CLIENTS = ("ann", "bob", "eve")
 MINUTES = 5.0

@@ -1,4 +1,4 @@
-"""A run as a value that programs read."""
+"""What is said of a run of the simulated worker: one line, one value for programs, and the command that repeats it."""
 
 import msgspec
 
@@ -41,9 +41,6 @@ def report_of(outcome: WorkerOutcome, again: str) -> WorkerReport:
         ),
         again=again,
     )
-
-
-# What is said of a run: one line, and the command that plays it once more.
 
 
 def summary(outcome: WorkerOutcome) -> str:

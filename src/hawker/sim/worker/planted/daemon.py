@@ -1,4 +1,6 @@
-"""Tables of machines that break what a transaction keeps together."""
+"""Planted bugs of the daemon: tables of machines that break what a transaction keeps together, stores that promise too
+much, flows with a wrong row, supervisors that see too little, policies that are not as recorded.
+"""
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -334,9 +336,6 @@ class _Again(Endings):
             running = msgspec.structs.replace(record.running, exit=None)
             tx.put(MACHINES, machine_id, msgspec.structs.replace(record, running=running))
         super()._exited(tx, machine_id, instance_id, exit)
-
-
-# Fences that are not as the records have them.
 
 
 class Remembers(Fences):

@@ -1,4 +1,4 @@
-"""Drivers, root filesystems and networks that do not keep their contract."""
+"""Planted bugs of the host: drivers, root filesystems, networks, volumes and copies that do not keep their contract."""
 
 from collections.abc import Callable
 from typing import Any, cast

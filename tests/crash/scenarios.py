@@ -1,5 +1,5 @@
-"""For each flow, a scene that plays it: what is there before, and the call that is acknowledged or not when the daemon
-dies. After it, whatever happened, the machine must end in one of the scene's states."""
+"""For each flow, a scenario that plays it: what is there before, and the call that is acknowledged or not when the
+daemon dies. After it, whatever happened, the machine must end in one of the scenario's states."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ async def _wait(worker: SimWorker, machine_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Scenario:
     """`undone` and `done`: where the machine ends when the call took no effect, and when it did. `spoilt`: how often
     the driver's `start` fails in it, so that the flow turns back. `archives`: the node has an archive in it, and the
     machine's history must be there in the end."""
@@ -106,40 +106,40 @@ class Scene:
 
 
 SCENES = (
-    Scene("create", "create", _nothing, _create, None, State.STARTED),
-    Scene("create, not launched", "create", _nothing, _prepare, None, State.STOPPED),
-    Scene("create that fails", "create", _nothing, _create, None, State.DESTROYED, spoilt=True),
-    Scene("start", "start", _off, _start, State.STOPPED, State.STARTED),
-    Scene("start that fails", "start", _off, _start, State.STOPPED, State.FAILED, spoilt=True),
-    Scene("start after a failure", "start", _running, _fail, State.STARTED, State.STARTED),
-    Scene("stop", "stop", _running, _stop, State.STARTED, State.STOPPED),
-    Scene("suspend", "suspend", _running, _suspend, State.STARTED, State.SUSPENDED),
-    Scene("resume", "resume", _suspended, _start, State.SUSPENDED, State.STARTED),
-    Scene("stop of a suspended", "stop", _suspended, _stop, State.SUSPENDED, State.STOPPED),
-    Scene("restart of a suspended", "restart", _suspended, _restart, State.SUSPENDED, State.STARTED),
-    Scene("update of a suspended", "update", _suspended, _update, State.SUSPENDED, State.STARTED),
-    Scene("destroy of a suspended", "destroy", _suspended, _destroy, State.SUSPENDED, State.DESTROYED),
-    Scene("memory", "memory", _running, _memory, State.STARTED, State.STARTED),
-    Scene("rest", "rest", _running, _finish, State.STARTED, State.STOPPED),
-    Scene("restart", "restart", _running, _restart, State.STARTED, State.STARTED),
-    Scene("update", "update", _running, _update, State.STARTED, State.STARTED),
-    Scene("update that fails", "update", _running, _update, State.STARTED, State.FAILED, spoilt=True),
-    Scene("destroy", "destroy", _running, _destroy, State.STARTED, State.DESTROYED),
-    Scene("archive", "archive", _gone, _wait, State.DESTROYED, State.DESTROYED, archives=True),
+    Scenario("create", "create", _nothing, _create, None, State.STARTED),
+    Scenario("create, not launched", "create", _nothing, _prepare, None, State.STOPPED),
+    Scenario("create that fails", "create", _nothing, _create, None, State.DESTROYED, spoilt=True),
+    Scenario("start", "start", _off, _start, State.STOPPED, State.STARTED),
+    Scenario("start that fails", "start", _off, _start, State.STOPPED, State.FAILED, spoilt=True),
+    Scenario("start after a failure", "start", _running, _fail, State.STARTED, State.STARTED),
+    Scenario("stop", "stop", _running, _stop, State.STARTED, State.STOPPED),
+    Scenario("suspend", "suspend", _running, _suspend, State.STARTED, State.SUSPENDED),
+    Scenario("resume", "resume", _suspended, _start, State.SUSPENDED, State.STARTED),
+    Scenario("stop of a suspended", "stop", _suspended, _stop, State.SUSPENDED, State.STOPPED),
+    Scenario("restart of a suspended", "restart", _suspended, _restart, State.SUSPENDED, State.STARTED),
+    Scenario("update of a suspended", "update", _suspended, _update, State.SUSPENDED, State.STARTED),
+    Scenario("destroy of a suspended", "destroy", _suspended, _destroy, State.SUSPENDED, State.DESTROYED),
+    Scenario("memory", "memory", _running, _memory, State.STARTED, State.STARTED),
+    Scenario("rest", "rest", _running, _finish, State.STARTED, State.STOPPED),
+    Scenario("restart", "restart", _running, _restart, State.STARTED, State.STARTED),
+    Scenario("update", "update", _running, _update, State.STARTED, State.STARTED),
+    Scenario("update that fails", "update", _running, _update, State.STARTED, State.FAILED, spoilt=True),
+    Scenario("destroy", "destroy", _running, _destroy, State.STARTED, State.DESTROYED),
+    Scenario("archive", "archive", _gone, _wait, State.DESTROYED, State.DESTROYED, archives=True),
 )
 
 
-def places() -> list[tuple[Scene, str]]:
-    """Every step of every flow, before and after it; of the scenes that fail, every undo."""
+def places() -> list[tuple[Scenario, str]]:
+    """Every step of every flow, before and after it; of the scenarios that fail, every undo."""
     table = []
-    for scene in SCENES:
-        steps = [(flow.name, step) for flow in _flows_of(scene) for step in flow.steps]
-        names = [f"{flow}.{step.name}" for flow, step in steps if not scene.spoilt]
-        names += [f"{flow}.{step.name} undo" for flow, step in steps if scene.spoilt and step.undo is not None]
-        table += [(scene, f"{name} {moment}") for name in names for moment in ("before", "after")]
+    for scenario in SCENES:
+        steps = [(flow.name, step) for flow in _flows_of(scenario) for step in flow.steps]
+        names = [f"{flow}.{step.name}" for flow, step in steps if not scenario.spoilt]
+        names += [f"{flow}.{step.name} undo" for flow, step in steps if scenario.spoilt and step.undo is not None]
+        table += [(scenario, f"{name} {moment}") for name in names for moment in ("before", "after")]
     return table
 
 
-def _flows_of(scene: Scene) -> list[Flow[Any]]:
-    wanted = {scene.flow, "pull"} if scene.flow == "create" else {scene.flow}
+def _flows_of(scenario: Scenario) -> list[Flow[Any]]:
+    wanted = {scenario.flow, "pull"} if scenario.flow == "create" else {scenario.flow}
     return [flow for flow in FLOWS if flow.name in wanted]
