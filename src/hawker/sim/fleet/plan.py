@@ -1,4 +1,4 @@
-"""A run of a fleet as a list of operations of clients, operators and faults, drawn from a seed before anything happens."""
+"""A run of a fleet as a list of operations of clients, operators and faults, drawn from a seed beforehand."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
