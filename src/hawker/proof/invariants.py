@@ -3,7 +3,7 @@
 Written once, for crash tests, chaos and the simulator. What clients were promised is in `promises`.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from hawker.config import guest
 from hawker.fsm import journal
@@ -37,7 +37,7 @@ from hawker.worker.records import (
 from hawker.worker.table import EVENTS_KEPT
 
 
-def of_store(reader: Reader, touched: Container[MachineId] | None = None) -> list[Violation]:
+def of_store(reader: Reader, touched: Collection[MachineId] | None = None) -> list[Violation]:
     """At every moment between two transactions. With `touched`, only the history of these machines is read."""
     machines, gone = _records(reader, MACHINES), _records(reader, DESTROYED)
     read = [record for record in (*machines, *gone) if touched is None or record.id in touched]
