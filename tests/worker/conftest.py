@@ -1,25 +1,5 @@
 """The worker's tests run in virtual time, on a worker that is whole."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from tests.simulated_worker import anyio_backend, stall, worker
 
-import pytest
-
-from hawker.sim.node.sim_worker import SimWorker
-from hawker.sim.node.world import MemoryWorld
-from tests.worker.hourglass import in_virtual_time
-
-anyio_backend = in_virtual_time
-
-
-@pytest.fixture
-def stall(tmp_path: Path) -> MemoryWorld:
-    return MemoryWorld(tmp_path)
-
-
-@pytest.fixture
-async def worker(stall: MemoryWorld) -> AsyncIterator[SimWorker]:
-    """An open stall with the app `stall`."""
-    async with stall.open() as worker:
-        await worker.app()
-        yield worker
+__all__ = ["anyio_backend", "stall", "worker"]

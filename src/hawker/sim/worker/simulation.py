@@ -15,7 +15,7 @@ from hawker.errors import HawkerError
 from hawker.fsm.run import State
 from hawker.ids import MachineId
 from hawker.proof import invariants
-from hawker.proof.fences import fences_at_rest
+from hawker.proof.invariants import policies_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import VirtualTimeLoop
 from hawker.sim.harness.plan import NATURE, RunOutcome
@@ -211,7 +211,7 @@ class WorkerSimulation:
                 broken += self._ledger.snapshot_promises.broken(reader, self._world.clock.now())
                 self._ledger.find([*broken, *invariants.at_rest(reader, self._world.seen())])
                 if self._plan.reconciles:
-                    self._ledger.find(list(fences_at_rest(reader, self._world.policies.standing)))
+                    self._ledger.find(list(policies_at_rest(reader, self._world.policies.standing)))
 
     async def _retry_parked(self, worker: SimWorker) -> None:
         """As an operator does with a run that daemon after daemon died at, once none dies any more."""

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hawker.proof.containers import wrong_containers
+from hawker.proof.invariants import wrong_containers
 from hawker.runtime.driver import Exit, ProcessState, Run
 from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import machine

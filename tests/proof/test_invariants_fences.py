@@ -5,7 +5,7 @@ import pytest
 from hawker.host.fences import Fence, Port
 from hawker.ids import MachineId
 from hawker.policy import Direction, Transport
-from hawker.proof.fences import fences_at_rest
+from hawker.proof.invariants import policies_at_rest
 from hawker.proof.violation import Invariant
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.fences import wanted
@@ -25,7 +25,7 @@ async def machine_id(worker: SimWorker) -> MachineId:
 
 async def test_a_host_that_does_what_the_records_say_is_well(worker: SimWorker, machine_id: MachineId) -> None:
     assert [fence.machine_id for fence in wanted(worker.store)] == [machine_id]
-    assert not list(fences_at_rest(worker.store, wanted(worker.store)))
+    assert not list(policies_at_rest(worker.store, wanted(worker.store)))
 
 
 @pytest.mark.parametrize("wrong", ["missing", "too open", "another machine's"])
@@ -37,6 +37,6 @@ async def test_whatever_is_different_is_told_by_its_machine(
         "too open": [Fence(machine_id, 7, ingress=WEB | {Port("tcp", 81)})],
         "another machine's": [Fence(MachineId("00000000000001"), 7, ingress=WEB)],
     }[wrong]
-    found = list(fences_at_rest(worker.store, standing))
+    found = list(policies_at_rest(worker.store, standing))
     assert {each.invariant for each in found} == {Invariant.FENCED}
     assert machine_id in {each.about for each in found}
