@@ -94,7 +94,7 @@ def test_a_covered_directory_is_read_only_to_whoever_comes_and_not_to_who_is_the
     assert len(mounts(data)) == 1, "only the cover is taken away"
 
 
-def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
+def test_data_disk_is_removed_in_any_state(place: Path) -> None:
     data_disk = DataDisk(place / "image", place / "data")
     data_disk.make(24)
     data_disk.fill()
@@ -105,7 +105,7 @@ def test_it_is_removed_in_whatever_state_it_is(place: Path) -> None:
     data_disk.remove()
 
 
-def test_what_cannot_be_made_is_refused_with_the_reason(place: Path) -> None:
+def test_data_disk_that_cannot_be_made_is_refused_with_the_reason(place: Path) -> None:
     data_disk = DataDisk(place / "image", place / "data")
     with pytest.raises(CannotStart, match="mke2fs"):
         data_disk.make(0)

@@ -72,7 +72,9 @@ async def test_a_workload_is_ended_with_a_code_that_must_be_recorded(
     assert code > 128 and endings.unrecorded(await recorded(0, code)) == []
 
 
-async def test_what_a_hurt_pilot_knew_is_not_asked_for(tmp_path: Path, parent: "subprocess.Popen[bytes]") -> None:
+async def test_exit_that_only_a_hurt_pilot_knew_is_not_asked_for(
+    tmp_path: Path, parent: "subprocess.Popen[bytes]"
+) -> None:
     wait_for(lambda: workload_of(parent.pid))
     endings = ToldExits(tmp_path, SeededChance(1), networked=False)
     assert await endings.end(BODY)
@@ -80,7 +82,7 @@ async def test_what_a_hurt_pilot_knew_is_not_asked_for(tmp_path: Path, parent: "
     assert endings.unrecorded(await recorded(0)) == []
 
 
-async def test_whoever_kills_a_workload_that_was_told_to_end_takes_the_blame(
+async def test_fault_that_kills_a_workload_told_to_end_takes_the_blame(
     tmp_path: Path, parent: "subprocess.Popen[bytes]"
 ) -> None:
     wait_for(lambda: workload_of(parent.pid))
@@ -91,7 +93,7 @@ async def test_whoever_kills_a_workload_that_was_told_to_end_takes_the_blame(
     assert endings.unrecorded(await recorded(0)) == []
 
 
-async def test_nobody_is_there_to_be_ended(tmp_path: Path) -> None:
+async def test_no_workload_is_there_to_be_ended(tmp_path: Path) -> None:
     for networked in (True, False):
         endings = ToldExits(tmp_path, SeededChance(1), networked=networked)
         assert not await endings.end(BODY)

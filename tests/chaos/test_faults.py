@@ -85,7 +85,7 @@ async def test_connections_are_cut(targets: FaultTargets, patient: Patient) -> N
     assert patient.cuts == 3
 
 
-async def test_nobody_to_hurt_is_no_error(targets: FaultTargets) -> None:
+async def test_fault_without_target_is_no_error(targets: FaultTargets) -> None:
     for name in ("pilot killed", "pilot stopped for a while", "workloads killed"):
         await hurt(name).inflict(targets)
     assert targets.endings.spoilt == set()

@@ -46,6 +46,6 @@ def test_however_many_violations_there_are_it_stays_a_page() -> None:
     assert "and 30 more" in text and f"number {SHOWN}" not in text
 
 
-def test_the_same_can_be_read_by_programs() -> None:
+def test_report_can_be_read_by_programs() -> None:
     report = made(SoakFinding(1.0, "broken"))
     assert msgspec.json.decode(msgspec.json.encode(report), type=SoakReport) == report

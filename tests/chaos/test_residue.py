@@ -40,7 +40,7 @@ def mount(target: str, source: str = "overlay") -> Residue:
     ],
     ids=str,
 )
-def test_what_belongs_to_a_machine_or_to_the_node(trace: Residue) -> None:
+def test_residue_that_belongs_to_a_machine_or_to_the_node(trace: Residue) -> None:
     assert unclaimed([trace], CLAIMS) == []
 
 
@@ -58,7 +58,7 @@ def test_what_belongs_to_a_machine_or_to_the_node(trace: Residue) -> None:
     ],
     ids=str,
 )
-def test_what_belongs_to_nothing(trace: Residue) -> None:
+def test_residue_that_belongs_to_nothing(trace: Residue) -> None:
     assert unclaimed([trace], CLAIMS) == [str(trace)]
 
 
@@ -84,7 +84,7 @@ def test_a_mounted_layer_names_its_instance(tmp_path: Path) -> None:
     assert mounted(tmp_path / "machines") == {}
 
 
-def test_what_is_no_pilot_is_not_counted(tmp_path: Path) -> None:
+def test_process_that_is_no_pilot_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / RUNNING).mkdir()
     with (tmp_path / RUNNING / "journal").open("w"):
         assert os.getpid() > 0 and not pilots(tmp_path)

@@ -18,7 +18,7 @@ from tests.worker.hourglass import in_virtual_time
 
 
 @pytest.mark.parametrize("flow", ["volume_snapshot", "volume_restore", "volume_fork"])
-def test_each_flow_of_copies_has_a_scene_that_is_about_it(flow: str) -> None:
+def test_each_flow_of_copies_has_a_scenario_that_is_about_it(flow: str) -> None:
     places = {place for place in declared() if place.startswith(f"{flow}.")}
     about = {place for scenario in SCENARIOS if scenario.flow == flow for place in places if scenario.is_about(place)}
     assert about == places != set()
@@ -63,7 +63,7 @@ def test_a_point_inside_of_a_shared_step_is_met_in_any_flow() -> None:
     assert unmet((places - halts) | {"stop.halt.asked"}) == []
 
 
-def test_what_was_met_in_one_flow_is_not_repeated_in_another() -> None:
+def test_place_met_in_one_flow_is_not_repeated_in_another() -> None:
     met = {
         "stop": ("stop.halt.before", "stop.halt.asked"),
         "restart": ("restart.halt.before", "restart.halt.asked", "restart.launch.spawned"),

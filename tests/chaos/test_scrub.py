@@ -18,7 +18,7 @@ DRIVERS = [pytest.param("container", marks=pytest.mark.root), "process"]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-async def test_nothing_is_left_of_a_node_whose_daemon_cannot_be_asked(driver: str) -> None:
+async def test_node_whose_daemon_cannot_be_asked_leaves_no_residue(driver: str) -> None:
     before = host()
     with tempfile.TemporaryDirectory(prefix="hawker-scrub-") as name:
         daemon = Daemon(Path(name), SystemClock(), driver=driver)

@@ -30,7 +30,7 @@ def test_a_place_is_told_in_words(place: str, step: str, where: str, point: str)
     )
 
 
-def test_of_deaths_in_a_row_the_last_one_has_what_came_of_them() -> None:
+def test_last_of_deaths_in_a_row_has_the_outcome() -> None:
     first, last = rows_of(SCENARIOS[0], KillOutcome(("stop.halt.before", "stop.halt.after"), 7.0, ("is gone",)))
     assert (first.recovered_ms, first.findings) == (None, ())
     assert (last.recovered_ms, last.findings) == (7.0, ("is gone",))

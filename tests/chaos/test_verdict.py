@@ -55,7 +55,7 @@ async def play(stall: MemoryWorld, tmp_path: Path) -> AsyncIterator[Play]:
 
 
 @pytest.mark.parametrize("name", ["stop", "destroy", "start in vain"])
-async def test_nothing_is_said_of_what_is_as_promised(name: str, play: Play) -> None:
+async def test_machine_as_promised_has_no_finding(name: str, play: Play) -> None:
     assert await play.check(scenario(name), await play.done(scenario(name))) == []
 
 

@@ -39,7 +39,7 @@ async def test_a_sound_worker_keeps_them_all(worker: SimWorker, stall: MemoryWor
     assert invariants.of_store(worker.store) == [] == invariants.at_rest(worker.store, stall.seen())
 
 
-async def test_what_is_suspended_is_held_still_and_nothing_else_is(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_suspended_machine_is_held_still_and_no_other_is(worker: SimWorker, stall: MemoryWorld) -> None:
     started, suspended = await worker.started(), await worker.started()
     await worker.suspend(suspended)
     await worker.reaches(suspended, State.SUSPENDED)
@@ -134,7 +134,7 @@ async def test_an_instance_is_not_ended_by_the_worker_without_an_order(worker: S
     assert seen(worker, stall.seen()) == {Invariant.UNDISTURBED}
 
 
-async def test_of_what_was_lost_with_the_host_a_made_up_end_is_true_enough(stall: MemoryWorld) -> None:
+async def test_made_up_exit_of_machine_lost_with_host_is_accepted(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})

@@ -29,11 +29,11 @@ def test_containers_in_their_order_are_right() -> None:
 
 
 @pytest.mark.parametrize("before", [init(code=None), init(code=1), init(run=0, code=None)])
-def test_one_that_did_not_wait_is_found(before: ProcessState) -> None:
+def test_container_that_did_not_wait_is_found(before: ProcessState) -> None:
     assert "container web was started before init was exited_successfully" in wrong(RUNS, before)
 
 
-def test_one_that_ran_again_against_its_policy_is_found() -> None:
+def test_container_that_ran_again_against_its_policy_is_found() -> None:
     assert wrong(RUNS, init(run=2)) == ["container init had 2 runs, and is never to be started again"]
 
 
@@ -41,5 +41,5 @@ def test_a_machine_that_is_done_and_started_is_found() -> None:
     assert wrong(HELD, init(code=1)) == ["is started, and none of its containers runs"]
 
 
-def test_what_runs_is_what_the_config_says() -> None:
+def test_running_containers_are_those_of_the_config() -> None:
     assert "has the containers" in wrong(RUNS)[0]

@@ -29,7 +29,7 @@ async def test_a_host_that_does_what_the_records_say_is_well(worker: SimWorker, 
 
 
 @pytest.mark.parametrize("wrong", ["missing", "too open", "another machine's"])
-async def test_whatever_is_different_is_told_by_its_machine(
+async def test_difference_of_policies_is_told_by_its_machine(
     worker: SimWorker, machine_id: MachineId, wrong: str
 ) -> None:
     standing = {

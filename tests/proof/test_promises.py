@@ -86,7 +86,7 @@ async def test_an_update_that_fell_back_says_so() -> None:
     assert await told(promised(Call.UPDATE), made) == []
 
 
-async def test_of_a_call_without_an_answer_nothing_is_claimed_until_the_next() -> None:
+async def test_call_without_answer_leaves_promises_open_until_the_next() -> None:
     promises, stopped = promised(Call.START), machine(state=State.STOPPED)
     promises.ask(M, Call.STOP)
     assert await told(promises, await store(stopped)) == await told(promises, await store(machine())) == []
@@ -100,7 +100,7 @@ async def test_a_refusal_leaves_what_was_told_before() -> None:
     assert await told(promises, await store(machine())) == ["stop was acknowledged, and it is started"]
 
 
-async def test_of_calls_that_overlapped_nothing_is_claimed() -> None:
+async def test_overlapping_calls_promise_nothing() -> None:
     promises = promised()
     first, second = promises.ask(M, Call.STOP), promises.ask(M, Call.START)
     second.acknowledged()

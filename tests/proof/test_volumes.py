@@ -77,7 +77,9 @@ async def test_a_host_that_is_not_what_the_records_say_is_found(
             assert {found.invariant for found in volumes_at_rest(worker.store, each, ())} == {invariant}
 
 
-async def test_nobody_who_did_not_look_finds_anything(worker: SimWorker, stall: MemoryWorld, volume: VolumeId) -> None:
+async def test_host_state_without_volumes_has_no_finding(
+    worker: SimWorker, stall: MemoryWorld, volume: VolumeId
+) -> None:
     assert list(volumes_at_rest(worker.store, replace(stall.seen(), volumes=None), ())) == []
 
 

@@ -54,7 +54,7 @@ def test_a_change_is_published_later_and_once_for_all_of_a_second() -> None:
     assert [each.number for each in next(there.rounds(0.0))] == [1, 0]
 
 
-def test_who_is_down_is_left_out_once_that_is_known() -> None:
+def test_down_host_is_left_out_once_that_is_known() -> None:
     hosts = [host(number) for number in range(3)]
     _, there = board(hosts)
     hosts[1].up = False

@@ -32,7 +32,7 @@ def test_spread_goes_to_the_emptiest() -> None:
     assert [len(each.machines) for each in on.hosts] == [2, 2, 2, 4]
 
 
-def test_what_a_scan_would_look_at_is_counted() -> None:
+def test_hosts_that_a_scan_would_look_at_are_counted() -> None:
     view = View(stage(hosts=4).hosts)
     for _ in range(32):
         view.take(0, order())
@@ -48,7 +48,7 @@ def test_decisions_wait_for_each_other() -> None:
     assert on.tools.tally.placement.count == 2
 
 
-def test_who_waits_too_long_is_refused() -> None:
+def test_order_that_waits_too_long_is_refused() -> None:
     on, policy = central(first_fit, Costs(loss=0.0, decide_s=20.0))
     for number in range(3):
         policy.submit(order(number))

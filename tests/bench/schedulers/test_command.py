@@ -59,6 +59,6 @@ def test_plants_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     "words",
     [("--hosts", "0"), ("--hosts", "1,x"), ("--hosts", "99999999"), ("--policy", "none"), ("--trace", "none.csv")],
 )
-def test_what_cannot_be_read_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_option_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "schedulers", *words]) == 2
     assert "error:" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from hawker.node import Capacity, Resources, shortfall
 from tests.bench.schedulers.pieces import host, order
 
 
-def test_what_is_taken_comes_back() -> None:
+def test_room_taken_comes_back() -> None:
     there, one = host(), order()
     assert there.admit(one, ticket=1)
     assert (there.cpus_left, there.memory_left, there.apps) == (63, 31_744, {1: 1})
@@ -27,7 +27,7 @@ def test_a_message_that_comes_after_its_cancel_is_refused_and_a_new_one_is_not()
     assert not there.admit(order(), ticket=1) and there.admit(order(), ticket=2)
 
 
-def test_what_it_remembers_of_cancels_is_bounded() -> None:
+def test_memory_of_cancels_is_bounded() -> None:
     there = host()
     for ticket in range(1500):
         there.cancel(order(), ticket)
@@ -39,7 +39,7 @@ def test_what_it_remembers_of_cancels_is_bounded() -> None:
     memory_mib=st.integers(0, 40_000),
     wanted=st.tuples(st.integers(1, 80), st.integers(1, 40_000)),
 )
-def test_it_admits_what_a_worker_would(cpus: int, memory_mib: int, wanted: tuple[int, int]) -> None:
+def test_host_admits_as_a_worker_does(cpus: int, memory_mib: int, wanted: tuple[int, int]) -> None:
     there = host(cpus=64, memory_mib=32_768)
     there.cpus_left, there.memory_left = 64 - cpus, 32_768 - memory_mib
     capacity = Capacity(cpus=8, memory_mib=32_768, disk_mib=0, shared_ratio=8.0)

@@ -62,7 +62,7 @@ def test_a_broker_serves_one_order_after_another() -> None:
     assert on.tools.tally.placement.count == 2
 
 
-def test_who_waits_too_long_is_refused() -> None:
+def test_order_that_waits_too_long_is_refused() -> None:
     on, policy = market(costs=Costs(loss=0.0, decide_s=20.0, brokers=1))
     for number in range(2):
         policy.submit(order(number))

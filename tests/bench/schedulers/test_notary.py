@@ -86,7 +86,7 @@ def test_an_order_without_an_answer_and_one_with_two_are_found() -> None:
     assert [breach.what for breach in notary.breaches] == ["got a second answer", "1 got no answer"]
 
 
-def test_nobody_is_blamed_for_a_host_that_never_comes_back() -> None:
+def test_machine_of_host_that_never_comes_back_is_no_breach() -> None:
     there = host()
     notary = Notary([there])
     fill(notary, there)

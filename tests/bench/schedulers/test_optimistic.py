@@ -55,7 +55,7 @@ def test_each_host_is_looked_at_once_before_there_is_said_to_be_no_room() -> Non
     assert fullest_of_some(Snapshot(table), order(cpus=129), ManualClock()) == (None, 12)
 
 
-def test_who_is_slower_looks_again() -> None:
+def test_slower_scheduler_looks_again() -> None:
     on, policy = optimistic(hosts=2, costs=Costs(loss=0.0, schedulers=2))
     for number in range(3):
         policy.submit(order(number, memory_mib=32_768))

@@ -17,7 +17,7 @@ def test_an_order_waits_for_the_next_poll() -> None:
     assert on.tools.tally.placement.count == 1
 
 
-def test_who_claims_polls_again_at_once() -> None:
+def test_host_that_claims_polls_again_at_once() -> None:
     on, policy = polling(hosts=8)
     for number in range(20):
         policy.submit(order(number))
@@ -34,7 +34,7 @@ def test_a_worker_takes_the_first_order_that_fits() -> None:
     assert list(on.hosts[0].machines) == [1]
 
 
-def test_nobody_tells_that_an_order_fits_nowhere_before_it_is_late() -> None:
+def test_order_that_fits_nowhere_is_refused_when_it_is_late() -> None:
     on, policy = polling()
     policy.submit(order(memory_mib=1 << 20))
     on.timeline.run(until=29.0)

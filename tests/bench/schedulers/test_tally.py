@@ -73,7 +73,7 @@ def test_without_times_there_is_no_percentile() -> None:
     assert Histogram().percentile(50) is None
 
 
-def test_what_is_out_of_range_is_counted_at_its_end() -> None:
+def test_value_out_of_range_is_counted_at_end_of_histogram() -> None:
     times = Histogram()
     for seconds in (0.0, -1.0, 1e9):
         times.add(seconds)

@@ -17,7 +17,7 @@ def test_a_bid_has_what_is_left_after_filling() -> None:
     assert bid.missing_bytes == bid.image_bytes == 250 << 20 and bid.same_app == 1
 
 
-def test_who_has_no_room_or_is_down_does_not_bid() -> None:
+def test_host_without_room_or_down_does_not_bid() -> None:
     full, down, able = host(0, memory_mib=512), host(1), host(2)
     down.up = False
     assert ranked([full, down, able], order(), WISHES) == [able]

@@ -22,7 +22,9 @@ def fleet(shapes: Sequence[tuple[int, int, bool]]) -> tuple[list[Host], View]:
 
 
 @given(shapes=_HOSTS, cpus=st.integers(1, 8), memory_mib=st.integers(1, 8))
-def test_it_finds_what_a_scan_finds(shapes: list[tuple[int, int, bool]], cpus: int, memory_mib: int) -> None:
+def test_view_finds_the_hosts_that_a_scan_finds(
+    shapes: list[tuple[int, int, bool]], cpus: int, memory_mib: int
+) -> None:
     hosts, view = fleet(shapes)
     wanted = order(cpus=cpus, memory_mib=memory_mib)
     able = [each for each in hosts if each.up and each.fits(wanted)]
@@ -31,7 +33,7 @@ def test_it_finds_what_a_scan_finds(shapes: list[tuple[int, int, bool]], cpus: i
     assert view.emptiest(wanted) == (None if emptiest is None else emptiest.number)
 
 
-def test_what_is_taken_is_given_back() -> None:
+def test_taken_room_is_given_back() -> None:
     _, view = fleet([(8, 8, True)])
     view.take(0, order(cpus=2, memory_mib=3))
     assert view.left(0) == (6, 5)

@@ -118,9 +118,7 @@ def test_a_trace_without_orders_is_refused(tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=200))
-def test_whatever_is_in_the_file_it_is_an_order_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_any_line_of_file_is_an_order_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     file = tmp_path_factory.mktemp("traces") / "orders.csv"
     file.write_bytes(HEADER.encode() + b"\n" + data)
     try:

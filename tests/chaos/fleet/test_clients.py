@@ -53,7 +53,7 @@ async def test_an_order_may_have_no_key_and_a_spare_is_left_off(clients: FleetCl
         (OrderUncertain("nothing was heard"), "unknown"),
     ],
 )
-async def test_what_was_not_filled_is_noted_with_its_reason(
+async def test_unfilled_order_is_noted_with_its_reason(
     clients: FleetClients, node: FakeNode, error: HawkerError, outcome: str
 ) -> None:
     node.failures["create_machine"] = error

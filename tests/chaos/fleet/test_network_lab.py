@@ -66,7 +66,7 @@ def test_a_partition_parts_the_sides_and_is_healed(lab: NetworkLab) -> None:
     assert reaches(first, second)
 
 
-def test_one_may_hear_and_not_be_heard(lab: NetworkLab) -> None:
+def test_host_may_hear_and_not_be_heard(lab: NetworkLab) -> None:
     first, second, _ = lab.hosts
     first.drop_from([second])
     listing = first.run("nft", "list", "table", "ip", "street")

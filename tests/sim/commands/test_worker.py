@@ -43,7 +43,7 @@ def test_plants_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [("--seeds", "x"), ("--seeds", "5-2"), ("--only", "1,a"), ("--plant", "none")])
-def test_what_cannot_be_read_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_option_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", *words]) == 2
     assert "error:" in capsys.readouterr().err
 

@@ -5,7 +5,7 @@ from hawker.sim.fleet.ledger import Counted, FleetLedger, Ordered
 from hawker.sim.harness.trace import Speaker, Trace
 
 
-def test_what_is_promised_is_what_was_answered_and_not_destroyed() -> None:
+def test_promised_machines_are_those_answered_and_not_destroyed() -> None:
     ledger = FleetLedger(ManualClock(), Trace())
     for label, machine, destroyed in (("a", "m1", False), ("b", "m2", True), ("c", None, False)):
         order = Ordered(label, "app", None, None, MachineId(machine) if machine else None, destroyed)

@@ -56,7 +56,7 @@ async def test_a_call_is_answered() -> None:
         assert desk.asked == 1
 
 
-async def test_nobody_listens_where_no_daemon_is() -> None:
+async def test_call_to_node_without_daemon_is_refused() -> None:
     async with cluster() as (call_network, _, __):
         del call_network.peers[TWO]
         with pytest.raises(Unreachable):
@@ -91,7 +91,7 @@ async def test_a_late_request_comes_when_nobody_waits_any_more() -> None:
         assert desk.asked == 1
 
 
-async def test_who_waits_for_a_node_that_goes_down_hears_so() -> None:
+async def test_caller_of_node_that_goes_down_hears_so() -> None:
     async with cluster() as (call_network, desk, gate):
         desk.takes_s = 5
         async with anyio.create_task_group() as tasks:

@@ -28,7 +28,7 @@ async def shared_catalog() -> AsyncIterator[SharedCatalog]:
         tasks.cancel_scope.cancel()
 
 
-async def test_what_is_told_is_read_a_moment_later_in_its_order_and_with_its_place() -> None:
+async def test_published_rows_are_read_a_moment_later_in_order_with_version() -> None:
     async with shared_catalog() as told:
         share = SharedCatalogView(told, ONE, 1)
         await share.transact([named("a")])
@@ -45,7 +45,7 @@ async def test_a_node_that_begins_again_reads_all_that_it_told() -> None:
         assert (await SharedCatalogView(told, ONE, 2).query(Statement(query=APPS, params=(ONE,)))).rows == (("a",),)
 
 
-async def test_it_is_known_who_lives_and_after_a_while_who_does_not() -> None:
+async def test_shared_catalog_knows_who_lives_and_later_who_does_not() -> None:
     async with shared_catalog() as told:
         share = SharedCatalogView(told, ONE, 1)
         share.begin()

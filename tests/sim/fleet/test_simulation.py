@@ -44,7 +44,7 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
     assert first == traced("3") and first.count(b"\n") > 200
 
 
-def test_what_breaks_a_node_is_a_finding() -> None:
+def test_error_that_breaks_a_node_is_a_finding() -> None:
     class Broken(Supervisor):
         async def serve(self, **given: object) -> None:
             raise RuntimeError("planted")

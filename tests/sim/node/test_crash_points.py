@@ -7,7 +7,7 @@ from hawker.worker.lifecycle.rest import Rest
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_burns_through_at_the_chosen_edge() -> None:
+async def test_daemon_dies_at_the_chosen_edge() -> None:
     crash_points = CrashPoints()
     crash_points.burns_at = 2
     await crash_points.pass_edge()

@@ -46,7 +46,7 @@ async def test_process_ids_are_used_again_but_not_those_that_strangers_took() ->
     assert first in host.strangers and host.ever[other][0].pid != first
 
 
-async def test_what_the_daemon_ends_is_told_from_what_ends_by_itself() -> None:
+async def test_workload_ended_by_daemon_is_told_from_one_that_ends_by_itself() -> None:
     host = SimHost(LoopClock(), CrashPoints())
     launched(host, spec())
     host.end(M, 3)
@@ -75,7 +75,7 @@ async def test_every_call_is_two_edges_and_death_comes_before_or_after_its_effec
         assert isinstance(fault.error, Death) and fault.after is after
 
 
-async def test_what_was_scripted_can_be_forgiven() -> None:
+async def test_scripted_failures_can_be_forgiven() -> None:
     host = SimHost(LoopClock(), CrashPoints())
     host.script("start", Fault(error=OSError()))
     host.forgive()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 ONE, OTHER = Fence(MachineId("00000000000001"), 7), Fence(MachineId("00000000000002"), 7)
 
 
-async def test_what_was_raised_stands_until_something_else_is() -> None:
+async def test_policies_in_force_stand_until_others_are() -> None:
     policies = FakePolicies(CrashPoints())
     assert await policies.fenced([])
     await policies.raise_fences([ONE])

@@ -21,7 +21,7 @@ async def test_an_image_is_here_once_it_is_built_and_outlives_the_daemon() -> No
     assert FakeImages(registry, clock).find(resolved.digest) == image
 
 
-async def test_as_many_pulls_fail_as_were_asked_for() -> None:
+async def test_pulls_fail_as_often_as_asked() -> None:
     registry = FakeRegistry()
     registry.fails = 1
     images = FakeImages(registry, LoopClock())

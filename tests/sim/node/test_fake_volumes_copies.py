@@ -49,7 +49,7 @@ async def test_a_death_before_the_copy_is_whole_leaves_nothing(crash_points: Cra
     assert list(copies.snapshots) == [SNAPSHOT]
 
 
-async def test_what_is_not_there_is_not_found(crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+async def test_volume_that_is_not_there_is_not_found(crash_points: CrashPoints, volumes: FakeVolumes) -> None:
     copies, nothing = FakeCopies(crash_points, volumes), VolumeId("vol_0000000000000009")
     with pytest.raises(NotFound):
         await copies.take(nothing, SNAPSHOT)

@@ -12,7 +12,7 @@ from tests.worker.invariants import check_at_rest
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_sees_what_runs_what_is_mounted_and_how_it_ended(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_inspector_sees_instances_mounts_and_exits(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.started())
     seen = look(stall.host, stall.rootfs, stall.networks, stall.disks, stall.copies)
     assert record.running is not None
@@ -28,7 +28,7 @@ async def test_an_instance_that_was_launched_twice_is_doubled(worker: SimWorker,
     assert stall.seen().doubled == {record.id}
 
 
-async def test_it_sees_volumes_their_sizes_and_which_machine_uses_which(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_inspector_sees_volumes_their_sizes_and_users(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=2)
     machine_id = await worker.started(mounts=[{"volume": volume.id, "path": "/data"}])
     seen = stall.seen()
@@ -36,7 +36,7 @@ async def test_it_sees_volumes_their_sizes_and_which_machine_uses_which(worker: 
     assert seen.uses == {machine_id: volume.id} and seen.volumes_remade == frozenset()
 
 
-async def test_it_sees_the_processes_of_machines_with_containers(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_inspector_sees_processes_of_machines_with_containers(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
     machine_id = await worker.started(containers=[{"name": "web", "image": "hawker/hello"}])
     await stall.clock.sleep(0.1)
@@ -86,7 +86,7 @@ async def test_after_a_reboot_a_machine_that_ran_is_known_to_be_lost(stall: Memo
         check_at_rest(stall)
 
 
-async def test_what_breaks_in_a_life_is_raised_as_it_is(stall: MemoryWorld) -> None:
+async def test_error_in_a_life_of_the_daemon_is_raised_as_it_is(stall: MemoryWorld) -> None:
     with pytest.raises(Unavailable):
         async with stall.open():
             raise Unavailable("no")

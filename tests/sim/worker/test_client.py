@@ -36,7 +36,7 @@ async def test_a_batch_ends_by_itself(worker: SimWorker) -> None:
     assert record.running.exit.exit_code == 2
 
 
-async def test_they_come_in_their_order_and_end_with_the_last(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_containers_start_in_their_order_and_end_with_the_last(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(containers=containers(), restart={"policy": "no"})
     record = worker.record(machine_id)
     await stall.clock.sleep(60)
@@ -54,7 +54,7 @@ def operation(verb: WorkerVerb) -> WorkerOperation:
     return WorkerOperation(7, 0.0, "ann", verb, "ann-1")
 
 
-async def test_what_is_answered_is_promised_and_can_be_copied(tmp_path: Path) -> None:
+async def test_answered_snapshot_is_promised_and_can_be_copied(tmp_path: Path) -> None:
     stall = MemoryWorld(tmp_path)
     ledger = WorkerLedger(stall.clock, Trace(False), lambda: None)
     async with stall.open() as worker:
@@ -84,7 +84,7 @@ async def test_what_is_answered_is_promised_and_can_be_copied(tmp_path: Path) ->
         assert list(ledger.volume_promises.broken(worker.store)) == []
 
 
-async def test_what_is_not_answered_is_not_promised(tmp_path: Path) -> None:
+async def test_unanswered_snapshot_is_not_promised(tmp_path: Path) -> None:
     stall = MemoryWorld(tmp_path)
     ledger = WorkerLedger(stall.clock, Trace(False), lambda: None)
 

@@ -43,6 +43,6 @@ def test_a_restart_that_was_asked_for_is_no_crash() -> None:
     assert (outcome.crashes, outcome.lives) == (0, 3)
 
 
-def test_one_end_at_a_time() -> None:
+def test_daemon_is_killed_by_one_fault_at_a_time() -> None:
     twice = (blow(WorkerVerb.KILL_AT_EDGE, 0.5, 1000), blow(WorkerVerb.KILL_AT_AWAIT, 0.6, 1))
     assert run(plan(order(), *twice)).crashes == 0

@@ -37,7 +37,7 @@ def disk(disk_faults: DiskFaults, heard: list[str] | None = None) -> FaultyStore
     return FaultyStore(MemoryStore(), LoopClock(), Trace(), disk_faults, touched.append)
 
 
-async def test_what_is_committed_is_told_and_can_be_read() -> None:
+async def test_commit_is_told_and_can_be_read() -> None:
     heard: list[str] = []
     store = disk(DiskFaults(), heard)
     await store.write(put("a"), Durability.ORDERED)

@@ -12,7 +12,7 @@ from hawker.worker.records import USED
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_found_is_said_once_and_raises_the_alarm() -> None:
+async def test_finding_is_said_once_and_raises_the_alarm() -> None:
     rung: list[str] = []
     trace = Trace()
     ledger = WorkerLedger(LoopClock(), trace, lambda: rung.append("rung"))

@@ -38,7 +38,7 @@ def test_joining_takes_every_option_of_a_node() -> None:
         (("127.0.0.1", "--token", "t", "--peer-port", "0"), Exit.USAGE, "peer_port must be at least 1"),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path: Path, words: tuple[str, ...], status: int, text: str) -> None:
+def test_wrong_setting_is_one_line(tmp_path: Path, words: tuple[str, ...], status: int, text: str) -> None:
     done = said(tmp_path, "join", *words)
     assert (done.returncode, done.stdout) == (status, "")
     assert text in done.stderr.splitlines()[0]
