@@ -15,7 +15,7 @@ from hawker.chaos.scenario_context import SampleMachines
 from hawker.clock import SystemClock
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.proof.promises import Call, Promises
+from hawker.proof.promises import ClientCall, Promises
 from hawker.proof.violation import Invariant
 from hawker.worker.records import MACHINES
 from tests.waiting import eventually
@@ -61,7 +61,7 @@ async def test_a_node_that_is_well_and_then_is_hurt(daemon: Daemon, monkeypatch:
     assert promises.created(running, "1") == [] and promises.created(off, "2") == []
     assert await violations_at_rest(daemon, CLOCK, promises) == []
 
-    promises.ask(running, Call.STOP).acknowledged()
+    promises.ask(running, ClientCall.STOP).acknowledged()
     [unkept] = await violations_at_rest(daemon, CLOCK, promises)
     assert (unkept.invariant, unkept.about) == (Invariant.KEPT, running)
 

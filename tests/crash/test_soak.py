@@ -7,7 +7,7 @@ import pytest
 
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
-from hawker.proof.promises import Call, Promises
+from hawker.proof.promises import ClientCall, Promises
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -32,15 +32,15 @@ class Client:
         self.promises = Promises()
 
     async def act(self, worker: SimWorker) -> None:
-        verb = self._chance.choice((*Call, "end", "end", "pause", "pause"))
+        verb = self._chance.choice((*ClientCall, "end", "end", "pause", "pause"))
         if verb == "pause":
             await self._stall.clock.sleep(self._chance.choice((0.0, 0.01, 0.3, 5.0, 40.0)))
-        elif verb == Call.CREATE or not self.promises.told:
+        elif verb == ClientCall.CREATE or not self.promises.told:
             await self._create(worker)
         elif verb == "end":
             self.end(self._any())
         else:
-            await self._call(worker, Call(verb), self._any())
+            await self._call(worker, ClientCall(verb), self._any())
         check_store(worker.store)
 
     async def _create(self, worker: SimWorker) -> None:
@@ -55,30 +55,30 @@ class Client:
             self._orders += machine is not None or self._chance.random() < 0.3
         assert self.promises.created(MachineId(machine.id), order) == []
 
-    async def _call(self, worker: SimWorker, call: Call, machine_id: MachineId) -> None:
+    async def _call(self, worker: SimWorker, call: ClientCall, machine_id: MachineId) -> None:
         told, value = self.promises.told[machine_id], {"key": str(self._chance.random())}
         ticket = self.promises.ask(machine_id, call)
         try:
             match call:
-                case Call.START:
+                case ClientCall.START:
                     await worker.start(machine_id)
-                case Call.STOP:
+                case ClientCall.STOP:
                     await worker.stop(machine_id, timeout="3s")
-                case Call.RESTART:
+                case ClientCall.RESTART:
                     await worker.restart(machine_id)
-                case Call.UPDATE:
+                case ClientCall.UPDATE:
                     await worker.update(machine_id, env=value, guest=SMALL, metadata=dict(told.metadata or {}))
-                case Call.METADATA:
+                case ClientCall.METADATA:
                     await worker.set_metadata(machine_id, "key", value["key"])
-                case Call.SUSPEND:
+                case ClientCall.SUSPEND:
                     await worker.suspend(machine_id)
-                case Call.DESTROY:
+                case ClientCall.DESTROY:
                     await worker.destroy(machine_id, force=self._chance.random() < 0.7)
                 case other:
                     raise AssertionError(f"{other} is not played here")
         except HawkerError:
             return ticket.refused()
-        ticket.acknowledged(env=value, metadata=value if call is Call.METADATA else told.metadata)
+        ticket.acknowledged(env=value, metadata=value if call is ClientCall.METADATA else told.metadata)
 
     def end(self, machine_id: MachineId) -> None:
         """A workload ends by itself, whether a daemon lives or not."""

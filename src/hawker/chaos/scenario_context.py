@@ -18,7 +18,7 @@ from hawker.errors import DeadlineExceeded
 from hawker.guest import hello_path
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.proof.promises import Call, Promises
+from hawker.proof.promises import ClientCall, Promises
 
 APP = "scenes"
 NEW_ENV = {"VERSION": "new"}
@@ -99,7 +99,9 @@ class ScenarioContext:
         assert not broken, broken
         return machine_id
 
-    async def ask(self, call: Call, machine_id: MachineId, ordered: Awaitable[None], **sets: dict[str, str]) -> None:
+    async def ask(
+        self, call: ClientCall, machine_id: MachineId, ordered: Awaitable[None], **sets: dict[str, str]
+    ) -> None:
         """Give an order, and note what was promised."""
         ticket = self.promises.ask(machine_id, call)
         await ordered
@@ -127,7 +129,7 @@ class ScenarioContext:
         """A machine whose create was never answered was promised to nobody."""
         ordered = self.customer.destroy(machine_id)
         if machine_id in self.promises.told:
-            await self.ask(Call.DESTROY, machine_id, ordered)
+            await self.ask(ClientCall.DESTROY, machine_id, ordered)
         else:
             await ordered
         await self.customer.reaches(machine_id, State.DESTROYED)

@@ -29,7 +29,7 @@ from hawker.errors import Fault
 from hawker.failpoint import ELSEWHERE
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
-from hawker.proof.promises import Call
+from hawker.proof.promises import ClientCall
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.archive import ARCHIVE
 
@@ -187,19 +187,19 @@ async def _create_broken(context: ScenarioContext, _: MachineId | None) -> Machi
 
 async def _start(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await context.ask(Call.START, machine_id, context.customer.start(machine_id))
+    await context.ask(ClientCall.START, machine_id, context.customer.start(machine_id))
     return machine_id
 
 
 async def _stop(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await context.ask(Call.STOP, machine_id, context.customer.stop(machine_id))
+    await context.ask(ClientCall.STOP, machine_id, context.customer.stop(machine_id))
     return machine_id
 
 
 async def _suspend(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await context.ask(Call.SUSPEND, machine_id, context.customer.suspend(machine_id))
+    await context.ask(ClientCall.SUSPEND, machine_id, context.customer.suspend(machine_id))
     return machine_id
 
 
@@ -211,26 +211,28 @@ async def _set_memory(context: ScenarioContext, machine_id: MachineId | None) ->
 
 async def _restart(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await context.ask(Call.RESTART, machine_id, context.customer.restart(machine_id))
+    await context.ask(ClientCall.RESTART, machine_id, context.customer.restart(machine_id))
     return machine_id
 
 
 async def _update(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
     ordered = context.customer.update(machine_id, context.samples.other())
-    await context.ask(Call.UPDATE, machine_id, ordered, env=NEW_ENV)
+    await context.ask(ClientCall.UPDATE, machine_id, ordered, env=NEW_ENV)
     return machine_id
 
 
 async def _update_broken(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await context.ask(Call.UPDATE, machine_id, context.customer.update(machine_id, context.samples.broken()), env={})
+    await context.ask(
+        ClientCall.UPDATE, machine_id, context.customer.update(machine_id, context.samples.broken()), env={}
+    )
     return machine_id
 
 
 async def _destroy(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
     assert machine_id is not None
-    await context.ask(Call.DESTROY, machine_id, context.customer.destroy(machine_id))
+    await context.ask(ClientCall.DESTROY, machine_id, context.customer.destroy(machine_id))
     return machine_id
 
 

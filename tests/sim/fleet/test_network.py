@@ -12,7 +12,7 @@ from hawker.api.loss import Lost, Overdue, Unreachable
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.routes import LIST_REGIONS
 from hawker.ids import NodeId
-from hawker.sim.fleet.network import CallNetwork, Endpoint, NetworkCut, SimCaller, SimPeers
+from hawker.sim.fleet.network import CallNetwork, NetworkCut, SimCaller, SimEndpoint, SimPeers
 from hawker.sim.harness.loop import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -34,13 +34,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[tuple[CallNetwork, Desk, Endpoint]]:
+async def cluster() -> AsyncIterator[tuple[CallNetwork, Desk, SimEndpoint]]:
     clock = LoopClock(1)
     call_network, desk, handlers = CallNetwork(clock), Desk(clock), Handlers()
     handlers.on(LIST_REGIONS, desk.regions)
     async with anyio.create_task_group() as tasks:
         await tasks.start(call_network.serve)
-        gate = Endpoint(clock=clock, handlers=handlers, tasks=tasks)
+        gate = SimEndpoint(clock=clock, handlers=handlers, tasks=tasks)
         call_network.peers[TWO] = gate
         yield call_network, desk, gate
         tasks.cancel_scope.cancel()

@@ -4,7 +4,7 @@ from typing import TypeAlias
 import pytest
 
 from hawker.sim.harness.loop import LoopClock
-from hawker.sim.harness.plan import Operation, Plan, do_in_turn, numbered
+from hawker.sim.harness.plan import RunOperation, RunPlan, do_in_turn, numbered
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time
@@ -14,11 +14,11 @@ class ToyVerb(StrEnum):
     PUSH = "push"
 
 
-Toy: TypeAlias = Operation[ToyVerb]
+Toy: TypeAlias = RunOperation[ToyVerb]
 
 
 def toy(number: int, at: float, actor: str = "ann") -> Toy:
-    return Operation(number, at, actor, ToyVerb.PUSH)
+    return RunOperation(number, at, actor, ToyVerb.PUSH)
 
 
 def test_operations_are_numbered_by_time() -> None:
@@ -26,7 +26,7 @@ def test_operations_are_numbered_by_time() -> None:
 
 
 def test_plan_cut_to_numbers_keeps_its_seed() -> None:
-    plan: Plan[Toy] = Plan(7, (toy(1, 1.0), toy(2, 2.0, "bob"), toy(3, 3.0)))
+    plan: RunPlan[Toy] = RunPlan(7, (toy(1, 1.0), toy(2, 2.0, "bob"), toy(3, 3.0)))
     cut = plan.only({1, 2})
     assert cut.seed == 7 and cut.of("ann") == (toy(1, 1.0),) and cut.of("bob") == (toy(2, 2.0, "bob"),)
 

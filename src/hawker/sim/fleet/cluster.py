@@ -35,7 +35,7 @@ from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
 from hawker.sim.fleet.kit import FleetKit
-from hawker.sim.fleet.network import CallNetwork, Endpoint, SimPeers
+from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
 from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import SimWorker
@@ -79,8 +79,8 @@ class LiveNode:
     worker: SimWorker
     parts: Parts
     publisher: Publisher
-    peers: Endpoint
-    broker: Endpoint | None
+    peers: SimEndpoint
+    broker: SimEndpoint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ def publisher_of(catalog: Catalog, clock: LoopClock, store: WatchedStore, parts:
 
 def endpoints_of(
     cluster: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers, looks: Looks
-) -> tuple[Endpoint, Endpoint]:
+) -> tuple[SimEndpoint, SimEndpoint]:
     """The worker's and the broker's, as `up.front` makes them."""
     clock, me, store = clock_of(worker), parts.node.id, parts.deps.store
     directory = CatalogDirectory(looks, clock, me, parts.node.region)
@@ -217,8 +217,8 @@ def endpoints_of(
     market = MarketHandlers(directory, peers, preferences(), clock, limited=False)
     broker = BrokerHandlers(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=tokens)
     return (
-        Endpoint(clock=clock, handlers=own, tasks=worker.tasks, written=publisher.written),
-        Endpoint(clock=clock, handlers=broker.handlers(), tasks=worker.tasks),
+        SimEndpoint(clock=clock, handlers=own, tasks=worker.tasks, written=publisher.written),
+        SimEndpoint(clock=clock, handlers=broker.handlers(), tasks=worker.tasks),
     )
 
 

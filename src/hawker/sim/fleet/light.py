@@ -18,7 +18,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.fleet.cluster import LiveNode, SimCluster, clock_of, endpoints_of, opened, porter_of, publisher_of, shut
 from hawker.sim.fleet.host import FleetHost, NodeWorld
-from hawker.sim.fleet.network import Endpoint, SimPeers
+from hawker.sim.fleet.network import SimEndpoint, SimPeers
 from hawker.sim.fleet.plan import BROKERS
 from hawker.sim.fleet.shared_catalog import MISSED_S, SharedCatalog, SharedCatalogView
 from hawker.sim.node.sim_worker import SimWorker
@@ -109,11 +109,11 @@ async def _joined(cluster: SimCluster, worker: SimWorker, store: WatchedStore, l
 
 def _doors(
     cluster: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers
-) -> tuple[Endpoint, Endpoint | None]:
+) -> tuple[SimEndpoint, SimEndpoint | None]:
     if int(parts.node.id, 16) <= BROKERS:
         return endpoints_of(cluster, worker, parts, publisher, wired, shared_catalog_of(cluster))
     handlers = worker_handlers(parts)
-    return Endpoint(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
+    return SimEndpoint(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
 
 
 def shared_catalog_of(cluster: SimCluster) -> SharedCatalog:

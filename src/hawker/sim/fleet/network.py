@@ -27,7 +27,7 @@ _WAY_S = (0.0005, 0.002)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class SimEndpoint:
     """Of one life of a daemon: who answers there. What is asked runs in `tasks`; `over` is set when the life ends."""
 
     clock: LoopClock
@@ -68,8 +68,8 @@ class CallNetwork:
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock
         self.chance = Chance(clock)
-        self.peers: dict[NodeId, Endpoint] = {}
-        self.brokers: dict[NodeId, Endpoint] = {}
+        self.peers: dict[NodeId, SimEndpoint] = {}
+        self.brokers: dict[NodeId, SimEndpoint] = {}
         self.unplugged: set[NodeId] = set()
         self.cuts: list[NetworkCut] = []
         self.lost = self.mute = 0.0
@@ -163,14 +163,14 @@ class CallNetwork:
         slow_s = sum(self.slow.get(each, 0.0) for each in (one, other) if each is not None)
         await self.clock.sleep(slow_s + least + (most - least) * self.clock.random())
 
-    def _doors(self, sender: NodeId | None) -> dict[NodeId, Endpoint]:
+    def _doors(self, sender: NodeId | None) -> dict[NodeId, SimEndpoint]:
         return self.brokers if sender is None else self.peers
 
 
 class _Exchange:
     """A call at the node that answers it."""
 
-    def __init__(self, gate: Endpoint, behalf: str, route: Any, given: dict[str, Any]) -> None:
+    def __init__(self, gate: SimEndpoint, behalf: str, route: Any, given: dict[str, Any]) -> None:
         self._gate, self._behalf, self._route, self._given = gate, behalf, route, given
         self._done = anyio.Event()
         self._answer: Any = None

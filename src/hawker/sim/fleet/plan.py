@@ -7,7 +7,7 @@ from enum import StrEnum
 from hawker.clock import ManualClock
 from hawker.node import Capacity
 from hawker.sim.harness.chance import Chance
-from hawker.sim.harness.plan import NATURE, Operation, Plan, numbered
+from hawker.sim.harness.plan import NATURE, RunOperation, RunPlan, numbered
 
 CLIENTS = ("ann", "bob", "cat")
 BUYER, DOUBTER, OPERATOR = "dan", "eve", "ops"
@@ -61,7 +61,7 @@ CALLS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class FleetOperation(Operation[FleetVerb]):
+class FleetOperation(RunOperation[FleetVerb]):
     """A call of a client or an operator, or a fault. `label` names an order; `nodes` are numbers of nodes: the brokers
     that a client tries in that order, or whom a fault hits. A fault lasts for `for_s` seconds."""
 
@@ -70,7 +70,7 @@ class FleetOperation(Operation[FleetVerb]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlan(Plan[FleetOperation]):
+class FleetPlan(RunPlan[FleetOperation]):
     """`room` is what each node has to sell. A `light` fleet's nodes have the fake of the worker."""
 
     nodes: int

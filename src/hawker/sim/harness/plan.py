@@ -12,15 +12,15 @@ from hawker.proof.violation import Violation
 from hawker.sim.harness.trace import TraceLine
 
 V = TypeVar("V", bound=StrEnum)
-Op = TypeVar("Op", bound="Operation[Any]")
-P = TypeVar("P", bound="Plan[Any]")
+Op = TypeVar("Op", bound="RunOperation[Any]")
+P = TypeVar("P", bound="RunPlan[Any]")
 
 NATURE = "nature"
 """The actor whose operations are faults."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Generic[V]):
+class RunOperation(Generic[V]):
     """`number` names it in a story. `at` is in virtual seconds. `label` names what it is about, by its order. `amount`
     and `word` say how much and which, as the verb takes them."""
 
@@ -34,7 +34,7 @@ class Operation(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[Op]):
+class RunPlan(Generic[Op]):
     """What a seed stands for. Each simulator adds how its world is."""
 
     seed: int

@@ -11,7 +11,7 @@ from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError
 from hawker.ids import MachineId, SnapshotId, VolumeId
 from hawker.machine import State
-from hawker.proof.promises import Call, Ticket
+from hawker.proof.promises import ClientCall, Ticket
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import do_in_turn
@@ -204,7 +204,7 @@ class WorkerClient:
     async def _change(self, operation: WorkerOperation, machine_id: MachineId) -> None:
         told, nonce = self._ledger.promises.told[machine_id], self._nonce(operation)
         value, metadata = {"key": f"{operation.amount:g}"}, dict(told.metadata or {})
-        ticket = self._ledger.promises.ask(machine_id, Call(operation.verb.value))
+        ticket = self._ledger.promises.ask(machine_id, ClientCall(operation.verb.value))
         try:
             await self._call(operation, lambda worker: self._changed(worker, operation, machine_id, metadata, ticket))
         except (Fault, DeadlineExceeded, ConnectionLost):

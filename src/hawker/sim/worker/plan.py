@@ -11,7 +11,7 @@ from enum import StrEnum
 from hawker.clock import ManualClock
 from hawker.node import Capacity
 from hawker.sim.harness.chance import Chance
-from hawker.sim.harness.plan import NATURE, Operation, Plan, numbered
+from hawker.sim.harness.plan import NATURE, RunOperation, RunPlan, numbered
 
 
 class WorkerVerb(StrEnum):
@@ -60,7 +60,7 @@ KILLS = frozenset({WorkerVerb.KILL_AT_EDGE, WorkerVerb.KILL_AT_COMMIT, WorkerVer
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerOperation(Operation[WorkerVerb]):
+class WorkerOperation(RunOperation[WorkerVerb]):
     """A call of a client, or a fault. `label` names a machine by its order. Of a kill, `kept` is the share of the
     commits not yet durable that is still there, `reboots` whether the host goes down as well, and `down_s` how long it
     takes until the next daemon begins."""
@@ -145,7 +145,7 @@ _WITH_VOLUME = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPlan(Plan[WorkerOperation]):
+class WorkerPlan(RunPlan[WorkerOperation]):
     """`on_file`: the store is the real one, on a file, instead of its twin in memory. `guests`: machines have
     kernels of their own."""
 
