@@ -50,7 +50,8 @@ class Board:
             self._enter(host)
 
     def rounds(self, seed: float) -> Iterator[list[Host]]:
-        """As `hawker.broker.candidates.rounds`. What is published meanwhile may move hosts between its rounds."""
+        """Works as `hawker.broker.candidates.rounds` does. What is published meanwhile may move hosts between its
+        rounds."""
         limits = self._preferences.limits
         if not self._sorted:
             return

@@ -43,11 +43,12 @@ class Courier:
         self._tickets = count()
 
     def delay_s(self) -> float:
-        """Of one message."""
+        """How long one message takes."""
         return self._costs.delay_s * (0.5 + self._clock.random())
 
     def deliver(self, host: Host, order: Order) -> Process[Answer]:
-        """Of what is lost, half are answers; the other half are orders, and these come after all, when it is late."""
+        """Half of the lost messages are answers; the other half are orders, and these come after all, when it is
+        late."""
         ticket, fate = next(self._tickets), self._clock.random() / self._costs.loss if self._costs.loss else 1.0
         yield self.delay_s()
         if not host.up:

@@ -59,7 +59,7 @@ class View:
         return self._first(1, order)
 
     def emptiest(self, order: Order) -> int | None:
-        """Of those that have room, the one with the largest share left; of equals, the lowest number."""
+        """The host with the largest share left among those that have room; of equals, the lowest number."""
         return self._emptiest(1, order, -1.0)[1]
 
     def _first(self, node: int, order: Order) -> int | None:

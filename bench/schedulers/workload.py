@@ -67,7 +67,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[Size, ...] = SIZES
 
     def mean_lifetime_s(self) -> float:
-        """Of a bounded Pareto distribution."""
+        """The mean of a bounded Pareto distribution."""
         ratio = self.shortest_s / self.longest_s
         whole = self.shortest_s * self.tail / (self.tail - 1)
         return float(whole * (1 - ratio ** (self.tail - 1)) / (1 - ratio**self.tail))

@@ -45,7 +45,7 @@ class CalledNode(Protocol):
 
 
 class MeasuredCalls:
-    """Of one app."""
+    """The calls of one app, each measured."""
 
     def __init__(self, node: CalledNode, clock: Clock, tally: SoakTally) -> None:
         self.node = node

@@ -92,7 +92,7 @@ class Daemon:
         return self
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Ends the daemon with SIGKILL, as a crash would."""
         self.process.kill()
         self.process.wait(ENDS_WITHIN_S)
 
@@ -155,7 +155,7 @@ class Daemon:
         return self.place.token.read_text().strip()
 
     def client(self) -> Client:
-        """Of this life. Use it as a context manager."""
+        """A client of this life. Use it as a context manager."""
         return Client(self.url, Secret(self.token))
 
     @property

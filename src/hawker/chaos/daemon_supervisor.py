@@ -40,7 +40,7 @@ class DaemonSupervisor:
 
     @property
     def client(self) -> Client:
-        """Of the latest life; calls on a dead one say so."""
+        """A client of the latest life; calls on a dead one say so."""
         assert self._client is not None, "never started"
         return self._client
 

@@ -137,7 +137,7 @@ def _write_until_full(file: int, chunk: bytes) -> None:
 
 
 def _set_immutable(path: Path, immutable: bool) -> None:
-    """As chattr(1); of what is a file or a directory, and still there."""
+    """Does what chattr(1) does, to what is a file or a directory and is still there."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -41,7 +41,7 @@ class FaultTargets:
         await self.clock.sleep(self.chance.between(low, high))
 
     def pilots(self) -> dict[MachineId, int]:
-        """Of the machines that run."""
+        """The pilots of the machines that run."""
         machines = self.supervisor.daemon.place.machines
         names = [MachineId(name) for name in sorted(os.listdir(machines))] if machines.is_dir() else []
         return {each: pid for each in names if (pid := pilot_of(machines, each)) is not None}
@@ -87,7 +87,8 @@ async def _restart_daemon(targets: FaultTargets) -> None:
 
 
 async def _freeze_daemon(targets: FaultTargets) -> None:
-    """As a laptop's lid or a hypervisor's pause would. It must not end for it on waking."""
+    """Stops the daemon's process for a while, as a laptop's lid or a hypervisor does. It must not end for it on
+    waking."""
     targets.supervisor.signal(signal.SIGSTOP)
     try:
         await targets.while_it_lasts(FROZEN_S / 5, FROZEN_S)

@@ -43,7 +43,7 @@ _EVENTS = 50
 
 
 class StateWatcher:
-    """Of one app. `looks` counts complete looks, `found` is what was wrong in them, each once."""
+    """Watches the machines of one app. `looks` counts complete looks, `found` is what was wrong in them, each once."""
 
     def __init__(self, clock: Clock, app: str) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class StateWatcher:
                 await self._clock.sleep(_EVERY_S)
 
     async def look(self, caller: Caller) -> None:
-        """Once at everything. Raises `HawkerError` when the node does not answer."""
+        """Looks at everything once. Raises `HawkerError` when the node does not answer."""
         listed = (await caller.call(LIST_MACHINES, params=AppParams(app_name=self._app))).items
         for machine in listed:
             self._see(machine)
@@ -115,7 +115,7 @@ class KillOutcome:
 
 
 class KillRunner:
-    """Of one node, whose daemon is not there between two calls: at rest it is killed as well."""
+    """Plays scenarios on one node, whose daemon is not there between two calls: at rest it is killed as well."""
 
     def __init__(self, daemon: Daemon, samples: SampleMachines, clock: Clock) -> None:
         self.promises = Promises()
@@ -281,7 +281,7 @@ class KillRunner:
         return KillOutcome((), recovered_s * 1000, tuple(found))
 
     async def _settled(self, client: Caller) -> list[str]:
-        """Once nothing is under way; what never will be."""
+        """Waits until nothing is under way; gives the runs that never end."""
         with anyio.move_on_after(SETTLES_WITHIN_S):
             while runs := await _open_runs(client):
                 if RunState.STUCK in runs.values():

@@ -11,7 +11,7 @@ _LOG_LINES = 12
 
 
 class CallFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one operation, by outcome; the latencies are of those that were answered well."""
+    """The figures of one operation, by outcome; the latencies are of the calls that were answered well."""
 
     operation: str
     ok: int
@@ -24,7 +24,7 @@ class CallFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one fault: how often, and how long after its end the node answered again."""
+    """The figures of one fault: how often, and how long after its end the node answered again."""
 
     fault: str
     count: int

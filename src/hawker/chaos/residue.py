@@ -79,7 +79,7 @@ def _line(command: str) -> str:
 
 
 def _other_mounts(folder: Path) -> str:
-    """Of a process that has mounts of its own: what it has as its root names the files of the machine that it runs in.
+    """The mounts of a process that has mounts of its own: its root names the files of the machine that it runs in.
     The others may be a copy of all that the host has."""
     same = _link(folder / "ns/mnt") == _link(_PROC / "self/ns/mnt")
     lines = [] if same else _text(folder / "mountinfo").splitlines()
@@ -219,7 +219,7 @@ class RecordedClaims:
 
 
 def unclaimed(traces: Iterable[Residue], claims: RecordedClaims) -> list[str]:
-    """Of a node's traces, those that nothing accounts for."""
+    """The residue of a node that nothing accounts for."""
     traces = list(traces)
     loops = {trace for trace in traces if trace.kind == "loop" and not _is_mounted(trace, traces)}
     return sorted(str(trace) for trace in traces if trace in loops or not _is_claimed(trace, claims))

@@ -29,7 +29,7 @@ _AGAIN, _NOT_AGAIN = MachineRestart(policy="always"), MachineRestart(policy="no"
 
 
 def named(key: str) -> str:
-    """As a volume may be called."""
+    """The key in the form that the name of a volume may have."""
     return key.replace(" ", "-")
 
 
@@ -51,7 +51,7 @@ class SampleMachines:
         return MachineConfig(image=SAMPLE, init=init, restart=_AGAIN if persistent else _NOT_AGAIN)
 
     def with_volume(self, config: MachineConfig, key: str) -> MachineConfig:
-        """The same with the volume of this name."""
+        """This config with the volume of this name."""
         return msgspec.structs.replace(config, mounts=(Mount(name=named(key), path="/data"),))
 
     def other(self) -> MachineConfig:

@@ -372,8 +372,7 @@ def unmet(met: frozenset[str]) -> list[str]:
 
 
 def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Of the places that each scenario comes by, those that none before it came by, in this flow or in another one that
-    shares the step."""
+    """The places of each scenario that none before it came by, in this flow or in another one that shares the step."""
     seen: set[frozenset[str]] = set()
     alike = {place: places for places in _alike() for place in places}
     fresh = {}

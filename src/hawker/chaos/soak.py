@@ -164,7 +164,7 @@ class Soak:
         await self._supervisor.start()
 
     def _forget_logs(self) -> None:
-        """Of all lives but the last: hours of them would fill the host's disk."""
+        """Removes the logs of all lives but the last: hours of them would fill the host's disk."""
         written = sorted(self._supervisor.daemon.directory.glob("life-*.err"), key=lambda file: file.stat().st_mtime)
         for file in written[:-1]:
             file.unlink()

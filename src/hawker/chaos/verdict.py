@@ -39,8 +39,8 @@ class ScenarioMachine:
         return max((run.ended_at.timestamp() for run in runs if run.ended_at is not None), default=0.0)
 
     async def take_up(self, scenario: Scenario, context: ScenarioContext) -> list[str]:
-        """As a client does that was cut off: give the order again. What is wrong with what is there before, and with
-        the answer."""
+        """Gives the order again, as a client does that was cut off. Gives what is wrong with what is there before, and
+        with the answer."""
         if self.acknowledged or not scenario.asks:
             return []
         there = {machine.id: machine.state for machine in await context.customer.machines()}

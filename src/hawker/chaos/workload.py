@@ -110,7 +110,7 @@ class SoakClient:
     # Orders.
 
     async def _create(self) -> None:
-        """The same key until it is answered, as a client that was cut off asks again."""
+        """Orders with one key until the order is answered, as a client that was cut off does."""
         if self._order is None:
             self._orders += 1
             policy = self._chance.choice(("no", "always", "on-failure"))

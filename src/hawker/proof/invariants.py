@@ -48,7 +48,7 @@ _RUNS = (Run.STARTING, Run.RUNNING)
 
 
 def wrong_containers(record: MachineRecord, states: Sequence[ProcessState]) -> Iterator[str]:
-    """Of a started machine; `states` are those of its instance."""
+    """What is wrong in a started machine; `states` are those of its instance."""
     containers = record.config.containers or ()
     if [state.name for state in states] != [each.name for each in containers]:
         yield f"has the containers {[each.name for each in containers]}, and {[state.name for state in states]} run"
@@ -189,7 +189,7 @@ def _events(reader: Reader, record: MachineRecord) -> list[EventRecord]:
 
 
 def _rest(record: MachineRecord, host: HostState) -> Iterator[Violation]:
-    """Of a machine at which nothing is under way and nothing will be."""
+    """What is wrong with a machine at which nothing is under way and nothing will be."""
     if record.state not in SETTLED:
         yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and nothing is at it")
     if record.previous is not None:
@@ -291,7 +291,7 @@ def _exits(reader: Reader, record: MachineRecord, host: HostState) -> Iterator[V
 
 
 def _untrue(machine_id: MachineId, told: Sequence[Exit], host: HostState) -> Iterator[Violation]:
-    """Of an instance that was lost with its host, the worker can only say that it is gone."""
+    """The worker can only say of an instance that was lost with its host that it is gone."""
     if host.ended is None:
         return
     left, lost = list(host.ended.get(machine_id, ())), host.lost.get(machine_id, 0)

@@ -35,7 +35,7 @@ class LabNode:
         return f"http://{self.host.address}:{PORT}"
 
     def crash(self) -> None:
-        """Of the daemon only; its machines go on."""
+        """Kills the daemon only; its machines go on."""
         self.daemon.kill()
 
     def restart(self) -> None:
@@ -58,8 +58,8 @@ class LabNode:
 
 
 class LabFleet:
-    """Of one region unless told; `regions` are dealt to the hosts in turn. Leaving the context destroys every machine;
-    `left` says what stays on the host all the same."""
+    """A fleet in one region unless told; `regions` are dealt to the hosts in turn. Leaving the context destroys
+    every machine; `left` says what stays on the host all the same."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class LabFleet:
         return Daemon(own, clock, *where, *flags, driver=driver, before_it=host.before_it)
 
     def _join(self, stall: LabNode, first: LabNode) -> None:
-        """As `hawker join` does it, the daemon then being ours to kill."""
+        """Does what `hawker join` does; the daemon is then ours to kill."""
         daemon = stall.daemon
         command = [*daemon.before_it, HAWKER, "join", first.url, "--token", first.daemon.token, "--no-start"]
         command += ["--data-dir", str(daemon.data_dir), "--advertise", stall.host.address]

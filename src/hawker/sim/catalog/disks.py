@@ -46,7 +46,7 @@ class CatalogDisk(Protocol):
         """Remember how it is now, for `rewind`."""
 
     def rewind(self, *, whole: bool) -> None:
-        """As it was marked; `whole`: with all that could prove that it is not."""
+        """Puts the disk back to the mark; `whole`: with all that could prove that it is not."""
 
     def wipe(self) -> None: ...
 

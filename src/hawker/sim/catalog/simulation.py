@@ -38,7 +38,7 @@ def play_all(
 
 
 def play(seed: int, *, kit: CatalogKit = SOUND_CATALOG, files: Path | None = None) -> CatalogOutcome:
-    """The same for the same seed, in every process."""
+    """Plays one seed; every process gives the outcome that this one gives."""
     source = ManualClock(seed=seed)
     plan = draw(seed, Chance(source))
     world = CatalogNetwork(plan, source)

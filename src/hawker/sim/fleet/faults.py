@@ -125,7 +125,7 @@ class FleetFaults:
         self._away.discard(host)
 
     def _hear(self, passing: PassingCall) -> None:
-        """Of each call: at the chosen one, one of its two ends dies."""
+        """Is told of each call: at the chosen one, one of its two ends dies."""
         operation = self._at_call
         if operation is None or passing.route != FILL.name:
             return

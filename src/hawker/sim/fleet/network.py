@@ -28,7 +28,7 @@ _WAY_S = (0.0005, 0.002)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimEndpoint:
-    """Of one life of a daemon: who answers there. What is asked runs in `tasks`; `over` is set when the life ends."""
+    """Who answers in one life of a daemon. What is asked runs in `tasks`; `over` is set when the life ends."""
 
     clock: LoopClock
     handlers: Handlers

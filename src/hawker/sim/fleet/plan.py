@@ -80,7 +80,7 @@ class FleetPlan(RunPlan[FleetOperation]):
     light: bool = False
 
     def within(self, nodes: int) -> "FleetPlan":
-        """The same operations among the first so many nodes: what was to hit another one hits one of these."""
+        """The plan among the first so many nodes: what was to hit another one hits one of these."""
         if nodes >= self.nodes:
             return self
         operations = tuple(replace(operation, nodes=_folded(operation.nodes, nodes)) for operation in self.operations)

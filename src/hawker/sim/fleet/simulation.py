@@ -54,7 +54,7 @@ class FleetOutcome(RunOutcome[FleetPlan]):
 
 
 def play(plan: FleetPlan, kit: FleetKit = SOUND_FLEET) -> FleetOutcome:
-    """The same for the same plan."""
+    """Plays the plan; every process gives the outcome that this one gives."""
     with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         options = {"loop_factory": VirtualTimeLoop}
         return anyio.run(_play, plan, kit, Path(folder), backend_options=options)
@@ -188,7 +188,8 @@ def shrink(found: FleetOutcome, kit: FleetKit, tries: int = TRIES) -> FleetOutco
 
 
 def shortest(found: FleetOutcome, again: Callable[[FleetPlan], FleetOutcome], tries: int = TRIES) -> FleetOutcome:
-    """The same for the same finding: bounded by the runs, and not by time."""
+    """The shortest run with this finding. The search is bounded by the runs, and not by time, so it always ends
+    alike."""
     kind = found.found[0].invariant
     for size in _SIZES:
         if size >= found.plan.nodes or not tries:

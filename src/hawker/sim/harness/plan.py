@@ -41,7 +41,7 @@ class RunPlan(Generic[Op]):
     operations: tuple[Op, ...]
 
     def only(self, numbers: Set[int]) -> Self:
-        """The same world with fewer operations."""
+        """This world with fewer operations."""
         return replace(self, operations=tuple(each for each in self.operations if each.number in numbers))
 
     def of(self, actor: str) -> tuple[Op, ...]:

@@ -48,7 +48,7 @@ class CrashPoints:
 
 
 def with_crash_points(flow: Flow[Any], crash_points: CrashPoints) -> Flow[Any]:
-    """The same flow, with an edge before and after each step and each undo."""
+    """The flow with an edge before and after each step and each undo."""
 
     def between(name: str, call: Callable[[Any], Awaitable[T]]) -> Callable[[Any], Awaitable[T]]:
         async def called(context: object) -> T:

@@ -27,7 +27,7 @@ WORDS = ("containers", "batch")
 
 
 def containers_for(word: str) -> list[dict[str, Any]] | None:
-    """Of an order that says so."""
+    """The containers of an order that says so, None for any other order."""
     return {"containers": containers, "batch": batch}[word]() if word in WORDS else None
 
 
@@ -98,7 +98,7 @@ class SnapshotOperations:
             self._ledger.snapshot_promises.promised(SnapshotId(made.id), asked + made.retention_days * DAY_S)
 
     async def _copy(self, operation: WorkerOperation, **source: str) -> None:
-        """Once it is made it is a volume as any other."""
+        """A copy that is made is a volume like any other."""
         label = f"{operation.label}-{operation.number}"
         made: Volume | None = await self._attempt(operation, lambda worker: worker.volume(label, **source))
         if made is not None and made.state == VolumeState.CREATED:

@@ -128,7 +128,7 @@ class WorkerFaults:
         return self._end(operation, machine_id)
 
     def _end(self, operation: WorkerOperation, machine_id: MachineId) -> str:
-        """Of a machine with containers the first that runs; all of it when none does."""
+        """Ends the first running container of a machine with containers, or the whole machine when none runs."""
         instance = self._world.host.look(machine_id)
         running = [] if instance is None or instance.spec.ends is Ends.FIRST else instance.running
         if running:

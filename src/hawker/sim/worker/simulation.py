@@ -214,7 +214,7 @@ class WorkerSimulation:
                     self._ledger.find(list(policies_at_rest(reader, self._world.policies.standing)))
 
     async def _retry_parked(self, worker: SimWorker) -> None:
-        """As an operator does with a run that daemon after daemon died at, once none dies any more."""
+        """Retries a run that daemon after daemon died at, as an operator does when none dies any more."""
         for run in worker.parts.runner.list(active=True):
             if run.state is State.STUCK and run.note.startswith("the daemon ended"):
                 self._ledger.say(Speaker.CLIENT, f"an operator retries a run of {run.flow}: {run.note}")

@@ -108,7 +108,7 @@ def _metavar(kind: object) -> str:
 
 
 def settings_of(config: Path | None, flags: Mapping[str, object]) -> Settings:
-    """Of a command that has `settings_options`. Raises `CannotStart`."""
+    """The settings of a command that has `settings_options`. Raises `CannotStart`."""
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
     environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     return load_settings(given, environ, config)
