@@ -40,8 +40,8 @@ _RESTS = frozenset({State.STARTED, State.STOPPED, State.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class ToldMachine:
-    """What clients know of one machine: the last acknowledged call that moves it; `sure` while none since was left unanswered;
-    `env` and `metadata` are known while `known`. `vanishes`: it is destroyed when its workload is done."""
+    """What clients know of one machine: the last acknowledged call that moves it; `sure` while none since was left
+    unanswered; `env` and `metadata` are known while `known`. `vanishes`: it is destroyed when its workload is done."""
 
     last: ClientCall = ClientCall.CREATE
     sure: bool = True
