@@ -1,14 +1,12 @@
-""""""
-
 from pathlib import Path
 
 import pytest
 
-from hawker.chaos import scenarios
 from hawker.chaos.sample_image import write_commandless_image
 from hawker.chaos.scenario_client import ScenarioClient
 from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
-from hawker.chaos.scenarios import SCENARIOS, Scenario, declared, off_with_damaged_volume, unmet, without_repetition
+from hawker.chaos.scenarios import SCENARIOS, Scenario, declared, unmet, without_repetition
+from hawker.chaos.volume_scenarios import _damage, off_with_damaged_volume
 from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.proof.promises import Promises
@@ -28,7 +26,7 @@ def test_a_damaged_volume_has_no_superblock_and_its_size(tmp_path: Path) -> None
     directory = tmp_path / "node" / "volumes" / "vol_0000000000000001"
     directory.mkdir(parents=True)
     (directory / "disk").write_bytes(b"x" * 8192)
-    scenarios._damage(tmp_path, VolumeId("vol_0000000000000001"))
+    _damage(tmp_path, VolumeId("vol_0000000000000001"))
     assert (directory / "disk").read_bytes() == bytes(4096) + b"x" * 4096
 
 

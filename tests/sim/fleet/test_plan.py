@@ -1,5 +1,3 @@
-""""""
-
 from hawker.node import Capacity
 from hawker.sim.fleet.plan import BUYER, CLIENTS, DOUBTER, OPERATOR, FleetOperation, FleetPlan, FleetVerb, draw
 from hawker.sim.harness.plan import NATURE

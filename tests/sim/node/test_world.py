@@ -1,5 +1,3 @@
-""""""
-
 import pytest
 
 from hawker.errors import Unavailable

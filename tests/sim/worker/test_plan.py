@@ -1,5 +1,3 @@
-""""""
-
 from hawker.sim.harness.plan import NATURE
 from hawker.sim.worker.plan import CLIENTS, KILLS, WorkerVerb, draw
 

@@ -1,9 +1,6 @@
-""""""
-
 from dataclasses import replace
 
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.harness.report import story
 from hawker.sim.worker.plan import WorkerVerb
 from hawker.sim.worker.report import repeat, report_of, summary
 from hawker.sim.worker.simulation import run
@@ -22,15 +19,6 @@ def test_a_summary_is_one_line_with_the_digest() -> None:
     assert summary(outcome) == (
         f"seed 1: 1 operations, 0 crashes, 0 faults, 4m11s, digest {outcome.digest}, nothing found"
     )
-
-
-def test_a_story_tells_who_did_what_and_what_was_found_and_how_to_see_it_again() -> None:
-    outcome = run(plan(order(), call(WorkerVerb.STOP, 5)))
-    found = replace(outcome, found=(Violation(Invariant.KEPT, "m", "is forgotten"),))
-    told = list(story(found, 300, "hawker sim --seed 1"))
-    assert told[0] == "The shortest story of seed 1, 2 of its 300 planned operations:"
-    assert any("ann: create ann-1 no 256" in line for line in told)
-    assert told[-2:] == ["  FOUND: acknowledged means kept: m: is forgotten", "Again: hawker sim --seed 1"]
 
 
 def test_the_command_repeats_the_cut_run() -> None:

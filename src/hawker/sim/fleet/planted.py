@@ -1,8 +1,6 @@
 """The planted bugs of fleets: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hawker.api.bodies import CancelAnswer
@@ -19,6 +17,7 @@ from hawker.proof.violation import Invariant as I
 from hawker.sim.fleet.kit import FleetKit
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.node.kit import WorkerKit
+from hawker.sim.node.store_over import StoreOver, TxOver
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.order_ledger import CANCELLED, CLAIMS
 from hawker.worker.records import NODE
@@ -67,48 +66,28 @@ class _NotUndone(_Uncancelled):
         return await self._caller.call(route, **given)
 
 
-class _Forgets:
+class _Forgets(StoreOver):
     """A store that does not write one of its buckets."""
 
     def __init__(self, store: Store, bucket: str) -> None:
-        self._store, self._bucket = store, bucket
-
-    def get(self, bucket: Bucket[T], key: str) -> T | None:
-        return self._store.get(bucket, key)
-
-    def scan(self, bucket: Bucket[T], prefix: str = "", **options: Any) -> Iterator[tuple[str, T]]:
-        return self._store.scan(bucket, prefix, **options)
-
-    def count(self, bucket: Bucket[T], prefix: str = "") -> int:
-        return self._store.count(bucket, prefix)
+        super().__init__(store)
+        self._bucket = bucket
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._store.write(lambda tx: apply(_ForgetsTx(tx, self._bucket)), durability)
-
-    def snapshot(self) -> AbstractContextManager[Reader]:
-        return self._store.snapshot()
-
-    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
-        await self._store.backup(target, mark)
-
-    async def close(self) -> None:
-        await self._store.close()
+        return await self._inner.write(lambda tx: apply(_ForgetsTx(tx, self._bucket)), durability)
 
 
-class _Lazy(_Forgets):
+class _Lazy(StoreOver):
     """A store that answers before it syncs."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, "")
-
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._store.write(apply, Durability.ORDERED)
+        return await self._inner.write(apply, Durability.ORDERED)
 
 
-class _ForgetsTx:
+class _ForgetsTx(TxOver):
     def __init__(self, tx: Tx, bucket: str) -> None:
-        self._tx, self._bucket = tx, bucket
-        self.get, self.scan, self.count = tx.get, tx.scan, tx.count
+        super().__init__(tx)
+        self._bucket = bucket
         self.delete, self.on_commit = tx.delete, tx.on_commit
 
     def put(self, bucket: Bucket[T], key: str, value: T) -> None:

@@ -3,10 +3,8 @@
 Keeps `store.contract.Store` over another store. What is committed is noted in the trace, value by value.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from hashlib import blake2b
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -14,8 +12,9 @@ import anyio
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.node.store_over import StoreOver, TxOver
 from hawker.store.codec import encode
-from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
+from hawker.store.contract import Bucket, Durability, Store, Tx
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,45 +34,19 @@ class DiskFaults:
         self.stops_in: int | None = None
 
 
-class FaultyStore:
+class FaultyStore(StoreOver):
     """One life of a store on it. `touch` hears of each bucket and key that a commit changed, as `bucket/key`."""
 
     def __init__(
         self, inner: Store, clock: Clock, trace: Trace, disk_faults: DiskFaults, touch: Callable[[str], None]
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._touch = touch
         self._clock = clock
         self._trace = trace
         self._disk_faults = disk_faults
         self.commits = 0
         self.frozen = anyio.Event()
-
-    def get(self, bucket: Bucket[T], key: str) -> T | None:
-        return self._inner.get(bucket, key)
-
-    def scan(
-        self,
-        bucket: Bucket[T],
-        prefix: str = "",
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> Iterator[tuple[str, T]]:
-        return self._inner.scan(bucket, prefix, after=after, limit=limit, reverse=reverse)
-
-    def count(self, bucket: Bucket[T], prefix: str = "") -> int:
-        return self._inner.count(bucket, prefix)
-
-    def snapshot(self) -> AbstractContextManager[Reader]:
-        return self._inner.snapshot()
-
-    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
-        await self._inner.backup(target, mark)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         await self._wait_and_fail()
@@ -124,34 +97,17 @@ class FaultyStore:
                 call()
 
 
-class _Noting:
+class _Noting(TxOver):
     """A transaction whose changes are noted."""
 
     def __init__(self, tx: Tx) -> None:
-        self._tx = tx
+        super().__init__(tx)
         self._hash = blake2b(digest_size=6)
         self.keys: list[str] = []
         self.calls: list[Callable[[], None]] = []
 
     def digest(self) -> str:
         return self._hash.hexdigest()
-
-    def get(self, bucket: Bucket[T], key: str) -> T | None:
-        return self._tx.get(bucket, key)
-
-    def scan(
-        self,
-        bucket: Bucket[T],
-        prefix: str = "",
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> Iterator[tuple[str, T]]:
-        return self._tx.scan(bucket, prefix, after=after, limit=limit, reverse=reverse)
-
-    def count(self, bucket: Bucket[T], prefix: str = "") -> int:
-        return self._tx.count(bucket, prefix)
 
     def put(self, bucket: Bucket[T], key: str, value: T) -> None:
         self._note(f"{bucket.name}/{key}", encode(value))

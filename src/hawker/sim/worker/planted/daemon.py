@@ -3,9 +3,7 @@ much, flows with a wrong row, supervisors that see too little, policies that are
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -21,6 +19,7 @@ from hawker.host.fences import Fence
 from hawker.ids import AppName, InstanceId, MachineId, OrderId
 from hawker.node import Resources
 from hawker.runtime.driver import Exit
+from hawker.sim.node.store_over import StoreOver
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.endings import Endings
@@ -137,31 +136,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Over:
-    """A store over another one."""
-
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
-        self.get, self.scan, self.count = inner.get, inner.scan, inner.count
-
-    def snapshot(self) -> AbstractContextManager[Reader]:
-        return self._inner.snapshot()
-
-    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
-        await self._inner.backup(target, mark)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-class Unsynced(_Over):
+class Unsynced(StoreOver):
     """Answers before anything is on disk."""
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         return await self._inner.write(apply, Durability.ORDERED)
 
 
-class Halved(_Over):
+class Halved(StoreOver):
     """Writes what belongs to runs in a transaction of its own, after that of the records."""
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
