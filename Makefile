@@ -36,7 +36,7 @@ test: test-setup ## run every test but those marked `long` (ARGS="-k store" for 
 test-all: test-setup ## run the whole test suite, the long tests too, with many more random examples
 	@$(PYTEST) $(FULL) $(ARGS)
 test-chaos: test-setup ## of that, the deaths of daemons at every step, the soaks and the trial of a fleet
-	@$(PYTEST) $(FULL) tests/chaos tests/crash tests/cli/commands/test_chaos.py $(ARGS)
+	@$(PYTEST) $(FULL) tests/chaos tests/crash tests/chaos/test_commands.py $(ARGS)
 test-judges: test-setup ## of that, what others' documents, clients and fuzzers say of a node
 	@$(PYTEST) $(FULL) tests/conformance tests/clients $(ARGS)
 test-sim: test-setup ## of that, the simulators and what they prove

@@ -12,22 +12,21 @@ import resource
 import time
 from collections.abc import Callable
 
+from bench.schedulers.central import first_fit, spread
+from bench.schedulers.costs import Costs
+from bench.schedulers.fleet import FleetPlan
+from bench.schedulers.host import Host
+from bench.schedulers.optimistic import Snapshot, Table, fullest_of_some
+from bench.schedulers.run import Kit, Run
+from bench.schedulers.valuation import node_id, ranked
+from bench.schedulers.view import View
+from bench.schedulers.workload import Order, Workload, orders
 from hawker.api.directory import Node
 from hawker.clock import ManualClock
 from hawker.config.placement import Placement
 from hawker.market.candidates import Fields, Wanted, rounds
 from hawker.market.preferences import Limits, preferences
 from hawker.node import Capacity, Resources
-from hawker.sim.schedulers.central import first_fit, spread
-from hawker.sim.schedulers.costs import Costs
-from hawker.sim.schedulers.fleet import FleetPlan
-from hawker.sim.schedulers.host import Host
-from hawker.sim.schedulers.optimistic import Snapshot, Table, fullest_of_some
-from hawker.sim.schedulers.order import Order
-from hawker.sim.schedulers.run import Kit, Run
-from hawker.sim.schedulers.valuation import node_id, ranked
-from hawker.sim.schedulers.view import View
-from hawker.sim.schedulers.workload import Workload, orders
 
 _PLAN_MIB = 32_768 * 5 // 4  # of a host of the plan, on average
 _ASKED = 16

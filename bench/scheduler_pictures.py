@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from hawker.sim.schedulers.plots import plots
-from hawker.sim.schedulers.report import Report
+from bench.schedulers.plots import plots
+from bench.schedulers.report import Report
 
 _PICTURES = Path(__file__).parents[1] / "docs" / "schedulers"
 

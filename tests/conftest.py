@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from hawker.chaos.traces import Trace, host, left
+from hawker.chaos.residue import Residue, host, left
 from hawker.clock import SystemClock
 from hawker.ids import NodeId, new_node_id
 from tests.waiting import wait_for
@@ -29,7 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell begins what 
 Mark = Callable[[object], None]
 
 _GONE_WITHIN_S = 60.0
-_HOST_BEFORE = pytest.StashKey[frozenset[Trace]]()
+_HOST_BEFORE = pytest.StashKey[frozenset[Residue]]()
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +102,7 @@ def _is_whole_run(session: pytest.Session) -> bool:
     return not hasattr(session.config, "workerinput")
 
 
-def _still_there(before: frozenset[Trace], *marks: object) -> list[str]:
+def _still_there(before: frozenset[Residue], *marks: object) -> list[str]:
     """What is left once what is on its way out has had time to go."""
     shared = not marks and "CI" not in os.environ  # with other runs, which do not end soon
     try:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.world import Stall
+from hawker.sim.node.world import MemoryWorld
 
 
 @pytest.fixture
-def stall(tmp_path: Path) -> Stall:
-    return Stall(tmp_path)
+def stall(tmp_path: Path) -> MemoryWorld:
+    return MemoryWorld(tmp_path)

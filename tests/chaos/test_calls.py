@@ -9,13 +9,13 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, CreateMachineRequest
-from hawker.chaos.calls import APP, Calls, params_of
-from hawker.chaos.tally import Outcome, Tally
+from hawker.chaos.calls import APP, MeasuredCalls, params_of
+from hawker.chaos.tally import CallVerdict, SoakTally
 from hawker.errors import Fault, HawkerError, Unavailable
 from hawker.ids import MachineId
 from hawker.runtime.fake_host import FakeFault as HostFault
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, config_of
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -43,45 +43,45 @@ class Broken:
 
 
 @pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    async with Stall(tmp_path).open() as worker:
+async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
+    async with MemoryWorld(tmp_path).open() as worker:
         await worker.api.call(CREATE_APP, body=CreateAppRequest(name=APP))
         yield worker
 
 
-def calls_of(client: Caller, worker: Worker) -> tuple[Calls, Node, Tally]:
-    node, tally = Node(client), Tally()
-    return Calls(node, worker.parts.deps.clock, tally), node, tally
+def calls_of(client: Caller, worker: SimWorker) -> tuple[MeasuredCalls, Node, SoakTally]:
+    node, tally = Node(client), SoakTally()
+    return MeasuredCalls(node, worker.parts.deps.clock, tally), node, tally
 
 
-async def test_a_good_answer_and_a_refusal_are_counted_and_no_finding(worker: Worker) -> None:
+async def test_a_good_answer_and_a_refusal_are_counted_and_no_finding(worker: SimWorker) -> None:
     calls, node, tally = calls_of(worker.api, worker)
     assert (await calls.machines()).value == {}
     refused = await calls.call(GET_MACHINE, params=params_of(NOBODY))
-    assert refused.outcome is Outcome.REFUSED and refused.changed_nothing and not refused.ok
-    assert tally.calls == {"list_machines": {Outcome.OK: 1}, "get_machine": {Outcome.REFUSED: 1}}
+    assert refused.outcome is CallVerdict.REFUSED and refused.changed_nothing and not refused.ok
+    assert tally.calls == {"list_machines": {CallVerdict.OK: 1}, "get_machine": {CallVerdict.REFUSED: 1}}
     assert node.noted == []
 
 
 @pytest.mark.parametrize(
     ("error", "outcome", "findings"),
     [
-        (Unavailable("the store cannot be used now"), Outcome.UNAVAILABLE, 0),
-        (Fault("the connection to http://127.0.0.1:1 was lost: gone"), Outcome.LOST, 0),
-        (Fault("internal error, request id 7"), Outcome.INTERNAL, 1),
+        (Unavailable("the store cannot be used now"), CallVerdict.UNAVAILABLE, 0),
+        (Fault("the connection to http://127.0.0.1:1 was lost: gone"), CallVerdict.LOST, 0),
+        (Fault("internal error, request id 7"), CallVerdict.INTERNAL, 1),
     ],
     ids=["unavailable", "lost", "internal"],
 )
 async def test_only_an_error_without_a_word_for_it_is_a_finding(
-    worker: Worker, error: HawkerError, outcome: Outcome, findings: int
+    worker: SimWorker, error: HawkerError, outcome: CallVerdict, findings: int
 ) -> None:
     calls, node, _ = calls_of(cast(Caller, Broken(error)), worker)
     reply = await calls.call(GET_MACHINE, params=params_of(NOBODY))
     assert (reply.outcome, reply.error, len(node.noted)) == (outcome, error, findings)
-    assert reply.changed_nothing == (outcome is Outcome.UNAVAILABLE)
+    assert reply.changed_nothing == (outcome is CallVerdict.UNAVAILABLE)
 
 
-async def test_a_machine_that_could_not_be_launched_is_told_from_one_that_is_lost(worker: Worker) -> None:
+async def test_a_machine_that_could_not_be_launched_is_told_from_one_that_is_lost(worker: SimWorker) -> None:
     calls, _, _ = calls_of(worker.api, worker)
     worker.host.script("start", *[HostFault(error=OSError("no room"), after=True)] * 3)
     body = CreateMachineRequest(config=config_of())

@@ -43,7 +43,7 @@ def test_a_life_that_does_not_end_is_told(daemon: Daemon) -> None:
         daemon.ended(0.01)
 
 
-def test_what_is_left_behind_is_told(daemon: Daemon) -> None:
+def test_residue_of_daemon_is_told(daemon: Daemon) -> None:
     daemon.start()
     staged = Path("/dev/shm") / f"hawker-0-{daemon.marks[-1]}-left"
     daemon.stop()

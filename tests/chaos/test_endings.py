@@ -9,8 +9,8 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.endings import ToldExits, kill, pilot_of, workload_of
 from hawker.ids import EventId, MachineId
 from hawker.record import views
 from hawker.record.machine import EVENTS, Detail, EventRecord, Network
@@ -63,7 +63,7 @@ async def test_a_workload_is_ended_with_a_code_that_must_be_recorded(
     tmp_path: Path, parent: "subprocess.Popen[bytes]"
 ) -> None:
     wait_for(lambda: workload_of(parent.pid))
-    endings = Endings(tmp_path, Chance(1), networked=False)
+    endings = ToldExits(tmp_path, SeededChance(1), networked=False)
     assert await endings.end(BODY)
     wait_for(lambda: workload_of(parent.pid) is None)
     (missing,) = endings.unrecorded(await recorded(0))
@@ -72,28 +72,30 @@ async def test_a_workload_is_ended_with_a_code_that_must_be_recorded(
     assert code > 128 and endings.unrecorded(await recorded(0, code)) == []
 
 
-async def test_what_a_hurt_pilot_knew_is_not_asked_for(tmp_path: Path, parent: "subprocess.Popen[bytes]") -> None:
+async def test_exit_that_only_a_hurt_pilot_knew_is_not_asked_for(
+    tmp_path: Path, parent: "subprocess.Popen[bytes]"
+) -> None:
     wait_for(lambda: workload_of(parent.pid))
-    endings = Endings(tmp_path, Chance(1), networked=False)
+    endings = ToldExits(tmp_path, SeededChance(1), networked=False)
     assert await endings.end(BODY)
     endings.spoilt.add(MACHINE)
     assert endings.unrecorded(await recorded(0)) == []
 
 
-async def test_whoever_kills_a_workload_that_was_told_to_end_takes_the_blame(
+async def test_fault_that_kills_a_workload_told_to_end_takes_the_blame(
     tmp_path: Path, parent: "subprocess.Popen[bytes]"
 ) -> None:
     wait_for(lambda: workload_of(parent.pid))
-    endings = Endings(tmp_path, Chance(1), networked=False)
+    endings = ToldExits(tmp_path, SeededChance(1), networked=False)
     assert await endings.end(BODY)
     endings.interfere(MACHINE)
     endings.interfere(MACHINE)
     assert endings.unrecorded(await recorded(0)) == []
 
 
-async def test_nobody_is_there_to_be_ended(tmp_path: Path) -> None:
+async def test_no_workload_is_there_to_be_ended(tmp_path: Path) -> None:
     for networked in (True, False):
-        endings = Endings(tmp_path, Chance(1), networked=networked)
+        endings = ToldExits(tmp_path, SeededChance(1), networked=networked)
         assert not await endings.end(BODY)
         assert endings.unrecorded(MemoryStore()) == []
 
@@ -115,7 +117,7 @@ async def test_workloads_that_are_told_at_once_each_have_their_own_code(tmp_path
             await stream.send(b"HTTP/1.1 200 OK\r\n\r\nbye\n")
 
     async with await anyio.create_tcp_listener(local_host="::1") as listener, anyio.create_task_group() as tasks:
-        endings = Endings(tmp_path, Chance(1), networked=True, port=listener.extra(SocketAttribute.local_port))
+        endings = ToldExits(tmp_path, SeededChance(1), networked=True, port=listener.extra(SocketAttribute.local_port))
         tasks.start_soon(listener.serve, answer)
         async with anyio.create_task_group() as both:
             both.start_soon(endings.end, BODY)

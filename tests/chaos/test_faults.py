@@ -9,10 +9,10 @@ from typing import cast
 import anyio
 import pytest
 
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings
-from hawker.chaos.faults import HURTS, Hurt, Scene
-from hawker.chaos.keeper import Keeper
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.endings import ToldExits
+from hawker.chaos.faults import HURTS, FaultKind, FaultTargets
 from hawker.clock import ShiftedClock, SystemClock
 from hawker.place import Place
 from tests.waiting import eventually
@@ -49,42 +49,46 @@ def patient(tmp_path: Path) -> Iterator[Patient]:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, patient: Patient) -> Scene:
-    endings = Endings(tmp_path, Chance(1), networked=False)
-    return Scene(cast(Keeper, patient), None, endings, tmp_path / "offset", Chance(1), SystemClock())
+def targets(tmp_path: Path, patient: Patient) -> FaultTargets:
+    endings = ToldExits(tmp_path, SeededChance(1), networked=False)
+    return FaultTargets(
+        cast(DaemonSupervisor, patient), None, endings, tmp_path / "offset", SeededChance(1), SystemClock()
+    )
 
 
-def hurt(name: str) -> Hurt:
+def hurt(name: str) -> FaultKind:
     return next(hurt for hurt in HURTS if hurt.name == name)
 
 
-async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(scene: Scene, patient: Patient) -> None:
+async def test_a_daemon_goes_on_though_the_soak_is_interrupted_while_it_stands(
+    targets: FaultTargets, patient: Patient
+) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(hurt("daemon stopped for a while").inflict, scene)
+        tasks.start_soon(hurt("daemon stopped for a while").inflict, targets)
         await eventually(lambda: patient.state == "T")
         tasks.cancel_scope.cancel()
     await eventually(lambda: patient.state != "T")
 
 
-async def test_a_clock_jumps_and_stays_there(scene: Scene) -> None:
-    moved, host = ShiftedClock(scene.offset), SystemClock()
+async def test_a_clock_jumps_and_stays_there(targets: FaultTargets) -> None:
+    moved, host = ShiftedClock(targets.offset), SystemClock()
     seen = set()
     for _ in range(6):
         with anyio.move_on_after(0.01):
-            await hurt("clock jumps").inflict(scene)
+            await hurt("clock jumps").inflict(targets)
         seen.add(round(moved.now() - host.now(), 1))
     assert len(seen) > 2 and max(map(abs, seen)) > 60
 
 
-async def test_connections_are_cut(scene: Scene, patient: Patient) -> None:
-    await hurt("connections cut").inflict(scene)
+async def test_connections_are_cut(targets: FaultTargets, patient: Patient) -> None:
+    await hurt("connections cut").inflict(targets)
     assert patient.cuts == 3
 
 
-async def test_nobody_to_hurt_is_no_error(scene: Scene) -> None:
+async def test_fault_without_target_is_no_error(targets: FaultTargets) -> None:
     for name in ("pilot killed", "pilot stopped for a while", "workloads killed"):
-        await hurt(name).inflict(scene)
-    assert scene.endings.spoilt == set()
+        await hurt(name).inflict(targets)
+    assert targets.endings.spoilt == set()
 
 
 def test_all_that_was_asked_for_is_there_and_only_the_disk_needs_a_ground() -> None:

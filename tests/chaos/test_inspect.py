@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from anyio.to_thread import run_sync
 
-from hawker.chaos.customer import Customer
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import inspect, violations_at_rest
-from hawker.chaos.stage import Wares
+from hawker.chaos.scenario_client import ScenarioClient
+from hawker.chaos.scenario_context import SampleMachines
 from hawker.clock import SystemClock
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.proof.promises import Call, Promises
+from hawker.proof.promises import ClientCall, Promises
 from hawker.proof.violation import Invariant
 from hawker.record.machine import MACHINES
 from tests.waiting import eventually
@@ -40,7 +40,7 @@ async def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def machines(daemon: Daemon) -> tuple[MachineId, MachineId]:
     """One that runs and one that is off; then the daemon is stopped."""
     async with daemon.client() as client:
-        customer, config = Customer(client, "shop"), Wares(daemon.driver, "", daemon.directory).sample()
+        customer, config = ScenarioClient(client, "shop"), SampleMachines(daemon.driver, "", daemon.directory).sample()
         await customer.open()
         running, off = await customer.create(config, "1"), await customer.create(config, "2", launch=False)
         await customer.reaches(running, State.STARTED)
@@ -61,7 +61,7 @@ async def test_a_node_that_is_well_and_then_is_hurt(daemon: Daemon, monkeypatch:
     assert promises.created(running, "1") == [] and promises.created(off, "2") == []
     assert await violations_at_rest(daemon, CLOCK, promises) == []
 
-    promises.ask(running, Call.STOP).acknowledged()
+    promises.ask(running, ClientCall.STOP).acknowledged()
     [unkept] = await violations_at_rest(daemon, CLOCK, promises)
     assert (unkept.invariant, unkept.about) == (Invariant.KEPT, running)
 

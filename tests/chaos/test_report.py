@@ -1,21 +1,21 @@
 import msgspec
 
-from hawker.chaos.report import SHOWN, Report, page, report_of
-from hawker.chaos.tally import Finding, Outcome, Tally
+from hawker.chaos.report import SHOWN, SoakReport, page, report_of
+from hawker.chaos.tally import CallVerdict, SoakFinding, SoakTally
 
 
-def tally_of(*findings: Finding) -> Tally:
-    tally = Tally(rests_s=[0.5, 4.0], findings=list(findings), gaps_s=[0.5, 2.0], boots_ms=[900.0, 1500.0])
+def tally_of(*findings: SoakFinding) -> SoakTally:
+    tally = SoakTally(rests_s=[0.5, 4.0], findings=list(findings), gaps_s=[0.5, 2.0], boots_ms=[900.0, 1500.0])
     for seconds in (0.004, 0.005, 0.1):
-        tally.called("start_machine", Outcome.OK, seconds)
-    tally.called("start_machine", Outcome.UNAVAILABLE, 0.001)
-    tally.called("exec_machine", Outcome.LOST, 1.0)
+        tally.called("start_machine", CallVerdict.OK, seconds)
+    tally.called("start_machine", CallVerdict.UNAVAILABLE, 0.001)
+    tally.called("exec_machine", CallVerdict.LOST, 1.0)
     tally.faults["disk full"] += 2
     tally.recoveries_ms["disk full"] += [3.0, 8.0]
     return tally
 
 
-def made(*findings: Finding) -> Report:
+def made(*findings: SoakFinding) -> SoakReport:
     return report_of(tally_of(*findings), seed=7, driver="process", minutes=0.5, lasted_s=33.0)
 
 
@@ -34,7 +34,7 @@ def test_a_clean_soak_is_one_page_and_status_0() -> None:
 
 
 def test_a_violation_is_shown_with_the_facts_and_the_end_of_the_log() -> None:
-    report = made(Finding(12.34, "machine 1 was doubled", "\n".join(f"line {number}" for number in range(50))))
+    report = made(SoakFinding(12.34, "machine 1 was doubled", "\n".join(f"line {number}" for number in range(50))))
     text = page(report)
     assert report.status == 1 and "1 VIOLATIONS" in text
     assert "VIOLATION after 12.3 s: machine 1 was doubled" in text
@@ -42,10 +42,10 @@ def test_a_violation_is_shown_with_the_facts_and_the_end_of_the_log() -> None:
 
 
 def test_however_many_violations_there_are_it_stays_a_page() -> None:
-    text = page(made(*(Finding(1.0, f"number {number}") for number in range(SHOWN + 30))))
+    text = page(made(*(SoakFinding(1.0, f"number {number}") for number in range(SHOWN + 30))))
     assert "and 30 more" in text and f"number {SHOWN}" not in text
 
 
-def test_the_same_can_be_read_by_programs() -> None:
-    report = made(Finding(1.0, "broken"))
-    assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
+def test_report_can_be_read_by_programs() -> None:
+    report = made(SoakFinding(1.0, "broken"))
+    assert msgspec.json.decode(msgspec.json.encode(report), type=SoakReport) == report

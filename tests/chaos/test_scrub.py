@@ -7,8 +7,8 @@ import pytest
 from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
+from hawker.chaos.residue import host, left
 from hawker.chaos.scrub import scrub
-from hawker.chaos.traces import host, left
 from hawker.clock import SystemClock
 from tests.e2e.shop import Shop
 from tests.waiting import eventually
@@ -18,7 +18,7 @@ DRIVERS = [pytest.param("container", marks=pytest.mark.root), "process"]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-async def test_nothing_is_left_of_a_node_whose_daemon_cannot_be_asked(driver: str) -> None:
+async def test_node_whose_daemon_cannot_be_asked_leaves_no_residue(driver: str) -> None:
     before = host()
     with tempfile.TemporaryDirectory(prefix="hawker-scrub-") as name:
         daemon = Daemon(Path(name), SystemClock(), driver=driver)

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from hawker.chaos.daemon import HAWKER
-from hawker.chaos.report import Report
-from hawker.chaos.soak import Plan, plan_of
-from hawker.chaos.traces import host, left
+from hawker.chaos.report import SoakReport
+from hawker.chaos.residue import host, left
+from hawker.chaos.soak import SoakPlan, plan_of
 from hawker.errors import CannotStart
 from tests.e2e.anyone import AS_NOBODY, open_to_all
 from tests.waiting import wait_for
@@ -27,17 +27,17 @@ def begin(place: Path, *options: str, before_it: Sequence[str] = ()) -> "subproc
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
-def reported(running: "subprocess.Popen[bytes]") -> Report:
+def reported(running: "subprocess.Popen[bytes]") -> SoakReport:
     output, errors = running.communicate(timeout=ENDS_WITHIN_S)
     assert running.returncode in (0, 1), errors
-    report = msgspec.json.decode(output, type=Report)
+    report = msgspec.json.decode(output, type=SoakReport)
     assert report.status == running.returncode
     return report
 
 
 def test_the_driver_is_what_the_user_may_use() -> None:
-    assert plan_of(1, 2, None, root=True) == Plan(minutes=1, seed=2, driver="container", grounded=True)
-    assert plan_of(1, 2, None, root=False) == Plan(minutes=1, seed=2, driver="process", grounded=False)
+    assert plan_of(1, 2, None, root=True) == SoakPlan(minutes=1, seed=2, driver="container", grounded=True)
+    assert plan_of(1, 2, None, root=False) == SoakPlan(minutes=1, seed=2, driver="process", grounded=False)
     assert plan_of(1, 2, "process", root=True).grounded
     with pytest.raises(CannotStart, match="needs root"):
         plan_of(1, 2, "container", root=False)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hawker.chaos.scenes import SCENES
-from hawker.chaos.siege import Outcome
-from hawker.chaos.steps import FLOW_NAMES, Plan, Report, rows_of
+from hawker.chaos.kill_runner import KillOutcome
+from hawker.chaos.scenarios import SCENARIOS
+from hawker.chaos.steps import FLOW_NAMES, StepsPlan, StepsReport, rows_of
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from hawker.chaos.steps import FLOW_NAMES, Plan, Report, rows_of
     ],
 )
 def test_a_place_is_told_in_words(place: str, step: str, where: str, point: str) -> None:
-    [row] = rows_of(SCENES[0], Outcome((place,), 12.5, ()))
+    [row] = rows_of(SCENARIOS[0], KillOutcome((place,), 12.5, ()))
     assert (row.flow, row.step, row.where, row.point, row.recovered_ms) == (
         place.split(".")[0],
         step,
@@ -30,18 +30,18 @@ def test_a_place_is_told_in_words(place: str, step: str, where: str, point: str)
     )
 
 
-def test_of_deaths_in_a_row_the_last_one_has_what_came_of_them() -> None:
-    first, last = rows_of(SCENES[0], Outcome(("stop.halt.before", "stop.halt.after"), 7.0, ("is gone",)))
+def test_last_of_deaths_in_a_row_has_the_outcome() -> None:
+    first, last = rows_of(SCENARIOS[0], KillOutcome(("stop.halt.before", "stop.halt.after"), 7.0, ("is gone",)))
     assert (first.recovered_ms, first.findings) == (None, ())
     assert (last.recovered_ms, last.findings) == (7.0, ("is gone",))
 
 
 def test_findings_are_counted_wherever_they_are() -> None:
-    rows = tuple(rows_of(SCENES[0], Outcome(("stop.halt.before",), 7.0, ("is gone", "is doubled"))))
-    assert Report(driver="process", seconds=1.0, rows=rows, findings=("left on the host: x",)).found == 3
+    rows = tuple(rows_of(SCENARIOS[0], KillOutcome(("stop.halt.before",), 7.0, ("is gone", "is doubled"))))
+    assert StepsReport(driver="process", seconds=1.0, rows=rows, findings=("left on the host: x",)).found == 3
 
 
 def test_a_plan_has_the_scenes_of_its_flow() -> None:
-    assert Plan().scenes() == SCENES
-    assert {scene.flow for scene in Plan(flow="start").scenes()} == {"start"}
-    assert all(Plan(flow=name).scenes() for name in FLOW_NAMES)
+    assert StepsPlan().scenarios() == SCENARIOS
+    assert {scenario.flow for scenario in StepsPlan(flow="start").scenarios()} == {"start"}
+    assert all(StepsPlan(flow=name).scenarios() for name in FLOW_NAMES)

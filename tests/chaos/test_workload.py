@@ -8,15 +8,15 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
 from hawker.api.contract.machine import DELETE_MACHINE, DeleteMachineQuery
-from hawker.chaos.calls import APP, Calls, params_of
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings
-from hawker.chaos.tally import Outcome, Tally
-from hawker.chaos.workload import OWN_LIMIT, Customer, Onlooker
+from hawker.chaos.calls import APP, MeasuredCalls, params_of
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.endings import ToldExits
+from hawker.chaos.tally import CallVerdict, SoakTally
+from hawker.chaos.workload import OWN_LIMIT, SoakClient, SoakReader
 from hawker.proof.promises import Promises
 from hawker.record.machine import MACHINES
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -39,16 +39,16 @@ class Counter:
 class Street:
     """Two customers and an onlooker before one counter."""
 
-    def __init__(self, worker: Worker, directory: Path) -> None:
+    def __init__(self, worker: SimWorker, directory: Path) -> None:
         self.clock = worker.parts.deps.clock
-        self.counter, self.tally, self.promises = Counter(worker.api), Tally(), Promises()
-        self.calls = Calls(self.counter, self.clock, self.tally)
-        endings = Endings(directory, Chance(1), networked=True)
+        self.counter, self.tally, self.promises = Counter(worker.api), SoakTally(), Promises()
+        self.calls = MeasuredCalls(self.counter, self.clock, self.tally)
+        endings = ToldExits(directory, SeededChance(1), networked=True)
         self.customers = [
-            Customer(f"c{number}", self.calls, self.promises, endings, Chance(1, number), networked=True)
+            SoakClient(f"c{number}", self.calls, self.promises, endings, SeededChance(1, number), networked=True)
             for number in range(2)
         ]
-        self.onlooker = Onlooker(self.calls, self.promises, Chance(1, 9))
+        self.onlooker = SoakReader(self.calls, self.promises, SeededChance(1, 9))
 
     async def busy_day(self) -> None:
         await self.counter.client.call(CREATE_APP, body=CreateAppRequest(name=APP))
@@ -62,28 +62,28 @@ class Street:
 
 
 async def test_at_a_node_that_keeps_its_word_nothing_is_found(tmp_path: Path) -> None:
-    stall = Stall(tmp_path)
+    stall = MemoryWorld(tmp_path)
     async with stall.open() as worker:
-        street = Street(worker, tmp_path)
-        await street.busy_day()
+        lab = Street(worker, tmp_path)
+        await lab.busy_day()
         await worker.at_rest()
-        assert street.counter.noted == [] and street.promises.broken(stall.store) == []
-        assert all(street.tally.calls[operation][Outcome.OK] > 0 for operation in HARMLESS)
-        assert len(street.tally.calls) > 12, "every operation has its turn"
+        assert lab.counter.noted == [] and lab.promises.broken(stall.store) == []
+        assert all(lab.tally.calls[operation][CallVerdict.OK] > 0 for operation in HARMLESS)
+        assert len(lab.tally.calls) > 12, "every operation has its turn"
         assert sum(1 for _ in stall.store.scan(MACHINES)) <= 2 * OWN_LIMIT
 
 
 async def test_a_machine_that_somebody_else_destroyed_is_missed(tmp_path: Path) -> None:
-    stall = Stall(tmp_path)
+    stall = MemoryWorld(tmp_path)
     async with stall.open() as worker:
-        street = Street(worker, tmp_path)
+        lab = Street(worker, tmp_path)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(street.busy_day)
-            await street.clock.sleep(OPEN_S / 2)
-            listed = await street.calls.machines()
+            tasks.start_soon(lab.busy_day)
+            await lab.clock.sleep(OPEN_S / 2)
+            listed = await lab.calls.machines()
             for machine_id in listed.value or ():
                 query = DeleteMachineQuery(force=True)
-                await street.calls.call(DELETE_MACHINE, params=params_of(machine_id), query=query)
-        assert any("is not" in what for what in street.counter.noted)
+                await lab.calls.call(DELETE_MACHINE, params=params_of(machine_id), query=query)
+        assert any("is not" in what for what in lab.counter.noted)
         await worker.at_rest()
-        assert street.promises.broken(stall.store) != []
+        assert lab.promises.broken(stall.store) != []

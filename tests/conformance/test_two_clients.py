@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 
-from hawker.sim.kit import SOUND, Kit
+from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.worker.table import MachineTable
 from tests.conformance.bugs import CarelessTable, ForgetfulTable, GrudgingTable
 from tests.conformance.model import DESTROYED, STARTED, STOPPED, SUSPENDED, Expected, Lease, Machine
@@ -32,7 +32,7 @@ keys, values = st.sampled_from(("a", "b", "fly_process_group")), st.sampled_from
 
 class TwoClients(RuleBasedStateMachine):
     machines: Bundle[Machine] = Bundle("machines")
-    kit: ClassVar[Kit] = SOUND
+    kit: ClassVar[WorkerKit] = SOUND
 
     def __init__(self) -> None:
         super().__init__()
@@ -376,7 +376,7 @@ def test_every_answer_is_what_the_model_says() -> None:
 @pytest.mark.parametrize("table", [GrudgingTable, ForgetfulTable, CarelessTable])
 def test_the_model_objects_to_a_bug(table: type[MachineTable]) -> None:
     class Bugged(TwoClients):
-        kit = Kit(table=table)
+        kit = WorkerKit(table=table)
 
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_state_machine_as_test(Bugged, settings=_settings(400, 60))  # ends with the first that shows it

@@ -16,10 +16,10 @@ from hawker.api.grant import Everything, Grant
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.errors import Unauthorized
-from hawker.sim.kit import SOUND, Kit
-from hawker.sim.life import Worker
-from hawker.sim.loop import Hourglass
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import VirtualTimeLoop
+from hawker.sim.node.kit import SOUND, WorkerKit
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.handlers import worker_handlers
 
 T = TypeVar("T")
@@ -47,9 +47,9 @@ async def _authenticate(authorization: str | None, source: str) -> Grant:
 class Both:
     """A worker that lives until `close`; what it is made of may have a bug."""
 
-    def __init__(self, directory: Path, kit: Kit = SOUND) -> None:
-        self._runner = asyncio.Runner(loop_factory=Hourglass)
-        self._stall = Stall(directory, kit=kit)
+    def __init__(self, directory: Path, kit: WorkerKit = SOUND) -> None:
+        self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+        self._stall = MemoryWorld(directory, kit=kit)
         self._runner.run(self._begin())
 
     def call(
@@ -79,7 +79,7 @@ class Both:
 
     async def _live(self, ready: asyncio.Event) -> None:
         async with self._stall.open() as worker:
-            self._worker: Worker = worker
+            self._worker: SimWorker = worker
             handlers = worker_handlers(worker.parts)
             served = [route for route in ROUTES if not handlers.missing((route,))]
             self._server = Server(handlers, _authenticate, self._stall.clock, routes=served)

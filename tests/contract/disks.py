@@ -9,8 +9,8 @@ import pytest
 
 from hawker.ids import VolumeId
 from hawker.record.volume import GB, Fstype
-from hawker.sim.disks import Crates
-from hawker.sim.fuse import Fuse
+from hawker.sim.node.crash_points import CrashPoints
+from hawker.sim.node.fake_volumes import FakeVolumes
 from hawker.volume.disks import Disk, Disks
 from hawker.volume.host_disks import HostDisks
 
@@ -32,7 +32,7 @@ def disk(size_gb: int = 1, volume_id: VolumeId = VOLUME, fstype: Fstype = Fstype
 
 
 def played(directory: Path) -> Store:
-    crates = Crates(Fuse())
+    crates = FakeVolumes(CrashPoints())
     return Store(crates, lambda: crates, crates.damaged.add)
 
 

@@ -12,11 +12,11 @@ from hawker.archive.directory import DirectoryBackend
 from hawker.machine import State
 from hawker.record.history import ARCHIVED
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.fuse import Death, Fuse
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import CrashPoints, Death
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import StoreFaults
-from tests.crash.scenes import SCENES, Scene, places
+from tests.crash.scenarios import SCENES, Scenario, places
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest
 
@@ -28,22 +28,22 @@ QUIET_S = 90.0  # longer than any backoff
 class Vault(DirectoryBackend):
     """A place for archives whose edges are the fuse's."""
 
-    def __init__(self, root: Path, fuse: Fuse) -> None:
+    def __init__(self, root: Path, fuse: CrashPoints) -> None:
         super().__init__(root)
-        self._fuse = fuse
+        self._crash_points = fuse
 
     async def put(self, key: str, file: Path) -> None:
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
         await super().put(key, file)
-        await self._fuse.pass_edge()
+        await self._crash_points.pass_edge()
 
 
 class Play:
-    """One scene, once: set, acted until the daemon dies or all is done, and taken up again."""
+    """One scenario, once: set, acted until the daemon dies or all is done, and taken up again."""
 
-    def __init__(self, scene: Scene, directory: Path) -> None:
-        self.scene = scene
-        self.stall = Stall(directory, reconciles=False)
+    def __init__(self, scenario: Scenario, directory: Path) -> None:
+        self.scenario = scenario
+        self.stall = MemoryWorld(directory, reconciles=False)
         self.directory = directory
         self.machine_id = ""
         self.acknowledged = False
@@ -51,21 +51,23 @@ class Play:
     async def prepare(self) -> None:
         async with self.stall.open() as worker:
             await worker.app()
-            self.machine_id = await self.scene.before(worker)
+            self.machine_id = await self.scenario.before(worker)
             await worker.at_rest()
         self.stall.crash()
-        self.stall.fuse.passed.clear()
-        self.stall.fuse.edges = 0
+        self.stall.crash_points.passed.clear()
+        self.stall.crash_points.edges = 0
 
     async def act(self) -> bool:
         """True when the daemon died of it."""
-        if self.scene.archives:
-            self.stall.archive = Archive(Vault(self.directory / "archive", self.stall.fuse), self.directory / "staging")
-        if self.scene.spoilt:
+        if self.scenario.archives:
+            self.stall.archive = Archive(
+                Vault(self.directory / "archive", self.stall.crash_points), self.directory / "staging"
+            )
+        if self.scenario.spoilt:
             self.stall.host.script("start", *[FakeFault(error=OSError("spoilt"), after=True)] * 3)
         try:
             async with self.stall.open() as worker:
-                await self.scene.act(worker, self.machine_id)
+                await self.scenario.act(worker, self.machine_id)
                 self.acknowledged = True
                 await _rests(worker)
         except Death:
@@ -73,7 +75,7 @@ class Play:
         return False
 
     async def resume(self) -> None:
-        self.stall.fuse.burns_at = self.stall.fuse.burns_in = None
+        self.stall.crash_points.burns_at = self.stall.crash_points.burns_in = None
         async with self.stall.open() as worker:
             await _rests(worker)
             machines = worker.machines()
@@ -87,12 +89,12 @@ class Play:
         self._check(state)
 
     def _check(self, state: State | None) -> None:
-        if self.acknowledged and self.scene.undone is not None:
+        if self.acknowledged and self.scenario.undone is not None:
             assert state in self._done, f"acknowledged, and {state}"
         else:
-            assert state in {*self._done, self.scene.undone}
+            assert state in {*self._done, self.scenario.undone}
 
-    async def _check_archive(self, worker: Worker, archive: Archive) -> None:
+    async def _check_archive(self, worker: SimWorker, archive: Archive) -> None:
         """Once, whole and confirmed; nothing is left on its way, and the runs that brought it there are not in it."""
         history = await archive.read(self.machine_id)
         assert history is not None and [run.flow for run in history.runs] == ["create", "destroy"]
@@ -104,43 +106,43 @@ class Play:
     @property
     def _done(self) -> frozenset[State | None]:
         """A failure that is asked for may be spent on a try that the crash made void."""
-        return frozenset({self.scene.done, State.STARTED} if self.scene.spoilt else {self.scene.done})
+        return frozenset({self.scenario.done, State.STARTED} if self.scenario.spoilt else {self.scenario.done})
 
 
-async def _rests(worker: Worker) -> None:
+async def _rests(worker: SimWorker) -> None:
     """Until nothing is under way, and nothing was to come later."""
     await worker.at_rest()
     await worker.parts.deps.clock.sleep(QUIET_S)
     await worker.at_rest()
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_a_scene_without_a_crash_ends_as_it_should(scene: Scene, tmp_path: Path) -> None:
-    play = Play(scene, tmp_path)
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+async def test_a_scene_without_a_crash_ends_as_it_should(scenario: Scenario, tmp_path: Path) -> None:
+    play = Play(scenario, tmp_path)
     await play.prepare()
     assert not await play.act()
     play.stall.crash()
     await play.resume()
 
 
-@pytest.mark.parametrize(("scene", "place"), places(), ids=lambda value: getattr(value, "name", value))
-async def test_the_daemon_dies_at_a_step(scene: Scene, place: str, tmp_path: Path) -> None:
-    play = Play(scene, tmp_path)
+@pytest.mark.parametrize(("scenario", "place"), places(), ids=lambda value: getattr(value, "name", value))
+async def test_the_daemon_dies_at_a_step(scenario: Scenario, place: str, tmp_path: Path) -> None:
+    play = Play(scenario, tmp_path)
     await play.prepare()
-    play.stall.fuse.burns_in = place
-    assert await play.act(), f"{place} was not reached: {sorted(play.stall.fuse.passed)}"
+    play.stall.crash_points.burns_in = place
+    assert await play.act(), f"{place} was not reached: {sorted(play.stall.crash_points.passed)}"
     play.stall.crash(keep=0)
     await play.resume()
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_the_daemon_dies_at_any_edge_of_any_effect(scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+async def test_the_daemon_dies_at_any_edge_of_any_effect(scenario: Scenario, tmp_path: Path) -> None:
     number, died = 0, True
     while died:
         number += 1
-        play = Play(scene, tmp_path / str(number))
+        play = Play(scenario, tmp_path / str(number))
         await play.prepare()
-        play.stall.fuse.burns_at = number
+        play.stall.crash_points.burns_at = number
         died = await play.act()
         play.stall.crash()
         await play.resume()
@@ -148,12 +150,12 @@ async def test_the_daemon_dies_at_any_edge_of_any_effect(scene: Scene, tmp_path:
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_the_daemon_dies_after_any_commit(scene: Scene, power_cut: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+async def test_the_daemon_dies_after_any_commit(scenario: Scenario, power_cut: bool, tmp_path: Path) -> None:
     number, died = 0, True
     while died:
         number += 1
-        play = Play(scene, tmp_path / str(number))
+        play = Play(scenario, tmp_path / str(number))
         await play.prepare()
         play.stall.crash(faults=StoreFaults(freeze_after=number))
         died = await play.act()

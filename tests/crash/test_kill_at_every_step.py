@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.scenes import SCENES, Scene, unmet, without_repetition
-from hawker.chaos.siege import Outcome, Siege
-from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.chaos.kill_runner import KillOutcome, KillRunner
+from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet, without_repetition
+from hawker.chaos.steps import StepsPlan, deaths, killable_node
 from hawker.clock import SystemClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
-Rehearsals = dict[str, Outcome]
+Rehearsals = dict[str, KillOutcome]
 LONG = pytest.mark.long(reason="some 300 daemons die; a death at a place of each kind is the short form")
 EACH_KIND = (
     "create.accept.before",
@@ -34,23 +34,23 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+async def kill_runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
     left: list[str] = []
     place: Path = tmp_path_factory.mktemp("besieged")
-    async with besieged(Plan(driver="container", where=place), SystemClock(), left) as siege:
-        yield siege
+    async with killable_node(StepsPlan(driver="container", where=place), SystemClock(), left) as kill_runner:
+        yield kill_runner
     assert left == []
 
 
 @pytest.fixture(scope="module")
-async def rehearsals(siege: Siege) -> Rehearsals:
-    """Each scene once without a death."""
-    return {scene.name: await siege.rehearse(scene) for scene in SCENES}
+async def rehearsals(kill_runner: KillRunner) -> Rehearsals:
+    """Each scenario once without a death."""
+    return {scenario.name: await kill_runner.rehearse(scenario) for scenario in SCENARIOS}
 
 
-async def test_a_create_survives_death_at_a_place_of_each_kind(siege: Siege) -> None:
+async def test_a_create_survives_death_at_a_place_of_each_kind(siege: KillRunner) -> None:
     """Around the commit that acknowledges it, before a step, inside one and after one."""
-    create = next(scene for scene in SCENES if scene.name == "create")
+    create = next(scene for scene in SCENARIOS if scene.name == "create")
     outcomes = [outcome async for outcome in deaths(siege, create, EACH_KIND, in_a_row=True)]
     assert [(outcome.places, outcome.findings) for outcome in outcomes] == [(EACH_KIND, ())]
 
@@ -66,10 +66,12 @@ async def test_every_place_of_every_flow_is_met(rehearsals: Rehearsals) -> None:
 
 
 @LONG
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-async def test_a_flow_survives_death_at_every_place(scene: Scene, siege: Siege, rehearsals: Rehearsals) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_a_flow_survives_death_at_every_place(
+    scenario: Scenario, kill_runner: KillRunner, rehearsals: Rehearsals
+) -> None:
     """What flows share is met in one of them; `hawker chaos steps` meets it in each."""
-    places = without_repetition({name: outcome.places for name, outcome in rehearsals.items()})[scene.name]
-    outcomes = [outcome async for outcome in deaths(siege, scene, places, in_a_row=True)]
+    places = without_repetition({name: outcome.places for name, outcome in rehearsals.items()})[scenario.name]
+    outcomes = [outcome async for outcome in deaths(kill_runner, scenario, places, in_a_row=True)]
     assert [(outcome.places, outcome.findings) for outcome in outcomes if outcome.findings] == []
     assert {place for outcome in outcomes for place in outcome.places} == set(places)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.scenes import SCENES, Scene
-from hawker.chaos.siege import Siege
-from hawker.chaos.steps import Plan, besieged, deaths
+from hawker.chaos.kill_runner import KillRunner
+from hawker.chaos.scenarios import SCENARIOS, Scenario
+from hawker.chaos.steps import StepsPlan, deaths, killable_node
 from hawker.clock import SystemClock
 from tests.kernel import kernels
 
@@ -21,10 +21,10 @@ STEPS = {
     "resume": ("resume.plug.", "resume.thaw."),
     "destroy": ("destroy.halt.", "destroy.clear."),
 }
-"""By scene, those in which a guest begins, is held or ends; the others are the same for containers. `hawker chaos steps
---driver qemu` goes through all."""
+"""By scenario, those in which a guest begins, is held or ends; the others are the same for containers. `hawker chaos
+steps --driver qemu` goes through all."""
 
-GUESTS = [scene for scene in SCENES if scene.name in STEPS]
+GUESTS = [scenario for scenario in SCENARIOS if scenario.name in STEPS]
 LONG = pytest.mark.long(reason="boots some 40 guest kernels under emulation; the deaths in a stop are the short form")
 
 
@@ -35,23 +35,27 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def siege(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
+async def kill_runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KillRunner]:
     left: list[str] = []
     place: Path = tmp_path_factory.mktemp("besieged")
-    async with besieged(Plan(driver="qemu", where=place, kernels=kernels()), SystemClock(), left) as siege:
-        yield siege
+    async with killable_node(
+        StepsPlan(driver="qemu", where=place, kernels=kernels()), SystemClock(), left
+    ) as kill_runner:
+        yield kill_runner
     assert left == []
 
 
 @pytest.mark.parametrize(
-    "scene",
-    [pytest.param(scene, marks=[] if scene.name == "stop" else LONG) for scene in GUESTS],
-    ids=[scene.name for scene in GUESTS],
+    "scenario",
+    [pytest.param(scenario, marks=[] if scenario.name == "stop" else LONG) for scenario in GUESTS],
+    ids=[scenario.name for scenario in GUESTS],
 )
-async def test_a_guests_flow_survives_death_at_every_place_that_concerns_it(scene: Scene, siege: Siege) -> None:
-    rehearsal = await siege.rehearse(scene)
-    places = [place for place in rehearsal.places if place.startswith(STEPS[scene.name])]
+async def test_a_guests_flow_survives_death_at_every_place_that_concerns_it(
+    scenario: Scenario, kill_runner: KillRunner
+) -> None:
+    rehearsal = await kill_runner.rehearse(scenario)
+    places = [place for place in rehearsal.places if place.startswith(STEPS[scenario.name])]
     assert rehearsal.findings == () and places
-    outcomes = [outcome async for outcome in deaths(siege, scene, places, in_a_row=True)]
+    outcomes = [outcome async for outcome in deaths(kill_runner, scenario, places, in_a_row=True)]
     assert [(outcome.places, outcome.findings) for outcome in outcomes if outcome.findings] == []
     assert {place for outcome in outcomes for place in outcome.places} == set(places)

@@ -7,10 +7,10 @@ import pytest
 
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
-from hawker.proof.promises import Call, Promises
-from hawker.sim.fuse import Death
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.proof.promises import ClientCall, Promises
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import StoreFaults
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest, check_store
@@ -25,25 +25,25 @@ SMALL = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}
 class Client:
     """Calls at random and remembers what was acknowledged."""
 
-    def __init__(self, stall: Stall, chance: random.Random) -> None:
+    def __init__(self, stall: MemoryWorld, chance: random.Random) -> None:
         self._stall = stall
         self._chance = chance
         self._orders = 0
         self.promises = Promises()
 
-    async def act(self, worker: Worker) -> None:
-        verb = self._chance.choice((*Call, "end", "end", "pause", "pause"))
+    async def act(self, worker: SimWorker) -> None:
+        verb = self._chance.choice((*ClientCall, "end", "end", "pause", "pause"))
         if verb == "pause":
             await self._stall.clock.sleep(self._chance.choice((0.0, 0.01, 0.3, 5.0, 40.0)))
-        elif verb == Call.CREATE or not self.promises.told:
+        elif verb == ClientCall.CREATE or not self.promises.told:
             await self._create(worker)
         elif verb == "end":
             self.end(self._any())
         else:
-            await self._call(worker, Call(verb), self._any())
+            await self._call(worker, ClientCall(verb), self._any())
         check_store(worker.store)
 
-    async def _create(self, worker: Worker) -> None:
+    async def _create(self, worker: SimWorker) -> None:
         """The same key until it is answered, as a client that was cut off asks again."""
         policy = self._chance.choice(("no", "always", "on-failure"))
         order, machine = f"order {self._orders}", None
@@ -55,30 +55,30 @@ class Client:
             self._orders += machine is not None or self._chance.random() < 0.3
         assert self.promises.created(MachineId(machine.id), order) == []
 
-    async def _call(self, worker: Worker, call: Call, machine_id: MachineId) -> None:
+    async def _call(self, worker: SimWorker, call: ClientCall, machine_id: MachineId) -> None:
         told, value = self.promises.told[machine_id], {"key": str(self._chance.random())}
         ticket = self.promises.ask(machine_id, call)
         try:
             match call:
-                case Call.START:
+                case ClientCall.START:
                     await worker.start(machine_id)
-                case Call.STOP:
+                case ClientCall.STOP:
                     await worker.stop(machine_id, timeout="3s")
-                case Call.RESTART:
+                case ClientCall.RESTART:
                     await worker.restart(machine_id)
-                case Call.UPDATE:
+                case ClientCall.UPDATE:
                     await worker.update(machine_id, env=value, guest=SMALL, metadata=dict(told.metadata or {}))
-                case Call.METADATA:
+                case ClientCall.METADATA:
                     await worker.set_metadata(machine_id, "key", value["key"])
-                case Call.SUSPEND:
+                case ClientCall.SUSPEND:
                     await worker.suspend(machine_id)
-                case Call.DESTROY:
+                case ClientCall.DESTROY:
                     await worker.destroy(machine_id, force=self._chance.random() < 0.7)
                 case other:
                     raise AssertionError(f"{other} is not played here")
         except HawkerError:
             return ticket.refused()
-        ticket.acknowledged(env=value, metadata=value if call is Call.METADATA else told.metadata)
+        ticket.acknowledged(env=value, metadata=value if call is ClientCall.METADATA else told.metadata)
 
     def end(self, machine_id: MachineId) -> None:
         """A workload ends by itself, whether a daemon lives or not."""
@@ -88,7 +88,7 @@ class Client:
         return self._chance.choice(list(self.promises.told))
 
 
-async def live(stall: Stall, client: Client, chance: random.Random) -> None:
+async def live(stall: MemoryWorld, client: Client, chance: random.Random) -> None:
     """One life of the daemon, which ends in its death or after a while."""
     try:
         async with stall.open() as worker:
@@ -101,17 +101,17 @@ async def live(stall: Stall, client: Client, chance: random.Random) -> None:
 
 async def soak(seed: int, directory: Path) -> None:
     chance = random.Random(seed)
-    stall = Stall(directory, seed=seed, reconciles=seed % 3 == 0)
+    stall = MemoryWorld(directory, seed=seed, reconciles=seed % 3 == 0)
     client = Client(stall, chance)
     for _ in range(chance.randint(2, 5)):
-        stall.fuse.burns_at = stall.fuse.edges + chance.randint(1, 120)
+        stall.crash_points.burns_at = stall.crash_points.edges + chance.randint(1, 120)
         stall.crash(chance.randint(0, stall.store.pending), StoreFaults(freeze_after=chance.randint(2, 120)))
         await live(stall, client, chance)
         for machine_id in list(client.promises.told):
             if chance.random() < 0.2:
                 client.end(machine_id)
         await stall.clock.sleep(chance.choice((0.0, 1.0, 100.0)))
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
     stall.crash(chance.randint(0, stall.store.pending))
     async with stall.open() as worker:
         await worker.at_rest()

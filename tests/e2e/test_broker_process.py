@@ -12,7 +12,7 @@ from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES, CreateMachineRequest
 from hawker.errors import HawkerError
 from hawker.log import Secret
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.test_fleet_join import two_ports
 from tests.e2e.test_process_driver import shell

@@ -20,7 +20,7 @@ from hawker.api.contract.machine import SuspendAnswer
 from hawker.api.contract.machine_operation import SUSPEND_MACHINE
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.chaos.guests import bring_kernels
-from hawker.chaos.traces import host
+from hawker.chaos.residue import host
 from hawker.errors import Unprocessable, WrongState
 from hawker.host.mount import mounts
 from hawker.place import Place

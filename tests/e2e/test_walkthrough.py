@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hawker.chaos.daemon import HAWKER, Daemon
-from hawker.chaos.fleet.fleet import Stall
-from hawker.chaos.fleet.street import Street
+from hawker.chaos.fleet.fleet import LabNode
+from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.clock import SystemClock
 from tests.waiting import eventually
 
@@ -45,12 +45,12 @@ def commands(text: str) -> Iterator[Command]:
 class Reader:
     """Types what the page says. Each host has a data directory of its own in the place of the usual one."""
 
-    def __init__(self, street: Street, directory: Path) -> None:
-        self.stalls: dict[str, Stall] = {}
+    def __init__(self, street: NetworkLab, directory: Path) -> None:
+        self.stalls: dict[str, LabNode] = {}
         for name, host in zip(_HOSTS, street.hosts, strict=True):
             (directory / name).mkdir()
             daemon = Daemon(directory / name, SystemClock(), driver="container", before_it=host.before_it)
-            self.stalls[name] = Stall(host, daemon)
+            self.stalls[name] = LabNode(host, daemon)
         self._variables: dict[str, str] = {}
 
     async def type(self, command: Command) -> None:
@@ -72,7 +72,7 @@ class Reader:
 
             await eventually(seen, WITHIN_S)
 
-    def _begin(self, stall: Stall, words: list[str]) -> None:
+    def _begin(self, stall: LabNode, words: list[str]) -> None:
         """As the page has it; where the data and how machines are run is ours."""
         assert words[0] == "hawker"
         if not stall.host.has_power:
@@ -80,7 +80,7 @@ class Reader:
             stall.daemon.before_it = stall.host.before_it
         stall.daemon.start_as(*words[1:])
 
-    def _run(self, stall: Stall, words: str) -> "subprocess.CompletedProcess[str]":
+    def _run(self, stall: LabNode, words: str) -> "subprocess.CompletedProcess[str]":
         command = [*stall.host.before_it, "sh", "-c", words]
         return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=_environment(stall))
 
@@ -106,7 +106,7 @@ class Reader:
             self._variables["ADDRESS"] = owner.host.address
 
 
-def _environment(stall: Stall) -> Mapping[str, str]:
+def _environment(stall: LabNode) -> Mapping[str, str]:
     path = f"{Path(HAWKER).parent}:{os.environ['PATH']}"
     return {**stall.daemon.environment, "HAWKER_DATA_DIR": str(stall.daemon.data_dir), "PATH": path}
 
@@ -120,7 +120,7 @@ def test_the_page_has_commands_for_every_host() -> None:
 async def test_the_page_can_be_followed(tmp_path: Path) -> None:
     for name in ("street", "hosts"):
         (tmp_path / name).mkdir()
-    with Street(tmp_path / "street", 74, 3, network="192.0.2") as street:
+    with NetworkLab(tmp_path / "street", 74, 3, network="192.0.2") as street:
         reader = Reader(street, tmp_path / "hosts")
         try:
             for command in commands(PAGE.read_text()):
@@ -130,7 +130,7 @@ async def test_the_page_can_be_followed(tmp_path: Path) -> None:
         assert strays == []
 
 
-def withdrawn(stall: Stall) -> list[str]:
+def withdrawn(stall: LabNode) -> list[str]:
     if not stall.host.has_power:
         stall.host.power_on()
         stall.daemon.before_it = stall.host.before_it

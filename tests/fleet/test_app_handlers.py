@@ -25,7 +25,7 @@ from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 from hawker.machine import State
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.handlers import worker_handlers
 from tests.worker.hourglass import in_virtual_time
 
@@ -39,7 +39,7 @@ def owner(kind: Any, name: str) -> OwnerParams:
     return OwnerParams(kind=kind, id=name)
 
 
-async def test_it_has_what_is_in_its_records_also_for_a_while_after_the_end(worker: Worker) -> None:
+async def test_it_has_what_is_in_its_records_also_for_a_while_after_the_end(worker: SimWorker) -> None:
     machine = await worker.stopped()
     volume = (await worker.volume("data")).id
     for mine in (owner("machine", machine), owner("volume", volume)):
@@ -52,7 +52,7 @@ async def test_it_has_what_is_in_its_records_also_for_a_while_after_the_end(work
 
 
 @pytest.mark.parametrize("kind", ["machine", "volume", "snapshot"])
-async def test_what_it_does_not_have_it_says_so(worker: Worker, kind: str) -> None:
+async def test_what_it_does_not_have_it_says_so(worker: SimWorker, kind: str) -> None:
     with pytest.raises(NotFound, match=f"{kind} not found"):
         await worker.api.call(GET_OWNER, params=owner(kind, "../x"))
 
@@ -64,7 +64,7 @@ class Told:
         return ResultTable(columns=("node", "app"), rows=(("0000000b", APP),) if statement.params == ("here",) else ())
 
 
-async def test_its_catalog_speaks_for_its_neighbours(worker: Worker) -> None:
+async def test_its_catalog_speaks_for_its_neighbours(worker: SimWorker) -> None:
     parts = replace(worker.parts, catalog=Told())  # type: ignore[arg-type]  # as much as is asked
     api = InProcessCaller(worker_handlers(parts), parts.deps.clock, "ann")
     assert (await api.call(GET_OWNER, params=owner("machine", "here"))).node == "0000000b"
@@ -73,7 +73,7 @@ async def test_its_catalog_speaks_for_its_neighbours(worker: Worker) -> None:
             await api.call(GET_OWNER, params=missing)
 
 
-async def test_a_name_is_kept_for_who_came_first_and_given_on_by_name(worker: Worker) -> None:
+async def test_a_name_is_kept_for_who_came_first_and_given_on_by_name(worker: SimWorker) -> None:
     async def keep(claim: str, instead_of: str | None = None) -> str:
         body = NameRequest(claim=claim, home="0000000a", instead_of=instead_of)
         return (await worker.api.call(KEEP_NAME, params=NAME, body=body)).claim
@@ -85,7 +85,7 @@ async def test_a_name_is_kept_for_who_came_first_and_given_on_by_name(worker: Wo
     assert await keep("c") == "c"
 
 
-async def test_a_name_of_an_app_that_is_here_is_taken(worker: Worker) -> None:
+async def test_a_name_of_an_app_that_is_here_is_taken(worker: SimWorker) -> None:
     body = NameRequest(claim="a", home="0000000a")
     kept = await worker.api.call(KEEP_NAME, params=AppParams(app_name=APP), body=body)
     assert kept.taken and kept.age_s == 0
@@ -93,7 +93,7 @@ async def test_a_name_of_an_app_that_is_here_is_taken(worker: Worker) -> None:
         await worker.api.call(KEEP_NAME, params=AppParams(app_name="../x"), body=body)
 
 
-async def test_a_node_that_is_alone_takes_no_apps(worker: Worker) -> None:
+async def test_a_node_that_is_alone_takes_no_apps(worker: SimWorker) -> None:
     app = OrderedApp(id="1", number=1, name="shop", org="personal", network="default", network_id=1, created_at=0)
     with pytest.raises(NotServed):
         await worker.api.call(CARRY_APP, params=NAME, body=app)
@@ -105,7 +105,7 @@ class Alive:
     members = (Member(node=NodeId("0000000b"), fate=Fate.ALIVE, address="", incarnation=1),)
 
 
-async def test_a_node_that_lives_stays_the_home_of_its_apps(worker: Worker) -> None:
+async def test_a_node_that_lives_stays_the_home_of_its_apps(worker: SimWorker) -> None:
     with pytest.raises(NotServed):
         await worker.api.call(SETTLE_HOME, params=AppParams(app_name=APP), body=HomeRequest())
     parts = replace(worker.parts, porter=object(), fleet=Alive())  # type: ignore[arg-type]  # as much as is asked

@@ -10,8 +10,8 @@ from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.record.takeover import FENCED, TAKEOVERS
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ class Seen:
 class Fleet:
     """A worker with a spare, and what it sees."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: SimWorker) -> None:
         self.worker = worker
         self.seen = Seen(worker.parts.node.id)
         self.sentinel = Failover(worker.parts, self.seen)
@@ -67,7 +67,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(worker: Worker) -> Fleet:
+def fleet(worker: SimWorker) -> Fleet:
     return Fleet(worker)
 
 
@@ -139,7 +139,7 @@ async def test_one_that_ran_before_the_loss_has_taken_over_nothing(fleet: Fleet)
     assert not list(fleet.worker.store.scan(TAKEOVERS))
 
 
-async def test_a_new_daemon_knows_what_was_taken_over(stall: Stall) -> None:
+async def test_a_new_daemon_knows_what_was_taken_over(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         fleet = Fleet(worker)
@@ -186,7 +186,7 @@ async def test_takeovers_are_forgotten_with_their_machines(fleet: Fleet) -> None
     assert (store.count(TAKEOVERS), store.count(FENCED)) == (0, 0)
 
 
-async def test_a_fleet_that_cannot_be_asked_keeps_nothing_from_running(fleet: Fleet, stall: Stall) -> None:
+async def test_a_fleet_that_cannot_be_asked_keeps_nothing_from_running(fleet: Fleet, stall: MemoryWorld) -> None:
     machine_id = await fleet.worker.started()
 
     async def away(owner: NodeId) -> Sequence[Takeover]:

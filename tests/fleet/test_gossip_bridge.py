@@ -23,7 +23,7 @@ from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from tests.fleet.desk import ME, OTHER
 from tests.waiting import eventually
 from tests.worker.hourglass import in_virtual_time

@@ -38,18 +38,18 @@ from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.permission import Attempt
 from hawker.record.node import NODE
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.worker.handlers import worker_handlers
 from tests.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio
 
 
-def me(worker: Worker) -> NodeParams:
+def me(worker: SimWorker) -> NodeParams:
     return NodeParams(node_id=worker.parts.node.id)
 
 
-async def test_a_node_that_is_alone_is_the_one_there_is(worker: Worker) -> None:
+async def test_a_node_that_is_alone_is_the_one_there_is(worker: SimWorker) -> None:
     await worker.started()
     (node,) = (await worker.api.call(LIST_NODES)).nodes
     assert (node.id, node.state, node.cordoned, node.machines) == (worker.parts.node.id, "alive", False, 1)
@@ -62,7 +62,7 @@ async def test_a_node_that_is_alone_is_the_one_there_is(worker: Worker) -> None:
         await worker.api.call(CORDON_NODE, params=NodeParams(node_id="ffffffff"))
 
 
-async def test_a_node_that_is_alone_says_how_to_begin_a_cluster(worker: Worker) -> None:
+async def test_a_node_that_is_alone_says_how_to_begin_a_cluster(worker: SimWorker) -> None:
     for call in (
         worker.api.call(JOIN_CLUSTER),
         worker.api.call(LIST_KEYS),
@@ -72,7 +72,7 @@ async def test_a_node_that_is_alone_says_how_to_begin_a_cluster(worker: Worker) 
             await call
 
 
-async def test_a_cordon_is_durable(worker: Worker) -> None:
+async def test_a_cordon_is_durable(worker: SimWorker) -> None:
     assert (await worker.api.call(CORDON_NODE, params=me(worker))).cordoned
     record = worker.parts.deps.store.get(NODE, "self")
     assert record is not None and record.cordoned and record.region == worker.parts.node.region
@@ -85,7 +85,7 @@ async def test_a_cordon_is_durable(worker: Worker) -> None:
 class Fair:
     """A worker in a fleet of two. The other one answers with its own handlers, unless it is away."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: SimWorker) -> None:
         self.desk, self.forgetful = Desk(), Forgetful()
         self.crowd = Crowd(worker.parts.node.id)
         self.saved: list[Cluster] = []
@@ -103,7 +103,7 @@ class Fair:
         self.handlers = worker_handlers(replace(worker.parts, fleet=fleet, catalog=self.desk))
         self.api = InProcessCaller(self.handlers, worker.parts.deps.clock, "ann")
 
-    def _handlers_of_other(self, worker: Worker) -> Handlers:
+    def _handlers_of_other(self, worker: SimWorker) -> Handlers:
         node = msgspec.structs.replace(worker.parts.node, id=OTHER)
         return worker_handlers(replace(worker.parts, node=node))
 
@@ -118,11 +118,11 @@ class Fair:
 
 
 @pytest.fixture
-def fair(worker: Worker) -> Fair:
+def fair(worker: SimWorker) -> Fair:
     return Fair(worker)
 
 
-async def test_nodes_are_those_of_the_catalog_and_of_gossip(fair: Fair, worker: Worker) -> None:
+async def test_nodes_are_those_of_the_catalog_and_of_gossip(fair: Fair, worker: SimWorker) -> None:
     fair.desk.run("INSERT INTO nodes (node, region) VALUES ('0000000c', 'mad')")
     found = (await fair.api.call(LIST_NODES)).nodes
     assert {node.id: node.state for node in found} == {
@@ -150,7 +150,7 @@ async def test_another_node_is_cordoned_by_itself(fair: Fair) -> None:
         await fair.api.call(CORDON_NODE, params=NodeParams(node_id=OTHER))
 
 
-async def test_who_joins_is_given_keys_and_the_living(fair: Fair, worker: Worker) -> None:
+async def test_who_joins_is_given_keys_and_the_living(fair: Fair, worker: SimWorker) -> None:
     answer = await fair.api.call(JOIN_CLUSTER)
     assert [peer.node for peer in answer.peers] == [worker.parts.node.id, OTHER]
     assert answer.keys == {"1": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="} and answer.primary == 1
@@ -170,7 +170,7 @@ class Named:
         return True
 
 
-async def test_only_the_root_token_is_given_keys(fair: Fair, worker: Worker) -> None:
+async def test_only_the_root_token_is_given_keys(fair: Fair, worker: SimWorker) -> None:
     handlers = ClusterHandlers(worker.parts)
 
     def call(grant: Grant) -> "Call[NoParams, NoQuery, AddKeyRequest]":
@@ -182,7 +182,7 @@ async def test_only_the_root_token_is_given_keys(fair: Fair, worker: Worker) -> 
         await handlers.add_key(call(Everything("root")))
 
 
-async def test_a_living_node_is_forgotten_only_by_force(fair: Fair, worker: Worker) -> None:
+async def test_a_living_node_is_forgotten_only_by_force(fair: Fair, worker: SimWorker) -> None:
     with pytest.raises(WrongState, match=f"node {OTHER} is alive: stop it first, or forget it with --force"):
         await fair.api.call(FORGET_NODE, params=NodeParams(node_id=OTHER))
     with pytest.raises(WrongState, match="ask another one"):
@@ -227,7 +227,7 @@ async def test_a_key_that_is_none_is_refused(fair: Fair) -> None:
         await fair.api.call(USE_KEY, params=KeyParams(number="one"))
 
 
-async def test_a_node_that_is_drained_says_what_is_on_it_until_it_is_uncordoned(worker: Worker) -> None:
+async def test_a_node_that_is_drained_says_what_is_on_it_until_it_is_uncordoned(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     answer = await worker.api.call(DRAIN_NODE, params=me(worker))
     assert (answer.node.cordoned, answer.node.draining) == (True, True)
@@ -262,6 +262,6 @@ async def test_the_fleet_is_measured(fair: Fair) -> None:
     assert 'hawker_fleet_nodes{fate="alive"} 1.0' in text and 'hawker_fleet_nodes{fate="down"} 1.0' in text
 
 
-async def test_nodes_are_known_while_the_catalog_is_away(fair: Fair, worker: Worker) -> None:
+async def test_nodes_are_known_while_the_catalog_is_away(fair: Fair, worker: SimWorker) -> None:
     fair.desk.away = True
     assert dict(await fair.states()) == {worker.parts.node.id: "alive", OTHER: "alive"}

@@ -10,7 +10,7 @@ from hawker.errors import Unavailable
 from hawker.fleet.members import LOOK_EVERY_S, Members, lower_epoch
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from tests.fleet.desk import ME, OTHER
 from tests.worker.hourglass import in_virtual_time
 

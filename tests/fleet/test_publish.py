@@ -6,7 +6,7 @@ import pytest
 
 from hawker.fleet.publish import LOOK_EVERY_S, ROWS_AT_ONCE, Publisher, Source
 from hawker.fleet.rows import Row, image_row
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from tests.fleet.desk import ME, Desk
 from tests.worker.hourglass import in_virtual_time
 

@@ -35,7 +35,7 @@ from hawker.record.check import CheckResult
 from hawker.record.node import NodeRecord
 from hawker.record.takeover import TakeoverRecord
 from hawker.record.volume import VolumeRecord, VolumeState
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import machine
 
 NODE = NodeId("0000000a")

@@ -14,7 +14,7 @@ from hawker.fleet.standby import sentinel
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.machine import State
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import SimWorker
 from tests.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ WATCHED = "d0000000000001"
 class Witness:
     """A fleet of three, in which one other node may be asked."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: SimWorker) -> None:
         self.desk, self.crowd, self.says = Desk(), Crowd(worker.parts.node.id), "down"
         self.crowd.set(LOST, Fate.ALIVE)
         self.asked: list[tuple[NodeId, str]] = []
@@ -38,7 +38,7 @@ class Witness:
             self.desk.run("INSERT INTO nodes (node, region) VALUES (?, ?)", node, worker.parts.node.region)
         self.desk.run("INSERT INTO machines (node, id, state) VALUES (?, ?, 'started')", LOST, WATCHED)
 
-    def _fleet(self, worker: Worker) -> Fleet:
+    def _fleet(self, worker: SimWorker) -> Fleet:
         return Fleet(
             cluster=found_cluster(worker.parts.deps.clock, advertise="10.0.0.1", peer_port=4281),
             gossip=self.crowd,
@@ -58,7 +58,7 @@ class Witness:
         return MemberFate(fate=self.says)
 
 
-async def test_a_spare_is_started_once_gossip_and_a_witness_agree(worker: Worker) -> None:
+async def test_a_spare_is_started_once_gossip_and_a_witness_agree(worker: SimWorker) -> None:
     fleet = Witness(worker)
     machine_id = await worker.stopped(standbys=(WATCHED,))
     await fleet.sentinel.look()

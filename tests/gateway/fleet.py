@@ -27,9 +27,9 @@ from hawker.record.app import APPS
 from hawker.record.machine import MachineRecord
 from hawker.record.node import NODE, NodeRecord
 from hawker.record.volume import VOLUMES
-from hawker.sim.life import APP, Worker, config_of
-from hawker.sim.loop import LoopClock
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.harness.loop import LoopClock
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
+from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.worker.handlers import worker_handlers
 
 
@@ -45,11 +45,11 @@ class Loss(Enum):
 class Host:
     """One node: its stall, and the life that its daemon has now."""
 
-    def __init__(self, node_id: str, region: str, stall: Stall, labels: dict[str, str]) -> None:
+    def __init__(self, node_id: str, region: str, stall: MemoryWorld, labels: dict[str, str]) -> None:
         self.id, self.region, self.stall, self.labels = NodeId(node_id), region, stall, labels
         self.alive = True
         self.seen_cordoned = True  # as soon as it is
-        self.worker: Worker | None = None
+        self.worker: SimWorker | None = None
         self.handlers: Handlers | None = None
         self._over = anyio.Event()
         self._gone = anyio.Event()
@@ -101,7 +101,7 @@ class Fleet:
         node_id = f"{number:08x}"
         labels = labels or {}
         said = tuple(f"{key}={value}" for key, value in labels.items())
-        stall = Stall(self._directory / node_id, seed=number, room=room, labels=said, **settings)
+        stall = MemoryWorld(self._directory / node_id, seed=number, room=room, labels=said, **settings)
         found = Host(node_id, region, stall, labels)
         await self._tasks.start(found.live)
         self.hosts[found.id] = found

@@ -32,7 +32,7 @@ from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
 from hawker.policy import Direction, Transport
 from hawker.record.app import APPS, NAMES
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from tests.gateway.town import APP, FAR, SHOP, Broker, Host, Town, of_machine, town_of
 from tests.worker.hourglass import in_virtual_time
 

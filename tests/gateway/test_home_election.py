@@ -18,7 +18,7 @@ from hawker.gateway.owners import Owners
 from hawker.gateway.reach import Reach
 from hawker.ids import AppName
 from hawker.record.app import APPS, AppRecord
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from tests.gateway.town import APP, HERE, SHOP, Broker, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 

@@ -38,8 +38,8 @@ from hawker.record.app import APPS
 from hawker.record.machine import MACHINES
 from hawker.record.node import NodeRecord
 from hawker.record.volume import VOLUMES
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.node.sim_worker import SimWorker, config_of
+from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.worker.handlers import worker_handlers
 
 APP = "shop"
@@ -55,7 +55,7 @@ class Host:
 
     id: NodeId
     region: str
-    worker: Worker
+    worker: SimWorker
     handlers: Handlers
     cut: bool = False
     down: bool = False
@@ -272,7 +272,7 @@ async def town_of(directory: Path, *regions: str) -> AsyncIterator[Town]:
 async def opened(directory: Path, number: int, region: str) -> AsyncIterator[Host]:
     node = NodeRecord(id=NodeId(f"{number:08x}"), region=region, created_at=0.0)
     room = msgspec.structs.replace(ROOM, memory_mib=4096)
-    stall = Stall(directory / node.id, seed=number, room=room, node=node)
+    stall = MemoryWorld(directory / node.id, seed=number, room=room, node=node)
     async with stall.open() as worker:
         deps = worker.parts.deps
         porter = AppBundler(deps.store, deps.secrets, deps.clock, node.id, vaults_of(lambda: (KEY,), deps.clock))

@@ -13,7 +13,7 @@ from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock, eventually
+from hawker.sim.harness.loop import LoopClock, eventually
 from tests.gossip.single_core import KEYRING, node
 
 

@@ -10,7 +10,7 @@ from anyio.abc import ByteStream
 
 from hawker.errors import CannotStart, Unavailable
 from hawker.gossip.memory_network import MemoryNetwork, MemoryTransport, _accept
-from hawker.sim.loop import LoopClock, eventually
+from hawker.sim.harness.loop import LoopClock, eventually
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio

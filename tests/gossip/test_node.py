@@ -6,7 +6,7 @@ from hawker.clock import ManualClock
 from hawker.errors import BadRequest, CannotStart, Conflict, DeadlineExceeded, TooLarge, Unavailable
 from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, NodeMeta
 from hawker.gossip.keyring import Keyring, new_keyring
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from tests.gossip.memory_cluster import at, complete, fate, memory_cluster
 from tests.gossip.single_core import KEYRING, node
 from tests.worker.hourglass import in_virtual_time

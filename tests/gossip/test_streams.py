@@ -15,7 +15,7 @@ from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.secure_stream import MessageKind, SecureStream, StreamHello, hello_of, records_of
 from hawker.gossip.streams import CALLERS, Streams
 from hawker.ids import NodeId
-from hawker.sim.loop import LoopClock, eventually
+from hawker.sim.harness.loop import LoopClock, eventually
 from tests.gossip.single_core import KEYRING, node
 from tests.worker.hourglass import in_virtual_time
 

@@ -15,8 +15,8 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.history import ARCHIVED
 from hawker.record.machine import DESTROYED, EVENTS
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.reconcile import Kind
 
 pytestmark = pytest.mark.anyio
@@ -58,12 +58,12 @@ def place(tmp_path: Path) -> Moody:
 
 
 @pytest.fixture
-def stall(stall: Stall, place: Moody, tmp_path: Path) -> Stall:
+def stall(stall: MemoryWorld, place: Moody, tmp_path: Path) -> MemoryWorld:
     stall.archive = Archive(place, tmp_path / "staging")
     return stall
 
 
-async def destroyed(worker: Worker, count: int = 1) -> list[MachineId]:
+async def destroyed(worker: SimWorker, count: int = 1) -> list[MachineId]:
     made = [MachineId(await worker.stopped(metadata={"n": str(number)})) for number in range(count)]
     for machine_id in made:
         await worker.destroy(machine_id)
@@ -72,16 +72,16 @@ async def destroyed(worker: Worker, count: int = 1) -> list[MachineId]:
     return made
 
 
-def archived(worker: Worker) -> list[str]:
+def archived(worker: SimWorker) -> list[str]:
     return [key for key, _ in worker.store.scan(ARCHIVED)]
 
 
-async def later(stall: Stall, seconds: float) -> None:
+async def later(stall: MemoryWorld, seconds: float) -> None:
     await stall.clock.sleep(seconds)
 
 
 async def test_a_destroyed_machine_is_archived_and_dropped_when_it_was_kept_long_enough(
-    worker: Worker, stall: Stall
+    worker: SimWorker, stall: MemoryWorld
 ) -> None:
     (machine_id,) = await destroyed(worker)
     await later(stall, 2 * stall.settings.reconcile_every_s)
@@ -96,14 +96,14 @@ async def test_a_destroyed_machine_is_archived_and_dropped_when_it_was_kept_long
     assert list((stall.directory / "staging").iterdir()) == []
 
 
-async def test_what_lives_is_not_archived(worker: Worker, stall: Stall, place: Moody) -> None:
+async def test_what_lives_is_not_archived(worker: SimWorker, stall: MemoryWorld, place: Moody) -> None:
     await worker.started()
     await later(stall, 3 * stall.settings.reconcile_every_s)
     assert archived(worker) == [] and place.asked["put"] == 0
 
 
 async def test_a_place_that_is_away_for_days_costs_no_history(
-    worker: Worker, stall: Stall, place: Moody, caplog: pytest.LogCaptureFixture
+    worker: SimWorker, stall: MemoryWorld, place: Moody, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.failure = Unavailable("away")
     made = await destroyed(worker, 3 * PARALLEL)
@@ -123,7 +123,7 @@ async def test_a_place_that_is_away_for_days_costs_no_history(
 
 
 async def test_a_place_that_refuses_is_asked_again_only_now_and_then(
-    worker: Worker, stall: Stall, place: Moody
+    worker: SimWorker, stall: MemoryWorld, place: Moody
 ) -> None:
     await destroyed(worker, 2 * PARALLEL)
     place.failure = ArchiveRefused("forbidden")
@@ -135,7 +135,7 @@ async def test_a_place_that_refuses_is_asked_again_only_now_and_then(
 
 
 async def test_one_history_that_cannot_be_archived_holds_up_no_other(
-    worker: Worker, stall: Stall, place: Moody
+    worker: SimWorker, stall: MemoryWorld, place: Moody
 ) -> None:
     (bad,) = await destroyed(worker)
     place.spoilt.add(f"{bad[:2]}/{bad}.sqlite.zst")
@@ -148,7 +148,9 @@ async def test_one_history_that_cannot_be_archived_holds_up_no_other(
     assert [key for key, _ in worker.store.scan(DESTROYED)] == [bad]
 
 
-async def test_runs_that_fail_for_weeks_drop_nothing_of_the_history(worker: Worker, stall: Stall, place: Moody) -> None:
+async def test_runs_that_fail_for_weeks_drop_nothing_of_the_history(
+    worker: SimWorker, stall: MemoryWorld, place: Moody
+) -> None:
     (bad,) = await destroyed(worker)
     place.spoilt.add(f"{bad[:2]}/{bad}.sqlite.zst")
     await later(stall, 200 * AGAIN_S)
@@ -163,7 +165,7 @@ async def test_runs_that_fail_for_weeks_drop_nothing_of_the_history(worker: Work
     assert worker.parts.runner.list() == []
 
 
-async def test_many_that_wait_are_archived_a_few_at_a_time(worker: Worker, stall: Stall, place: Moody) -> None:
+async def test_many_that_wait_are_archived_a_few_at_a_time(worker: SimWorker, stall: MemoryWorld, place: Moody) -> None:
     made = await destroyed(worker, 5 * PARALLEL)
     await later(stall, 3 * stall.settings.reconcile_every_s)
     assert set(archived(worker)) == set(made)
@@ -172,7 +174,7 @@ async def test_many_that_wait_are_archived_a_few_at_a_time(worker: Worker, stall
 
 
 async def test_machines_that_were_destroyed_before_there_was_an_archive_are_archived(
-    stall: Stall, place: Moody
+    stall: MemoryWorld, place: Moody
 ) -> None:
     archive, stall.archive = stall.archive, None
     async with stall.open() as worker:
@@ -186,7 +188,7 @@ async def test_machines_that_were_destroyed_before_there_was_an_archive_are_arch
         assert archived(worker) == [machine_id]
 
 
-async def test_an_open_run_of_the_last_daemon_is_joined(stall: Stall, place: Moody) -> None:
+async def test_an_open_run_of_the_last_daemon_is_joined(stall: MemoryWorld, place: Moody) -> None:
     async with stall.open() as worker:
         await worker.app()
         (machine_id,) = await destroyed(worker)

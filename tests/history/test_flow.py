@@ -11,8 +11,8 @@ from hawker.history.flow import ARCHIVE, Export, history_resource
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.history import ARCHIVED
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
@@ -25,21 +25,21 @@ class Forgetful(DirectoryBackend):
 
 
 @pytest.fixture
-def stall(stall: Stall, tmp_path: Path) -> Stall:
+def stall(stall: MemoryWorld, tmp_path: Path) -> MemoryWorld:
     """Its archivist sleeps for a week."""
     stall.archive = Archive(DirectoryBackend(tmp_path / "kept"), tmp_path / "staging")
     stall.settings = type(stall.settings)(data_dir=tmp_path, reconcile_every_s=7 * 86_400.0)
     return stall
 
 
-async def gone(worker: Worker) -> MachineId:
+async def gone(worker: SimWorker) -> MachineId:
     machine_id = await worker.stopped()
     await worker.destroy(machine_id)
     await worker.reaches(machine_id, State.DESTROYED)
     return MachineId(machine_id)
 
 
-async def run(worker: Worker, machine_id: MachineId) -> RunView:
+async def run(worker: SimWorker, machine_id: MachineId) -> RunView:
     runner = worker.parts.runner
 
     def accept(tx: object) -> object:
@@ -49,7 +49,7 @@ async def run(worker: Worker, machine_id: MachineId) -> RunView:
     return await runner.wait(run_id, 3600)  # type: ignore[arg-type]
 
 
-async def test_the_history_is_in_the_archive_before_the_store_may_forget(worker: Worker, stall: Stall) -> None:
+async def test_the_history_is_in_the_archive_before_the_store_may_forget(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await gone(worker)
     ended = await run(worker, machine_id)
     assert ended.state is RunState.DONE
@@ -58,7 +58,7 @@ async def test_the_history_is_in_the_archive_before_the_store_may_forget(worker:
     assert (record.archive, record.bytes) == (stall.archive.name, await stall.archive.size(machine_id))
 
 
-async def test_archiving_again_does_the_same_again(worker: Worker, stall: Stall) -> None:
+async def test_archiving_again_does_the_same_again(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await gone(worker)
     await run(worker, machine_id)
     assert stall.archive is not None
@@ -67,14 +67,14 @@ async def test_archiving_again_does_the_same_again(worker: Worker, stall: Stall)
     assert await stall.archive.read(machine_id) == first
 
 
-async def test_nothing_is_done_about_a_machine_that_is_not_destroyed(worker: Worker, stall: Stall) -> None:
+async def test_nothing_is_done_about_a_machine_that_is_not_destroyed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.started())
     assert (await run(worker, machine_id)).state is RunState.DONE
     assert stall.archive is not None and await stall.archive.size(machine_id) is None
     assert worker.store.get(ARCHIVED, machine_id) is None
 
 
-async def test_what_did_not_arrive_is_not_confirmed(stall: Stall, tmp_path: Path) -> None:
+async def test_what_did_not_arrive_is_not_confirmed(stall: MemoryWorld, tmp_path: Path) -> None:
     stall.archive = Archive(Forgetful(tmp_path / "kept"), tmp_path / "staging")
     async with stall.open() as worker:
         await worker.app()
@@ -84,7 +84,9 @@ async def test_what_did_not_arrive_is_not_confirmed(stall: Stall, tmp_path: Path
         assert worker.store.get(ARCHIVED, machine_id) is None
 
 
-async def test_a_prepared_file_that_was_lost_is_prepared_again(worker: Worker, stall: Stall, tmp_path: Path) -> None:
+async def test_a_prepared_file_that_was_lost_is_prepared_again(
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
+) -> None:
     class Lossy(Archive):
         def is_written(self, machine_id: MachineId) -> bool:
             self._staged(machine_id).unlink()
@@ -96,7 +98,7 @@ async def test_a_prepared_file_that_was_lost_is_prepared_again(worker: Worker, s
         assert (await run(later, await gone(later))).state is RunState.DONE
 
 
-async def test_a_node_without_an_archive_says_so(stall: Stall) -> None:
+async def test_a_node_without_an_archive_says_so(stall: MemoryWorld) -> None:
     stall.archive = None
     async with stall.open() as worker:
         await worker.app()

@@ -11,21 +11,21 @@ from hawker.history.machine_history import answer, destroyed_history, live_histo
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.archive.histories import history
 
 pytestmark = pytest.mark.anyio
 
 
-async def _of(worker: Worker, machine_id: str) -> History:
+async def _of(worker: SimWorker, machine_id: str) -> History:
     with worker.store.snapshot() as reader:
         found = live_history(reader, MachineId(machine_id))
     assert found is not None
     return found
 
 
-async def test_every_attempt_of_every_step_is_told(worker: Worker, stall: Stall) -> None:
+async def test_every_attempt_of_every_step_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.host.script("start", FakeFault(error=OSError("input/output error"), after=True))
     machine_id = await worker.started()
     found = await _of(worker, machine_id)
@@ -39,7 +39,7 @@ async def test_every_attempt_of_every_step_is_told(worker: Worker, stall: Stall)
     assert "input/output error" in (run.steps[-2].error or "")
 
 
-async def test_a_history_has_the_config_and_no_lease(worker: Worker) -> None:
+async def test_a_history_has_the_config_and_no_lease(worker: SimWorker) -> None:
     machine = await worker.create(order={"lease_ttl": 300}, env={"KEY": "secret"})
     await worker.reaches(machine.id, State.STARTED)
     found = await _of(worker, machine.id)
@@ -48,7 +48,7 @@ async def test_a_history_has_the_config_and_no_lease(worker: Worker) -> None:
     assert msgspec.json.decode(found.machine.details_json)["network"]["private_ip"] == found.machine.private_ip
 
 
-async def test_an_exit_is_told_as_the_api_tells_it(worker: Worker, stall: Stall) -> None:
+async def test_an_exit_is_told_as_the_api_tells_it(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(restart={"policy": "no"})
     stall.host.end(MachineId(machine_id), 3)
     await worker.reaches(machine_id, State.STOPPED)
@@ -58,7 +58,7 @@ async def test_an_exit_is_told_as_the_api_tells_it(worker: Worker, stall: Stall)
     assert event == listed
 
 
-async def test_only_what_was_destroyed_is_for_the_archive(worker: Worker) -> None:
+async def test_only_what_was_destroyed_is_for_the_archive(worker: SimWorker) -> None:
     machine_id = MachineId(await worker.stopped())
     assert destroyed_history(worker.store, machine_id) is None
     await worker.destroy(machine_id)

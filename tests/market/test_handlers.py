@@ -9,7 +9,7 @@ from hawker.api.contract.placement import LIST_PLACEMENTS, PlacementsRequest
 from hawker.config import Guest
 from hawker.errors import BadRequest, RateLimited, Unprocessable
 from hawker.market.preferences import Limits, preferences
-from hawker.sim.life import APP, config_of
+from hawker.sim.node.sim_worker import APP, config_of
 from tests.gateway.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 

@@ -21,7 +21,7 @@ from hawker.errors import (
 )
 from hawker.market.preferences import Limits, preferences
 from hawker.node import Capacity
-from hawker.sim.life import APP, config_of
+from hawker.sim.node.sim_worker import APP, config_of
 from tests.gateway.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 

@@ -16,7 +16,7 @@ from hawker.errors import (
 )
 from hawker.market.refusal import no_such_region, refusal
 from hawker.market.survey import Surveyed
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 
 FULL = Decline(kind=DeclineKind.NO_ROOM, reason="short of 5 cpus", shortfall={"cpus": 5})
 FULLER = Decline(kind=DeclineKind.NO_ROOM, reason="short", shortfall={"cpus": 7, "memory_mb": 1})

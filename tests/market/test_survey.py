@@ -9,7 +9,7 @@ from hawker.market.bids import Bidding
 from hawker.market.candidates import Wanted
 from hawker.market.preferences import preferences
 from hawker.market.survey import Surveyed, Surveyor
-from hawker.sim.life import APP, config_of
+from hawker.sim.node.sim_worker import APP, config_of
 from tests.gateway.fleet import Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 

@@ -13,7 +13,7 @@ from hawker.netpolicy.policies import MAX_POLICIES, Policies, fence_of, fences, 
 from hawker.policy import Direction, Transport
 from hawker.record.machine import MachineRecord
 from hawker.record.network_policy import POLICIES, PolicyRecord, PolicyRule, PolicySelector, PortRule
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 
 pytestmark = pytest.mark.anyio
 ALL = PolicySelector(all=True)
@@ -37,7 +37,7 @@ def tcp(*ports: int) -> FilteredPorts:
 
 
 @pytest.fixture
-async def record(worker: Worker) -> MachineRecord:
+async def record(worker: SimWorker) -> MachineRecord:
     return worker.record(await worker.started(metadata={"role": "web", "tier": "front"}))
 
 
@@ -85,7 +85,7 @@ async def test_a_selector_of_machines_names_them(record: MachineRecord) -> None:
     assert not selects(PolicySelector(), record)
 
 
-async def test_fences_are_of_machines_that_are_there_on_or_off_and_of_no_other_app(worker: Worker) -> None:
+async def test_fences_are_of_machines_that_are_there_on_or_off_and_of_no_other_app(worker: SimWorker) -> None:
     await worker.app("other")
     on, off, gone = await worker.started(), await worker.stopped(), await worker.stopped()
     await worker.create(app="other")
@@ -98,7 +98,7 @@ async def test_fences_are_of_machines_that_are_there_on_or_off_and_of_no_other_a
     assert {fence.machine_id for fence in fences(worker.store)} == {on, off}
 
 
-async def test_a_policy_is_made_changed_and_removed(worker: Worker) -> None:
+async def test_a_policy_is_made_changed_and_removed(worker: SimWorker) -> None:
     policies = worker.parts.policies
     made = await policies.put(APP, policy_id=None, name="one", selector=ALL, rules=(allow("ingress", 80),))
     worker.parts.deps.clock.now()
@@ -114,13 +114,13 @@ async def test_a_policy_is_made_changed_and_removed(worker: Worker) -> None:
         await policies.delete(APP, made.id)
 
 
-async def test_a_policy_that_is_not_there_cannot_be_changed(worker: Worker) -> None:
+async def test_a_policy_that_is_not_there_cannot_be_changed(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="network policy not found"):
         await worker.parts.policies.put(APP, policy_id="nope", name="p", selector=ALL, rules=())
     assert worker.parts.policies.list(APP) == []
 
 
-async def test_nobody_has_policies_without_an_app(worker: Worker) -> None:
+async def test_nobody_has_policies_without_an_app(worker: SimWorker) -> None:
     policies = worker.parts.policies
     with pytest.raises(NotFound, match="app not found"):
         await policies.put("ghost", policy_id=None, name="p", selector=ALL, rules=())
@@ -128,7 +128,7 @@ async def test_nobody_has_policies_without_an_app(worker: Worker) -> None:
         policies.get("ghost", "p")
 
 
-async def test_an_app_has_a_bounded_number_and_takes_them_with_it(worker: Worker) -> None:
+async def test_an_app_has_a_bounded_number_and_takes_them_with_it(worker: SimWorker) -> None:
     policies = worker.parts.policies
 
     async def put(policies: Policies) -> PolicyRecord:

@@ -16,8 +16,8 @@ from hawker.proof.violation import Invariant
 from hawker.record.capacity import USED
 from hawker.record.machine import BY_NAME, EVENTS, MACHINES, Network
 from hawker.runtime.driver import Exit
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
 
 pytestmark = pytest.mark.anyio
@@ -25,22 +25,22 @@ OTHER = MachineId("ffffffffffffff")
 MADE_UP = Exit(exit_code=9, exited_at=1.0)
 
 
-async def broken(worker: Worker, apply: Callable[[Tx], None]) -> set[Invariant]:
+async def broken(worker: SimWorker, apply: Callable[[Tx], None]) -> set[Invariant]:
     await worker.store.write(apply)
     return {violation.invariant for violation in invariants.of_store(worker.store)}
 
 
-def seen(worker: Worker, host: HostState) -> set[Invariant]:
+def seen(worker: SimWorker, host: HostState) -> set[Invariant]:
     return {violation.invariant for violation in invariants.at_rest(worker.store, host)}
 
 
-async def test_a_sound_worker_keeps_them_all(worker: Worker, stall: Stall) -> None:
+async def test_a_sound_worker_keeps_them_all(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
     await worker.stopped()
     assert invariants.of_store(worker.store) == [] == invariants.at_rest(worker.store, stall.seen())
 
 
-async def test_what_is_suspended_is_held_still_and_nothing_else_is(worker: Worker, stall: Stall) -> None:
+async def test_suspended_machine_is_held_still_and_no_other_is(worker: SimWorker, stall: MemoryWorld) -> None:
     started, suspended = await worker.started(), await worker.started()
     await worker.suspend(suspended)
     await worker.reaches(suspended, State.SUSPENDED)
@@ -51,31 +51,31 @@ async def test_what_is_suspended_is_held_still_and_nothing_else_is(worker: Worke
     assert seen(worker, replace(host, suspended=everything)) == {Invariant.HELD}
 
 
-async def test_memory_is_what_the_record_says_and_is_held(worker: Worker, stall: Stall) -> None:
+async def test_memory_is_what_the_record_says_and_is_held(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.started())
     host = stall.seen()
     assert seen(worker, replace(host, limits={record.id: 64})) == {Invariant.WHOLE}
     assert seen(worker, replace(host, limits={record.id: 512})) == {Invariant.WHOLE, Invariant.CAPACITY}
 
 
-async def test_the_books_are_the_sum_of_the_records(worker: Worker) -> None:
+async def test_the_books_are_the_sum_of_the_records(worker: SimWorker) -> None:
     await worker.started()
     wrong = Resources(shared_cpus=9)
     assert await broken(worker, lambda tx: tx.put(USED, "all", wrong)) == {Invariant.CAPACITY}
 
 
-async def test_an_index_and_the_records_agree(worker: Worker) -> None:
+async def test_an_index_and_the_records_agree(worker: SimWorker) -> None:
     record = worker.record(await worker.started())
     assert await broken(worker, lambda tx: tx.delete(BY_NAME, f"stall/{record.name}")) == {Invariant.WHOLE}
 
 
-async def test_a_record_and_its_events_are_written_together(worker: Worker) -> None:
+async def test_a_record_and_its_events_are_written_together(worker: SimWorker) -> None:
     record = worker.record(await worker.started())
     lost = f"{record.id}/{record.last_event}"
     assert Invariant.WHOLE in await broken(worker, lambda tx: tx.delete(EVENTS, lost))
 
 
-async def test_only_the_history_of_what_was_touched_is_read_when_asked(worker: Worker) -> None:
+async def test_only_the_history_of_what_was_touched_is_read_when_asked(worker: SimWorker) -> None:
     record = worker.record(await worker.started())
     await worker.store.write(lambda tx: tx.delete(EVENTS, f"{record.id}/{record.last_event}"))
     assert invariants.of_store(worker.store, {OTHER}) == [] != invariants.of_store(worker.store, {record.id})
@@ -94,13 +94,15 @@ async def test_only_the_history_of_what_was_touched_is_read_when_asked(worker: W
     ids=str,
 )
 async def test_the_host_is_what_the_records_say(
-    worker: Worker, stall: Stall, change: dict[str, Any], invariant: Invariant
+    worker: SimWorker, stall: MemoryWorld, change: dict[str, Any], invariant: Invariant
 ) -> None:
     await worker.started()
     assert seen(worker, replace(stall.seen(), **change)) == {invariant}
 
 
-async def test_a_machine_that_is_off_has_nothing_mounted_and_holds_nothing(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_is_off_has_nothing_mounted_and_holds_nothing(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     record = worker.record(await worker.stopped())
     mounted = replace(stall.seen(), mounted={record.id: InstanceId("I1")})
     assert seen(worker, mounted) == {Invariant.NOTHING_STRAY}
@@ -109,14 +111,14 @@ async def test_a_machine_that_is_off_has_nothing_mounted_and_holds_nothing(worke
     assert Invariant.CAPACITY in seen(worker, stall.seen())
 
 
-async def test_a_machine_does_not_rest_on_the_way(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_does_not_rest_on_the_way(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.stopped())
     moving = msgspec.structs.replace(record, state=State.STOPPING, network=Network(private_ip="::", network_id=1))
     await worker.store.write(lambda tx: tx.put(MACHINES, record.id, moving))
     assert Invariant.WHOLE in seen(worker, stall.seen())
 
 
-async def test_an_exit_is_recorded_with_its_true_code(worker: Worker, stall: Stall) -> None:
+async def test_an_exit_is_recorded_with_its_true_code(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.started(restart={"policy": "no"}))
     stall.host.end(record.id, 3)
     await worker.reaches(record.id, State.STOPPED)
@@ -126,14 +128,14 @@ async def test_an_exit_is_recorded_with_its_true_code(worker: Worker, stall: Sta
     assert seen(worker, replace(truth, ended=None)) == set(), "where nobody knows, nothing is claimed"
 
 
-async def test_an_instance_is_not_ended_by_the_worker_without_an_order(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_is_not_ended_by_the_worker_without_an_order(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.started(restart={"policy": "no"}))
     stall.host.deliver(stall.host.ever[record.id][0], 9)
     await worker.reaches(record.id, State.STOPPED)
     assert seen(worker, stall.seen()) == {Invariant.UNDISTURBED}
 
 
-async def test_of_what_was_lost_with_the_host_a_made_up_end_is_true_enough(stall: Stall) -> None:
+async def test_made_up_exit_of_machine_lost_with_host_is_accepted(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})

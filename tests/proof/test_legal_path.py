@@ -50,7 +50,7 @@ def history(*steps: str, at: float = 0.0) -> list[EventRecord]:
         (*SUSPENDED, "exit/stopped", "start/started", "suspend/suspending", "suspend/failed", "exit/stopped"),
     ],
 )
-def test_what_can_be(steps: tuple[str, ...]) -> None:
+def test_legal_paths_of_states(steps: tuple[str, ...]) -> None:
     assert list(illegal_steps(history(*steps))) == []
 
 
@@ -69,7 +69,7 @@ def test_what_can_be(steps: tuple[str, ...]) -> None:
         ((*SUSPENDED, "exit/stopped", RESUMED), "of what was not suspended"),
     ],
 )
-def test_what_cannot_be(steps: tuple[str, ...], told: str) -> None:
+def test_illegal_paths_of_states(steps: tuple[str, ...], told: str) -> None:
     found = list(illegal_steps(history(*steps)))
     assert len(found) == 1 and told in found[0]
 

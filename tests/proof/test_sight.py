@@ -59,7 +59,7 @@ def machine(state: State, *oldest_first: tuple[str, str], version: str = "1") ->
     ],
     ids=lambda seen: f"{seen.state} after {len(seen.events)}",
 )
-def test_what_can_be_seen(seen: Machine) -> None:
+def test_machine_views_that_can_be(seen: Machine) -> None:
     assert impossible(seen) == []
 
 
@@ -80,7 +80,7 @@ def test_what_can_be_seen(seen: Machine) -> None:
         (msgspec.structs.replace(machine(State.CREATED, CREATED), version="2"), "instance_id 1 and version 2"),
     ],
 )
-def test_what_cannot_be_seen(seen: Machine, what: str) -> None:
+def test_machine_views_that_cannot_be(seen: Machine, what: str) -> None:
     assert any(what in found.what for found in impossible(seen)), impossible(seen)
 
 
@@ -90,7 +90,7 @@ def test_events_are_newest_first() -> None:
     assert "its events are not newest first" in [found.what for found in impossible(turned)]
 
 
-def test_what_was_seen_is_seen_again() -> None:
+def test_machine_seen_once_is_seen_again() -> None:
     before = machine(State.STARTED, CREATED, STARTED)
     assert vanished(before, machine(State.STOPPED, CREATED, STARTED, EXIT)) == []
     assert [found.what for found in vanished(before, machine(State.CREATED, CREATED))] == [
@@ -113,7 +113,7 @@ def test_old_events_may_be_out_of_sight() -> None:
     assert vanished(before, msgspec.structs.replace(after, events=after.events[:2])) == []
 
 
-def test_what_is_listed_is_there() -> None:
+def test_listed_machine_is_there() -> None:
     listed = [machine(State.CREATED, CREATED)]
     assert unknown(listed, []) == []
     assert [found.about for found in unknown(listed, ["m"])] == ["m"]

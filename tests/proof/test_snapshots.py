@@ -51,7 +51,7 @@ def with_status(status: SnapshotStatus) -> SnapshotRecord:
     return msgspec.structs.replace(RECORD, status=status)
 
 
-async def test_what_is_as_it_should_be_is_not_found() -> None:
+async def test_sound_snapshots_have_no_finding() -> None:
     store = await store_of(lambda tx: put(tx, RECORD))
     assert [*of_snapshots(store), *snapshots_at_rest(store, HOST)] == []
     assert list(snapshots_at_rest(store, HostState(running={}))) == [], "where nobody looked nothing is claimed"

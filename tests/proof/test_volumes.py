@@ -12,8 +12,8 @@ from hawker.proof import invariants
 from hawker.proof.violation import Invariant
 from hawker.proof.volumes import VolumePromises, held_by_volumes, of_volumes, volumes_at_rest
 from hawker.record.volume import VOLUMES, VOLUMES_BY_APP
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
 
 pytestmark = pytest.mark.anyio
@@ -22,23 +22,23 @@ OTHER = VolumeId("vol_ffffffffffffffff")
 
 
 @pytest.fixture
-async def volume(worker: Worker) -> VolumeId:
+async def volume(worker: SimWorker) -> VolumeId:
     """Of a machine that runs."""
     made = await worker.volume("data", size_gb=1)
     await worker.started(mounts=MOUNT)
     return VolumeId(made.id)
 
 
-def broken(worker: Worker) -> set[Invariant]:
+def broken(worker: SimWorker) -> set[Invariant]:
     return {violation.invariant for violation in of_volumes(worker.store)}
 
 
-async def test_a_sound_worker_keeps_them_all(worker: Worker, stall: Stall, volume: VolumeId) -> None:
+async def test_a_sound_worker_keeps_them_all(worker: SimWorker, stall: MemoryWorld, volume: VolumeId) -> None:
     assert broken(worker) == set() and held_by_volumes(worker.store) == Resources(disk_mib=1024)
     assert invariants.at_rest(worker.store, stall.seen()) == []
 
 
-async def test_records_of_volume_and_machine_agree(worker: Worker, volume: VolumeId) -> None:
+async def test_records_of_volume_and_machine_agree(worker: SimWorker, volume: VolumeId) -> None:
     def misattach(tx: Tx) -> None:
         record = tx.get(VOLUMES, volume)
         assert record is not None
@@ -48,12 +48,14 @@ async def test_records_of_volume_and_machine_agree(worker: Worker, volume: Volum
     assert broken(worker) == {Invariant.ONE_MACHINE}
 
 
-async def test_the_index_and_the_records_agree(worker: Worker, volume: VolumeId) -> None:
+async def test_the_index_and_the_records_agree(worker: SimWorker, volume: VolumeId) -> None:
     await worker.store.write(lambda tx: tx.delete(VOLUMES_BY_APP, f"stall/{volume}"))
     assert broken(worker) == {Invariant.WHOLE}
 
 
-async def test_a_host_that_is_not_what_the_records_say_is_found(worker: Worker, stall: Stall, volume: VolumeId) -> None:
+async def test_a_host_that_is_not_what_the_records_say_is_found(
+    worker: SimWorker, stall: MemoryWorld, volume: VolumeId
+) -> None:
     host = stall.seen()
     machine_id = next(iter(host.uses))
     wrong = {
@@ -75,11 +77,13 @@ async def test_a_host_that_is_not_what_the_records_say_is_found(worker: Worker, 
             assert {found.invariant for found in volumes_at_rest(worker.store, each, ())} == {invariant}
 
 
-async def test_nobody_who_did_not_look_finds_anything(worker: Worker, stall: Stall, volume: VolumeId) -> None:
+async def test_host_state_without_volumes_has_no_finding(
+    worker: SimWorker, stall: MemoryWorld, volume: VolumeId
+) -> None:
     assert list(volumes_at_rest(worker.store, replace(stall.seen(), volumes=None), ())) == []
 
 
-async def test_an_acknowledged_size_is_kept_and_an_unanswered_one_may_be(worker: Worker) -> None:
+async def test_an_acknowledged_size_is_kept_and_an_unanswered_one_may_be(worker: SimWorker) -> None:
     made = VolumeId((await worker.volume("data", size_gb=2)).id)
     promises = VolumePromises()
     promises.created(made, 2)
@@ -91,7 +95,7 @@ async def test_an_acknowledged_size_is_kept_and_an_unanswered_one_may_be(worker:
     assert {found.invariant for found in promises.broken(worker.store)} == {Invariant.KEPT}
 
 
-async def test_a_volume_is_there_unless_its_end_was_asked_for(worker: Worker) -> None:
+async def test_a_volume_is_there_unless_its_end_was_asked_for(worker: SimWorker) -> None:
     made = VolumeId((await worker.volume("data", size_gb=1)).id)
     promises = VolumePromises()
     promises.created(made, 1)
@@ -103,7 +107,9 @@ async def test_a_volume_is_there_unless_its_end_was_asked_for(worker: Worker) ->
     assert list(promises.broken(worker.store)) == []
 
 
-async def test_a_volume_of_a_machine_that_is_off_is_not_mounted(worker: Worker, stall: Stall, volume: VolumeId) -> None:
+async def test_a_volume_of_a_machine_that_is_off_is_not_mounted(
+    worker: SimWorker, stall: MemoryWorld, volume: VolumeId
+) -> None:
     record = worker.store.get(VOLUMES, volume)
     assert record is not None and record.machine is not None
     await worker.stop(record.machine)

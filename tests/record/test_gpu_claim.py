@@ -12,9 +12,9 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.record.gpu_claim import claimed_by, counted, taken
-from hawker.sim.fuse import Death
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.handlers.test_placements import fits
 from tests.worker.invariants import check_at_rest, check_store
 
@@ -28,33 +28,33 @@ TWO = {"gpu_kind": "a10", "gpus": 2}
 
 
 @pytest.fixture
-def stall(tmp_path: Path) -> Stall:
-    return Stall(tmp_path, guests=True, room=ROOM)
+def stall(tmp_path: Path) -> MemoryWorld:
+    return MemoryWorld(tmp_path, guests=True, room=ROOM)
 
 
 @pytest.fixture
-async def worker(stall: Stall) -> AsyncIterator[Worker]:
+async def worker(stall: MemoryWorld) -> AsyncIterator[SimWorker]:
     async with stall.open() as worker:
         await worker.app()
         yield worker
         await worker.at_rest()
         check_at_rest(stall)
-        assert not stall.slots.torn
+        assert not stall.gpus.torn
 
 
-def _given(stall: Stall, machine_id: str) -> tuple[str, ...]:
+def _given(stall: MemoryWorld, machine_id: str) -> tuple[str, ...]:
     """What the instance on the host has."""
     return stall.host.gpus()[MachineId(machine_id)]
 
 
-async def test_each_machine_has_devices_of_its_own(worker: Worker, stall: Stall) -> None:
+async def test_each_machine_has_devices_of_its_own(worker: SimWorker, stall: MemoryWorld) -> None:
     one, other = await worker.started(guest=ONE), await worker.started(guest=ONE)
     assert _given(stall, one) == (FIRST.address,) and _given(stall, other) == (SECOND.address,)
     assert claimed_by(worker.record(one)) == (FIRST,)
-    assert stall.slots.ready == {FIRST.address, SECOND.address}
+    assert stall.gpus.ready == {FIRST.address, SECOND.address}
 
 
-async def test_a_shortfall_is_told_by_kind_and_an_order_that_fits_is_still_filled(worker: Worker) -> None:
+async def test_a_shortfall_is_told_by_kind_and_an_order_that_fits_is_still_filled(worker: SimWorker) -> None:
     await worker.started(guest=ONE)
     with pytest.raises(NoRoom, match=r"short of 1 gpus\.a10") as refused:
         await worker.create(guest=TWO)
@@ -65,7 +65,7 @@ async def test_a_shortfall_is_told_by_kind_and_an_order_that_fits_is_still_fille
     await worker.started(guest=ONE)
 
 
-async def test_who_rests_gives_them_back(worker: Worker, stall: Stall) -> None:
+async def test_who_rests_gives_them_back(worker: SimWorker, stall: MemoryWorld) -> None:
     one = await worker.started(guest=TWO)
     await worker.stop(one)
     await worker.wait(one, "stopped")
@@ -80,12 +80,12 @@ async def test_who_rests_gives_them_back(worker: Worker, stall: Stall) -> None:
     assert set(_given(stall, one)) == {FIRST.address, SECOND.address}
 
 
-async def test_a_machine_that_is_not_launched_has_none(worker: Worker) -> None:
+async def test_a_machine_that_is_not_launched_has_none(worker: SimWorker) -> None:
     await worker.create(guest=TWO, order={"skip_launch": True})
     assert taken(worker.store) == frozenset()
 
 
-async def test_a_restart_keeps_them(worker: Worker, stall: Stall) -> None:
+async def test_a_restart_keeps_them(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started(guest=ONE)
     other = await worker.started(guest=ONE)
     await worker.restart(other)
@@ -93,7 +93,7 @@ async def test_a_restart_keeps_them(worker: Worker, stall: Stall) -> None:
     assert _given(stall, other) == (SECOND.address,)
 
 
-async def test_an_update_keeps_what_it_can_and_gives_back_the_rest(worker: Worker, stall: Stall) -> None:
+async def test_an_update_keeps_what_it_can_and_gives_back_the_rest(worker: SimWorker, stall: MemoryWorld) -> None:
     one = await worker.started(guest=ONE)
     for guest, expected in ((TWO, (FIRST, SECOND)), ({"gpu_kind": "l40s"}, (BIG,)), ({}, ()), (ONE, (FIRST,))):
         await worker.update(one, guest=guest)
@@ -102,7 +102,7 @@ async def test_an_update_keeps_what_it_can_and_gives_back_the_rest(worker: Worke
         assert _given(stall, one) == tuple(gpu.address for gpu in expected)
 
 
-async def test_an_update_that_needs_more_than_there_is_changes_nothing(worker: Worker, stall: Stall) -> None:
+async def test_an_update_that_needs_more_than_there_is_changes_nothing(worker: SimWorker, stall: MemoryWorld) -> None:
     one = await worker.started(guest=ONE)
     await worker.started(guest=ONE)
     with pytest.raises(Conflict, match="insufficient GPUs"):
@@ -110,21 +110,23 @@ async def test_an_update_that_needs_more_than_there_is_changes_nothing(worker: W
     assert _given(stall, one) == (FIRST.address,)
 
 
-async def test_a_machine_with_gpus_is_not_suspended(worker: Worker) -> None:
+async def test_a_machine_with_gpus_is_not_suspended(worker: SimWorker) -> None:
     with pytest.raises(NotServed, match="GPUs"):
         await worker.suspend(await worker.started(guest=ONE))
     await worker.suspend(await worker.started())
 
 
-async def test_a_device_that_cannot_be_taken_fails_the_start_and_is_given_back(worker: Worker, stall: Stall) -> None:
+async def test_a_device_that_cannot_be_taken_fails_the_start_and_is_given_back(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     one = await worker.stopped(guest=ONE)
-    stall.slots.broken.add(FIRST.address)
+    stall.gpus.broken.add(FIRST.address)
     await worker.start(one)
     record = await worker.reaches(one, State.FAILED)
     assert claimed_by(record) == () and taken(worker.store) == frozenset()
 
 
-async def test_placements_count_them(worker: Worker) -> None:
+async def test_placements_count_them(worker: SimWorker) -> None:
     assert await fits(worker, compute=Guest(gpu_kind="a10")) == 2
     assert await fits(worker, compute=Guest(gpu_kind="a10", gpus=2)) == 1
     await worker.started(guest=ONE)
@@ -137,7 +139,7 @@ async def test_devices_are_counted_by_kind() -> None:
 
 
 async def test_a_driver_that_cannot_says_so_by_name(tmp_path: Path) -> None:
-    async with Stall(tmp_path, room=ROOM).open() as worker:
+    async with MemoryWorld(tmp_path, room=ROOM).open() as worker:
         await worker.app()
         with pytest.raises(Unprocessable, match=r"config\.guest\.gpu_kind is not served by this node's driver"):
             await worker.create(guest=ONE)
@@ -145,19 +147,19 @@ async def test_a_driver_that_cannot_says_so_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("edge", range(2, 60, 3))
 async def test_no_device_is_two_machines_wherever_the_daemon_dies(tmp_path: Path, edge: int) -> None:
-    stall = Stall(tmp_path, guests=True, room=ROOM)
+    stall = MemoryWorld(tmp_path, guests=True, room=ROOM)
     try:
         async with stall.open() as worker:
             await worker.app()
             one = await worker.started(guest=ONE)
-            stall.fuse.burns_at = stall.fuse.edges + edge
+            stall.crash_points.burns_at = stall.crash_points.edges + edge
             await worker.update(one, guest=TWO)
             await worker.at_rest()
             await worker.stop(one)
             await worker.at_rest()
     except Death:
         stall.crash()
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
     async with stall.open() as worker:
         await worker.at_rest()
         check_store(worker.store)
@@ -166,4 +168,4 @@ async def test_no_device_is_two_machines_wherever_the_daemon_dies(tmp_path: Path
             await worker.started(guest=ONE)
         await worker.at_rest()
         check_at_rest(stall)
-        assert not stall.slots.torn
+        assert not stall.gpus.torn

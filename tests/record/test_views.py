@@ -5,7 +5,7 @@ from hawker.record import views
 from hawker.record.app import AppRecord
 from hawker.record.machine import Detail, EventRecord, Lease
 from hawker.runtime.driver import Exit
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import NOW, machine
 
 

@@ -10,7 +10,7 @@ from hawker.runtime.driver import Phase
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
-from hawker.sim.kit import GUEST_FEATURES
+from hawker.sim.node.kit import GUEST_FEATURES
 
 pytestmark = pytest.mark.anyio
 MACHINE = MachineId("00000000000001")

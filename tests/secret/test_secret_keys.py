@@ -5,7 +5,7 @@ from hawker.errors import Fault, NotFound, Unprocessable
 from hawker.record.secret import SECRET_KEYS
 from hawker.secret.keyring import Key, KeyType
 from hawker.secret.secret_keys import MAX_KEYS, SecretKeys
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.vault import Vault
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ KEY = Key(KeyType.HS256, b"k" * 32)
 
 
 @pytest.fixture
-def keys(worker: Worker) -> SecretKeys:
+def keys(worker: SimWorker) -> SecretKeys:
     return worker.parts.deps.secret_keys
 
 
@@ -24,14 +24,14 @@ async def test_a_key_is_the_same_after_it_was_stored(keys: SecretKeys) -> None:
     assert again.created_at == record.created_at and again.sealed != record.sealed
 
 
-async def test_a_key_is_of_its_app_and_its_name(worker: Worker, keys: SecretKeys) -> None:
+async def test_a_key_is_of_its_app_and_its_name(worker: SimWorker, keys: SecretKeys) -> None:
     record, _ = await keys.set(APP, "key", KEY)
     await worker.store.write(lambda tx: tx.put(SECRET_KEYS, f"{APP}/other", record))
     with pytest.raises(Fault, match="cannot be read"):
         keys.key(APP, "other")
 
 
-async def test_a_node_whose_key_was_replaced_says_so(worker: Worker, keys: SecretKeys) -> None:
+async def test_a_node_whose_key_was_replaced_says_so(worker: SimWorker, keys: SecretKeys) -> None:
     await keys.set(APP, "key", KEY)
     deps = worker.parts.deps
     stranger = SecretKeys(deps.store, Vault(b"x" * 32, deps.clock), deps.secrets, deps.clock)
@@ -47,7 +47,7 @@ async def test_an_app_has_only_so_many(keys: SecretKeys) -> None:
         await keys.set(APP, "one-more", KEY)
 
 
-async def test_they_go_with_the_app(worker: Worker, keys: SecretKeys) -> None:
+async def test_they_go_with_the_app(worker: SimWorker, keys: SecretKeys) -> None:
     await keys.set(APP, "key", KEY)
     await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
     assert list(worker.store.scan(SECRET_KEYS)) == []

@@ -11,18 +11,18 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.secret import PINNED, SECRETS
 from hawker.secret.secrets import MAX_SECRETS, MAX_VALUE_BYTES, Secrets
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def secrets(worker: Worker) -> Secrets:
+def secrets(worker: SimWorker) -> Secrets:
     return worker.parts.deps.secrets
 
 
-def given(stall: Stall, machine_id: str) -> dict[str, str]:
+def given(stall: MemoryWorld, machine_id: str) -> dict[str, str]:
     """What the running instance was given, without what the platform adds."""
     instance = stall.host.look(MachineId(machine_id))
     assert instance is not None
@@ -39,7 +39,7 @@ async def test_values_are_set_and_removed_all_at_once(secrets: Secrets) -> None:
     assert await secrets.delete(APP, "A") == 3 and secrets.list(APP) == []
 
 
-async def test_nothing_of_a_value_is_on_the_disk(worker: Worker, secrets: Secrets) -> None:
+async def test_nothing_of_a_value_is_on_the_disk(worker: SimWorker, secrets: Secrets) -> None:
     await secrets.set(APP, {"A": "very secret"})
     machine_id = await worker.started()
     stored = [record.sealed for _, record in worker.store.scan(SECRETS)]
@@ -76,7 +76,7 @@ async def test_an_app_or_a_secret_that_is_not_there_is_not_found(secrets: Secret
 
 
 async def test_a_machine_keeps_what_it_was_given_until_it_is_updated(
-    worker: Worker, stall: Stall, secrets: Secrets
+    worker: SimWorker, stall: MemoryWorld, secrets: Secrets
 ) -> None:
     await secrets.set(APP, {"A": "1", "GONE": "x"})
     machine_id = await worker.started(env={"A": "of the config", "B": "2"})
@@ -90,14 +90,16 @@ async def test_a_machine_keeps_what_it_was_given_until_it_is_updated(
     assert given(stall, machine_id)["A"] == "3" and "GONE" not in given(stall, machine_id)
 
 
-async def test_a_machine_goes_without_when_it_is_told_to(worker: Worker, stall: Stall, secrets: Secrets) -> None:
+async def test_a_machine_goes_without_when_it_is_told_to(
+    worker: SimWorker, stall: MemoryWorld, secrets: Secrets
+) -> None:
     await secrets.set(APP, {"A": "1"})
     machine = await worker.create(order={"skip_secrets": True})
     await worker.reaches(machine.id, State.STARTED)
     assert "A" not in given(stall, machine.id)
 
 
-async def test_a_process_takes_only_what_it_asks_for(worker: Worker, stall: Stall, secrets: Secrets) -> None:
+async def test_a_process_takes_only_what_it_asks_for(worker: SimWorker, stall: MemoryWorld, secrets: Secrets) -> None:
     await secrets.set(APP, {"A": "1", "B": "2"})
     asked = [{"env_var": "MINE", "name": "A"}, {"env_var": "B"}]
     machine_id = await worker.started(processes=[{"secrets": asked, "ignore_app_secrets": True}])
@@ -105,7 +107,9 @@ async def test_a_process_takes_only_what_it_asks_for(worker: Worker, stall: Stal
     assert (env["MINE"], env["B"], "A" in env) == ("1", "2", False)
 
 
-async def test_a_file_has_the_content_that_a_secret_holds(worker: Worker, stall: Stall, secrets: Secrets) -> None:
+async def test_a_file_has_the_content_that_a_secret_holds(
+    worker: SimWorker, stall: MemoryWorld, secrets: Secrets
+) -> None:
     await secrets.set(APP, {"CERT": base64.b64encode(b"certificate").decode()})
     machine_id = await worker.started(files=[{"guest_path": "/etc/cert", "secret_name": "CERT"}])
     instance = stall.host.look(MachineId(machine_id))
@@ -124,7 +128,7 @@ async def test_a_file_has_the_content_that_a_secret_holds(worker: Worker, stall:
     ],
 )
 async def test_a_config_cannot_name_what_is_not_there(
-    worker: Worker, secrets: Secrets, config: dict[str, Any], text: str
+    worker: SimWorker, secrets: Secrets, config: dict[str, Any], text: str
 ) -> None:
     await secrets.set(APP, {"TEXT": "not base64!"})
     with pytest.raises(Unprocessable, match=text):
@@ -132,14 +136,14 @@ async def test_a_config_cannot_name_what_is_not_there(
     assert worker.machines() == []
 
 
-async def test_an_order_can_wait_for_no_version_that_is_not_here(worker: Worker, secrets: Secrets) -> None:
+async def test_an_order_can_wait_for_no_version_that_is_not_here(worker: SimWorker, secrets: Secrets) -> None:
     version = await secrets.set(APP, {"A": "1"})
     await worker.create(order={"min_secrets_version": version})
     with pytest.raises(WrongState, match="version 2 of the secrets is not known here"):
         await worker.create(order={"min_secrets_version": version + 1})
 
 
-async def test_they_go_with_the_machine_and_with_the_app(worker: Worker, secrets: Secrets) -> None:
+async def test_they_go_with_the_machine_and_with_the_app(worker: SimWorker, secrets: Secrets) -> None:
     await secrets.set(APP, {"A": "1"})
     machine_id = await worker.started()
     await worker.destroy(machine_id, force=True)

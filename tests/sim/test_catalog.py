@@ -4,28 +4,30 @@ from pathlib import Path
 
 import pytest
 
-from hawker.catalog.planted import Bug
-from hawker.sim.catalog.run import play, play_all
+from hawker.sim.catalog.kit import CatalogKit
+from hawker.sim.catalog.planted import PLANTS
+from hawker.sim.catalog.simulation import play, play_all
 from hawker.sim.catalog.spread import spread
+from hawker.sim.harness.planted_bug import PlantedBug
 
 SEEDS = 200
 SEEDS_ON_DISK = 6
 MORE = pytest.mark.long(reason="more seeds; `make check` plays the first 300 too, by the command")
 
 FOUND_WITHIN = {
-    Bug.SKIP_AHEAD: 10,
-    Bug.NO_ANTI_ENTROPY: 10,
-    Bug.NO_EPOCH_BUMP: 15,
-    Bug.NO_LEASE: 10,
-    Bug.NO_TOMBSTONES: 30,
-    Bug.NO_FENCE: 40,
-    Bug.NO_FLOOR: 30,
-    Bug.DIGEST_NOT_UPDATED: 15,
-    Bug.NO_SWEEP: 10,
-    Bug.NO_REPUBLISH: 10,
-    Bug.OLD_EPOCH: 30,
-    Bug.ASIDE_NOT_SERVED: 10,
-    Bug.BACKWARDS: 30,
+    "skip-ahead": 10,
+    "no-anti-entropy": 10,
+    "no-epoch-bump": 15,
+    "no-lease": 10,
+    "no-tombstones": 30,
+    "no-fence": 40,
+    "no-floor": 30,
+    "digest-not-updated": 15,
+    "no-sweep": 10,
+    "no-republish": 10,
+    "old-epoch": 30,
+    "aside-not-served": 10,
+    "backwards": 30,
 }
 
 
@@ -42,9 +44,9 @@ def test_replicas_on_disk_converge_too(tmp_path: Path) -> None:
         assert (played.plan.seed, played.found) == (played.plan.seed, None)
 
 
-@pytest.mark.parametrize("bug", Bug)
-def test_a_planted_bug_is_found(bug: Bug) -> None:
-    assert any(played.found for played in play_all(range(FOUND_WITHIN[bug]), planted=frozenset({bug})))
+@pytest.mark.parametrize("bug", PLANTS, ids=lambda bug: bug.name)
+def test_planted_bug_of_replication_is_found(bug: PlantedBug[CatalogKit]) -> None:
+    assert any(played.found for played in play_all(range(FOUND_WITHIN[bug.name]), kit=bug.kit))
 
 
 def test_a_seed_plays_the_same_again() -> None:

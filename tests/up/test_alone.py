@@ -16,8 +16,8 @@ from hawker.api.routes import ROUTES
 from hawker.errors import NoRoom, NotFound, Unprocessable
 from hawker.market.preferences import preferences
 from hawker.record.node import NODE
-from hawker.sim.life import APP, Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
+from hawker.sim.node.world import MemoryWorld
 from hawker.up.alone import handlers_alone
 from hawker.worker.handlers import worker_handlers
 from tests.worker.hourglass import in_virtual_time
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    async with Stall(tmp_path).open() as worker:
+async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
+    async with MemoryWorld(tmp_path).open() as worker:
         await worker.app()
         yield worker
 
 
-def _api(worker: Worker) -> InProcessCaller:
+def _api(worker: SimWorker) -> InProcessCaller:
     own = worker_handlers(worker.parts)
     TokensElsewhere().bind(own)
     return InProcessCaller(handlers_alone(worker.parts, own, preferences()), worker.parts.deps.clock, "ann")
@@ -48,13 +48,13 @@ class TokensElsewhere:
                 handlers._bind(route, lambda call: None)
 
 
-async def _create(worker: Worker, *, key: str | None = None, **given: Any) -> Machine:
+async def _create(worker: SimWorker, *, key: str | None = None, **given: Any) -> Machine:
     body = CreateMachineRequest(config=config_of(), **given)
     params = AppParams(app_name=APP)
     return await _api(worker).call(CREATE_MACHINE, params=params, body=body, idempotency_key=key)
 
 
-async def test_order_becomes_a_machine_that_the_worker_lists(worker: Worker) -> None:
+async def test_order_becomes_a_machine_that_the_worker_lists(worker: SimWorker) -> None:
     made = await _create(worker, name="web")
     (listed,) = (
         await _api(worker).call(LIST_MACHINES, params=AppParams(app_name=APP), query=ListMachinesQuery())
@@ -62,13 +62,13 @@ async def test_order_becomes_a_machine_that_the_worker_lists(worker: Worker) -> 
     assert listed.id == made.id and listed.name == "web"
 
 
-async def test_order_with_a_key_is_filled_once(worker: Worker) -> None:
+async def test_order_with_a_key_is_filled_once(worker: SimWorker) -> None:
     made = await _create(worker, key="one")
     assert (await _create(worker, key="one")).id == made.id
     assert len(worker.machines()) == 1
 
 
-async def test_cordoned_node_refuses_orders(worker: Worker) -> None:
+async def test_cordoned_node_refuses_orders(worker: SimWorker) -> None:
     record = msgspec.structs.replace(worker.parts.node, cordoned=True)
     await worker.store.write(lambda tx: tx.put(NODE, "self", record))
     with pytest.raises(NoRoom):
@@ -76,19 +76,19 @@ async def test_cordoned_node_refuses_orders(worker: Worker) -> None:
     assert worker.machines() == []
 
 
-async def test_order_of_an_app_that_is_not_there_is_refused(worker: Worker) -> None:
+async def test_order_of_an_app_that_is_not_there_is_refused(worker: SimWorker) -> None:
     body, params = CreateMachineRequest(config=config_of()), AppParams(app_name="other")
     with pytest.raises(NotFound, match="app not found"):
         await _api(worker).call(CREATE_MACHINE, params=params, body=body)
 
 
-async def _place(worker: Worker, *, key: str | None = None, memory_mb: int = 256, **given: Any) -> PlaceAnswer:
+async def _place(worker: SimWorker, *, key: str | None = None, memory_mb: int = 256, **given: Any) -> PlaceAnswer:
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mb}
     machine = CreateMachineRequest(config=config_of(guest=guest), region=given.pop("region", None))
     return await _api(worker).call(PLACE, body=PlaceRequest(app=APP, machine=machine, **given), idempotency_key=key)
 
 
-async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: Worker) -> None:
+async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: SimWorker) -> None:
     answer = await _place(worker, dry_run=True)
     assert (answer.filled, answer.machines, answer.refusal) == (1, (), None)
     (bid,) = answer.bids
@@ -96,7 +96,7 @@ async def test_a_dry_run_shows_the_bid_and_makes_nothing(worker: Worker) -> None
     assert worker.machines() == []
 
 
-async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(worker: Worker) -> None:
+async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(worker: SimWorker) -> None:
     answer = await _place(worker, count=3, key="three")
     assert answer.filled == 3 and len({machine.id for machine in answer.machines}) == 3
     again = await _place(worker, count=3, key="three")
@@ -104,19 +104,19 @@ async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(work
     assert len(worker.machines()) == 3
 
 
-async def test_what_does_not_fit_is_reported_and_the_rest_is_filled(worker: Worker) -> None:
+async def test_what_does_not_fit_is_reported_and_the_rest_is_filled(worker: SimWorker) -> None:
     answer = await _place(worker, count=6)
     assert answer.filled == len(worker.machines()) == 4
     assert answer.refusal is not None and answer.refusal.shortfall == {"memory_mb": 256}
 
 
-async def test_all_or_nothing_leaves_nothing(worker: Worker) -> None:
+async def test_all_or_nothing_leaves_nothing(worker: SimWorker) -> None:
     with pytest.raises(NoRoom):
         await _place(worker, count=6, all_or_nothing=True)
     assert worker.machines() == []
 
 
-async def test_what_cannot_be_placed_is_refused_with_the_reason(worker: Worker) -> None:
+async def test_what_cannot_be_placed_is_refused_with_the_reason(worker: SimWorker) -> None:
     with pytest.raises(NoRoom, match="no host in region 'mad', the nearest is 'local'"):
         await _place(worker, region="mad")
     with pytest.raises(Unprocessable, match=r"config.guest.memory_mb must be between"):

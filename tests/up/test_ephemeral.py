@@ -3,17 +3,17 @@
 import pytest
 
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.up.ephemeral import DEADLINE_S, destroy_everything
-from tests.fixtures.virtual_worker import anyio_backend, stall, worker
+from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_every_machine_is_destroyed_and_nothing_is_left(worker: Worker, stall: Stall) -> None:
+async def test_every_machine_is_destroyed_and_nothing_is_left(worker: SimWorker, stall: MemoryWorld) -> None:
     running = await worker.started()
     stall.host.stubborn.add(worker.record(running).id)
     await worker.stop(running, timeout="5m")
@@ -27,7 +27,7 @@ async def test_every_machine_is_destroyed_and_nothing_is_left(worker: Worker, st
     assert stall.rootfs.withdrawn and stall.networks.withdrawn
 
 
-async def test_what_cannot_be_destroyed_does_not_hold_the_node_for_ever(worker: Worker, stall: Stall) -> None:
+async def test_what_cannot_be_destroyed_does_not_hold_the_node_for_ever(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
     stall.host.script("stop", FakeFault(delay_s=3600.0))
     before = stall.clock.now()

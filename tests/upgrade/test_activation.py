@@ -16,7 +16,7 @@ import pytest
 from hawker.api.client import Client
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import LIST_MACHINES
-from hawker.chaos.traces import host, left
+from hawker.chaos.residue import host, left
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.log import Secret

@@ -2,14 +2,14 @@
 
 import pytest
 
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
-from tests.fixtures.virtual_worker import anyio_backend, stall, worker
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
+from tests.simulated_worker import anyio_backend, stall, worker
 from tests.volume.shelf import Shelf
 
 __all__ = ["anyio_backend", "shelf", "stall", "worker"]
 
 
 @pytest.fixture
-def shelf(stall: Stall, worker: Worker) -> Shelf:
+def shelf(stall: MemoryWorld, worker: SimWorker) -> Shelf:
     return Shelf(stall, worker)

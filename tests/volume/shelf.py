@@ -19,13 +19,13 @@ from hawker.api.contract.volume import (
 )
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import SNAPSHOTS, VOLUMES, SnapshotRecord, SnapshotStatus, VolumeRecord
-from hawker.sim.life import APP, Worker
-from hawker.sim.loop import eventually
-from hawker.sim.world import World
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import SimWorld
 
 
 class Shelf:
-    def __init__(self, world: World, worker: Worker) -> None:
+    def __init__(self, world: SimWorld, worker: SimWorker) -> None:
         self.world = world
         self.worker = worker
 

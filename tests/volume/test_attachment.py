@@ -9,8 +9,8 @@ from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.record.volume import VOLUMES, VolumeRecord
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.volume.attachment import volume_id_of
 from tests.worker.invariants import check_at_rest
 
@@ -21,13 +21,13 @@ def on(volume: str = "", path: str = "/data", **fields: Any) -> list[dict[str, A
     return [{"volume": volume, "path": path, **fields}]
 
 
-def record(worker: Worker, volume_id: str) -> VolumeRecord:
+def record(worker: SimWorker, volume_id: str) -> VolumeRecord:
     found = worker.store.get(VOLUMES, volume_id)
     assert found is not None
     return found
 
 
-async def test_a_machine_has_its_volume_from_its_order_on(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_has_its_volume_from_its_order_on(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine = await worker.create(mounts=on(volume.id))
     assert record(worker, volume.id).machine == machine.id
@@ -36,7 +36,7 @@ async def test_a_machine_has_its_volume_from_its_order_on(worker: Worker, stall:
     check_at_rest(stall)
 
 
-async def test_a_name_means_the_oldest_free_volume_and_is_filled_in(worker: Worker, stall: Stall) -> None:
+async def test_a_name_means_the_oldest_free_volume_and_is_filled_in(worker: SimWorker, stall: MemoryWorld) -> None:
     first = await worker.volume("data", size_gb=1)
     stall.clock.ahead_s += 1
     second = await worker.volume("data", size_gb=1)
@@ -50,14 +50,14 @@ async def test_a_name_means_the_oldest_free_volume_and_is_filled_in(worker: Work
         await worker.create(mounts=on(name="other"))
 
 
-async def test_a_second_machine_is_refused_and_told_who_has_it(worker: Worker) -> None:
+async def test_a_second_machine_is_refused_and_told_who_has_it(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine = await worker.create(mounts=on(volume.id))
     with pytest.raises(WrongState, match=f"is attached to machine {machine.id}"):
         await worker.create(mounts=on(volume.id))
 
 
-async def test_a_volume_is_of_its_own_app_and_not_on_its_way_out(worker: Worker) -> None:
+async def test_a_volume_is_of_its_own_app_and_not_on_its_way_out(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.app("other")
     with pytest.raises(NotFound, match="app 'other' has no volume"):
@@ -67,7 +67,7 @@ async def test_a_volume_is_of_its_own_app_and_not_on_its_way_out(worker: Worker)
         await worker.create(mounts=on(volume.id))
 
 
-async def test_a_machine_s_end_frees_the_volume_and_keeps_what_is_in_it(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_s_end_frees_the_volume_and_keeps_what_is_in_it(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=on(volume.id))
     await worker.destroy(machine_id, force=True)
@@ -77,13 +77,13 @@ async def test_a_machine_s_end_frees_the_volume_and_keeps_what_is_in_it(worker: 
     check_at_rest(stall)
 
 
-async def test_an_order_that_is_given_again_is_the_same_machine(worker: Worker) -> None:
+async def test_an_order_that_is_given_again_is_the_same_machine(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     first = await worker.create(key="one", mounts=on(volume.id))
     assert (await worker.create(key="one", mounts=on(volume.id))).id == first.id
 
 
-async def test_an_order_without_room_leaves_the_volume_free(worker: Worker, stall: Stall) -> None:
+async def test_an_order_without_room_leaves_the_volume_free(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     stall.room = Capacity(cpus=1, memory_mib=1, disk_mib=100_000)
     with pytest.raises(NoRoomAtVolume, match=f"existing volume id '{volume.id}'"):
@@ -95,13 +95,13 @@ async def test_an_order_without_room_leaves_the_volume_free(worker: Worker, stal
     ("asks", "says"),
     [({"encrypted": True}, "is not encrypted"), ({"size_gb": 2}, "has 1 GB, not 2: extend it first")],
 )
-async def test_what_the_volume_is_not_is_refused(worker: Worker, asks: dict[str, Any], says: str) -> None:
+async def test_what_the_volume_is_not_is_refused(worker: SimWorker, asks: dict[str, Any], says: str) -> None:
     volume = await worker.volume("data", size_gb=1, encrypted=False)
     with pytest.raises(Unprocessable, match=says):
         await worker.create(mounts=on(volume.id, **asks))
 
 
-async def test_an_update_may_move_it_and_nothing_else(worker: Worker) -> None:
+async def test_an_update_may_move_it_and_nothing_else(worker: SimWorker) -> None:
     volume, other = await worker.volume("data", size_gb=1), await worker.volume("other", size_gb=1)
     machine_id, plain = await worker.started(mounts=on(volume.id)), await worker.started()
     for mounts in (on(other.id), on(name="other"), []):

@@ -17,11 +17,11 @@ from hawker.record.volume import (
     SnapshotStatus,
     VolumeState,
 )
-from hawker.sim.fuse import Death
-from hawker.sim.host import Trouble
-from hawker.sim.life import Worker
-from hawker.sim.loop import eventually
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND
 from tests.volume.shelf import Shelf
 from tests.worker.invariants import check_at_rest
@@ -38,7 +38,7 @@ def test_flows_of_volumes_have_names_of_their_own() -> None:
     ]
 
 
-async def test_a_volume_is_created_once_its_file_is_there(worker: Worker, stall: Stall) -> None:
+async def test_a_volume_is_created_once_its_file_is_there(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=2)
     assert (volume.state, stall.disks.files[VolumeId(volume.id)].size_bytes) == ("created", 2 << 30)
     record = worker.store.get(VOLUMES, volume.id)
@@ -46,15 +46,15 @@ async def test_a_volume_is_created_once_its_file_is_there(worker: Worker, stall:
     check_at_rest(stall)
 
 
-async def test_a_trouble_that_passes_only_delays_it(worker: Worker, stall: Stall) -> None:
-    stall.disks.troubles += [Trouble("make", after=False), Trouble("make", after=True)]
+async def test_a_trouble_that_passes_only_delays_it(worker: SimWorker, stall: MemoryWorld) -> None:
+    stall.disks.troubles += [ScriptedFailure("make", after=False), ScriptedFailure("make", after=True)]
     volume = await worker.volume("data", size_gb=1)
     assert volume.state == "created" and stall.disks.made[VolumeId(volume.id)] == 1
     check_at_rest(stall)
 
 
-async def test_one_that_cannot_be_made_is_taken_back_whole(worker: Worker, stall: Stall) -> None:
-    stall.disks.troubles += [Trouble("make", after=True)] * 5
+async def test_one_that_cannot_be_made_is_taken_back_whole(worker: SimWorker, stall: MemoryWorld) -> None:
+    stall.disks.troubles += [ScriptedFailure("make", after=True)] * 5
     with pytest.raises(Fault, match="could not be made: OSError: make failed"):
         await worker.volume("data", size_gb=1)
     assert stall.disks.files == {} and used(worker.store) == Resources()
@@ -63,7 +63,7 @@ async def test_one_that_cannot_be_made_is_taken_back_whole(worker: Worker, stall
     check_at_rest(stall)
 
 
-async def test_a_volume_grows_under_a_machine_that_goes_on(worker: Worker, stall: Stall) -> None:
+async def test_a_volume_grows_under_a_machine_that_goes_on(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MACHINE)
     before = worker.record(machine_id).running
@@ -73,19 +73,19 @@ async def test_a_volume_grows_under_a_machine_that_goes_on(worker: Worker, stall
     check_at_rest(stall)
 
 
-async def test_an_extension_is_not_given_up(worker: Worker, stall: Stall) -> None:
+async def test_an_extension_is_not_given_up(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
-    stall.disks.troubles += [Trouble("grow", after=False)] * 30
+    stall.disks.troubles += [ScriptedFailure("grow", after=False)] * 30
     await worker.extend_volume(volume.id, 2)
     await worker.at_rest(every_s=1.0)
     assert (await worker.get_volume(volume.id)).state == "created"
     assert stall.disks.files[VolumeId(volume.id)].size_bytes == 2 << 30
 
 
-async def test_a_destroyed_one_leaves_nothing_but_a_word(worker: Worker, stall: Stall) -> None:
+async def test_a_destroyed_one_leaves_nothing_but_a_word(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.delete_volume(volume.id)
-    stall.disks.troubles += [Trouble("detach", after=True)]
+    stall.disks.troubles += [ScriptedFailure("detach", after=True)]
     await worker.parts.volumes.destroy(VolumeId(volume.id))
     await worker.at_rest(every_s=0.1)
     assert stall.disks.files == {} and worker.store.get(VOLUMES, volume.id) is None
@@ -100,22 +100,22 @@ async def test_a_destroyed_one_leaves_nothing_but_a_word(worker: Worker, stall: 
         ("volume_fork.fit before", VolumeState.HYDRATING),
     ],
 )
-async def test_a_fork_s_state_says_what_is_being_done(stall: Stall, place: str, state: VolumeState) -> None:
+async def test_a_fork_s_state_says_what_is_being_done(stall: MemoryWorld, place: str, state: VolumeState) -> None:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written()
-    stall.fuse.burns_in = place
+    stall.crash_points.burns_in = place
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).create(name="copy", source_volume_id=source)
     assert sorted(record.state for _, record in stall.store.scan(VOLUMES)) == sorted([VolumeState.CREATED, state])
 
 
-async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Stall) -> None:
+async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written(size_gb=1)
-    stall.fuse.burns_in = "volume_fork.fit before"
+    stall.crash_points.burns_in = "volume_fork.fit before"
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).create(name="copy", source_volume_id=source, size_gb=2)
@@ -129,7 +129,7 @@ async def test_a_fork_can_be_mounted_while_it_is_brought_to_its_size(stall: Stal
 
 
 @pytest.mark.parametrize("edge", range(1, 12))
-async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: Stall, edge: int) -> None:
+async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: MemoryWorld, edge: int) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
@@ -139,7 +139,7 @@ async def test_a_daemon_killed_while_a_snapshot_is_restored_goes_on(stall: Stall
 
 
 @pytest.mark.parametrize("edge", range(1, 12))
-async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: Stall, edge: int) -> None:
+async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: MemoryWorld, edge: int) -> None:
     async with stall.open() as worker:
         await worker.app()
         source = await Shelf(stall, worker).written()
@@ -147,17 +147,17 @@ async def test_a_daemon_killed_while_a_volume_is_forked_goes_on(stall: Stall, ed
     await _all_made(stall)
 
 
-async def _killed(stall: Stall, edge: int, **order: str) -> None:
+async def _killed(stall: MemoryWorld, edge: int, **order: str) -> None:
     try:
         async with stall.open() as worker:
-            stall.fuse.burns_at = stall.fuse.edges + edge
+            stall.crash_points.burns_at = stall.crash_points.edges + edge
             await Shelf(stall, worker).create(name="copy", **order)
     except Death:
         stall.crash()
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
 
 
-async def _all_made(stall: Stall) -> None:
+async def _all_made(stall: MemoryWorld) -> None:
     """Each volume is created, with what the first one held, and was made once; nothing else is there."""
     async with stall.open() as worker:
         await worker.at_rest()
@@ -168,12 +168,12 @@ async def _all_made(stall: Stall) -> None:
         assert {stall.disks.made[record.id] for record in records} == {1}
 
 
-async def test_a_copy_that_cannot_be_had_leaves_no_volume(stall: Stall) -> None:
+async def test_a_copy_that_cannot_be_had_leaves_no_volume(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
         source = await shelf.written()
-        stall.copies.troubles += [Trouble("fork", False)] * 5
+        stall.copies.troubles += [ScriptedFailure("fork", False)] * 5
         with suppress(Fault):  # or not yet, when it is answered before the last try
             await shelf.create(source_volume_id=source)
         await worker.at_rest()
@@ -181,27 +181,27 @@ async def test_a_copy_that_cannot_be_had_leaves_no_volume(stall: Stall) -> None:
         assert list(stall.disks.files) == [source]
 
 
-async def _volume(stall: Stall) -> VolumeId:
+async def _volume(stall: MemoryWorld) -> VolumeId:
     async with stall.open() as worker:
         await worker.app()
         return await Shelf(stall, worker).written()
 
 
-def _records(stall: Stall) -> list[SnapshotRecord]:
+def _records(stall: MemoryWorld) -> list[SnapshotRecord]:
     return [record for _, record in stall.store.scan(SNAPSHOTS)]
 
 
 @pytest.mark.parametrize("edge", range(1, 8))
-async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: Stall, edge: int) -> None:
+async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: MemoryWorld, edge: int) -> None:
     volume_id = await _volume(stall)
     try:
         async with stall.open() as worker:
-            stall.fuse.burns_at = stall.fuse.edges + edge
+            stall.crash_points.burns_at = stall.crash_points.edges + edge
             await Shelf(stall, worker).snapshot(volume_id)
             await worker.at_rest()
     except Death:
         stall.crash()
-    stall.fuse.burns_at = None
+    stall.crash_points.burns_at = None
     async with stall.open() as worker:
         await worker.at_rest()
         [record] = _records(stall)
@@ -218,9 +218,9 @@ async def test_a_daemon_killed_in_it_goes_on_and_takes_it_once(stall: Stall, edg
         ("volume_snapshot.seal before", SnapshotStatus.RUNNING),
     ],
 )
-async def test_its_status_says_how_far_it_is(stall: Stall, place: str, status: SnapshotStatus) -> None:
+async def test_its_status_says_how_far_it_is(stall: MemoryWorld, place: str, status: SnapshotStatus) -> None:
     volume_id = await _volume(stall)
-    stall.fuse.burns_in = place
+    stall.crash_points.burns_in = place
     with pytest.raises(Death):
         async with stall.open() as worker:
             await Shelf(stall, worker).snapshot(volume_id)
@@ -228,22 +228,22 @@ async def test_its_status_says_how_far_it_is(stall: Stall, place: str, status: S
     assert [record.status for record in _records(stall)] == [status]
 
 
-async def test_a_host_that_refuses_for_a_while_delays_it(stall: Stall) -> None:
+async def test_a_host_that_refuses_for_a_while_delays_it(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
         volume_id = await shelf.written()
-        stall.copies.troubles += [Trouble("take", False), Trouble("take", True)]
+        stall.copies.troubles += [ScriptedFailure("take", False), ScriptedFailure("take", True)]
         snapshot_id = await shelf.taken(volume_id)
         assert stall.copies.taken[snapshot_id] == 1
 
 
-async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: Stall) -> None:
+async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)
         volume_id = await shelf.written()
-        stall.copies.troubles += [Trouble("take", True)] * 5
+        stall.copies.troubles += [ScriptedFailure("take", True)] * 5
         snapshot_id = SnapshotId(await shelf.snapshot(volume_id))
         await worker.at_rest()
         assert shelf.record(snapshot_id).status is SnapshotStatus.FAILED
@@ -252,7 +252,7 @@ async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: S
         assert (await shelf.taken(volume_id)) in stall.copies.snapshots
 
 
-async def test_it_waits_for_what_is_done_to_the_volume_before(stall: Stall) -> None:
+async def test_it_waits_for_what_is_done_to_the_volume_before(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)

@@ -7,8 +7,8 @@ from hawker.config.storage import Mount
 from hawker.ids import AppName, VolumeId
 from hawker.node import Capacity
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.volume.disks import Disk, Usage
 from hawker.volume.growth import Growth, larger_size
 
@@ -47,7 +47,7 @@ def test_without_a_threshold_or_a_step_it_stays() -> None:
 
 
 @pytest.fixture
-async def growth(worker: Worker, stall: Stall, monkeypatch: pytest.MonkeyPatch) -> Growth:
+async def growth(worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> Growth:
     """Of a worker with one machine, whose volume is nearly full."""
     await worker.volume("data", size_gb=1)
     mount = {"name": "data", "path": "/data", "extend_threshold_percent": 80, "add_size_gb": 1, "size_gb_limit": 3}
@@ -60,13 +60,13 @@ async def growth(worker: Worker, stall: Stall, monkeypatch: pytest.MonkeyPatch) 
     return Growth(worker.parts.deps, worker.parts.volumes)
 
 
-def size(worker: Worker) -> int:
+def size(worker: SimWorker) -> int:
     (record,) = [record for _, record in worker.store.scan(VOLUMES)]
     return record.size_gb
 
 
 @pytest.mark.anyio
-async def test_a_full_volume_grows_step_by_step_to_its_limit(worker: Worker, growth: Growth) -> None:
+async def test_a_full_volume_grows_step_by_step_to_its_limit(worker: SimWorker, growth: Growth) -> None:
     for wanted in (2, 3, 3):
         await growth.once()
         await worker.at_rest()
@@ -75,7 +75,7 @@ async def test_a_full_volume_grows_step_by_step_to_its_limit(worker: Worker, gro
 
 @pytest.mark.anyio
 async def test_one_that_has_yet_to_be_mounted_anew_does_not_grow_again(
-    worker: Worker, stall: Stall, growth: Growth
+    worker: SimWorker, stall: MemoryWorld, growth: Growth
 ) -> None:
     stall.disks.grows = False
     for _ in range(2):
@@ -85,7 +85,7 @@ async def test_one_that_has_yet_to_be_mounted_anew_does_not_grow_again(
 
 
 @pytest.mark.anyio
-async def test_a_full_host_is_waited_for(worker: Worker, stall: Stall, growth: Growth) -> None:
+async def test_a_full_host_is_waited_for(worker: SimWorker, stall: MemoryWorld, growth: Growth) -> None:
     room, stall.room = stall.room, Capacity(cpus=4, memory_mib=1024, disk_mib=1)
     await growth.once()
     assert size(worker) == 1

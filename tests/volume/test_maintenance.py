@@ -3,8 +3,8 @@
 import pytest
 
 from hawker.ids import VolumeId
-from hawker.sim.host import Trouble
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.world import MemoryWorld
 from hawker.volume.retention import DAY_S, GRACE_S
 from tests.volume.shelf import Shelf
 
@@ -33,7 +33,7 @@ async def test_a_volume_that_wants_none_has_none(shelf: Shelf) -> None:
     assert backups(shelf, volume_id) == 0
 
 
-async def test_restarts_neither_repeat_nor_lose_a_day(stall: Stall) -> None:
+async def test_restarts_neither_repeat_nor_lose_a_day(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         volume_id = await Shelf(stall, worker).written(snapshot_retention=60)
@@ -85,7 +85,7 @@ async def test_a_backup_that_finds_no_room_is_tried_again_later_and_harms_nobody
 async def test_a_host_that_refuses_once_does_not_end_it(shelf: Shelf) -> None:
     volume_id = await shelf.written(snapshot_retention=1, auto_backup_enabled=False)
     snapshot_id = await shelf.taken(volume_id)
-    shelf.world.copies.troubles.append(Trouble("drop", False))
+    shelf.world.copies.troubles.append(ScriptedFailure("drop", False))
     await shelf.world.clock.sleep(DAY_S + 600)
     assert snapshot_id not in shelf.world.copies.snapshots
     assert shelf.world.copies.troubles == []

@@ -13,8 +13,8 @@ from hawker.machine import State
 from hawker.node import Capacity
 from hawker.record.capacity import used
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.volume import operations
 from hawker.volume.operations import new_volume
 from tests.worker.invariants import check_at_rest
@@ -22,7 +22,7 @@ from tests.worker.invariants import check_at_rest
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_volume_takes_room_for_as_long_as_it_is_there(worker: Worker, stall: Stall) -> None:
+async def test_a_volume_takes_room_for_as_long_as_it_is_there(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=2)
     assert used(worker.store).disk_mib == 2048
     await worker.delete_volume(volume.id)
@@ -34,7 +34,7 @@ async def test_a_volume_takes_room_for_as_long_as_it_is_there(worker: Worker, st
     check_at_rest(stall)
 
 
-async def test_no_more_is_promised_than_there_is(worker: Worker, stall: Stall) -> None:
+async def test_no_more_is_promised_than_there_is(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.room = Capacity(cpus=4, memory_mib=1024, disk_mib=3 * 1024)
     volume = await worker.volume("data", size_gb=2)
     with pytest.raises(NoRoom, match="short of 1024 MiB of disk") as refused:
@@ -45,7 +45,7 @@ async def test_no_more_is_promised_than_there_is(worker: Worker, stall: Stall) -
     assert (await worker.extend_volume(volume.id, 3)).volume.size_gb == 3
 
 
-async def test_an_extension_only_grows_and_may_be_asked_twice(worker: Worker, stall: Stall) -> None:
+async def test_an_extension_only_grows_and_may_be_asked_twice(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=2)
     for _ in range(2):
         answer = await worker.extend_volume(volume.id, 4)
@@ -57,7 +57,7 @@ async def test_an_extension_only_grows_and_may_be_asked_twice(worker: Worker, st
 
 
 async def test_a_host_that_cannot_grow_what_is_in_use_says_so_and_does_it_with_the_next_launch(
-    worker: Worker, stall: Stall
+    worker: SimWorker, stall: MemoryWorld
 ) -> None:
     stall.disks.grows = False
     volume = await worker.volume("data", size_gb=1)
@@ -71,14 +71,14 @@ async def test_a_host_that_cannot_grow_what_is_in_use_says_so_and_does_it_with_t
     check_at_rest(stall)
 
 
-async def test_a_volume_with_a_machine_is_not_deleted(worker: Worker) -> None:
+async def test_a_volume_with_a_machine_is_not_deleted(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=[{"volume": volume.id, "path": "/data"}])
     with pytest.raises(WrongState, match=f"attached to machine {machine_id}"):
         await worker.delete_volume(volume.id)
 
 
-async def test_a_deleted_volume_stays_so_and_cannot_be_changed(worker: Worker) -> None:
+async def test_a_deleted_volume_stays_so_and_cannot_be_changed(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     first = await worker.delete_volume(volume.id)
     assert (first.state, await worker.delete_volume(volume.id)) == ("pending_destroy", first)
@@ -86,7 +86,7 @@ async def test_a_deleted_volume_stays_so_and_cannot_be_changed(worker: Worker) -
         await worker.extend_volume(volume.id, 2)
 
 
-async def test_only_what_was_let_go_of_is_destroyed(worker: Worker, stall: Stall) -> None:
+async def test_only_what_was_let_go_of_is_destroyed(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     with pytest.raises(WrongState, match="not to be destroyed"):
         await worker.parts.volumes.destroy(VolumeId(volume.id))
@@ -95,7 +95,7 @@ async def test_only_what_was_let_go_of_is_destroyed(worker: Worker, stall: Stall
     assert VolumeId(volume.id) in stall.disks.files
 
 
-async def test_an_app_has_a_bounded_number_of_volumes(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_app_has_a_bounded_number_of_volumes(worker: SimWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "MAX_VOLUMES", 2)
     for _ in range(2):
         await worker.volume("data", size_gb=1)
@@ -103,7 +103,7 @@ async def test_an_app_has_a_bounded_number_of_volumes(worker: Worker, monkeypatc
         await worker.volume("data", size_gb=1)
 
 
-async def test_a_volume_that_is_lost_with_its_app_is_let_go_of_by_force_only(worker: Worker) -> None:
+async def test_a_volume_that_is_lost_with_its_app_is_let_go_of_by_force_only(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     with pytest.raises(WrongState, match="still has 1 volumes"):
         await worker.parts.apps.delete("stall")

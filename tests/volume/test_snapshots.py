@@ -11,9 +11,9 @@ from hawker.errors import NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.record.volume import GONE_SNAPSHOTS, SNAPSHOTS, SNAPSHOTS_BY_VOLUME, SnapshotStatus, volume_resource
-from hawker.sim.life import Worker
-from hawker.sim.loop import eventually
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
 from hawker.volume import snapshots as module
 from hawker.volume.retention import DAY_S
@@ -136,7 +136,7 @@ async def test_one_that_is_being_restored_outlives_its_days(shelf: Shelf) -> Non
     assert snapshot_id not in shelf.world.copies.snapshots
 
 
-async def test_a_file_whose_record_is_gone_is_removed_by_the_next_daemon(stall: Stall) -> None:
+async def test_a_file_whose_record_is_gone_is_removed_by_the_next_daemon(stall: MemoryWorld) -> None:
     """Killed between the two."""
     async with stall.open() as worker:
         await worker.app()
@@ -166,7 +166,7 @@ async def test_a_file_that_no_record_knows_is_left_alone(shelf: Shelf) -> None:
     assert snapshot_id in shelf.world.copies.snapshots
 
 
-async def test_a_node_without_volumes_says_so(worker: Worker) -> None:
+async def test_a_node_without_volumes_says_so(worker: SimWorker) -> None:
     deps = replace(worker.parts.deps, copies=None)
     with pytest.raises(NotServed):
         _ = module.Snapshots(deps, worker.parts.runner).copies
@@ -181,7 +181,7 @@ async def with_suspended(shelf: Shelf) -> str:
 
 
 async def test_what_a_suspended_guest_has_is_neither_copied_nor_forked(tmp_path: Path) -> None:
-    stall = Stall(tmp_path, guests=True)
+    stall = MemoryWorld(tmp_path, guests=True)
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)

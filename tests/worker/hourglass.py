@@ -2,9 +2,9 @@
 
 import pytest
 
-from hawker.sim.loop import Hourglass
+from hawker.sim.harness.loop import VirtualTimeLoop
 
 
 @pytest.fixture(scope="session", name="anyio_backend")
 def in_virtual_time() -> object:
-    return "asyncio", {"loop_factory": Hourglass}
+    return "asyncio", {"loop_factory": VirtualTimeLoop}

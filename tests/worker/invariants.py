@@ -1,7 +1,7 @@
 """The product's own invariants, of a stall, as assertions."""
 
 from hawker.proof import invariants
-from hawker.sim.world import Stall
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Reader
 
 
@@ -10,7 +10,7 @@ def check_store(reader: Reader) -> None:
     assert invariants.of_store(reader) == []
 
 
-def check_at_rest(stall: Stall) -> None:
+def check_at_rest(stall: MemoryWorld) -> None:
     """When nothing is under way: what runs is what the records say, and nothing else is on the host."""
     with stall.store.snapshot() as reader:
         assert invariants.at_rest(reader, stall.seen()) == []

@@ -9,7 +9,7 @@ from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MachineRecord, Network, Running
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 
 IMAGE = Resolved(
     reference="hawker/hello",

@@ -13,8 +13,8 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.node import Capacity, Resources
 from hawker.record.machine import BY_IPV4, MachineKey, MachineRecord
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, config_of
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.admission import Admission, free_ipv4
 
@@ -26,17 +26,17 @@ ONE = {"gpu_kind": "a10", "memory_mb": 256}
 
 
 @pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    async with Stall(tmp_path, guests=True, room=ROOM).open() as worker:
+async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
+    async with MemoryWorld(tmp_path, guests=True, room=ROOM).open() as worker:
         await worker.app()
         yield worker
 
 
-def _admission(worker: Worker) -> Admission:
+def _admission(worker: SimWorker) -> Admission:
     return Admission(worker.parts.deps, lambda: ROOM)
 
 
-async def _new(worker: Worker, *, launch: bool = True) -> MachineRecord:
+async def _new(worker: SimWorker, *, launch: bool = True) -> MachineRecord:
     """One that is not in the store."""
     one = await worker.stopped(guest=ONE)
     record = await worker.reaches(one, State.STOPPED)
@@ -44,16 +44,16 @@ async def _new(worker: Worker, *, launch: bool = True) -> MachineRecord:
     return msgspec.structs.replace(record, gpus=(), holds=holds)
 
 
-async def test_a_new_machine_is_given_its_device(worker: Worker) -> None:
+async def test_a_new_machine_is_given_its_device(worker: SimWorker) -> None:
     record = await _new(worker)
     assert _admission(worker).place(worker.store, record).gpus == (GPU,)
 
 
-async def test_one_that_is_not_launched_is_given_none(worker: Worker) -> None:
+async def test_one_that_is_not_launched_is_given_none(worker: SimWorker) -> None:
     assert _admission(worker).place(worker.store, await _new(worker, launch=False)).gpus == ()
 
 
-async def test_all_that_is_missing_is_told_at_once(worker: Worker) -> None:
+async def test_all_that_is_missing_is_told_at_once(worker: SimWorker) -> None:
     record = await _new(worker)
     await worker.started(guest=ONE)
     large = msgspec.structs.replace(record, holds=Resources(shared_cpus=1, memory_mib=1000))
@@ -62,7 +62,7 @@ async def test_all_that_is_missing_is_told_at_once(worker: Worker) -> None:
     assert set(refused.value.shortfall) == {"memory_mb", "gpus.a10"}
 
 
-async def test_what_a_machine_holds_counts_as_free_for_it(worker: Worker) -> None:
+async def test_what_a_machine_holds_counts_as_free_for_it(worker: SimWorker) -> None:
     one = worker.record(await worker.started(guest=ONE))
     granted = _admission(worker).admit(worker.store, one, one.config)
     assert granted.gpus == (GPU,) and granted.holds == one.holds

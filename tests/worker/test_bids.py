@@ -8,8 +8,8 @@ from hawker.api.codec import encode_json
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import Bid, BidAsk, DeclineKind, LayerRef
 from hawker.record.node import NODE, NodeRecord
-from hawker.sim.life import APP, Worker, config_of
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
+from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.worker.bids import Bids
 
 pytestmark = pytest.mark.anyio
@@ -22,18 +22,18 @@ def ask(**given: Any) -> msgspec.Raw:
     return msgspec.Raw(encode_json(BidAsk(app=named.pop("app", APP), machine=machine, **named)))
 
 
-def bid(worker: Worker, **given: Any) -> Bid:
+def bid(worker: SimWorker, **given: Any) -> Bid:
     (found,) = Bids(worker.parts).quotes([ask(**given)])
     return found
 
 
-def kind(worker: Worker, **given: Any) -> DeclineKind | None:
+def kind(worker: SimWorker, **given: Any) -> DeclineKind | None:
     found = bid(worker, **given)
     assert (found.decline is None) == (found.fits > 0)
     return None if found.decline is None else found.decline.kind
 
 
-async def test_a_bid_says_what_would_be_left(worker: Worker) -> None:
+async def test_a_bid_says_what_would_be_left(worker: SimWorker) -> None:
     await worker.started(guest={"cpu_kind": "shared", "cpus": 2, "memory_mb": 256})
     found = bid(worker, guest={"cpu_kind": "performance", "cpus": 1, "memory_mb": 512})
     cpu, memory = found.headroom["cpu"], found.headroom["memory"]
@@ -42,21 +42,21 @@ async def test_a_bid_says_what_would_be_left(worker: Worker) -> None:
     assert (found.fits, found.same_app) == (1, 1)
 
 
-async def test_how_many_would_fit_is_asked_with_a_count(worker: Worker) -> None:
+async def test_how_many_would_fit_is_asked_with_a_count(worker: SimWorker) -> None:
     assert [bid(worker, count=count).fits for count in (1, 3, 9)] == [1, 3, ROOM.memory_mib // 256]
 
 
-async def test_one_that_is_not_to_be_launched_takes_nothing(worker: Worker) -> None:
+async def test_one_that_is_not_to_be_launched_takes_nothing(worker: SimWorker) -> None:
     found = bid(worker, skip_launch=True, guest={"cpu_kind": "shared", "cpus": 1, "memory_mb": 4096})
     assert found.fits == 1 and found.headroom["memory"].takes == 0
 
 
-async def test_what_is_short_is_told(worker: Worker) -> None:
+async def test_what_is_short_is_told(worker: SimWorker) -> None:
     found = bid(worker, guest={"cpu_kind": "shared", "cpus": 1, "memory_mb": 2048})
     assert found.decline is not None and found.decline.shortfall == {"memory_mb": 1024}
 
 
-async def test_every_other_reason_has_its_kind(worker: Worker) -> None:
+async def test_every_other_reason_has_its_kind(worker: SimWorker) -> None:
     await worker.started()
     assert kind(worker) is None
     assert kind(worker, metadata={"hawker_labels": "disk=ssd"}) is DeclineKind.LABELS
@@ -72,7 +72,7 @@ async def test_every_other_reason_has_its_kind(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(("fields", "why"), [({"cordoned": True}, "cordoned"), ({"draining": True}, "draining")])
-async def test_a_closed_node_declines(worker: Worker, fields: dict[str, bool], why: str) -> None:
+async def test_a_closed_node_declines(worker: SimWorker, fields: dict[str, bool], why: str) -> None:
     record = NodeRecord(id=worker.parts.node.id, region="local", created_at=0.0, **fields)
     await worker.store.write(lambda tx: tx.put(NODE, "self", record))
     found = bid(worker)
@@ -84,21 +84,21 @@ async def test_a_closed_node_declines(worker: Worker, fields: dict[str, bool], w
 
 async def test_gpus_are_counted_apart(tmp_path: Path) -> None:
     room = msgspec.structs.replace(ROOM, gpus=())
-    async with Stall(tmp_path, room=room, guests=True).open() as worker:
+    async with MemoryWorld(tmp_path, room=room, guests=True).open() as worker:
         await worker.app()
         guest = {"cpu_kind": "performance", "cpus": 1, "memory_mb": 256, "gpu_kind": "a10", "gpus": 1}
         found = bid(worker, guest=guest)
         assert found.decline is not None and found.decline.shortfall in ({"gpus.a10": 1}, {})
 
 
-async def test_a_filled_order_and_a_taken_name_are_told(worker: Worker) -> None:
+async def test_a_filled_order_and_a_taken_name_are_told(worker: SimWorker) -> None:
     made = await worker.create(key="k", order={"name": "web"})
     assert bid(worker, order_id="k").filled == made.id
     assert bid(worker, order_id="l").filled is None
     assert bid(worker, name="web").name_taken and not bid(worker, name="api").name_taken
 
 
-async def test_an_image_counts_by_what_is_missing_of_it(worker: Worker) -> None:
+async def test_an_image_counts_by_what_is_missing_of_it(worker: SimWorker) -> None:
     unknown = bid(worker)
     assert (unknown.image_bytes, unknown.missing_bytes) == (None, None)
     await worker.started()
@@ -111,6 +111,6 @@ async def test_an_image_counts_by_what_is_missing_of_it(worker: Worker) -> None:
     assert (other.missing_bytes, other.image_bytes) == (1010, known.image_bytes + 1010)
 
 
-async def test_equal_asks_are_worked_out_once(worker: Worker) -> None:
+async def test_equal_asks_are_worked_out_once(worker: SimWorker) -> None:
     first, second, other = Bids(worker.parts).quotes([ask(), ask(), ask(count=2)])
     assert first is second and first is not other

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.calendar import RETRY_S, moment_after
 
 pytestmark = pytest.mark.anyio
@@ -55,16 +55,16 @@ def test_the_next_moment_is_later_and_never_further_away_than_a_period(
     assert moment_after(created_at, schedule, moment) > moment
 
 
-async def finished(worker: Worker, stall: Stall, machine_id: str) -> None:
+async def finished(worker: SimWorker, stall: MemoryWorld, machine_id: str) -> None:
     stall.host.end(MachineId(machine_id), 0)
     await worker.reaches(machine_id, State.STOPPED)
 
 
-def starts(worker: Worker, machine_id: str) -> int:
+def starts(worker: SimWorker, machine_id: str) -> int:
     return worker.events(machine_id).count("start/started")
 
 
-async def test_a_machine_is_started_once_in_each_period(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_is_started_once_in_each_period(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(schedule="hourly", restart=ONCE)
     created_at = worker.record(machine_id).created_at
     for period in (1, 2, 3):
@@ -76,7 +76,7 @@ async def test_a_machine_is_started_once_in_each_period(worker: Worker, stall: S
     assert starts(worker, machine_id) == 4
 
 
-async def test_a_moment_that_passes_while_it_runs_is_passed_over(worker: Worker, stall: Stall) -> None:
+async def test_a_moment_that_passes_while_it_runs_is_passed_over(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(schedule="hourly", restart=ONCE)
     await stall.clock.sleep(2.5 * HOUR_S)
     assert starts(worker, machine_id) == 1
@@ -87,7 +87,7 @@ async def test_a_moment_that_passes_while_it_runs_is_passed_over(worker: Worker,
     assert starts(worker, machine_id) == 2
 
 
-async def test_moments_without_a_daemon_are_made_up_for_once(stall: Stall) -> None:
+async def test_moments_without_a_daemon_are_made_up_for_once(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(schedule="hourly", restart=ONCE)
@@ -101,7 +101,7 @@ async def test_moments_without_a_daemon_are_made_up_for_once(stall: Stall) -> No
         assert starts(worker, machine_id) == 2
 
 
-async def test_one_that_was_never_launched_waits_for_its_first_moment(worker: Worker, stall: Stall) -> None:
+async def test_one_that_was_never_launched_waits_for_its_first_moment(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped(schedule="daily", restart=ONCE)
     await stall.clock.sleep(DAY_S - 60)
     assert worker.record(machine_id).state is State.STOPPED
@@ -109,7 +109,7 @@ async def test_one_that_was_never_launched_waits_for_its_first_moment(worker: Wo
     await worker.reaches(machine_id, State.STARTED)
 
 
-async def test_a_start_that_is_refused_is_tried_again(worker: Worker, stall: Stall) -> None:
+async def test_a_start_that_is_refused_is_tried_again(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped(schedule="hourly", restart=ONCE)
     await stall.clock.sleep(HOUR_S - 10)
     await worker.api.call(CREATE_LEASE, params=params(machine_id), body=LeaseRequest(ttl=100))
@@ -120,7 +120,7 @@ async def test_a_start_that_is_refused_is_tried_again(worker: Worker, stall: Sta
     assert starts(worker, machine_id) == 1
 
 
-async def test_a_schedule_that_an_update_takes_away_ends(worker: Worker, stall: Stall) -> None:
+async def test_a_schedule_that_an_update_takes_away_ends(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(schedule="hourly", restart=ONCE)
     await worker.update(machine_id, restart=ONCE)
     await worker.reaches(machine_id, State.STARTED)

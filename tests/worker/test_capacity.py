@@ -16,8 +16,8 @@ from hawker.node import Capacity, Resources
 from hawker.record.machine import MachineRecord
 from hawker.runtime.fake_host import FakeFault
 from hawker.settings import Settings
-from hawker.sim.life import Worker, config_of
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, config_of
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.capacity import Room, at_rest, kept_layer, overhead_mib, room_for
 from tests.worker.invariants import check_at_rest
 from tests.worker.machines import machine
@@ -88,18 +88,18 @@ def test_the_newer_field_wins() -> None:
 # Through the flows: whose first instance made the layer that is there.
 
 
-def layer_of(stall: Stall, machine_id: str) -> str | None:
+def layer_of(stall: MemoryWorld, machine_id: str) -> str | None:
     return next((first for key, (_, first) in stall.rootfs.layers.items() if key == machine_id), None)
 
 
-async def started_again(worker: Worker, machine_id: str) -> None:
+async def started_again(worker: SimWorker, machine_id: str) -> None:
     await worker.stop(machine_id)
     await worker.reaches(machine_id, State.STOPPED)
     await worker.start(machine_id)
     await worker.reaches(machine_id, State.STARTED)
 
 
-async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: Worker, stall: Stall) -> None:
+async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     first = layer_of(stall, machine_id)
     await started_again(worker, machine_id)
@@ -107,7 +107,9 @@ async def test_a_layer_goes_with_its_instance_unless_it_is_kept(worker: Worker, 
 
 
 @pytest.mark.parametrize("persist", ["restart", "always"])
-async def test_a_kept_layer_outlives_stops_restarts_and_failures(worker: Worker, stall: Stall, persist: str) -> None:
+async def test_a_kept_layer_outlives_stops_restarts_and_failures(
+    worker: SimWorker, stall: MemoryWorld, persist: str
+) -> None:
     machine_id = await worker.started(rootfs={"persist": persist}, restart={"policy": "always"})
     first = layer_of(stall, machine_id)
     await started_again(worker, machine_id)
@@ -121,7 +123,7 @@ async def test_a_kept_layer_outlives_stops_restarts_and_failures(worker: Worker,
 
 
 @pytest.mark.parametrize(("persist", "kept"), [("restart", False), ("always", True)])
-async def test_only_always_outlives_an_update(worker: Worker, stall: Stall, persist: str, kept: bool) -> None:
+async def test_only_always_outlives_an_update(worker: SimWorker, stall: MemoryWorld, persist: str, kept: bool) -> None:
     machine_id = await worker.started(rootfs={"persist": persist})
     first = layer_of(stall, machine_id)
     await worker.update(machine_id, rootfs={"persist": persist}, env={"A": "2"})
@@ -133,7 +135,7 @@ async def test_only_always_outlives_an_update(worker: Worker, stall: Stall, pers
     check_at_rest(stall)
 
 
-async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroyed(stall: Stall) -> None:
+async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroyed(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(rootfs={"persist": "always"})
@@ -151,7 +153,7 @@ async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroy
         check_at_rest(stall)
 
 
-async def test_a_start_that_fails_does_not_cost_the_layer(worker: Worker, stall: Stall) -> None:
+async def test_a_start_that_fails_does_not_cost_the_layer(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(rootfs={"persist": "always"})
     first = layer_of(stall, machine_id)
     await worker.stop(machine_id)
@@ -168,14 +170,14 @@ ROOM = Capacity(cpus=8, memory_mib=1024, disk_mib=100_000)
 
 @pytest.mark.parametrize(("guests", "expected"), [(False, 0), (True, 100)])
 async def test_a_node_sells_a_guests_memory_and_what_its_vmm_needs(tmp_path: Path, guests: bool, expected: int) -> None:
-    async with Stall(tmp_path, guests=guests).open() as worker:
+    async with MemoryWorld(tmp_path, guests=guests).open() as worker:
         deps = worker.parts.deps
         assert overhead_mib(deps) == expected
         assert room_for(deps, config_of(guest={"memory_mb": 300})).memory_mib == 300 + expected
 
 
 async def test_admission_counts_it(tmp_path: Path) -> None:
-    stall = Stall(tmp_path, guests=True, room=ROOM)
+    stall = MemoryWorld(tmp_path, guests=True, room=ROOM)
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(guest={"memory_mb": 512})

@@ -7,7 +7,7 @@ from hawker.errors import Conflict, DeadlineExceeded, NotFound
 from hawker.ids import EventId, MachineId
 from hawker.machine import State
 from hawker.record.machine import EventRecord, MachineRecord
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from hawker.worker.changes import Changes, reached, wait, wanted
 from tests.worker.machines import NOW, machine
 

@@ -4,22 +4,22 @@ import pytest
 
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.exit_handling import ExitHandler
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 
 
-async def begun(worker: Worker) -> tuple[MachineId, InstanceId]:
+async def begun(worker: SimWorker) -> tuple[MachineId, InstanceId]:
     machine_id = MachineId(await worker.started(restart={"policy": "no"}))
     running = worker.record(machine_id).running
     assert running is not None
     return machine_id, running.instance_id
 
 
-async def test_an_instance_is_over_once_the_host_says_so(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_is_over_once_the_host_says_so(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id, instance_id = await begun(worker)
     endings = ExitHandler(worker.parts.deps, worker.parts.runner)
     assert not await endings.is_over(machine_id, instance_id)
@@ -28,7 +28,7 @@ async def test_an_instance_is_over_once_the_host_says_so(worker: Worker, stall: 
     assert await endings.is_over(machine_id, instance_id)
 
 
-async def test_the_supervisor_and_another_record_an_end_once(worker: Worker, stall: Stall) -> None:
+async def test_the_supervisor_and_another_record_an_end_once(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id, instance_id = await begun(worker)
     stall.host.end(machine_id, 3)
     endings = ExitHandler(worker.parts.deps, worker.parts.runner)
@@ -39,13 +39,13 @@ async def test_the_supervisor_and_another_record_an_end_once(worker: Worker, sta
     check_at_rest(stall)
 
 
-async def test_the_end_of_an_older_instance_changes_nothing(worker: Worker) -> None:
+async def test_the_end_of_an_older_instance_changes_nothing(worker: SimWorker) -> None:
     machine_id, _ = await begun(worker)
     before = worker.record(machine_id)
     await ExitHandler(worker.parts.deps, worker.parts.runner).settle(machine_id, InstanceId("I0"))
     assert worker.record(machine_id) == before
 
 
-async def test_the_end_of_a_machine_that_is_gone_is_nobodys(worker: Worker) -> None:
+async def test_the_end_of_a_machine_that_is_gone_is_nobodys(worker: SimWorker) -> None:
     await ExitHandler(worker.parts.deps, worker.parts.runner).settle(MachineId("00000000000bad"), InstanceId("I0"))
     assert worker.machines() == []

@@ -6,7 +6,7 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.runtime.driver import Exit
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
 from hawker.worker.exits import Followup, record_exit

@@ -10,8 +10,8 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.health import Finding, NetworkProber, Probe
 
 pytestmark = pytest.mark.anyio
@@ -110,17 +110,17 @@ def _check(**more: object) -> dict[str, dict[str, object]]:
     return {"web": {"type": "http", "port": 8080, "interval": "10s", "timeout": "2s", "grace_period": "30s", **more}}
 
 
-async def _status(worker: Worker, machine_id: str) -> tuple[str, str]:
+async def _status(worker: SimWorker, machine_id: str) -> tuple[str, str]:
     (check,) = (await worker.get(machine_id)).checks
     return check.status, check.output
 
 
-async def test_a_check_is_a_warning_until_it_was_asked(worker: Worker) -> None:
+async def test_a_check_is_a_warning_until_it_was_asked(worker: SimWorker) -> None:
     machine = await worker.create(checks=_check())
     assert [(check.name, check.status) for check in machine.checks] == [("web", "warning")]
 
 
-async def test_a_passing_check_is_published(worker: Worker, stall: Stall) -> None:
+async def test_a_passing_check_is_published(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(checks=_check(path="/up", headers=[{"name": "Host", "values": ["a"]}]))
     await stall.clock.sleep(0.1)
     assert await _status(worker, machine_id) == ("passing", "Success")
@@ -129,7 +129,7 @@ async def test_a_passing_check_is_published(worker: Worker, stall: Stall) -> Non
     assert probe.host == worker.record(machine_id).network.private_ip
 
 
-async def test_a_check_that_fails_in_its_grace_period_stays_a_warning(worker: Worker, stall: Stall) -> None:
+async def test_a_check_that_fails_in_its_grace_period_stays_a_warning(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.prober.answers[8080] = BAD
     machine_id = await worker.started(checks=_check())
     await stall.clock.sleep(29)
@@ -138,7 +138,7 @@ async def test_a_check_that_fails_in_its_grace_period_stays_a_warning(worker: Wo
     assert await _status(worker, machine_id) == ("critical", "refused")
 
 
-async def test_in_its_grace_period_a_check_is_asked_often(worker: Worker, stall: Stall) -> None:
+async def test_in_its_grace_period_a_check_is_asked_often(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.prober.answers[8080] = BAD
     machine_id = await worker.started(checks=_check())
     await stall.clock.sleep(5)
@@ -147,7 +147,7 @@ async def test_in_its_grace_period_a_check_is_asked_often(worker: Worker, stall:
     assert (await _status(worker, machine_id))[0] == "passing"
 
 
-async def test_a_failing_check_never_stops_or_restarts_the_machine(worker: Worker, stall: Stall) -> None:
+async def test_a_failing_check_never_stops_or_restarts_the_machine(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.prober.answers[8080] = BAD
     machine_id = await worker.started(checks=_check())
     before = worker.record(machine_id)
@@ -155,7 +155,7 @@ async def test_a_failing_check_never_stops_or_restarts_the_machine(worker: Worke
     assert worker.record(machine_id) == before
 
 
-async def test_a_change_of_status_wakes_who_waits_for_the_machine(worker: Worker, stall: Stall) -> None:
+async def test_a_change_of_status_wakes_who_waits_for_the_machine(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.prober.answers[8080] = BAD
     machine_id = await worker.started(checks=_check())
     woken: list[MachineId] = []
@@ -164,7 +164,9 @@ async def test_a_change_of_status_wakes_who_waits_for_the_machine(worker: Worker
     assert woken == [MachineId(machine_id)], "once, for the change to critical"
 
 
-async def test_checks_end_with_the_instance_and_begin_afresh_with_the_next(worker: Worker, stall: Stall) -> None:
+async def test_checks_end_with_the_instance_and_begin_afresh_with_the_next(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await worker.started(checks=_check())
     await stall.clock.sleep(1)
     await worker.stop(machine_id)
@@ -179,7 +181,7 @@ async def test_checks_end_with_the_instance_and_begin_afresh_with_the_next(worke
     assert (await _status(worker, machine_id))[0] == "passing"
 
 
-async def test_checks_are_taken_up_by_the_next_daemon(stall: Stall) -> None:
+async def test_checks_are_taken_up_by_the_next_daemon(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(checks=_check(type="tcp"))

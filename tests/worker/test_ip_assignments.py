@@ -14,21 +14,21 @@ from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import machine_prefix, network_prefix
 from hawker.ids import MachineId
 from hawker.record.ip_assignment import IPS, IPS_TAKEN
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import HOST_ADDRESSES
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.ip_assignments import MAX_PER_APP, Ips, Wish
 
 pytestmark = pytest.mark.anyio
 
 
-def ips_of(worker: Worker, *, outward: dict[int, str] | None = None, **settings: Any) -> Ips:
+def ips_of(worker: SimWorker, *, outward: dict[int, str] | None = None, **settings: Any) -> Ips:
     deps = worker.parts.deps
     changed = msgspec.structs.replace(deps.settings, **settings)
     here = HOST_ADDRESSES if outward is None else outward
     return Ips(deps.store, deps.clock, changed, "mad", here.get)
 
 
-async def test_a_pool_gives_each_address_to_one_app_until_it_is_empty(worker: Worker) -> None:
+async def test_a_pool_gives_each_address_to_one_app_until_it_is_empty(worker: SimWorker) -> None:
     await worker.app("other")
     ips = ips_of(worker, public_ipv4=("203.0.113.0/29", "198.51.100.7/32"))
     given = [await ips.allocate(app, Wish(type="v4")) for app in (APP, "other") * 3] + [
@@ -43,25 +43,25 @@ async def test_a_pool_gives_each_address_to_one_app_until_it_is_empty(worker: Wo
     assert (await ips.allocate("other", Wish(type="v4"))).ip == given[0].ip
 
 
-async def test_the_nodes_shared_address_is_given_to_nobody_alone(worker: Worker) -> None:
+async def test_the_nodes_shared_address_is_given_to_nobody_alone(worker: SimWorker) -> None:
     ips = ips_of(worker, public_ipv4=("203.0.113.1/32",), shared_ipv4="203.0.113.1")
     with pytest.raises(Unprocessable, match="every address"):
         await ips.allocate(APP, Wish(type="v4"))
 
 
-async def test_without_a_pool_there_is_no_address_of_ones_own(worker: Worker) -> None:
+async def test_without_a_pool_there_is_no_address_of_ones_own(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="shared_v4, or give the node a pool with --public-ipv4"):
         await ips_of(worker).allocate(APP, Wish(type="v4"))
 
 
-async def test_a_pool_of_ipv6_may_be_as_large_as_it_is(worker: Worker) -> None:
+async def test_a_pool_of_ipv6_may_be_as_large_as_it_is(worker: SimWorker) -> None:
     ips = ips_of(worker, public_ipv6=("2001:db8:1::/48",))
     one, other = [await ips.allocate(APP, Wish(type="v6")) for _ in range(2)]
     assert one.ip != other.ip and not one.shared
     assert ip_address(one.ip) in ip_network("2001:db8:1::/48")
 
 
-async def test_the_first_deploy_of_a_client_gets_what_it_asks_for_without_any_setting(worker: Worker) -> None:
+async def test_the_first_deploy_of_a_client_gets_what_it_asks_for_without_any_setting(worker: SimWorker) -> None:
     """It asks for v6 and then for shared_v4, and gives up when either is refused."""
     ips = ips_of(worker)
     v6, v4 = await ips.allocate(APP, Wish(type="v6")), await ips.allocate(APP, Wish(type="shared_v4"))
@@ -69,20 +69,20 @@ async def test_the_first_deploy_of_a_client_gets_what_it_asks_for_without_any_se
     assert [record.type for record in ips.list(APP)] == ["v6", "shared_v4"]
 
 
-async def test_a_host_without_ipv6_gives_an_address_of_the_private_network(worker: Worker) -> None:
+async def test_a_host_without_ipv6_gives_an_address_of_the_private_network(worker: SimWorker) -> None:
     ips = ips_of(worker, outward={4: "192.0.2.10"})
     v6 = await ips.allocate(APP, Wish(type="v6"))
     assert ip_address(v6.ip) in network_prefix(network_id("personal", "default")) and not v6.shared
 
 
-async def test_a_host_without_any_way_outwards_says_what_to_set(worker: Worker) -> None:
+async def test_a_host_without_any_way_outwards_says_what_to_set(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="--shared-ipv4"):
         await ips_of(worker, outward={}).allocate(APP, Wish(type="shared_v4"))
     shared = await ips_of(worker, outward={}, shared_ipv4="203.0.113.5").allocate(APP, Wish(type="shared_v4"))
     assert shared.ip == "203.0.113.5"
 
 
-async def test_what_there_is_one_of_is_given_once(worker: Worker) -> None:
+async def test_what_there_is_one_of_is_given_once(worker: SimWorker) -> None:
     ips = ips_of(worker)
     for kind in ("shared_v4", "private_v6", "v6"):
         first = await ips.allocate(APP, Wish(type=kind, service_name="web"))
@@ -91,7 +91,7 @@ async def test_what_there_is_one_of_is_given_once(worker: Worker) -> None:
             await ips.allocate(APP, Wish(type=kind, service_name="mail"))
 
 
-async def test_apps_share_the_shared_address_and_one_that_goes_leaves_it_to_the_others(worker: Worker) -> None:
+async def test_apps_share_the_shared_address_and_one_that_goes_leaves_it_to_the_others(worker: SimWorker) -> None:
     await worker.app("other")
     ips = ips_of(worker)
     for app in (APP, "other"):
@@ -100,7 +100,7 @@ async def test_apps_share_the_shared_address_and_one_that_goes_leaves_it_to_the_
     assert len(ips.list(APP)) == 1 and ips.list("other") == []
 
 
-async def test_a_private_address_is_in_the_apps_network_or_the_one_that_was_asked_for(worker: Worker) -> None:
+async def test_a_private_address_is_in_the_apps_network_or_the_one_that_was_asked_for(worker: SimWorker) -> None:
     ips = ips_of(worker)
     own = await ips.allocate(APP, Wish(type="private_v6"))
     there = await ips.allocate(APP, Wish(type="private_v6", network="lab"))
@@ -122,7 +122,7 @@ def test_no_machine_can_have_a_private_address_of_an_app(number: int) -> None:
     assert int(prefix.network_address) >> 16 & 0xFF == 0
 
 
-async def test_private_addresses_are_outside_of_what_machines_own(worker: Worker) -> None:
+async def test_private_addresses_are_outside_of_what_machines_own(worker: SimWorker) -> None:
     record = await ips_of(worker).allocate(APP, Wish(type="private_v6"))
     assert int(ip_address(record.ip)) >> 16 & 0xFF == 1
 
@@ -143,14 +143,14 @@ async def test_private_addresses_are_outside_of_what_machines_own(worker: Worker
     ],
 )
 async def test_what_cannot_be_given_is_refused_by_name(
-    worker: Worker, wish: Wish, error: type[Exception], text: str
+    worker: SimWorker, wish: Wish, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         await ips_of(worker).allocate(APP, wish)
     assert ips_of(worker).list(APP) == []
 
 
-async def test_a_region_is_kept_and_global_without_one(worker: Worker) -> None:
+async def test_a_region_is_kept_and_global_without_one(worker: SimWorker) -> None:
     ips = ips_of(worker, public_ipv4=("203.0.113.0/29",))
     regions = [
         (await ips.allocate(APP, Wish(type="v4", region=region))).region for region in ("", "mad", "eu", "global")
@@ -158,7 +158,7 @@ async def test_a_region_is_kept_and_global_without_one(worker: Worker) -> None:
     assert regions == ["global", "mad", "eu", "global"]
 
 
-async def test_an_app_has_a_bounded_number(worker: Worker) -> None:
+async def test_an_app_has_a_bounded_number(worker: SimWorker) -> None:
     ips = ips_of(worker, public_ipv6=("2001:db8:1::/48",))
     for _ in range(MAX_PER_APP):
         await ips.allocate(APP, Wish(type="v6"))
@@ -167,7 +167,7 @@ async def test_an_app_has_a_bounded_number(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("text", ["203.0.113.9", "banana", "", "fe80::1%eth0"])
-async def test_an_address_that_the_app_does_not_have_cannot_be_released(worker: Worker, text: str) -> None:
+async def test_an_address_that_the_app_does_not_have_cannot_be_released(worker: SimWorker, text: str) -> None:
     await worker.app("other")
     ips = ips_of(worker, public_ipv4=("203.0.113.8/30",))
     await ips.allocate("other", Wish(type="v4"))
@@ -175,14 +175,14 @@ async def test_an_address_that_the_app_does_not_have_cannot_be_released(worker: 
         await ips.release(APP, text)
 
 
-async def test_an_address_may_be_written_in_another_way(worker: Worker) -> None:
+async def test_an_address_may_be_written_in_another_way(worker: SimWorker) -> None:
     ips = ips_of(worker, public_ipv6=("2001:db8:1::5/128",))
     await ips.allocate(APP, Wish(type="v6"))
     await ips.release(APP, "2001:0DB8:0001:0000:0000:0000:0000:0005")
     assert ips.list(APP) == []
 
 
-async def test_addresses_go_with_their_app_and_to_the_next_one(worker: Worker) -> None:
+async def test_addresses_go_with_their_app_and_to_the_next_one(worker: SimWorker) -> None:
     await worker.app("next")
     ips = ips_of(worker, public_ipv4=("203.0.113.8/32",))
     for kind in ("v4", "shared_v4", "private_v6"):
@@ -192,7 +192,7 @@ async def test_addresses_go_with_their_app_and_to_the_next_one(worker: Worker) -
     assert (await ips.allocate("next", Wish(type="v4"))).ip == "203.0.113.8"
 
 
-async def test_an_app_that_is_not_there_gets_nothing(worker: Worker) -> None:
+async def test_an_app_that_is_not_there_gets_nothing(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="app not found"):
         await ips_of(worker).allocate("ghost", Wish(type="shared_v4"))
     with pytest.raises(NotFound, match="app not found"):

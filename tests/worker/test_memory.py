@@ -8,21 +8,21 @@ from hawker.machine import State
 from hawker.runtime.driver import Features
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.kit import Kit
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 GROWING = {"memory_mb": 256, "max_memory_mb": 1024}
 
 
-async def shown(worker: Worker, machine_id: str) -> tuple[int, int]:
+async def shown(worker: SimWorker, machine_id: str) -> tuple[int, int]:
     answer = await worker.api.call(GET_MEMORY, params=params(machine_id))
     return answer.limit_mb, answer.available_mb
 
 
-async def test_a_machine_has_what_its_config_says_until_it_is_changed(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_has_what_its_config_says_until_it_is_changed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     assert await shown(worker, machine_id) == (256, 255)
     answer = await worker.set_memory(machine_id, 512)
@@ -32,7 +32,7 @@ async def test_a_machine_has_what_its_config_says_until_it_is_changed(worker: Wo
     check_at_rest(stall)
 
 
-async def test_a_lower_limit_keeps_the_room_that_the_next_start_needs(worker: Worker, stall: Stall) -> None:
+async def test_a_lower_limit_keeps_the_room_that_the_next_start_needs(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     await worker.set_memory(machine_id, 512)
     await worker.set_memory(machine_id, 64)
@@ -42,7 +42,7 @@ async def test_a_lower_limit_keeps_the_room_that_the_next_start_needs(worker: Wo
     check_at_rest(stall)
 
 
-async def test_the_next_start_has_the_configs(worker: Worker, stall: Stall) -> None:
+async def test_the_next_start_has_the_configs(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     await worker.set_memory(machine_id, 512)
     await worker.restart(machine_id)
@@ -51,7 +51,7 @@ async def test_the_next_start_has_the_configs(worker: Worker, stall: Stall) -> N
     check_at_rest(stall)
 
 
-async def test_it_is_the_same_after_a_daemon_was_killed(stall: Stall) -> None:
+async def test_it_is_the_same_after_a_daemon_was_killed(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(guest=GROWING)
@@ -62,7 +62,7 @@ async def test_it_is_the_same_after_a_daemon_was_killed(stall: Stall) -> None:
         check_at_rest(stall)
 
 
-async def test_what_the_host_has_not_is_refused(worker: Worker, stall: Stall) -> None:
+async def test_what_the_host_has_not_is_refused(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     await worker.started(guest={"memory_mb": 512})
     with pytest.raises(Conflict, match="could not reserve resource for machine: insufficient memory"):
@@ -74,19 +74,19 @@ async def test_what_the_host_has_not_is_refused(worker: Worker, stall: Stall) ->
 
 
 @pytest.mark.parametrize("limit_mb", [-1, 0, 31, 1025, 10**12])
-async def test_what_is_out_of_bounds_is_refused_with_the_bounds(worker: Worker, limit_mb: int) -> None:
+async def test_what_is_out_of_bounds_is_refused_with_the_bounds(worker: SimWorker, limit_mb: int) -> None:
     machine_id = await worker.started(guest=GROWING)
     with pytest.raises(Unprocessable, match="limit_mb must be between 32 and 1024"):
         await worker.set_memory(machine_id, limit_mb)
 
 
-async def test_without_a_maximum_memory_does_not_grow(worker: Worker) -> None:
+async def test_without_a_maximum_memory_does_not_grow(worker: SimWorker) -> None:
     machine_id = await worker.started(guest={"memory_mb": 256})
     with pytest.raises(Unprocessable, match="between 32 and 256"):
         await worker.set_memory(machine_id, 257)
 
 
-async def test_less_than_is_in_use_is_refused_and_nothing_is_changed(worker: Worker, stall: Stall) -> None:
+async def test_less_than_is_in_use_is_refused_and_nothing_is_changed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     stall.host.used[worker.record(machine_id).id] = 200
     with pytest.raises(WrongState, match="cannot give back"):
@@ -96,7 +96,7 @@ async def test_less_than_is_in_use_is_refused_and_nothing_is_changed(worker: Wor
     check_at_rest(stall)
 
 
-async def test_room_that_was_taken_in_vain_is_given_back(worker: Worker, stall: Stall) -> None:
+async def test_room_that_was_taken_in_vain_is_given_back(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     stall.host.script("limit_memory", FakeFault(error=WrongState("no")))
     with pytest.raises(WrongState):
@@ -106,7 +106,7 @@ async def test_room_that_was_taken_in_vain_is_given_back(worker: Worker, stall: 
     check_at_rest(stall)
 
 
-async def test_only_one_change_at_a_time(worker: Worker, stall: Stall) -> None:
+async def test_only_one_change_at_a_time(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     stall.host.script("suspend", FakeFault(delay_s=5))
     await worker.suspend(machine_id)
@@ -114,7 +114,7 @@ async def test_only_one_change_at_a_time(worker: Worker, stall: Stall) -> None:
         await worker.set_memory(machine_id, 512)
 
 
-async def test_a_suspended_machine_is_shown_and_not_changed(worker: Worker) -> None:
+async def test_a_suspended_machine_is_shown_and_not_changed(worker: SimWorker) -> None:
     machine_id = await worker.started(guest=GROWING)
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.SUSPENDED)
@@ -123,13 +123,13 @@ async def test_a_suspended_machine_is_shown_and_not_changed(worker: Worker) -> N
         await worker.set_memory(machine_id, 512)
 
 
-async def test_a_machine_that_is_off_has_none(worker: Worker) -> None:
+async def test_a_machine_that_is_off_has_none(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     with pytest.raises(WrongState, match="unable to read the memory of machine from current state: 'stopped'"):
         await shown(worker, machine_id)
 
 
-async def test_what_is_reclaimed_is_told(worker: Worker, stall: Stall) -> None:
+async def test_what_is_reclaimed_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.cached[worker.record(machine_id).id] = 30
     told = []
@@ -141,7 +141,7 @@ async def test_what_is_reclaimed_is_told(worker: Worker, stall: Stall) -> None:
         await worker.api.call(RECLAIM_MEMORY, params=params(machine_id), body=ReclaimRequest(amount_mb=-1))
 
 
-async def test_a_lease_guards_changes(worker: Worker) -> None:
+async def test_a_lease_guards_changes(worker: SimWorker) -> None:
     machine_id = await worker.started(guest=GROWING)
     lease = await worker.lease(machine_id, 60)
     with pytest.raises(LeaseHeld):
@@ -153,7 +153,7 @@ async def test_a_lease_guards_changes(worker: Worker) -> None:
 
 async def test_a_driver_without_limits_is_named(tmp_path: Path) -> None:
     plain = Features(rootfs=True, network=True, limits=False)
-    stall = Stall(tmp_path, kit=Kit(driver=lambda host, _: FakeDriver(host, plain)))
+    stall = MemoryWorld(tmp_path, kit=WorkerKit(driver=lambda host, _: FakeDriver(host, plain)))
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()

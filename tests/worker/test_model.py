@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hawker.errors import HawkerError
 from hawker.node import Resources, shortfall
-from hawker.sim.life import Worker
-from hawker.sim.loop import Hourglass
-from hawker.sim.world import Stall
+from hawker.sim.harness.loop import VirtualTimeLoop
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest, check_store
 
 LEGAL = {
@@ -41,11 +41,11 @@ actions = st.one_of(
 @given(plan=st.lists(actions, min_size=3, max_size=25))
 def test_the_books_balance_whatever_is_asked(plan: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as directory:
-        anyio.run(_play, plan, Path(directory), backend_options={"loop_factory": Hourglass})
+        anyio.run(_play, plan, Path(directory), backend_options={"loop_factory": VirtualTimeLoop})
 
 
 async def _play(plan: list[tuple[Any, ...]], directory: Path) -> None:
-    stall = Stall(directory)
+    stall = MemoryWorld(directory)
     async with stall.open() as worker:
         await worker.app()
         ids: list[str] = []
@@ -61,7 +61,7 @@ async def _play(plan: list[tuple[Any, ...]], directory: Path) -> None:
             _check_history(worker.events(machine_id))
 
 
-async def _act(worker: Worker, stall: Stall, ids: list[str], verb: str, *details: Any) -> None:
+async def _act(worker: SimWorker, stall: MemoryWorld, ids: list[str], verb: str, *details: Any) -> None:
     if verb == "pause":
         await stall.clock.sleep(details[0])
     elif verb == "create":
@@ -72,7 +72,7 @@ async def _act(worker: Worker, stall: Stall, ids: list[str], verb: str, *details
         await _change(worker, stall, ids[details[0] % len(ids)], verb, *details[1:])
 
 
-async def _change(worker: Worker, stall: Stall, machine_id: str, verb: str, *details: Any) -> None:
+async def _change(worker: SimWorker, stall: MemoryWorld, machine_id: str, verb: str, *details: Any) -> None:
     match verb:
         case "end":
             stall.host.end(worker.record(machine_id).id, details[0])
@@ -86,7 +86,7 @@ async def _change(worker: Worker, stall: Stall, machine_id: str, verb: str, *det
             await _asked(worker, [], getattr(worker, verb)(machine_id))
 
 
-async def _asked(worker: Worker, ids: list[str], call: Coroutine[Any, Any, Any]) -> None:
+async def _asked(worker: SimWorker, ids: list[str], call: Coroutine[Any, Any, Any]) -> None:
     try:
         answer = await call
     except HawkerError as refusal:
@@ -96,7 +96,7 @@ async def _asked(worker: Worker, ids: list[str], call: Coroutine[Any, Any, Any])
         ids.append(answer.id)
 
 
-def _never_oversold(worker: Worker, stall: Stall) -> None:
+def _never_oversold(worker: SimWorker, stall: MemoryWorld) -> None:
     used = worker.parts.deps.table.used(worker.store)
     assert shortfall(stall.room, Resources(), used) == {}
 

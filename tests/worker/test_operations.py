@@ -13,9 +13,9 @@ from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId
 from hawker.machine import State
 from hawker.record.machine import MACHINES
-from hawker.sim.kit import SOUND
-from hawker.sim.life import APP, Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.kit import SOUND
+from hawker.sim.node.sim_worker import APP, SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker import leases
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Change, Target
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 HALF = {"cpu_kind": "shared", "cpus": 2, "memory_mb": 512}
 
 
-async def test_the_same_order_is_the_same_machine(worker: Worker, stall: Stall) -> None:
+async def test_the_same_order_is_the_same_machine(worker: SimWorker, stall: MemoryWorld) -> None:
     first = await worker.create(key="order")
     again = await worker.create(key="order")
     other = await worker.create(key="another order")
@@ -37,7 +37,7 @@ async def test_the_same_order_is_the_same_machine(worker: Worker, stall: Stall) 
     check_at_rest(stall)
 
 
-async def test_orders_that_come_at_once_are_one_machine(worker: Worker) -> None:
+async def test_orders_that_come_at_once_are_one_machine(worker: SimWorker) -> None:
     made = []
 
     async def order() -> None:
@@ -49,20 +49,20 @@ async def test_orders_that_come_at_once_are_one_machine(worker: Worker) -> None:
     assert len(set(made)) == len(worker.machines()) == 1
 
 
-async def test_a_replay_needs_neither_the_registry_nor_room(worker: Worker) -> None:
+async def test_a_replay_needs_neither_the_registry_nor_room(worker: SimWorker) -> None:
     first = await worker.create(key="order", guest={**HALF, "memory_mb": 1024})
     again = await worker.create(key="order", image="nosuch.invalid/image", guest={**HALF, "memory_mb": 1024})
     assert first.id == again.id
 
 
-async def test_an_order_is_known_to_its_own_app_only(worker: Worker) -> None:
+async def test_an_order_is_known_to_its_own_app_only(worker: SimWorker) -> None:
     await worker.app("other")
     mine = await worker.create(key="order")
     theirs = await worker.create(app="other", key="order")
     assert mine.id != theirs.id
 
 
-async def test_a_name_is_taken_until_its_machine_is_gone(worker: Worker) -> None:
+async def test_a_name_is_taken_until_its_machine_is_gone(worker: SimWorker) -> None:
     machine = await worker.create(order={"name": "web"})
     with pytest.raises(AlreadyExists, match="unique machine name violation"):
         await worker.create(order={"name": "web"})
@@ -71,7 +71,7 @@ async def test_a_name_is_taken_until_its_machine_is_gone(worker: Worker) -> None
     await worker.create(order={"name": "web"})
 
 
-async def test_an_order_that_does_not_fit_says_what_is_missing(worker: Worker, stall: Stall) -> None:
+async def test_an_order_that_does_not_fit_says_what_is_missing(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.create(guest={**HALF, "memory_mb": 768})
     with pytest.raises(NoRoom, match="could not find a candidate host") as refusal:
         await worker.create(guest=HALF)
@@ -80,21 +80,21 @@ async def test_an_order_that_does_not_fit_says_what_is_missing(worker: Worker, s
     check_store(stall.store)
 
 
-async def test_an_order_for_another_region_names_the_nearest(worker: Worker) -> None:
+async def test_an_order_for_another_region_names_the_nearest(worker: SimWorker) -> None:
     with pytest.raises(NoRoom) as refusal:
         await worker.create(order={"region": "ams"})
     assert (refusal.value.scope, refusal.value.nearest) == ("region", "local")
     assert (await worker.create(order={"region": "ams,local"})).region == "local"
 
 
-async def test_machines_that_are_off_take_no_room(worker: Worker, stall: Stall) -> None:
+async def test_machines_that_are_off_take_no_room(worker: SimWorker, stall: MemoryWorld) -> None:
     for _ in range(4):
         await worker.stopped(guest=HALF)
     await worker.started(guest=HALF)
     check_at_rest(stall)
 
 
-async def test_no_machine_is_made_in_an_app_that_was_deleted_meanwhile(worker: Worker) -> None:
+async def test_no_machine_is_made_in_an_app_that_was_deleted_meanwhile(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     record = msgspec.structs.replace(worker.record(machine_id), order=None)
     await worker.destroy(machine_id)
@@ -104,7 +104,7 @@ async def test_no_machine_is_made_in_an_app_that_was_deleted_meanwhile(worker: W
         await worker.parts.operations.create(record, launch=False)
 
 
-GUARDED: dict[str, Callable[[Worker, str, str | None], Awaitable[object]]] = {
+GUARDED: dict[str, Callable[[SimWorker, str, str | None], Awaitable[object]]] = {
     "start": lambda worker, machine_id, nonce: worker.start(machine_id, nonce),
     "stop": lambda worker, machine_id, nonce: worker.stop(machine_id, nonce),
     "restart": lambda worker, machine_id, nonce: worker.restart(machine_id, nonce),
@@ -119,7 +119,7 @@ GUARDED: dict[str, Callable[[Worker, str, str | None], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("call", GUARDED.values(), ids=GUARDED.keys())
 async def test_a_lease_guards_every_call_that_changes_a_machine(
-    worker: Worker, call: Callable[[Worker, str, str | None], Awaitable[object]]
+    worker: SimWorker, call: Callable[[SimWorker, str, str | None], Awaitable[object]]
 ) -> None:
     machine_id = await worker.started()
     lease = await worker.api.call(CREATE_LEASE, params=params(machine_id))
@@ -131,7 +131,7 @@ async def test_a_lease_guards_every_call_that_changes_a_machine(
     await call(worker, machine_id, lease.nonce)
 
 
-async def test_cordon_is_shown_and_brings_no_destroyed_machine_back(worker: Worker) -> None:
+async def test_cordon_is_shown_and_brings_no_destroyed_machine_back(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.api.call(CORDON_MACHINE, params=params(machine_id))
     assert (await worker.get(machine_id)).cordoned
@@ -144,7 +144,7 @@ async def test_cordon_is_shown_and_brings_no_destroyed_machine_back(worker: Work
     assert worker.store.count(MACHINES) == 0
 
 
-async def test_a_machine_of_another_app_is_not_found(worker: Worker) -> None:
+async def test_a_machine_of_another_app_is_not_found(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.app("other")
     target = Target(AppName("other"), machine_id, None)
@@ -160,7 +160,7 @@ class Helpless(Runner[Deps]):
 
 
 async def test_what_is_promised_is_answered_although_nothing_can_be_overtaken(tmp_path: Path) -> None:
-    stall = Stall(tmp_path, kit=replace(SOUND, runner=Helpless))
+    stall = MemoryWorld(tmp_path, kit=replace(SOUND, runner=Helpless))
     image = stall.hold()
     async with stall.open() as worker:
         await worker.app()
@@ -173,7 +173,7 @@ async def test_what_is_promised_is_answered_although_nothing_can_be_overtaken(tm
         check_at_rest(stall)
 
 
-async def test_an_update_and_the_lease_that_it_takes_are_promised_together(worker: Worker) -> None:
+async def test_an_update_and_the_lease_that_it_takes_are_promised_together(worker: SimWorker) -> None:
     machine_id = await worker.started()
     before, clock = worker.record(machine_id), worker.parts.deps.clock
     lease = leases.new(clock, "ann", "", 60)

@@ -28,7 +28,7 @@ from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MachineRecord
 from hawker.record.node import NODE, NodeRecord
 from hawker.record.order import CANCELLED, CLAIMS
-from hawker.sim.life import APP, Worker, config_of
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.store.contract import Reader, Tx
 from hawker.worker.images import Images
 from hawker.worker.order import (
@@ -60,7 +60,7 @@ class Trunk:
         self.unpacked.append(packed)
 
 
-def filling(worker: Worker, luggage: Any = None) -> OrderIntake:
+def filling(worker: SimWorker, luggage: Any = None) -> OrderIntake:
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
     parts = worker.parts
     return OrderIntake(parts.node, parts.deps, parts.apps, parts.operations, ledger, luggage or NoAppBundles())
@@ -77,7 +77,7 @@ def other(name: str = "far") -> OrderedApp:
     )
 
 
-async def test_an_app_that_is_not_known_comes_with_the_order(worker: Worker) -> None:
+async def test_an_app_that_is_not_known_comes_with_the_order(worker: SimWorker) -> None:
     trunk = Trunk()
     made = await filling(worker, trunk).accept_order(order(other()), "ann")
     assert (made.app, made.network.network_id, trunk.unpacked) == ("far", 7, [b"x"])
@@ -85,7 +85,7 @@ async def test_an_app_that_is_not_known_comes_with_the_order(worker: Worker) -> 
     assert known is not None and (known.id, known.org, known.idempotency_key) == ("0a", "acme", None)
 
 
-async def test_what_is_exported_is_what_an_order_carries(worker: Worker) -> None:
+async def test_what_is_exported_is_what_an_order_carries(worker: SimWorker) -> None:
     app = filling(worker, Trunk()).export(APP)
     assert app.luggage == b"of stall"
     made = await filling(worker, Trunk()).accept_order(order(app), "ann")
@@ -94,7 +94,7 @@ async def test_what_is_exported_is_what_an_order_carries(worker: Worker) -> None
         filling(worker).export("nothing")
 
 
-async def test_the_same_order_is_the_same_machine_also_at_once(worker: Worker) -> None:
+async def test_the_same_order_is_the_same_machine_also_at_once(worker: SimWorker) -> None:
     app, found = filling(worker).export(APP), list[str]()
 
     async def fill() -> None:
@@ -106,14 +106,14 @@ async def test_the_same_order_is_the_same_machine_also_at_once(worker: Worker) -
     assert len(set(found)) == 1 and len(worker.machines()) == 1
 
 
-async def test_a_refused_order_leaves_nothing_behind(worker: Worker) -> None:
+async def test_a_refused_order_leaves_nothing_behind(worker: SimWorker) -> None:
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 4096}
     with pytest.raises(NoRoom):
         await filling(worker).accept_order(order(other(), guest=guest), "ann")
     assert worker.store.get(APPS, "far") is None and worker.machines() == []
 
 
-async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(worker: Worker) -> None:
+async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
     await ledger.cancel(AppName(APP), OrderId("o"))
@@ -132,7 +132,7 @@ async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(work
     assert asked.is_set() and worker.machines() == []
 
 
-async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: Worker) -> None:
+async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: SimWorker) -> None:
     async def never(reference: str) -> Any:
         await anyio.sleep_forever()
 
@@ -141,14 +141,14 @@ async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: Worker)
         await filling(worker).accept_order(order(other()), "ann", 2.0)
 
 
-async def test_another_app_of_the_same_name_is_not_taken_for_it(worker: Worker) -> None:
+async def test_another_app_of_the_same_name_is_not_taken_for_it(worker: SimWorker) -> None:
     app = msgspec.structs.replace(filling(worker).export(APP), id="ff")
     with pytest.raises(NameTaken):
         await filling(worker).accept_order(order(app), "ann")
 
 
 async def test_a_config_that_was_found_sound_is_not_validated_again(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
     monkeypatch.setattr("hawker.worker.order.validate", lambda config, served: seen.append(config.image))
@@ -158,7 +158,7 @@ async def test_a_config_that_was_found_sound_is_not_validated_again(
     assert len(seen) == 2 and len(fill._sound) == 1
 
 
-async def test_what_changed_since_the_bid_is_looked_at_again(worker: Worker) -> None:
+async def test_what_changed_since_the_bid_is_looked_at_again(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     with pytest.raises(Unavailable, match="does not have the label disk=ssd"):
         await filling(worker).accept_order(order(app, metadata={"hawker_labels": "disk=ssd"}), "ann")
@@ -171,7 +171,7 @@ async def test_what_changed_since_the_bid_is_looked_at_again(worker: Worker) -> 
         await filling(worker).accept_order(order(app, "q"), "ann")
 
 
-async def test_what_is_wrong_with_the_order_is_said(worker: Worker) -> None:
+async def test_what_is_wrong_with_the_order_is_said(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     with pytest.raises(Unprocessable, match=r"config.guest"):
         await filling(worker).accept_order(order(app, guest={"cpu_kind": "shared", "cpus": 0}), "ann")
@@ -183,7 +183,7 @@ async def test_what_is_wrong_with_the_order_is_said(worker: Worker) -> None:
         await filling(worker).accept_order(order(app, ""), "ann")
 
 
-def _record(worker: Worker, **order: object) -> MachineRecord:
+def _record(worker: SimWorker, **order: object) -> MachineRecord:
     app = worker.parts.apps.get(worker.store, APP)
     request = CreateMachineRequest(config=config_of(), **order)  # type: ignore[arg-type]
     return new_record(
@@ -191,7 +191,7 @@ def _record(worker: Worker, **order: object) -> MachineRecord:
     )
 
 
-async def test_an_order_becomes_a_record(worker: Worker) -> None:
+async def test_an_order_becomes_a_record(worker: SimWorker) -> None:
     record = _record(worker, name="web", lease_ttl=30, skip_service_registration=True)
     assert (record.name, record.state, record.order, record.cordoned) == ("web", State.CREATED, "key", True)
     assert record.holds == Resources(shared_cpus=1, memory_mib=256, disk_mib=256)
@@ -200,12 +200,12 @@ async def test_an_order_becomes_a_record(worker: Worker) -> None:
     assert record.network.private_ip.startswith("fdaa:")
 
 
-async def test_what_is_not_launched_holds_nothing(worker: Worker) -> None:
+async def test_what_is_not_launched_holds_nothing(worker: SimWorker) -> None:
     record = _record(worker, skip_launch=True)
     assert record.holds == Resources() and record.lease is None and not record.cordoned
 
 
-async def test_a_machine_without_a_name_is_given_one(worker: Worker) -> None:
+async def test_a_machine_without_a_name_is_given_one(worker: SimWorker) -> None:
     assert _record(worker).name != _record(worker).name
     with pytest.raises(Unprocessable):
         _record(worker, name="../up")
@@ -227,11 +227,11 @@ A, B, C = NodeId("0000000a"), NodeId("0000000b"), NodeId("0000000c")
 
 
 @pytest.fixture
-def ledger(worker: Worker) -> OrderLedger:
+def ledger(worker: SimWorker) -> OrderLedger:
     return OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
 
 
-async def test_a_cancelled_order_is_refused_whenever_it_comes(ledger: OrderLedger, worker: Worker) -> None:
+async def test_a_cancelled_order_is_refused_whenever_it_comes(ledger: OrderLedger, worker: SimWorker) -> None:
     ledger.check(worker.store, SHOP, KEY)
     assert await ledger.cancel(SHOP, KEY) is None
     with pytest.raises(OrderCancelled, match="order k was cancelled"):
@@ -239,14 +239,14 @@ async def test_a_cancelled_order_is_refused_whenever_it_comes(ledger: OrderLedge
     ledger.check(worker.store, AppName("other"), KEY)
 
 
-async def test_a_cancel_that_came_too_late_gives_the_machine(ledger: OrderLedger, worker: Worker) -> None:
+async def test_a_cancel_that_came_too_late_gives_the_machine(ledger: OrderLedger, worker: SimWorker) -> None:
     made = await worker.create(key="k")
     found = await ledger.cancel(SHOP, KEY)
     assert found is not None and found.id == made.id
     ledger.check(worker.store, SHOP, KEY)
 
 
-async def test_what_is_undone_counts_as_not_filled(ledger: OrderLedger, worker: Worker) -> None:
+async def test_what_is_undone_counts_as_not_filled(ledger: OrderLedger, worker: SimWorker) -> None:
     made = await worker.create(key="k")
     found = await ledger.cancel(SHOP, KEY, anyway=True)
     assert found is not None and found.id == made.id
@@ -264,7 +264,7 @@ async def test_the_first_claim_counts_until_it_is_moved_on(ledger: OrderLedger) 
     assert await ledger.claim(SHOP, KEY, C, 0) == moved
 
 
-async def test_old_entries_are_dropped_as_new_ones_come(worker: Worker) -> None:
+async def test_old_entries_are_dropped_as_new_ones_come(worker: SimWorker) -> None:
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table, kept_s=60.0)
     for number in range(50):
         await ledger.cancel(SHOP, OrderId(f"old{number}"))

@@ -16,9 +16,9 @@ from hawker.ids import MachineId
 from hawker.machine import Operation, State, judge
 from hawker.proof.legal_path import illegal_steps
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.chance import Chance
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.harness.chance import Chance
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -27,33 +27,33 @@ CONFIG: dict[str, Any] = {"guest": GROWING, "restart": {"policy": "no"}}
 STEPS = 60
 
 
-async def signal(worker: Worker, machine_id: str) -> None:
+async def signal(worker: SimWorker, machine_id: str) -> None:
     """Such an end is the client's doing, and no order to end it."""
     await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal="TERM"))
     worker.host.felled.clear()
 
 
-async def execute(worker: Worker, machine_id: str) -> None:
+async def execute(worker: SimWorker, machine_id: str) -> None:
     await worker.api.call(EXEC_MACHINE, params=params(machine_id), body=ExecRequest(command=("true",)))
 
 
-async def start(worker: Worker, machine_id: str) -> None:
+async def start(worker: SimWorker, machine_id: str) -> None:
     await worker.start(machine_id)
 
 
-async def set_memory(worker: Worker, machine_id: str) -> None:
+async def set_memory(worker: SimWorker, machine_id: str) -> None:
     await worker.set_memory(machine_id, 300)
 
 
-async def suspend(worker: Worker, machine_id: str) -> None:
+async def suspend(worker: SimWorker, machine_id: str) -> None:
     await worker.suspend(machine_id)
 
 
-async def update(worker: Worker, machine_id: str) -> None:
+async def update(worker: SimWorker, machine_id: str) -> None:
     await worker.update(machine_id, **CONFIG)
 
 
-CALLS: Mapping[Operation, Callable[[Worker, str], Awaitable[None]]] = {
+CALLS: Mapping[Operation, Callable[[SimWorker, str], Awaitable[None]]] = {
     Operation.START: start,
     Operation.STOP: lambda worker, machine_id: worker.stop(machine_id),
     Operation.SUSPEND: suspend,
@@ -88,7 +88,7 @@ def after(operation: Operation, state: State) -> State:
     return LEADS_TO[operation] or state
 
 
-async def is_taken(worker: Worker, operation: Operation, machine_id: str) -> bool:
+async def is_taken(worker: SimWorker, operation: Operation, machine_id: str) -> bool:
     try:
         await CALLS[operation](worker, machine_id)
     except HawkerError as error:
@@ -108,7 +108,7 @@ def is_legal(operation: Operation, state: State) -> bool:
     return True
 
 
-async def bring(worker: Worker, stall: Stall, state: State) -> str:
+async def bring(worker: SimWorker, stall: MemoryWorld, state: State) -> str:
     """A machine at rest in this state."""
     machine_id = await worker.started(**CONFIG)
     match state:
@@ -127,7 +127,7 @@ async def bring(worker: Worker, stall: Stall, state: State) -> str:
     return machine_id
 
 
-def check_path(worker: Worker, stall: Stall, machine_id: str) -> None:
+def check_path(worker: SimWorker, stall: MemoryWorld, machine_id: str) -> None:
     events = worker.parts.deps.table.events(worker.store, MachineId(machine_id), 1000)
     assert list(illegal_steps(events[::-1], whole=len(events) < 200)) == []
     check_at_rest(stall)
@@ -136,7 +136,7 @@ def check_path(worker: Worker, stall: Stall, machine_id: str) -> None:
 @pytest.mark.parametrize("state", RESTING)
 @pytest.mark.parametrize("operation", Operation)
 async def test_an_operation_does_what_the_table_says(
-    worker: Worker, stall: Stall, operation: Operation, state: State
+    worker: SimWorker, stall: MemoryWorld, operation: Operation, state: State
 ) -> None:
     machine_id = await bring(worker, stall, state)
     taken = await is_taken(worker, operation, machine_id)
@@ -148,7 +148,7 @@ async def test_an_operation_does_what_the_table_says(
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_long_walk_is_a_legal_path(seed: int, tmp_path: Path) -> None:
     """With a daemon that is replaced now and then."""
-    chance, stall = Chance(ManualClock(seed=seed)), Stall(tmp_path)
+    chance, stall = Chance(ManualClock(seed=seed)), MemoryWorld(tmp_path)
     machine_id, state, left = "", State.STARTED, STEPS
     while left > 0:
         async with stall.open() as worker:

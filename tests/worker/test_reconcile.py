@@ -5,8 +5,8 @@ from hawker.machine import State
 from hawker.record.machine import DESTROYED, EVENTS, Network
 from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.reconcile import Finding, Kind
 from tests.worker.invariants import check_at_rest
 
@@ -15,7 +15,7 @@ STRAY = MachineId("00000000000bad")
 
 
 @pytest.fixture
-def stall(stall: Stall) -> Stall:
+def stall(stall: MemoryWorld) -> MemoryWorld:
     """One that is reconciled only when a test says so."""
     stall.reconciles = False
     return stall
@@ -31,13 +31,13 @@ def _spec() -> InstanceSpec:
     )
 
 
-async def test_a_healthy_worker_has_no_findings(worker: Worker) -> None:
+async def test_a_healthy_worker_has_no_findings(worker: SimWorker) -> None:
     await worker.started()
     await worker.stopped()
     assert await worker.reconciler.find() == []
 
 
-async def test_strays_are_found_and_removed(worker: Worker, stall: Stall) -> None:
+async def test_strays_are_found_and_removed(worker: SimWorker, stall: MemoryWorld) -> None:
     kept = await worker.started()
     stall.host.launch(stall.host.place(_spec()))
     stall.rootfs.directories.add(STRAY)
@@ -50,7 +50,7 @@ async def test_strays_are_found_and_removed(worker: Worker, stall: Stall) -> Non
     check_at_rest(stall)
 
 
-async def test_a_machine_between_two_tries_is_not_forsaken(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_between_two_tries_is_not_forsaken(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.end(MachineId(machine_id), 1)
     await worker.reaches(machine_id, State.STARTING)
@@ -66,7 +66,9 @@ async def test_a_machine_between_two_tries_is_not_forsaken(worker: Worker, stall
         (State.DESTROYING, State.DESTROYED),
     ],
 )
-async def test_a_machine_that_nothing_is_at_is_taken_up(worker: Worker, stall: Stall, state: State, end: State) -> None:
+async def test_a_machine_that_nothing_is_at_is_taken_up(
+    worker: SimWorker, stall: MemoryWorld, state: State, end: State
+) -> None:
     machine_id = await worker.started()
     record, table = worker.record(machine_id), worker.parts.deps.table
     await worker.store.write(lambda tx: table.change(tx, record, state=state))
@@ -76,7 +78,7 @@ async def test_a_machine_that_nothing_is_at_is_taken_up(worker: Worker, stall: S
     check_at_rest(stall)
 
 
-async def test_taking_up_twice_is_one_run(worker: Worker) -> None:
+async def test_taking_up_twice_is_one_run(worker: SimWorker) -> None:
     machine_id = await worker.started()
     record, table = worker.record(machine_id), worker.parts.deps.table
     await worker.store.write(lambda tx: table.change(tx, record, state=State.STOPPING))
@@ -87,7 +89,7 @@ async def test_taking_up_twice_is_one_run(worker: Worker) -> None:
     assert len(worker.parts.runner.list(flow="stop")) == 1
 
 
-async def test_a_repair_that_fails_is_tried_again_next_time(worker: Worker, stall: Stall) -> None:
+async def test_a_repair_that_fails_is_tried_again_next_time(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.host.place(_spec())
     stall.host.script("destroy", FakeFault(error=OSError("busy")))
     assert len(await worker.reconciler.once()) == 1
@@ -95,7 +97,9 @@ async def test_a_repair_that_fails_is_tried_again_next_time(worker: Worker, stal
     assert await worker.reconciler.once() == []
 
 
-async def test_a_host_that_cannot_be_listed_now_is_listed_later(stall: Stall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_cannot_be_listed_now_is_listed_later(
+    stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tries = 0
 
     async def sweep() -> None:
@@ -110,7 +114,7 @@ async def test_a_host_that_cannot_be_listed_now_is_listed_later(stall: Stall, mo
         assert tries == 3 and worker.machines() == []
 
 
-async def test_the_history_of_a_machine_is_dropped_after_a_while(worker: Worker, stall: Stall) -> None:
+async def test_the_history_of_a_machine_is_dropped_after_a_while(worker: SimWorker, stall: MemoryWorld) -> None:
     machine = await worker.create(key="order")
     await worker.reaches(machine.id, State.STARTED)
     await worker.destroy(machine.id, force=True)

@@ -12,18 +12,18 @@ from hawker.proof.violation import Invariant
 from hawker.record.machine import machine_resource
 from hawker.record.node import COPY, CopyRecord
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.restored import take_up_restored
 from tests.worker.invariants import check_store
 
 pytestmark = pytest.mark.anyio
-Deed = Callable[[Worker], Awaitable[object]]
+Deed = Callable[[SimWorker], Awaitable[object]]
 
 
-async def backup(stall: Stall) -> MemoryStore:
+async def backup(stall: MemoryWorld) -> MemoryStore:
     """Of a stall that is closed, with all that its store has; that goes on as it was."""
     await stall.store.write(lambda tx: None)
     copy, stall.store = stall.store.crash(), stall.store.crash()
@@ -31,7 +31,7 @@ async def backup(stall: Stall) -> MemoryStore:
     return copy
 
 
-async def set_back(stall: Stall, before: Deed, after: Deed) -> None:
+async def set_back(stall: MemoryWorld, before: Deed, after: Deed) -> None:
     """`before` is in the backup, `after` is not."""
     async with stall.open() as worker:
         await worker.app()
@@ -44,14 +44,14 @@ async def set_back(stall: Stall, before: Deed, after: Deed) -> None:
     stall.store = copy
 
 
-def check_at_rest(stall: Stall) -> None:
+def check_at_rest(stall: MemoryWorld) -> None:
     """All but the codes of instances whose end is in neither the backup nor on the host."""
     with stall.store.snapshot() as reader:
         found = invariants.at_rest(reader, stall.seen())
     assert [each for each in found if each.invariant is not Invariant.EXIT_ONCE] == []
 
 
-async def exits(worker: Worker, machine_id: str) -> list[tuple[int, str]]:
+async def exits(worker: SimWorker, machine_id: str) -> list[tuple[int, str]]:
     """Codes and reasons, oldest first."""
     found = [event.request.exit_event for event in await worker.exits(machine_id) if event.request]
     return [(exit.exit_code, exit.reason) for exit in reversed(found) if exit is not None]
@@ -62,44 +62,44 @@ class Case:
 
     machine_id = ""
 
-    async def runs(self, worker: Worker) -> None:
+    async def runs(self, worker: SimWorker) -> None:
         self.machine_id = await worker.started(restart={"policy": "on-failure"})
 
-    async def is_off(self, worker: Worker) -> None:
+    async def is_off(self, worker: SimWorker) -> None:
         self.machine_id = await worker.stopped()
 
-    async def nothing(self, worker: Worker) -> None:
+    async def nothing(self, worker: SimWorker) -> None:
         pass
 
-    async def start(self, worker: Worker) -> None:
+    async def start(self, worker: SimWorker) -> None:
         await worker.start(self.machine_id)
 
-    async def restart(self, worker: Worker) -> None:
+    async def restart(self, worker: SimWorker) -> None:
         await worker.restart(self.machine_id)
 
-    async def is_suspended(self, worker: Worker) -> None:
+    async def is_suspended(self, worker: SimWorker) -> None:
         await self.runs(worker)
         await worker.suspend(self.machine_id)
         await worker.reaches(self.machine_id, State.SUSPENDED)
 
-    async def start_and_suspend(self, worker: Worker) -> None:
+    async def start_and_suspend(self, worker: SimWorker) -> None:
         await worker.start(self.machine_id)
         await worker.reaches(self.machine_id, State.STARTED)
         await worker.suspend(self.machine_id)
         await worker.reaches(self.machine_id, State.SUSPENDED)
 
-    async def stop(self, worker: Worker) -> None:
+    async def stop(self, worker: SimWorker) -> None:
         await worker.stop(self.machine_id)
 
-    async def destroy(self, worker: Worker) -> None:
+    async def destroy(self, worker: SimWorker) -> None:
         await worker.destroy(self.machine_id, force=True)
 
-    async def update(self, worker: Worker) -> None:
+    async def update(self, worker: SimWorker) -> None:
         await worker.update(self.machine_id, env={"NEW": "yes"})
 
 
 @pytest.mark.parametrize("after", ["nothing", "restart", "update"])
-async def test_what_runs_is_taken_up_as_it_is(stall: Stall, after: str) -> None:
+async def test_what_runs_is_taken_up_as_it_is(stall: MemoryWorld, after: str) -> None:
     case = Case()
     await set_back(stall, case.runs, getattr(case, after))
     running = stall.host.running()
@@ -118,7 +118,7 @@ async def test_what_runs_is_taken_up_as_it_is(stall: Stall, after: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["runs", "is_off"])
-async def test_what_was_suspended_since_is_taken_up_suspended(stall: Stall, before: str) -> None:
+async def test_what_was_suspended_since_is_taken_up_suspended(stall: MemoryWorld, before: str) -> None:
     case = Case()
     await set_back(stall, getattr(case, before), case.start_and_suspend)
     async with stall.open() as worker:
@@ -131,7 +131,7 @@ async def test_what_was_suspended_since_is_taken_up_suspended(stall: Stall, befo
         await worker.reaches(case.machine_id, State.STARTED)
 
 
-async def test_what_was_resumed_since_is_taken_up_started(stall: Stall) -> None:
+async def test_what_was_resumed_since_is_taken_up_started(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.is_suspended, case.start)
     async with stall.open() as worker:
@@ -141,7 +141,7 @@ async def test_what_was_resumed_since_is_taken_up_started(stall: Stall) -> None:
         check_at_rest(stall)
 
 
-async def test_what_was_off_and_runs_now_is_taken_up(stall: Stall) -> None:
+async def test_what_was_off_and_runs_now_is_taken_up(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.is_off, case.start)
     running = stall.host.running()
@@ -154,7 +154,7 @@ async def test_what_was_off_and_runs_now_is_taken_up(stall: Stall) -> None:
         check_at_rest(stall)
 
 
-async def test_what_was_stopped_since_has_its_end_recorded(stall: Stall) -> None:
+async def test_what_was_stopped_since_has_its_end_recorded(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.runs, case.stop)
     async with stall.open() as worker:
@@ -165,10 +165,10 @@ async def test_what_was_stopped_since_has_its_end_recorded(stall: Stall) -> None
         await worker.reaches(case.machine_id, State.STARTED)
 
 
-async def test_what_came_and_went_since_has_its_end_recorded(stall: Stall) -> None:
+async def test_what_came_and_went_since_has_its_end_recorded(stall: MemoryWorld) -> None:
     case = Case()
 
-    async def start_and_end(worker: Worker) -> None:
+    async def start_and_end(worker: SimWorker) -> None:
         await worker.start(case.machine_id)
         await worker.reaches(case.machine_id, State.STARTED)
         stall.host.end(MachineId(case.machine_id), 0)
@@ -182,7 +182,7 @@ async def test_what_came_and_went_since_has_its_end_recorded(stall: Stall) -> No
         check_at_rest(stall)
 
 
-async def test_what_was_destroyed_since_is_back_and_off(stall: Stall) -> None:
+async def test_what_was_destroyed_since_is_back_and_off(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.runs, case.destroy)
     async with stall.open() as worker:
@@ -196,7 +196,7 @@ async def test_what_was_destroyed_since_is_back_and_off(stall: Stall) -> None:
         await worker.reaches(case.machine_id, State.STARTED)
 
 
-async def test_what_was_created_since_is_removed(stall: Stall) -> None:
+async def test_what_was_created_since_is_removed(stall: MemoryWorld) -> None:
     case, later = Case(), Case()
     await set_back(stall, case.runs, later.runs)
     assert len(stall.host.running()) == 2
@@ -206,11 +206,11 @@ async def test_what_was_created_since_is_removed(stall: Stall) -> None:
         check_at_rest(stall)
 
 
-async def test_a_launch_that_was_to_come_gives_way_to_what_runs(stall: Stall) -> None:
+async def test_a_launch_that_was_to_come_gives_way_to_what_runs(stall: MemoryWorld) -> None:
     """Between two tries when the backup was taken, and started by its user since."""
     case = Case()
 
-    async def wait_for_a_try(worker: Worker) -> None:
+    async def wait_for_a_try(worker: SimWorker) -> None:
         await case.is_off(worker)
         table, machine_id = worker.parts.deps.table, MachineId(case.machine_id)
         launch = Launch(instance_id=InstanceId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
@@ -238,10 +238,10 @@ async def test_a_launch_that_was_to_come_gives_way_to_what_runs(stall: Stall) ->
         check_at_rest(stall)
 
 
-async def test_a_stop_that_was_under_way_is_done(stall: Stall) -> None:
+async def test_a_stop_that_was_under_way_is_done(stall: MemoryWorld) -> None:
     case = Case()
 
-    async def stopping(worker: Worker) -> None:
+    async def stopping(worker: SimWorker) -> None:
         await case.runs(worker)
         stall.host.stubborn.add(MachineId(case.machine_id))
         await worker.stop(case.machine_id, timeout=300)
@@ -256,7 +256,7 @@ async def test_a_stop_that_was_under_way_is_done(stall: Stall) -> None:
         check_at_rest(stall)
 
 
-async def test_it_is_done_once_and_not_without_the_mark(stall: Stall) -> None:
+async def test_it_is_done_once_and_not_without_the_mark(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.runs, case.nothing)
     async with stall.open() as worker:
@@ -268,14 +268,14 @@ async def test_it_is_done_once_and_not_without_the_mark(stall: Stall) -> None:
 
 
 @pytest.mark.parametrize("commits", range(1, 6))
-async def test_a_crash_in_the_middle_begins_again(stall: Stall, commits: int) -> None:
+async def test_a_crash_in_the_middle_begins_again(stall: MemoryWorld, commits: int) -> None:
     first, second = Case(), Case()
 
-    async def before(worker: Worker) -> None:
+    async def before(worker: SimWorker) -> None:
         await first.runs(worker)
         await second.is_off(worker)
 
-    async def after(worker: Worker) -> None:
+    async def after(worker: SimWorker) -> None:
         await first.restart(worker)
         await second.start(worker)
 

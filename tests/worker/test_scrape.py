@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker import scrape
 from hawker.worker.scrape import HttpFetch, ScrapeFailed
 
@@ -15,17 +15,21 @@ pytestmark = pytest.mark.anyio
 UP = "hawker_machine_metrics_up"
 
 
-def _endpoint(worker: Worker, machine_id: str, port: int = 9091, path: str = "/metrics", scheme: str = "http") -> str:
+def _endpoint(
+    worker: SimWorker, machine_id: str, port: int = 9091, path: str = "/metrics", scheme: str = "http"
+) -> str:
     return f"{scheme}://[{worker.record(machine_id).network.private_ip}]:{port}{path}"
 
 
-async def _series(worker: Worker) -> dict[str, str]:
+async def _series(worker: SimWorker) -> dict[str, str]:
     """Value by series, each without the labels that all have."""
     lines = (await worker.parts.scraper.page()).splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
-async def test_a_machines_series_have_its_app_its_region_its_host_and_its_id(worker: Worker, stall: Stall) -> None:
+async def test_a_machines_series_have_its_app_its_region_its_host_and_its_id(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await worker.started(metrics={"port": 9091})
     stall.fetcher.answers[_endpoint(worker, machine_id)] = b'hits{path="/"} 7\n'
     labels = f'app="stall",host="0123abcd",instance="{machine_id}"'
@@ -34,13 +38,13 @@ async def test_a_machines_series_have_its_app_its_region_its_host_and_its_id(wor
     assert series[f'{UP}{{{labels},region="local"}}'] == "1.0"
 
 
-async def test_path_and_scheme_are_the_configs(worker: Worker, stall: Stall) -> None:
+async def test_path_and_scheme_are_the_configs(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(metrics={"port": 8443, "path": "/m?all=1", "https": True})
     stall.fetcher.answers[_endpoint(worker, machine_id, 8443, "/m?all=1", "https")] = b"hits 1\n"
     assert any(name.startswith("hits{") for name in await _series(worker))
 
 
-async def test_only_started_machines_with_an_endpoint_are_asked(worker: Worker) -> None:
+async def test_only_started_machines_with_an_endpoint_are_asked(worker: SimWorker) -> None:
     await worker.started()
     stopped = await worker.started(metrics={"port": 1})
     await worker.stop(stopped)
@@ -49,7 +53,7 @@ async def test_only_started_machines_with_an_endpoint_are_asked(worker: Worker) 
 
 @pytest.mark.parametrize("answer", [None, b"\xff\xfe", b"<html>", b"a 1\n" * 300_000])
 async def test_one_that_is_silent_or_says_nonsense_is_down_and_harms_no_other(
-    worker: Worker, stall: Stall, answer: bytes | None
+    worker: SimWorker, stall: MemoryWorld, answer: bytes | None
 ) -> None:
     good, bad = [await worker.started(metrics={"port": 9091}) for _ in range(2)]
     stall.fetcher.answers[_endpoint(worker, good)] = b"hits 1\n"
@@ -59,7 +63,9 @@ async def test_one_that_is_silent_or_says_nonsense_is_down_and_harms_no_other(
     assert sorted((value, good in name) for name, value in up.items()) == [("0.0", False), ("1.0", True)]
 
 
-async def test_what_all_say_together_is_bounded(worker: Worker, stall: Stall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_all_say_together_is_bounded(
+    worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scrape, "ALL_BYTES", 10)
     machines = [await worker.started(metrics={"port": 9091}) for _ in range(3)]
     for machine_id in machines:

@@ -3,12 +3,12 @@
 import pytest
 
 from hawker.machine import State
-from hawker.sim.world import Stall
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_exit_that_was_missed_is_recorded_before_the_first_call_is_answered(stall: Stall) -> None:
+async def test_an_exit_that_was_missed_is_recorded_before_the_first_call_is_answered(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -19,13 +19,13 @@ async def test_an_exit_that_was_missed_is_recorded_before_the_first_call_is_answ
         assert (await worker.exits(machine_id))[0].request is not None
 
 
-async def test_what_is_joined_shares_one_table_and_one_room(stall: Stall) -> None:
+async def test_what_is_joined_shares_one_table_and_one_room(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         assert worker.parts.changes is worker.parts.deps.table.changes
         assert worker.parts.room() == stall.room
 
 
-async def test_without_a_reconciler_nobody_tidies_up(stall: Stall) -> None:
+async def test_without_a_reconciler_nobody_tidies_up(stall: MemoryWorld) -> None:
     stall.reconciles = False
     async with stall.open() as worker:
         await worker.app()

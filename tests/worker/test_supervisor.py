@@ -6,8 +6,8 @@ from hawker.ids import MachineId
 from hawker.machine import RESTART_WINDOW_S, State
 from hawker.node import Resources
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import StoreFaults
 from tests.worker.invariants import check_at_rest
 
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.anyio
 LONG_S = 3600.0
 
 
-async def _codes(worker: Worker, machine_id: str) -> list[int]:
+async def _codes(worker: SimWorker, machine_id: str) -> list[int]:
     """Exit codes, oldest first."""
     found = [event.request.exit_event for event in await worker.exits(machine_id) if event.request]
     return [exit.exit_code for exit in reversed(found) if exit is not None]
 
 
-async def _end(worker: Worker, machine_id: str, code: int) -> None:
+async def _end(worker: SimWorker, machine_id: str, code: int) -> None:
     worker.host.end(MachineId(machine_id), code)
     await worker.reaches(machine_id, State.STARTING, State.STOPPED)
 
@@ -38,7 +38,7 @@ async def _end(worker: Worker, machine_id: str, code: int) -> None:
     ],
 )
 async def test_the_policy_decides_what_follows_an_exit(
-    worker: Worker, stall: Stall, policy: str, code: int, state: State
+    worker: SimWorker, stall: MemoryWorld, policy: str, code: int, state: State
 ) -> None:
     machine_id = await worker.started(restart={"policy": policy})
     stall.host.end(MachineId(machine_id), code)
@@ -49,14 +49,16 @@ async def test_the_policy_decides_what_follows_an_exit(
     check_at_rest(stall)
 
 
-async def test_a_machine_without_a_policy_is_restarted_on_failure(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_without_a_policy_is_restarted_on_failure(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.end(MachineId(machine_id), 2)
     await worker.reaches(machine_id, State.STARTING)
     await worker.reaches(machine_id, State.STARTED)
 
 
-async def test_what_fails_at_once_is_tried_again_ever_more_slowly_and_then_rests(worker: Worker, stall: Stall) -> None:
+async def test_what_fails_at_once_is_tried_again_ever_more_slowly_and_then_rests(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine = await worker.create(init={"exec": ["false"]}, restart={"policy": "on-failure", "max_retries": 4})
     record = await worker.reaches(machine.id, State.STOPPED)
     launches = [instance.started_at or 0.0 for instance in stall.host.ever[record.id]]
@@ -67,13 +69,13 @@ async def test_what_fails_at_once_is_tried_again_ever_more_slowly_and_then_rests
     check_at_rest(stall)
 
 
-async def test_a_machine_that_always_fails_is_never_started_hot(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_always_fails_is_never_started_hot(worker: SimWorker, stall: MemoryWorld) -> None:
     machine = await worker.create(init={"exec": ["false"]}, restart={"policy": "always"})
     await stall.clock.sleep(LONG_S)
     assert 90 < len(stall.host.ever[MachineId(machine.id)]) < 200
 
 
-async def test_who_ran_for_long_starts_a_new_count(worker: Worker, stall: Stall) -> None:
+async def test_who_ran_for_long_starts_a_new_count(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(restart={"policy": "on-failure", "max_retries": 1})
     await _end(worker, machine_id, 1)
     await worker.reaches(machine_id, State.STARTED)
@@ -84,7 +86,7 @@ async def test_who_ran_for_long_starts_a_new_count(worker: Worker, stall: Stall)
     await worker.reaches(machine_id, State.STOPPED)
 
 
-async def test_auto_destroy_leaves_nothing_but_the_history(worker: Worker, stall: Stall) -> None:
+async def test_auto_destroy_leaves_nothing_but_the_history(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(auto_destroy=True, restart={"policy": "no"})
     stall.host.end(MachineId(machine_id), 7)
     await worker.reaches(machine_id, State.DESTROYED)
@@ -92,7 +94,7 @@ async def test_auto_destroy_leaves_nothing_but_the_history(worker: Worker, stall
     check_at_rest(stall)
 
 
-async def test_an_oom_kill_is_told(worker: Worker, stall: Stall) -> None:
+async def test_an_oom_kill_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(restart={"policy": "no"})
     stall.host.end(MachineId(machine_id), 137, signal=9, oom_killed=True)
     await worker.reaches(machine_id, State.STOPPED)
@@ -103,7 +105,7 @@ async def test_an_oom_kill_is_told(worker: Worker, stall: Stall) -> None:
 
 @pytest.mark.parametrize(("policy", "state"), [("no", State.STOPPED), ("on-failure", State.STARTED)])
 async def test_an_exit_while_no_daemon_watched_is_recorded_once_with_its_code(
-    stall: Stall, policy: str, state: State
+    stall: MemoryWorld, policy: str, state: State
 ) -> None:
     async with stall.open() as worker:
         await worker.app()
@@ -122,7 +124,7 @@ async def test_an_exit_while_no_daemon_watched_is_recorded_once_with_its_code(
     check_at_rest(stall)
 
 
-async def test_an_exit_that_was_missed_is_known_before_the_first_answer(stall: Stall) -> None:
+async def test_an_exit_that_was_missed_is_known_before_the_first_answer(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})
@@ -132,7 +134,7 @@ async def test_an_exit_that_was_missed_is_known_before_the_first_answer(stall: S
         assert worker.record(machine_id).state is State.STOPPED
 
 
-async def test_what_runs_goes_on_running_over_a_restart_of_the_daemon(stall: Stall) -> None:
+async def test_what_runs_goes_on_running_over_a_restart_of_the_daemon(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -144,7 +146,7 @@ async def test_what_runs_goes_on_running_over_a_restart_of_the_daemon(stall: Sta
         await worker.reaches(machine_id, State.STOPPED)
 
 
-async def test_an_instance_lost_with_its_host_counts_as_killed_and_is_started_again(stall: Stall) -> None:
+async def test_an_instance_lost_with_its_host_counts_as_killed_and_is_started_again(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -156,7 +158,7 @@ async def test_an_instance_lost_with_its_host_counts_as_killed_and_is_started_ag
 
 
 @pytest.mark.parametrize("call", ["recover", "wait"])
-async def test_a_host_that_cannot_be_asked_now_is_asked_again(stall: Stall, call: str) -> None:
+async def test_a_host_that_cannot_be_asked_now_is_asked_again(stall: MemoryWorld, call: str) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})
@@ -167,7 +169,7 @@ async def test_a_host_that_cannot_be_asked_now_is_asked_again(stall: Stall, call
         assert await _codes(worker, machine_id) == [5]
 
 
-async def test_an_exit_that_cannot_be_stored_now_is_stored_later(stall: Stall) -> None:
+async def test_an_exit_that_cannot_be_stored_now_is_stored_later(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(restart={"policy": "no"})

@@ -28,8 +28,7 @@ class VersionVector:
     """Positions by origin; an origin at `Position()` counts as never heard of. Bounded by its caller, see
     `Inbound.room`. Buckets keep their origins in the order of arrival, so that a simulated run can be repeated."""
 
-    def __init__(self, positions: Mapping[NodeId, Position], *, frozen: bool = False) -> None:
-        self._frozen = False  # only ever by a planted bug
+    def __init__(self, positions: Mapping[NodeId, Position]) -> None:
         self._positions: dict[NodeId, Position] = {}
         self._hashes: dict[NodeId, int] = {}
         self._buckets = [0] * BUCKETS
@@ -39,7 +38,6 @@ class VersionVector:
         self._bucket: dict[NodeId, int] = {}
         for origin, position in positions.items():
             self.set(origin, position)
-        self._frozen = frozen
 
     def get(self, origin: NodeId) -> Position:
         return self._positions.get(origin, _NOTHING)
@@ -56,8 +54,10 @@ class VersionVector:
             bucket = self._bucket[origin] = bucket_of(origin)
             self._origins[bucket][origin] = None
         self._positions[origin] = position
-        if self._frozen:
-            return
+        self._count(bucket, origin, position)
+
+    def _count(self, bucket: int, origin: NodeId, position: Position) -> None:
+        """The digest has the stream where it is now."""
         fresh = _hash(origin, position)
         self._buckets[bucket] ^= self._hashes.get(origin, 0) ^ fresh
         self._hashes[origin] = fresh

@@ -4,7 +4,7 @@ carries them out; what a job did comes back by `finish`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from hawker.catalog import fan_out
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Token
@@ -28,7 +28,6 @@ from hawker.catalog.messages import (
     decode,
     size_of,
 )
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.replication import BULK_BYTES, MESSAGE_BYTES, Replication
 from hawker.clock import Clock
 from hawker.ids import NodeId
@@ -76,14 +75,11 @@ class ReplicationEngine:
         proven: bool,
         grace_s: float = GRACE_S,
         part_bytes: int = BULK_BYTES,
-        planted: frozenset[Bug] = SOUND,
+        replication: Callable[..., Replication] = Replication,
     ) -> None:
         self.me, self._region, self._clock, self._grace_s = me, region, clock, grace_s
         self._part_bytes = part_bytes
-        self.scopes = {
-            scope: Replication(me, scope, region, positions[scope], clock, proven=proven, planted=planted)
-            for scope in Scope
-        }
+        self.scopes = {scope: replication(me, scope, region, positions[scope], clock, proven=proven) for scope in Scope}
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Scope, Pull]] = []
         self.answers: list[tuple[int, PullAnswer | None]] = []

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from hawker.catalog.anti_entropy import VersionVector
 from hawker.catalog.change import Delta, Position, ReplicatedTx
 from hawker.catalog.messages import Want, size_of
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import Missing, Pulls
 from hawker.catalog.reorder_buffer import ReorderBuffer
 from hawker.ids import NodeId
@@ -36,9 +35,11 @@ class InFlight:
 class Inbound:
     """`ready` is for the caller to apply, in its order; `fences` are known and not put up yet."""
 
-    def __init__(self, me: NodeId, positions: Mapping[NodeId, Position], planted: frozenset[Bug] = SOUND) -> None:
-        self._me, self._planted = me, planted
-        self.vector = VersionVector(positions, frozen=Bug.DIGEST_NOT_UPDATED in planted)
+    def __init__(
+        self, me: NodeId, positions: Mapping[NodeId, Position], vector: type[VersionVector] = VersionVector
+    ) -> None:
+        self._me = me
+        self.vector = vector(positions)
         self.reorder_buffer = ReorderBuffer()
         self.pulls = Pulls()
         self.ready: deque[ReplicatedTx | Delta] = deque()
@@ -58,7 +59,7 @@ class Inbound:
         return max(self.vector.get(origin).fence, self.fences.get(origin, -1))
 
     def _counts(self, origin: NodeId, epoch: int) -> bool:
-        return epoch > self.fence(origin) or Bug.NO_FENCE in self._planted
+        return epoch > self.fence(origin)
 
     def lacks(self, origin: NodeId, epoch: int, version: int) -> bool:
         """Whether somebody who is there has more, and there is room for it."""
@@ -165,15 +166,9 @@ class Inbound:
             del self.fences[origin]
 
     def _is_new(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
-        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
-            return True
         return new_epoch > epoch or (new_epoch == epoch and new_version > version)
 
     def _is_next(self, new_epoch: int, new_version: int, epoch: int, version: int) -> bool:
-        if Bug.OLD_EPOCH in self._planted and new_epoch < epoch:
-            return True
-        if Bug.SKIP_AHEAD in self._planted and new_epoch == epoch and version >= 0:
-            return True
         same = new_epoch == epoch or (epoch, version) == (0, 0)
         # A stream never heard of (0, 0) may begin in any epoch, with version 1. In any other case a new epoch begins by
         # a reset: a transaction of it, even its first, would leave rows of the old epoch that the owner no longer has.
@@ -185,8 +180,7 @@ class Inbound:
         the stream is further than the storage knows: what was handed over counts as applied."""
         epoch, version = self.where(delta.origin)
         if not delta.reset:
-            further = version < delta.upto or Bug.BACKWARDS in self._planted
-            return delta.epoch == epoch and 0 <= delta.after <= version and further
+            return delta.epoch == epoch and 0 <= delta.after <= version < delta.upto
         if delta.after < 0:
             further = version < 0 or delta.head > version
             return delta.epoch > epoch or (delta.epoch == epoch and further)

@@ -11,7 +11,6 @@ from copy import deepcopy
 from hawker.catalog.change import Delta, Op, Position, ReplicatedTx, Scope, Token, Value, VersionedOp
 from hawker.catalog.contract import ApplyOutcome, Committed, Effect, LocalTransaction, ResultTable, Statement, Touched
 from hawker.catalog.messages import size_of
-from hawker.catalog.planted import SOUND, Bug
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError
 from hawker.ids import NodeId
@@ -72,10 +71,9 @@ class MemoryStorage:
         image: DiskImage | None = None,
         refuses: Callable[[Op], bool] = lambda op: False,
         log_txs: int = 1000,
-        planted: frozenset[Bug] = SOUND,
     ) -> None:
         self._me, self._schema, self._clock = me, schema, clock
-        self._refuses, self._log_txs, self._planted = refuses, log_txs, planted
+        self._refuses, self._log_txs = refuses, log_txs
         self.image = image if image is not None else DiskImage()
         self._proven = {scope for scope in Scope if self.image.whole}
         self.image.whole = False
@@ -83,7 +81,7 @@ class MemoryStorage:
             stream.sweep, stream.came_to = None, -1
 
     def proven(self) -> bool:
-        return len(self._proven) == len(Scope) or Bug.NO_LEASE in self._planted
+        return len(self._proven) == len(Scope)
 
     def positions(self, scope: Scope) -> Mapping[NodeId, Position]:
         found = {origin: stream.position for (origin, each), stream in self.image.streams.items() if each is scope}
@@ -115,7 +113,7 @@ class MemoryStorage:
         stream = self._stream(origin, scope)
         position = stream.position
         goes_on = since >= 0 and position.floor <= since
-        reset = since >= 0 or after < 0 or (after < position.floor and Bug.NO_FLOOR not in self._planted)
+        reset = since >= 0 or after < 0 or self._lacks_deletions(position, after)
         first = after if goes_on or not reset else -1
         found = sorted((row for row in self._served(stream) if row[0] > first), key=lambda row: row[0])
         ops: list[VersionedOp] = []
@@ -173,8 +171,6 @@ class MemoryStorage:
         stream.log.clear()
         stream.rows = {key: (1 + number // ROWS_A_VERSION, op, at) for number, (key, op, at) in enumerate(live)}
         upto = -(-len(live) // ROWS_A_VERSION)
-        if Bug.NO_REPUBLISH in self._planted:
-            stream.rows = {key: (-1, op, at) for key, op, at in live}
         stream.at(epoch=epoch, applied=upto, floor=upto)
         self._proven.add(scope)
         return stream.position
@@ -228,16 +224,13 @@ class MemoryStorage:
         self._write(stream, tx)
         return tx
 
-    def _apply_tx(self, stream: StoredStream, tx: ReplicatedTx) -> list[tuple[Key, Op | None]]:
-        position = stream.position
+    def _comes_next(self, position: Position, tx: ReplicatedTx) -> bool:
         unheard = (position.epoch, position.applied) == (0, 0) and tx.version == 1
         is_next = position.applied >= 0 and tx.epoch == position.epoch and tx.version == position.applied + 1
-        planted = self._planted & {Bug.SKIP_AHEAD, Bug.OLD_EPOCH}
-        if self._barred(position, tx.epoch) or not (unheard or is_next or planted):
-            return []
-        if Bug.OLD_EPOCH in planted and tx.epoch < position.epoch:
-            for op in tx.ops:
-                stream.rows[op.table, op.key] = (position.applied, op, self._clock.now())
+        return unheard or is_next
+
+    def _apply_tx(self, stream: StoredStream, tx: ReplicatedTx) -> list[tuple[Key, Op | None]]:
+        if self._barred(stream.position, tx.epoch) or not self._comes_next(stream.position, tx):
             return []
         self._write(stream, tx)
         return [((op.table, op.key), op) for op in tx.ops]
@@ -276,29 +269,29 @@ class MemoryStorage:
 
     def _swept(self, stream: StoredStream) -> Iterator[Key]:
         for key in stream.sweep or ():
-            if Bug.NO_SWEEP not in self._planted:
-                del stream.rows[key]
-                yield key
+            del stream.rows[key]
+            yield key
         stream.sweep = None
 
     def _fits(self, stream: StoredStream, delta: Delta) -> bool:
         epoch, applied = stream.position.epoch, stream.position.applied
         if not delta.reset:
-            further = applied < delta.upto or Bug.BACKWARDS in self._planted
-            return delta.epoch == epoch and 0 <= delta.after <= applied and further
+            return delta.epoch == epoch and 0 <= delta.after <= applied < delta.upto
         if delta.after >= 0:
             return delta.epoch == epoch and stream.sweep is not None and stream.came_to == delta.after
         further = applied < 0 or delta.head > applied
         return delta.epoch > epoch or (delta.epoch == epoch and further)
 
+    def _lacks_deletions(self, position: Position, after: int) -> bool:
+        """Whether deletions behind that version were collected."""
+        return after < position.floor
+
     def _barred(self, position: Position, epoch: int) -> bool:
-        return epoch <= position.fence and Bug.NO_FENCE not in self._planted
+        return epoch <= position.fence
 
     def _served(self, stream: StoredStream) -> Iterator[tuple[int, Op]]:
         for version, op, _ in stream.rows.values():
-            hidden = Bug.ASIDE_NOT_SERVED in self._planted and not self._has_place(op, None)
-            if not hidden and not (op.row is None and Bug.NO_TOMBSTONES in self._planted):
-                yield version, op
+            yield version, op
 
     def _project(self, op: Op, owner: NodeId | None) -> tuple[Value, ...] | None:
         """The row as this node's tables have it; None for a deletion and for what is set aside. Of a row that has a

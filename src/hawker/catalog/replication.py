@@ -6,7 +6,7 @@ Takes messages, members, commits and the results of batches; leaves messages to 
 what `inbound` has ready to be applied.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from hawker.catalog import fan_out
 from hawker.catalog.anti_entropy import Rounds
@@ -35,7 +35,6 @@ from hawker.catalog.messages import (
     rumor_of,
     tx_of,
 )
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
 from hawker.catalog.push_batch import PushBatcher
 from hawker.clock import Clock
@@ -66,13 +65,13 @@ class Replication:
         clock: Clock,
         *,
         proven: bool,
-        planted: frozenset[Bug] = SOUND,
+        intake: Callable[[NodeId, Mapping[NodeId, Position]], Inbound] = Inbound,
     ) -> None:
         self.me, self.scope = me, scope
-        self._clock, self._planted = clock, planted
+        self._clock = clock
         self.peers = ReplicaPeers(region)
         self._push_batcher = PushBatcher(self.peers, clock.random)
-        self.inbound = Inbound(me, positions, planted)
+        self.inbound = intake(me, positions)
         self.vector, self.pulls = self.inbound.vector, self.inbound.pulls
         self.out: list[tuple[tuple[NodeId, ...], Message]] = []
         self.questions: list[tuple[NodeId, Pull]] = []
@@ -123,7 +122,7 @@ class Replication:
 
     def _doubt(self, epoch: int, version: int) -> None:
         """Somebody says how far this node itself is. If that is more than it knows, its memory was taken away."""
-        if outdated(self.vector.get(self.me), epoch, version) and Bug.NO_EPOCH_BUMP not in self._planted:
+        if outdated(self.vector.get(self.me), epoch, version):
             self.renew(epoch)
 
     # messages
@@ -282,10 +281,13 @@ class Replication:
             self._tell_fresh()
         if self._rounds.due <= now:
             whom = self._rounds.next(now, self.peers)
-            if whom is not None and Bug.NO_ANTI_ENTROPY not in self._planted:
-                self._send((whom,), Digest(scope=self.scope, digest=self.vector.digest()))
+            if whom is not None:
+                self._send_digest(whom)
         if len(self.pulls) and self.pulls.next_due() <= now:
             self._pull(now)
+
+    def _send_digest(self, whom: NodeId) -> None:
+        self._send((whom,), Digest(scope=self.scope, digest=self.vector.digest()))
 
     def _inquire(self, inquiry: Inquiry, now: float) -> None:
         if inquiry.passed(now, self.peers):

@@ -7,7 +7,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, Machine, MachineParams
 from hawker.api.route import B, P, Q, R, Unary
-from hawker.chaos.tally import Outcome, Tally, outcome_of
+from hawker.chaos.tally import CallVerdict, SoakTally, outcome_of
 from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound
 from hawker.ids import MachineId
@@ -19,23 +19,23 @@ ANSWERED_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Generic[R]):
+class CallOutcome(Generic[R]):
     """`value` when the outcome is OK, else the `error`."""
 
-    outcome: Outcome
+    outcome: CallVerdict
     value: R | None = None
     error: HawkerError | None = None
 
     @property
     def ok(self) -> bool:
-        return self.outcome is Outcome.OK
+        return self.outcome is CallVerdict.OK
 
     @property
     def changed_nothing(self) -> bool:
-        return self.outcome in (Outcome.REFUSED, Outcome.UNAVAILABLE)
+        return self.outcome in (CallVerdict.REFUSED, CallVerdict.UNAVAILABLE)
 
 
-class Node(Protocol):
+class CalledNode(Protocol):
     """Whom is called, and who hears of what must not be."""
 
     @property
@@ -44,24 +44,24 @@ class Node(Protocol):
     def note(self, what: str) -> None: ...
 
 
-class Calls:
-    """Of one app."""
+class MeasuredCalls:
+    """The calls of one app, each measured."""
 
-    def __init__(self, node: Node, clock: Clock, tally: Tally) -> None:
+    def __init__(self, node: CalledNode, clock: Clock, tally: SoakTally) -> None:
         self.node = node
         self._clock = clock
         self._tally = tally
 
-    async def call(self, route: Unary[P, Q, B, R], **arguments: Any) -> Reply[R]:
+    async def call(self, route: Unary[P, Q, B, R], **arguments: Any) -> CallOutcome[R]:
         """`arguments` as of the client's `call`."""
         began = self._clock.monotonic()
         try:
             value = await self.node.client.call(route, **{"timeout_s": ANSWERED_WITHIN_S, **arguments})
-            reply = Reply(Outcome.OK, value)
+            reply = CallOutcome(CallVerdict.OK, value)
         except HawkerError as error:
-            reply = Reply(outcome_of(error), error=error)
+            reply = CallOutcome(outcome_of(error), error=error)
         self._tally.called(route.name, reply.outcome, self._clock.monotonic() - began)
-        if reply.outcome is Outcome.INTERNAL:
+        if reply.outcome is CallVerdict.INTERNAL:
             self.node.note(f"{route.name} was answered with: {reply.error}")
         return reply
 
@@ -74,11 +74,11 @@ class Calls:
             return not isinstance(error, NotFound)
         return any(event.status == State.LAUNCH_FAILED for event in machine.events or ())
 
-    async def machines(self) -> Reply[dict[MachineId, Machine]]:
+    async def machines(self) -> CallOutcome[dict[MachineId, Machine]]:
         listed = await self.call(LIST_MACHINES, params=AppParams(app_name=APP))
         if listed.value is None:
-            return Reply(listed.outcome, error=listed.error)
-        return Reply(listed.outcome, {MachineId(machine.id): machine for machine in listed.value.items})
+            return CallOutcome(listed.outcome, error=listed.error)
+        return CallOutcome(listed.outcome, {MachineId(machine.id): machine for machine in listed.value.items})
 
 
 def params_of(machine_id: MachineId) -> MachineParams:

@@ -10,7 +10,7 @@ from hawker.clock import ManualClock
 T = TypeVar("T")
 
 
-class Chance:
+class SeededChance:
     """One stream of decisions. Each client has its own, so that a slow one does not change what the others do."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:

@@ -17,7 +17,7 @@ from typing import Self
 import msgspec
 
 from hawker.api.client import Client
-from hawker.chaos.traces import host, left
+from hawker.chaos.residue import host, left
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.failpoint import REACHED, VARIABLE
@@ -92,7 +92,7 @@ class Daemon:
         return self
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Ends the daemon with SIGKILL, as a crash would."""
         self.process.kill()
         self.process.wait(ENDS_WITHIN_S)
 
@@ -155,7 +155,7 @@ class Daemon:
         return self.place.token.read_text().strip()
 
     def client(self) -> Client:
-        """Of this life. Use it as a context manager."""
+        """A client of this life. Use it as a context manager."""
         return Client(self.url, Secret(self.token))
 
     @property

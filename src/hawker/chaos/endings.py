@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from hawker.api.contract.machine import Machine
-from hawker.chaos.chance import Chance
+from hawker.chaos.chance import SeededChance
 from hawker.ids import MachineId
 from hawker.record.machine import EVENTS
 from hawker.runtime import proc
@@ -49,21 +49,21 @@ def workload_of(pilot: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldExit:
     machine_id: MachineId
     code: int
 
 
-class Endings:
+class ToldExits:
     """`spoilt`: machines whose pilot was hurt, so that what it knew may be lost with it."""
 
-    def __init__(self, machines: Path, chance: Chance, *, networked: bool, port: int = _PORT) -> None:
+    def __init__(self, machines: Path, chance: SeededChance, *, networked: bool, port: int = _PORT) -> None:
         self._machines = machines
         self._chance = chance
         self._networked = networked
         self._port = port
-        self._told: Counter[Told] = Counter()
-        self._newest: dict[MachineId, tuple[Told, float]] = {}
+        self._told: Counter[ToldExit] = Counter()
+        self._newest: dict[MachineId, tuple[ToldExit, float]] = {}
         self._codes = 0
         self.spoilt: set[MachineId] = set()
 
@@ -72,7 +72,7 @@ class Endings:
         machine_id = MachineId(machine.id)
         code = await self._ask(machine) if self._networked else self._signal(machine_id)
         if code is not None:
-            told = Told(machine_id, code)
+            told = ToldExit(machine_id, code)
             self._told[told] += 1
             self._newest[machine_id] = told, anyio.current_time()
         return code is not None

@@ -12,10 +12,10 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings, kill, pilot_of, workload_of
-from hawker.chaos.ground import Ground
-from hawker.chaos.keeper import Keeper
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.daemon_supervisor import DaemonSupervisor
+from hawker.chaos.data_disk import DataDisk
+from hawker.chaos.endings import ToldExits, kill, pilot_of, workload_of
 from hawker.clock import Clock
 from hawker.ids import MachineId
 
@@ -26,23 +26,23 @@ _JUMPS_S = (-21_600.0, -3_600.0, -90.0, -1.5, 0.0, 1.5, 90.0, 3_600.0, 21_600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What can be hurt. `ground` is None where the data directory has no filesystem of its own; `offset` is the file
+class FaultTargets:
+    """What can be hurt. `data_disk` is None where the data directory has no filesystem of its own; `offset` is the file
     that says by how much the daemon's wall clock is wrong."""
 
-    keeper: Keeper
-    ground: Ground | None
-    endings: Endings
+    supervisor: DaemonSupervisor
+    data_disk: DataDisk | None
+    endings: ToldExits
     offset: Path
-    chance: Chance
+    chance: SeededChance
     clock: Clock
 
     async def while_it_lasts(self, low: float, high: float) -> None:
         await self.clock.sleep(self.chance.between(low, high))
 
     def pilots(self) -> dict[MachineId, int]:
-        """Of the machines that run."""
-        machines = self.keeper.daemon.place.machines
+        """The pilots of the machines that run."""
+        machines = self.supervisor.daemon.place.machines
         names = [MachineId(name) for name in sorted(os.listdir(machines))] if machines.is_dir() else []
         return {each: pid for each in names if (pid := pilot_of(machines, each)) is not None}
 
@@ -52,94 +52,95 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurt:
+class FaultKind:
     """One kind of damage. `grounded`: it needs a filesystem for the data directory alone."""
 
     name: str
-    inflict: Callable[[Scene], Coroutine[Any, Any, None]]
+    inflict: Callable[[FaultTargets], Coroutine[Any, Any, None]]
     grounded: bool = False
 
 
 # The daemon.
 
 
-async def _kill_daemon(scene: Scene) -> None:
-    await scene.keeper.kill()
-    await scene.while_it_lasts(0, 1.5)
-    await scene.keeper.start()
+async def _kill_daemon(targets: FaultTargets) -> None:
+    await targets.supervisor.kill()
+    await targets.while_it_lasts(0, 1.5)
+    await targets.supervisor.start()
 
 
-async def _kill_booting_daemon(scene: Scene) -> None:
+async def _kill_booting_daemon(targets: FaultTargets) -> None:
     """Again and again, while it takes up what the last one left: that is late in a boot, however slow the host is."""
-    usual_s = min(_LONGEST_BOOT_S, (scene.keeper.tally.boots_ms or [1000.0])[-1] / 1000)
-    await scene.keeper.kill()
+    usual_s = min(_LONGEST_BOOT_S, (targets.supervisor.tally.boots_ms or [1000.0])[-1] / 1000)
+    await targets.supervisor.kill()
     for _ in range(3):
-        await run_sync(scene.keeper.daemon.launch)
-        await scene.while_it_lasts(0.3 * usual_s, 1.1 * usual_s)
-        await scene.keeper.kill()
-    await scene.keeper.start()
+        await run_sync(targets.supervisor.daemon.launch)
+        await targets.while_it_lasts(0.3 * usual_s, 1.1 * usual_s)
+        await targets.supervisor.kill()
+    await targets.supervisor.start()
 
 
-async def _restart_daemon(scene: Scene) -> None:
-    await scene.keeper.stop()
-    await scene.while_it_lasts(0, 1.5)
-    await scene.keeper.start()
+async def _restart_daemon(targets: FaultTargets) -> None:
+    await targets.supervisor.stop()
+    await targets.while_it_lasts(0, 1.5)
+    await targets.supervisor.start()
 
 
-async def _freeze_daemon(scene: Scene) -> None:
-    """As a laptop's lid or a hypervisor's pause would. It must not end for it on waking."""
-    scene.keeper.signal(signal.SIGSTOP)
+async def _freeze_daemon(targets: FaultTargets) -> None:
+    """Stops the daemon's process for a while, as a laptop's lid or a hypervisor does. It must not end for it on
+    waking."""
+    targets.supervisor.signal(signal.SIGSTOP)
     try:
-        await scene.while_it_lasts(FROZEN_S / 5, FROZEN_S)
+        await targets.while_it_lasts(FROZEN_S / 5, FROZEN_S)
     finally:
-        scene.keeper.signal(signal.SIGCONT)
+        targets.supervisor.signal(signal.SIGCONT)
 
 
-async def _cut_connections(scene: Scene) -> None:
+async def _cut_connections(targets: FaultTargets) -> None:
     for _ in range(3):
-        await scene.keeper.cut()
-        await scene.while_it_lasts(0.1, 0.5)
+        await targets.supervisor.cut()
+        await targets.while_it_lasts(0.1, 0.5)
 
 
-async def _jump(scene: Scene) -> None:
+async def _jump(targets: FaultTargets) -> None:
     """To another time, and stay there. Pilots' clocks stay as they were."""
-    offset_s = scene.chance.choice(_JUMPS_S)
-    draft = scene.offset.with_suffix(".new")
+    offset_s = targets.chance.choice(_JUMPS_S)
+    draft = targets.offset.with_suffix(".new")
     draft.write_text(str(offset_s))
-    draft.rename(scene.offset)
-    await scene.while_it_lasts(0.5, 2)
+    draft.rename(targets.offset)
+    await targets.while_it_lasts(0.5, 2)
 
 
 # Machines.
 
 
-async def _kill_workload(scene: Scene) -> None:
-    for machine_id, pilot in scene.pilots().items():
+async def _kill_workload(targets: FaultTargets) -> None:
+    for machine_id, pilot in targets.pilots().items():
         workload = workload_of(pilot)
-        if workload is not None and scene.chance.happens(0.5):
-            scene.endings.interfere(machine_id)
-            kill(workload, scene.chance.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)))
-    await scene.while_it_lasts(0, 1)
+        if workload is not None and targets.chance.happens(0.5):
+            targets.endings.interfere(machine_id)
+            kill(workload, targets.chance.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)))
+    await targets.while_it_lasts(0, 1)
 
 
-async def _kill_pilot(scene: Scene) -> None:
-    found = scene.any_pilot()
+async def _kill_pilot(targets: FaultTargets) -> None:
+    found = targets.any_pilot()
     if found is not None:
-        scene.endings.spoilt.add(found[0])
+        targets.endings.spoilt.add(found[0])
         kill(found[1], signal.SIGKILL)
-    await scene.while_it_lasts(0, 1)
+    await targets.while_it_lasts(0, 1)
 
 
-async def _freeze_pilot(scene: Scene) -> None:
-    found = scene.any_pilot()
+async def _freeze_pilot(targets: FaultTargets) -> None:
+    found = targets.any_pilot()
     if found is None:
         return
-    scene.endings.spoilt.add(found[0])
+    targets.endings.spoilt.add(found[0])
     kill(found[1], signal.SIGSTOP)
     try:
-        await scene.while_it_lasts(1, 8)
+        await targets.while_it_lasts(1, 8)
     finally:
-        if pilot_of(scene.keeper.daemon.place.machines, found[0]) == found[1]:
+        if pilot_of(targets.supervisor.daemon.place.machines, found[0]) == found[1]:
             kill(found[1], signal.SIGCONT)
 
 
@@ -147,97 +148,97 @@ async def _freeze_pilot(scene: Scene) -> None:
 
 
 @asynccontextmanager
-async def _full(scene: Scene) -> AsyncIterator[None]:
-    assert scene.ground is not None
-    await run_sync(scene.ground.fill)
+async def _full(targets: FaultTargets) -> AsyncIterator[None]:
+    assert targets.data_disk is not None
+    await run_sync(targets.data_disk.fill)
     try:
         yield
     finally:
-        scene.ground.drain()
+        targets.data_disk.drain()
 
 
 @asynccontextmanager
-async def _read_only(scene: Scene) -> AsyncIterator[None]:
-    assert scene.ground is not None
-    await run_sync(scene.ground.freeze)
+async def _read_only(targets: FaultTargets) -> AsyncIterator[None]:
+    assert targets.data_disk is not None
+    await run_sync(targets.data_disk.freeze)
     try:
         yield
     finally:
-        scene.ground.thaw()
+        targets.data_disk.thaw()
 
 
-async def _fill_disk(scene: Scene) -> None:
-    async with _full(scene):
-        await scene.while_it_lasts(2, 8)
+async def _fill_disk(targets: FaultTargets) -> None:
+    async with _full(targets):
+        await targets.while_it_lasts(2, 8)
 
 
-async def _make_read_only(scene: Scene) -> None:
-    async with _read_only(scene):
-        await scene.while_it_lasts(2, 8)
+async def _make_read_only(targets: FaultTargets) -> None:
+    async with _read_only(targets):
+        await targets.while_it_lasts(2, 8)
 
 
-async def _stall_disk(scene: Scene) -> None:
+async def _stall_disk(targets: FaultTargets) -> None:
     """Every write waits. Reads go on, and so must the calls that need no more."""
-    assert scene.ground is not None
-    await run_sync(scene.ground.stall)
+    assert targets.data_disk is not None
+    await run_sync(targets.data_disk.stall)
     try:
-        await scene.while_it_lasts(0.5, 5)
+        await targets.while_it_lasts(0.5, 5)
     finally:
-        scene.ground.go_on()
+        targets.data_disk.go_on()
 
 
-async def _boot_on_full_disk(scene: Scene) -> None:
-    async with _full(scene):
-        await _boot_in_need(scene)
-    await _back(scene)
+async def _boot_on_full_disk(targets: FaultTargets) -> None:
+    async with _full(targets):
+        await _boot_in_need(targets)
+    await _back(targets)
 
 
-async def _boot_on_read_only(scene: Scene) -> None:
-    async with _read_only(scene):
-        await _boot_in_need(scene)
-    await _back(scene)
+async def _boot_on_read_only(targets: FaultTargets) -> None:
+    async with _read_only(targets):
+        await _boot_in_need(targets)
+    await _back(targets)
 
 
-async def _boot_in_need(scene: Scene) -> None:
-    await scene.while_it_lasts(0.5, 1.5)
-    await scene.keeper.kill()
-    if await scene.keeper.try_start():
-        await scene.while_it_lasts(1, 4)
+async def _boot_in_need(targets: FaultTargets) -> None:
+    await targets.while_it_lasts(0.5, 1.5)
+    await targets.supervisor.kill()
+    if await targets.supervisor.try_start():
+        await targets.while_it_lasts(1, 4)
 
 
-async def _boot_under_cover(scene: Scene) -> None:
+async def _boot_under_cover(targets: FaultTargets) -> None:
     """A data directory that was mounted read-only."""
-    assert scene.ground is not None
-    await scene.keeper.kill()
-    await run_sync(scene.ground.cover)
+    assert targets.data_disk is not None
+    await targets.supervisor.kill()
+    await run_sync(targets.data_disk.cover)
     try:
-        if await scene.keeper.try_start():
-            scene.keeper.note("began on a data directory that is mounted read-only")
-            await scene.keeper.kill()
+        if await targets.supervisor.try_start():
+            targets.supervisor.note("began on a data directory that is mounted read-only")
+            await targets.supervisor.kill()
     finally:
-        scene.ground.uncover()
-    await _back(scene)
+        targets.data_disk.uncover()
+    await _back(targets)
 
 
-async def _back(scene: Scene) -> None:
-    if not scene.keeper.wanted:
-        await scene.keeper.start()
+async def _back(targets: FaultTargets) -> None:
+    if not targets.supervisor.wanted:
+        await targets.supervisor.start()
 
 
-HURTS: tuple[Hurt, ...] = (
-    Hurt("daemon killed", _kill_daemon),
-    Hurt("daemon killed while it boots", _kill_booting_daemon),
-    Hurt("daemon restarted", _restart_daemon),
-    Hurt("daemon stopped for a while", _freeze_daemon),
-    Hurt("connections cut", _cut_connections),
-    Hurt("clock jumps", _jump),
-    Hurt("workloads killed", _kill_workload),
-    Hurt("pilot killed", _kill_pilot),
-    Hurt("pilot stopped for a while", _freeze_pilot),
-    Hurt("disk stalls", _stall_disk, grounded=True),
-    Hurt("disk full", _fill_disk, grounded=True),
-    Hurt("boot on a full disk", _boot_on_full_disk, grounded=True),
-    Hurt("data directory read-only", _make_read_only, grounded=True),
-    Hurt("boot on files that cannot be written", _boot_on_read_only, grounded=True),
-    Hurt("boot on a read-only mount", _boot_under_cover, grounded=True),
+HURTS: tuple[FaultKind, ...] = (
+    FaultKind("daemon killed", _kill_daemon),
+    FaultKind("daemon killed while it boots", _kill_booting_daemon),
+    FaultKind("daemon restarted", _restart_daemon),
+    FaultKind("daemon stopped for a while", _freeze_daemon),
+    FaultKind("connections cut", _cut_connections),
+    FaultKind("clock jumps", _jump),
+    FaultKind("workloads killed", _kill_workload),
+    FaultKind("pilot killed", _kill_pilot),
+    FaultKind("pilot stopped for a while", _freeze_pilot),
+    FaultKind("disk stalls", _stall_disk, grounded=True),
+    FaultKind("disk full", _fill_disk, grounded=True),
+    FaultKind("boot on a full disk", _boot_on_full_disk, grounded=True),
+    FaultKind("data directory read-only", _make_read_only, grounded=True),
+    FaultKind("boot on files that cannot be written", _boot_on_read_only, grounded=True),
+    FaultKind("boot on a read-only mount", _boot_under_cover, grounded=True),
 )

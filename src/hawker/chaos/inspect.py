@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
-from hawker.chaos.footprint import Claims, mounted, networks, pilots, snapshots, unclaimed, volumes, volumes_mounted
 from hawker.chaos.guests import GUEST_DRIVERS, memories, root_disks, volumes_in_use
-from hawker.chaos.traces import Trace, host
+from hawker.chaos.residue import (
+    RecordedClaims,
+    Residue,
+    host,
+    mounted,
+    networks,
+    pilots,
+    snapshots,
+    unclaimed,
+    volumes,
+    volumes_mounted,
+)
 from hawker.clock import Clock
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.proof import invariants
@@ -33,7 +43,7 @@ _LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class InspectedNode:
     """`reader` is good for as long as the inspection lasts."""
 
     reader: Reader
@@ -41,12 +51,12 @@ class Seen:
 
 
 @asynccontextmanager
-async def inspect(daemon: Daemon, clock: Clock) -> AsyncIterator[Seen]:
+async def inspect(daemon: Daemon, clock: Clock) -> AsyncIterator[InspectedNode]:
     """Raises `CannotStart` when the store is damaged, or still held by a daemon."""
     assert not daemon.alive, "stop it first"
     store = SqliteStore(daemon.place.store)
     try:
-        yield Seen(store, await host_state(daemon, store, clock))
+        yield InspectedNode(store, await host_state(daemon, store, clock))
     finally:
         await store.close()
 
@@ -75,7 +85,7 @@ async def host_state(daemon: Daemon, reader: Reader, clock: Clock) -> HostState:
     alive = pilots(place.machines)
     traces = await run_sync(host)
     at_work = frozenset(running) - (suspended if guests else frozenset())
-    claims = Claims(node.id, daemon.data_dir, recorded, at_work, guests=guests)
+    claims = RecordedClaims(node.id, daemon.data_dir, recorded, at_work, guests=guests)
     unknown = [f"a pilot of {each}, which does not run" for each in sorted(alive.keys() - at_work)]
     return HostState(
         running=running,
@@ -124,5 +134,5 @@ def _directories(daemon: Daemon) -> Iterator[MachineId]:
     return (MachineId(each.name) for each in daemon.place.machines.iterdir())
 
 
-def _own(traces: frozenset[Trace], daemon: Daemon) -> Iterator[Trace]:
+def _own(traces: frozenset[Residue], daemon: Daemon) -> Iterator[Residue]:
     return (trace for trace in traces if any(mark in trace.bears for mark in daemon.marks))

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from hawker.chaos.tally import Outcome, Tally, quantile
+from hawker.chaos.tally import CallVerdict, SoakTally, quantile
 
 SHOWN = 20
 _LOG_LINES = 12
 
 
-class Calls(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one operation, by outcome; the latencies are of those that were answered well."""
+class CallFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one operation, by outcome; the latencies are of the calls that were answered well."""
 
     operation: str
     ok: int
@@ -23,8 +23,8 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True):
     p99_ms: float
 
 
-class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one fault: how often, and how long after its end the node answered again."""
+class FaultFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one fault: how often, and how long after its end the node answered again."""
 
     fault: str
     count: int
@@ -32,21 +32,21 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     recovered_max_ms: float
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedViolation(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     what: str
     log: str
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class SoakReport(msgspec.Struct, frozen=True, kw_only=True):
     """`repeat` is the command that runs it again. `silent_s`: for how long, in all, the node did not answer."""
 
     seed: int
     driver: str
     minutes: float
     repeat: str
-    calls: tuple[Calls, ...]
-    faults: tuple[Damage, ...]
+    calls: tuple[CallFigures, ...]
+    faults: tuple[FaultFigures, ...]
     boots: int
     boot_p50_ms: float
     boot_max_ms: float
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     longest_rest_s: float
     silent_s: float
     longest_silence_s: float
-    violations: tuple[Violation, ...]
+    violations: tuple[ReportedViolation, ...]
 
     @property
     def status(self) -> int:
@@ -62,9 +62,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return 1 if self.violations else 0
 
 
-def report_of(tally: Tally, *, seed: int, driver: str, minutes: float, lasted_s: float) -> Report:
+def report_of(tally: SoakTally, *, seed: int, driver: str, minutes: float, lasted_s: float) -> SoakReport:
     """`minutes` as asked for; `lasted_s` with all that belongs to it."""
-    return Report(
+    return SoakReport(
         seed=seed,
         driver=driver,
         minutes=round(lasted_s / 60, 1),
@@ -78,23 +78,25 @@ def report_of(tally: Tally, *, seed: int, driver: str, minutes: float, lasted_s:
         longest_rest_s=round(max(tally.rests_s, default=0.0), 1),
         silent_s=round(sum(tally.gaps_s), 1),
         longest_silence_s=round(max(tally.gaps_s, default=0.0), 1),
-        violations=tuple(Violation(at_s=round(each.at_s, 1), what=each.what, log=each.log) for each in tally.findings),
+        violations=tuple(
+            ReportedViolation(at_s=round(each.at_s, 1), what=each.what, log=each.log) for each in tally.findings
+        ),
     )
 
 
-def _calls(tally: Tally, operation: str) -> Calls:
+def _calls(tally: SoakTally, operation: str) -> CallFigures:
     counts, taken = tally.calls[operation], tally.latencies_ms[operation]
-    return Calls(
+    return CallFigures(
         operation=operation,
-        **{outcome.value: counts[outcome] for outcome in Outcome},
+        **{outcome.value: counts[outcome] for outcome in CallVerdict},
         p50_ms=round(quantile(taken, 0.5), 1),
         p99_ms=round(quantile(taken, 0.99), 1),
     )
 
 
-def _damage(tally: Tally, fault: str) -> Damage:
+def _damage(tally: SoakTally, fault: str) -> FaultFigures:
     taken = tally.recoveries_ms[fault]
-    return Damage(
+    return FaultFigures(
         fault=fault,
         count=tally.faults[fault],
         recovered_p50_ms=round(quantile(taken, 0.5)),
@@ -102,18 +104,18 @@ def _damage(tally: Tally, fault: str) -> Damage:
     )
 
 
-def page(report: Report) -> str:
+def page(report: SoakReport) -> str:
     """For a person."""
     return "\n".join(_lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: SoakReport) -> Iterator[str]:
     verdict = f"{len(report.violations)} VIOLATIONS" if report.violations else "nothing found"
     yield f"soak of {report.minutes:g} minutes, seed {report.seed}, driver {report.driver}: {verdict}"
     yield ""
     yield from _table(
-        ("OPERATION", *(outcome.value.upper() for outcome in Outcome), "P50 MS", "P99 MS"),
-        [(each.operation, *(getattr(each, outcome.value) for outcome in Outcome), each.p50_ms, each.p99_ms)
+        ("OPERATION", *(outcome.value.upper() for outcome in CallVerdict), "P50 MS", "P99 MS"),
+        [(each.operation, *(getattr(each, outcome.value) for outcome in CallVerdict), each.p50_ms, each.p99_ms)
          for each in report.calls],
     )  # fmt: skip
     yield ""
@@ -129,7 +131,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"repeat with: {report.repeat}"
 
 
-def _violations(report: Report) -> Iterator[str]:
+def _violations(report: SoakReport) -> Iterator[str]:
     for violation in report.violations[:SHOWN]:
         yield ""
         yield f"VIOLATION after {violation.at_s:g} s: {violation.what}"

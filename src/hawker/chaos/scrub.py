@@ -12,7 +12,7 @@ from hawker.chaos.daemon import Daemon
 from hawker.chaos.endings import kill
 from hawker.chaos.guests import CONTAINED
 from hawker.chaos.inspect import driver_of
-from hawker.chaos.traces import Trace, host
+from hawker.chaos.residue import Residue, host
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.host.mount import mounts, unmount
@@ -46,18 +46,18 @@ async def _unplug(network: NodeNetwork) -> None:
     await network.remove_node()
 
 
-def _own(daemon: Daemon) -> list[Trace]:
+def _own(daemon: Daemon) -> list[Residue]:
     return sorted(trace for trace in host() if any(mark in trace.bears for mark in daemon.marks))
 
 
-def _end_processes(traces: Iterable[Trace], word: str = "") -> None:
+def _end_processes(traces: Iterable[Residue], word: str = "") -> None:
     """Those with `word` in their command."""
     for trace in traces:
         if trace.kind == "process" and word in trace.name:
             kill(int(trace.name.split()[0]), signal.SIGKILL)
 
 
-def _remove_cgroups(traces: Iterable[Trace]) -> None:
+def _remove_cgroups(traces: Iterable[Residue]) -> None:
     """The deepest first."""
     for trace in sorted(traces, key=lambda trace: -len(trace.name)):
         if trace.kind == "cgroup":

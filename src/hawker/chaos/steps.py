@@ -14,11 +14,11 @@ from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.guests import CONTAINED, GUEST_DRIVERS, bring_kernels
-from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.scenes import SCENES, Scene, unmet
+from hawker.chaos.kill_runner import KillOutcome, KillRunner
+from hawker.chaos.sample_image import write_commandless_image
+from hawker.chaos.scenario_context import SampleMachines
+from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet
 from hawker.chaos.scrub import scrub
-from hawker.chaos.siege import Outcome, Siege
-from hawker.chaos.stage import Wares
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.worker.lifecycle import FLOWS
@@ -38,11 +38,11 @@ _FLAGS = (
 _BEFORE, _AFTER = frozenset({"before", "undo"}), frozenset({"after", "undone"})
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class DeathRow(msgspec.Struct, frozen=True, kw_only=True):
     """One death. `where` is before, inside or after; `point` names the place inside. `recovered_ms` is from the start
     of the next daemon to the end of the operation; None when that one died as well, at the place of the next row."""
 
-    scene: str
+    scenario: str
     flow: str
     step: str
     where: str
@@ -51,12 +51,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class StepsReport(msgspec.Struct, frozen=True, kw_only=True):
     """`rows` are the deaths, `findings` what belongs to none of them."""
 
     driver: str
     seconds: float
-    rows: tuple[Row, ...]
+    rows: tuple[DeathRow, ...]
     findings: tuple[str, ...]
 
     @property
@@ -64,7 +64,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(row.findings) for row in self.rows) + len(self.findings)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class StepsPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`flow` None is all of them. `in_a_row`: whoever takes over dies too, at the next place, and so on. `where` is a
     directory for the node; None makes one and removes it. `kernels` has been imported for guests; None: where a node
     of this host has its own."""
@@ -75,59 +75,63 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     where: Path | None = None
     kernels: Path | None = None
 
-    def scenes(self) -> tuple[Scene, ...]:
-        return tuple(scene for scene in SCENES if self.flow in (None, scene.flow))
+    def scenarios(self) -> tuple[Scenario, ...]:
+        return tuple(scenario for scenario in SCENARIOS if self.flow in (None, scenario.flow))
 
 
 FLOW_NAMES = tuple(flow.name for flow in FLOWS)
 
 
-async def run_steps(plan: Plan, clock: Clock, tell: Callable[[Row], None]) -> Report:
+async def run_steps(plan: StepsPlan, clock: Clock, tell: Callable[[DeathRow], None]) -> StepsReport:
     """Each row is told as soon as it is known. Raises `HawkerError` when the node cannot be had at all."""
-    began, rows, findings, met = clock.monotonic(), list[Row](), list[str](), set[str]()
+    began, rows, findings, met = clock.monotonic(), list[DeathRow](), list[str](), set[str]()
 
-    def note(scene: Scene, outcome: Outcome) -> None:
-        for row in rows_of(scene, outcome):
+    def note(scenario: Scenario, outcome: KillOutcome) -> None:
+        for row in rows_of(scenario, outcome):
             rows.append(row)
             tell(row)
 
-    async with besieged(plan, clock, findings) as siege:
-        for scene in plan.scenes():
-            if scene.contained and siege.driver not in CONTAINED:
+    async with killable_node(plan, clock, findings) as kill_runner:
+        for scenario in plan.scenarios():
+            if scenario.contained and kill_runner.driver not in CONTAINED:
                 continue
-            rehearsal = await siege.rehearse(scene)
-            findings += [f"{scene.name}, undisturbed: {what}" for what in rehearsal.findings]
+            rehearsal = await kill_runner.rehearse(scenario)
+            findings += [f"{scenario.name}, undisturbed: {what}" for what in rehearsal.findings]
             met.update(rehearsal.places)
-            async for outcome in deaths(siege, scene, rehearsal.places, in_a_row=plan.in_a_row):
-                note(scene, outcome)
-        driver = siege.driver
+            async for outcome in deaths(kill_runner, scenario, rehearsal.places, in_a_row=plan.in_a_row):
+                note(scenario, outcome)
+        driver = kill_runner.driver
         if plan.flow is None and driver == "container":
-            findings += [f"no scene comes by {place}" for place in unmet(frozenset(met))]
-    return Report(driver=driver, seconds=clock.monotonic() - began, rows=tuple(rows), findings=tuple(findings))
+            findings += [f"no scenario comes by {place}" for place in unmet(frozenset(met))]
+    return StepsReport(driver=driver, seconds=clock.monotonic() - began, rows=tuple(rows), findings=tuple(findings))
 
 
-async def deaths(siege: Siege, scene: Scene, places: Sequence[str], *, in_a_row: bool) -> AsyncIterator[Outcome]:
+async def deaths(
+    kill_runner: KillRunner, scenario: Scenario, places: Sequence[str], *, in_a_row: bool
+) -> AsyncIterator[KillOutcome]:
     """At each of these places once."""
     left = list(places)
     while left:
-        outcome = await (siege.strike_in_a_row(scene, left) if in_a_row else siege.strike(scene, left[0]))
+        outcome = await (
+            kill_runner.strike_in_a_row(scenario, left) if in_a_row else kill_runner.strike(scenario, left[0])
+        )
         yield outcome
         left = [place for place in left if place not in outcome.places]
 
 
 @asynccontextmanager
-async def besieged(plan: Plan, clock: Clock, findings: list[str]) -> AsyncIterator[Siege]:
+async def killable_node(plan: StepsPlan, clock: Clock, findings: list[str]) -> AsyncIterator[KillRunner]:
     """A node that was up once and is stopped; at the end it is gone. `findings` hears of what is left of it then."""
     with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where, ignore_cleanup_errors=True) as made:
         directory = Path(made)
         daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
         if daemon.driver in GUEST_DRIVERS:
             bring_kernels(daemon.place, plan.kernels)
-        wares = Wares(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
+        samples = SampleMachines(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")
         try:
             await run_sync(daemon.start)
             await run_sync(daemon.stop)
-            yield Siege(daemon, wares, clock)
+            yield KillRunner(daemon, samples, clock)
         finally:
             with anyio.CancelScope(shield=True):
                 findings += await _withdrawn(daemon, clock)
@@ -144,19 +148,19 @@ async def _withdrawn(daemon: Daemon, clock: Clock) -> list[str]:
     return found
 
 
-def rows_of(scene: Scene, outcome: Outcome) -> list[Row]:
+def rows_of(scenario: Scenario, outcome: KillOutcome) -> list[DeathRow]:
     """One for each place; what was found is said with the last one."""
-    rows = [_row(scene, place, None, ()) for place in outcome.places[:-1]]
-    return [*rows, _row(scene, outcome.places[-1], outcome.recovered_ms, outcome.findings)]
+    rows = [_row(scenario, place, None, ()) for place in outcome.places[:-1]]
+    return [*rows, _row(scenario, outcome.places[-1], outcome.recovered_ms, outcome.findings)]
 
 
-def _row(scene: Scene, place: str, recovered_ms: float | None, findings: tuple[str, ...]) -> Row:
+def _row(scenario: Scenario, place: str, recovered_ms: float | None, findings: tuple[str, ...]) -> DeathRow:
     flow, step, *rest = place.split(".")
     point = rest[-1]
     undoing = rest[0] in ("undo", "undone")
     where = "before" if point in _BEFORE else "after" if point in _AFTER else "inside"
-    return Row(
-        scene=scene.name,
+    return DeathRow(
+        scenario=scenario.name,
         flow=flow,
         step=f"{step} (undo)" if undoing else step,
         where=where,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, Unavailable
 
 
-class Outcome(StrEnum):
+class CallVerdict(StrEnum):
     """How a call ended, as its client saw it."""
 
     OK = "ok"
@@ -22,21 +22,21 @@ _LOST_TEXTS = ("the connection to http", "no answer from http")
 """How the client, and not the node, says what went wrong."""
 
 
-def outcome_of(error: HawkerError) -> Outcome:
+def outcome_of(error: HawkerError) -> CallVerdict:
     own = any(text in str(error) for text in _LOST_TEXTS)
     match error:
         case Unavailable():
-            return Outcome.UNAVAILABLE
+            return CallVerdict.UNAVAILABLE
         case Fault() | DeadlineExceeded() if own:
-            return Outcome.LOST
+            return CallVerdict.LOST
         case Fault():
-            return Outcome.INTERNAL
+            return CallVerdict.INTERNAL
         case _:
-            return Outcome.REFUSED
+            return CallVerdict.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SoakFinding:
     """Something that must not be. `at_s` since the soak began; `log` the end of the daemon's log then."""
 
     at_s: float
@@ -45,22 +45,22 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class SoakTally:
     """`gaps_s`: how long each time the node did not answer; `rests_s`: how long it took to come to rest, after which it
     was compared with its promises."""
 
-    calls: defaultdict[str, Counter[Outcome]] = field(default_factory=lambda: defaultdict(Counter))
+    calls: defaultdict[str, Counter[CallVerdict]] = field(default_factory=lambda: defaultdict(Counter))
     latencies_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     faults: Counter[str] = field(default_factory=Counter)
     boots_ms: list[float] = field(default_factory=list)
     recoveries_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SoakFinding] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)
     rests_s: list[float] = field(default_factory=list)
 
-    def called(self, operation: str, outcome: Outcome, seconds: float) -> None:
+    def called(self, operation: str, outcome: CallVerdict, seconds: float) -> None:
         self.calls[operation][outcome] += 1
-        if outcome is Outcome.OK:
+        if outcome is CallVerdict.OK:
             self.latencies_ms[operation].append(seconds * 1000)
 
 

@@ -34,9 +34,9 @@ from hawker.api.contract.machine_operation import (
 )
 from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.route import B, P, Q, R, Unary
-from hawker.chaos.calls import APP, Calls, Reply, params_of
-from hawker.chaos.chance import Chance
-from hawker.chaos.endings import Endings
+from hawker.chaos.calls import APP, CallOutcome, MeasuredCalls, params_of
+from hawker.chaos.chance import SeededChance
+from hawker.chaos.endings import ToldExits
 from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.config.guest import Guest
@@ -44,7 +44,7 @@ from hawker.config.process import Init, MachineRestart, StopConfig
 from hawker.errors import NotFound
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.proof.promises import Call, Promises, Told
+from hawker.proof.promises import ClientCall, Promises, ToldMachine
 
 OWN_LIMIT = 3
 _PAUSE_S = 0.25
@@ -55,11 +55,18 @@ _SMALL = Guest(cpu_kind="shared", cpus=1, memory_mb=256)
 Act: TypeAlias = Callable[[MachineId], Awaitable[object]]
 
 
-class Customer:
+class SoakClient:
     """`networked`: machines are the sample web server in a network of their own, else processes that sleep."""
 
     def __init__(
-        self, name: str, calls: Calls, promises: Promises, endings: Endings, chance: Chance, *, networked: bool
+        self,
+        name: str,
+        calls: MeasuredCalls,
+        promises: Promises,
+        endings: ToldExits,
+        chance: SeededChance,
+        *,
+        networked: bool,
     ) -> None:
         self._name = name
         self._calls = calls
@@ -98,7 +105,7 @@ class Customer:
     # Orders.
 
     async def _create(self) -> None:
-        """The same key until it is answered, as a client that was cut off asks again."""
+        """Orders with one key until the order is answered, as a client that was cut off does."""
         if self._order is None:
             self._orders += 1
             policy = self._chance.choice(("no", "always", "on-failure"))
@@ -130,17 +137,17 @@ class Customer:
     # Changes.
 
     async def _start(self, machine_id: MachineId) -> None:
-        await self._change(Call.START, START_MACHINE, machine_id)
+        await self._change(ClientCall.START, START_MACHINE, machine_id)
 
     async def _stop(self, machine_id: MachineId) -> None:
-        await self._change(Call.STOP, STOP_MACHINE, machine_id, body=StopRequest(timeout="2s"))
+        await self._change(ClientCall.STOP, STOP_MACHINE, machine_id, body=StopRequest(timeout="2s"))
 
     async def _restart(self, machine_id: MachineId) -> None:
-        await self._change(Call.RESTART, RESTART_MACHINE, machine_id)
+        await self._change(ClientCall.RESTART, RESTART_MACHINE, machine_id)
 
     async def _destroy(self, machine_id: MachineId) -> None:
         query = DeleteMachineQuery(force=self._chance.happens(0.7))
-        reply = await self._change(Call.DESTROY, DELETE_MACHINE, machine_id, query=query)
+        reply = await self._change(ClientCall.DESTROY, DELETE_MACHINE, machine_id, query=query)
         if reply.ok:
             self._own.remove(machine_id)
 
@@ -149,14 +156,16 @@ class Customer:
         metadata = dict(self._promises.told[machine_id].metadata or {})
         policy = self._chance.choice(("no", "always", "on-failure"))
         body = UpdateMachineRequest(config=self._config(env, metadata, policy))
-        await self._change(Call.UPDATE, UPDATE_MACHINE, machine_id, env=env, metadata=metadata, body=body, nonce=nonce)
+        await self._change(
+            ClientCall.UPDATE, UPDATE_MACHINE, machine_id, env=env, metadata=metadata, body=body, nonce=nonce
+        )
 
     async def _set_metadata(self, machine_id: MachineId) -> None:
         value = str(int(self._chance.between(0, 1e6)))
         metadata = {**(self._promises.told[machine_id].metadata or {}), "mark": value}
         params = MetadataKeyParams(app_name=APP, machine_id=machine_id, key="mark")
         body = SetMetadataRequest(value=value)
-        await self._change(Call.METADATA, SET_METADATA, machine_id, metadata=metadata, params=params, body=body)
+        await self._change(ClientCall.METADATA, SET_METADATA, machine_id, metadata=metadata, params=params, body=body)
 
     async def _update_under_lease(self, machine_id: MachineId) -> None:
         params = params_of(machine_id)
@@ -167,14 +176,14 @@ class Customer:
 
     async def _change(
         self,
-        call: Call,
+        call: ClientCall,
         route: Unary[P, Q, B, R],
         machine_id: MachineId,
         *,
         env: dict[str, str] | None = None,
         metadata: dict[str, str] | None = None,
         **arguments: object,
-    ) -> Reply[R]:
+    ) -> CallOutcome[R]:
         """`env` and `metadata`: what is kept if it is acknowledged."""
         before = self._promises.told[machine_id]
         ticket = self._promises.ask(machine_id, call)
@@ -187,10 +196,10 @@ class Customer:
             await self._lose(machine_id, before)
         return reply
 
-    async def _lose(self, machine_id: MachineId, told: Told) -> None:
+    async def _lose(self, machine_id: MachineId, told: ToldMachine) -> None:
         """It is not there: either it was to be destroyed, or it could not even be launched."""
         self._own.remove(machine_id)
-        if told.sure and told.last is not Call.DESTROY and not await self._calls.taken_back(machine_id):
+        if told.sure and told.last is not ClientCall.DESTROY and not await self._calls.taken_back(machine_id):
             self._calls.node.note(f"{machine_id} was acknowledged and is not found")
 
     # What changes nothing, or not by a call.
@@ -224,19 +233,23 @@ class Customer:
             await self._endings.end(reply.value)
 
 
-class Onlooker:
+class SoakReader:
     """Reads what all customers have: whatever was acknowledged is in the list."""
 
-    def __init__(self, calls: Calls, promises: Promises, chance: Chance) -> None:
+    def __init__(self, calls: MeasuredCalls, promises: Promises, chance: SeededChance) -> None:
         self._calls = calls
         self._promises = promises
         self._chance = chance
 
     async def look(self, closed: Event, clock: Clock) -> None:
         while not closed.is_set():
-            before = {key for key, told in self._promises.told.items() if told.sure and told.last is not Call.DESTROY}
+            before = {
+                key for key, told in self._promises.told.items() if told.sure and told.last is not ClientCall.DESTROY
+            }
             listed = await self._calls.machines()
-            destroyed = {key for key, told in self._promises.told.items() if told.last is Call.DESTROY or not told.sure}
+            destroyed = {
+                key for key, told in self._promises.told.items() if told.last is ClientCall.DESTROY or not told.sure
+            }
             for machine_id in before - destroyed - set(listed.value or before):
                 if not await self._calls.taken_back(machine_id):
                     self._calls.node.note(f"{machine_id} was acknowledged and is not in the list")

@@ -1,4 +1,5 @@
-"""The `hawker` command: the tree of commands, and what becomes of an error. Each command is a file in `commands/`."""
+"""The `hawker` command: the tree of commands, and what becomes of an error. Each command is a file in the `commands`
+of its room, which this file names and does not import."""
 
 import click
 
@@ -11,10 +12,10 @@ from hawker.log import Secret
 _IN = "hawker.cli.commands"
 
 TABLE = {
-    "up": Place(f"{_IN}.up", "Run a node on this host."),
-    "join": Place(f"{_IN}.join", "Make this host one of a cluster, and run a node on it."),
-    "worker": Place(f"{_IN}.worker", "Run a node that does not answer clients."),
-    "broker": Place(f"{_IN}.broker", "Answer clients in the name of a node that runs on this host."),
+    "up": Place("hawker.up.commands.up", "Run a node on this host."),
+    "join": Place("hawker.up.commands.join", "Make this host one of a cluster, and run a node on it."),
+    "worker": Place("hawker.up.commands.worker", "Run a node that does not answer clients."),
+    "broker": Place("hawker.up.commands.broker", "Answer clients in the name of a node that runs on this host."),
     "apps": Place(f"{_IN}.apps", "List, create, show and destroy apps."),
     "machine": Place(f"{_IN}.machine", "Order machines and work with them."),
     "machines": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
@@ -31,8 +32,8 @@ TABLE = {
     "kernel": Place(f"{_IN}.kernel", "Import, list, choose and remove the kernels of microVMs."),
     "node": Place(f"{_IN}.node", "What the node has and how it is."),
     "catalog": Place(f"{_IN}.catalog", "Ask in SQL what runs where in the cluster."),
-    "sim": Place(f"{_IN}.sim", "Play a worker in virtual time and look for broken promises."),
-    "chaos": Place(f"{_IN}.chaos", "Hurt a node of its own, and check what it promised."),
+    "sim": Place("hawker.sim.commands.worker", "Play a worker in virtual time and look for broken promises."),
+    "chaos": Place("hawker.chaos.commands", "Hurt a node of its own, and check what it promised."),
     "version": Place(f"{_IN}.version", "Print the versions of this command and of the node."),
     "completion": Place(f"{_IN}.completion", "Print the code that completes commands in your shell."),
 }

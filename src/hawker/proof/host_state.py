@@ -9,7 +9,7 @@ from hawker.runtime.driver import Exit, ProcessState
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """Of one node, at one moment. `running` and `mounted` name the instance; of those that run, `suspended` are held
+    """One node at one moment. `running` and `mounted` name the instance; of those that run, `suspended` are held
     still; `limits` is the memory that each may have, in MiB, and `gpus` the addresses of its devices, where they are
     known. `ended` is how the instances of a machine truly ended, oldest first, where the inspector can know it.
     `doubled` were launched beside a running one, or twice. `strays` are things that bear the node's mark and belong to

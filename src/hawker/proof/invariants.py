@@ -3,22 +3,26 @@
 Written once, for crash tests, chaos and the simulator. What clients were promised is in `promises`.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from hawker.config import guest
+from hawker.config import Container, guest
+from hawker.config.effective_containers import container_restart
+from hawker.config.gpu_rules import demand_of
 from hawker.fsm import journal
 from hawker.fsm.run import State as RunState
+from hawker.gpu import assigned
+from hawker.host.network_policy import PacketFilter
 from hawker.ids import MachineId
-from hawker.machine import SETTLED, WITH_INSTANCE, State
+from hawker.machine import SETTLED, WITH_INSTANCE, Policy, State
+from hawker.netpolicy.enforcement import wanted
 from hawker.node import Resources
-from hawker.proof.containers import wrong_containers
-from hawker.proof.gpus import gpus_at_rest, of_gpus
 from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps, is_resumption
 from hawker.proof.snapshots import of_snapshots, snapshots_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.proof.volumes import held_by_volumes, of_volumes, volumes_at_rest
 from hawker.record.capacity import USED
+from hawker.record.gpu_claim import claimed_by
 from hawker.record.machine import (
     BY_APP,
     BY_IPV4,
@@ -31,13 +35,75 @@ from hawker.record.machine import (
     MachineKey,
     MachineRecord,
 )
-from hawker.runtime.driver import Exit
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.store.contract import Bucket, Reader
 from hawker.worker import capacity
 from hawker.worker.table import EVENTS_KEPT
 
+_RUNS = (ProcessPhase.STARTING, ProcessPhase.RUNNING)
 
-def of_store(reader: Reader, touched: Container[MachineId] | None = None) -> list[Violation]:
+
+# What holds of the containers of a machine at rest: they came in the order in which they depend on each other, none
+# ran more often than its policy has it, and a machine of which none runs is not started. Pure; yields sentences.
+
+
+def wrong_containers(record: MachineRecord, states: Sequence[ProcessState]) -> Iterator[str]:
+    """What is wrong in a started machine; `states` are those of its instance."""
+    containers = record.config.containers or ()
+    if [state.name for state in states] != [each.name for each in containers]:
+        yield f"has the containers {[each.name for each in containers]}, and {[state.name for state in states]} run"
+        return
+    found = {state.name: state for state in states}
+    if not any(state.state in _RUNS for state in states):
+        yield "is started, and none of its containers runs"
+    for each in containers:
+        yield from _wrong(each, found)
+
+
+def _wrong(container: Container, found: dict[str, ProcessState]) -> Iterator[str]:
+    state = found[container.name or ""]
+    policy, _ = container_restart(container)
+    if policy is Policy.NO and state.run > 1:
+        yield f"container {state.name} had {state.run} runs, and is never to be started again"
+    for need in container.depends_on or ():
+        other = found[need.name or ""]
+        ended_well = other.exit is not None and other.exit.exit_code == 0
+        if state.run > 0 and (other.run == 0 or (need.condition == "exited_successfully" and not ended_well)):
+            yield f"container {state.name} was started before {other.name} was {need.condition or 'started'}"
+
+
+# What holds of GPUs, whatever happened: no device is two machines' at once, and who runs has what it asks for.
+
+
+def of_gpus(machines: Iterable[MachineRecord]) -> Iterator[Violation]:
+    """At every moment between two transactions."""
+    owners: dict[str, str] = {}
+    for record in machines:
+        claimed = claimed_by(record)
+        for gpu in claimed:
+            first = owners.setdefault(gpu.address, record.id)
+            if first != record.id:
+                what = f"has GPU {gpu.address}, which machine {first} has too"
+                yield Violation(Invariant.CAPACITY, record.id, what)
+        demand = demand_of(record.config)
+        if record.state is State.STARTED and demand is not None and len(assigned(demand, claimed)) < demand.count:
+            what = f"is started with {len(claimed)} GPUs and asks for {demand.count} {demand.kind}"
+            yield Violation(Invariant.CAPACITY, record.id, what)
+        if len({gpu.address for gpu in claimed}) < len(claimed):
+            yield Violation(Invariant.CAPACITY, record.id, "has a GPU twice")
+
+
+def gpus_at_rest(machines: Iterable[MachineRecord], host: HostState) -> Iterator[Violation]:
+    """What runs has the devices that are its machine's, and no others."""
+    for record in machines:
+        given = set(host.gpus.get(record.id, ()))
+        claimed = {gpu.address for gpu in assigned(demand_of(record.config), claimed_by(record))}
+        if given and given != claimed and record.state in WITH_INSTANCE:
+            what = f"runs with the GPUs {sorted(given)}, and has {sorted(claimed)}"
+            yield Violation(Invariant.CAPACITY, record.id, what)
+
+
+def of_store(reader: Reader, touched: Collection[MachineId] | None = None) -> list[Violation]:
     """At every moment between two transactions. With `touched`, only the history of these machines is read."""
     machines, gone = _records(reader, MACHINES), _records(reader, DESTROYED)
     read = [record for record in (*machines, *gone) if touched is None or record.id in touched]
@@ -98,11 +164,11 @@ def _indexes(reader: Reader, machines: Sequence[MachineRecord], gone: Sequence[M
         BY_IPV4: {record.network.ipv4: record.id for record in machines if record.network.ipv4},
         BY_ORDER: {f"{record.app}/{record.order}": record.id for record in ordered},
     }
-    for bucket, wanted in expected.items():
+    for bucket, recorded in expected.items():
         found = {key: pointer.id for key, pointer in reader.scan(bucket)}
-        for key in sorted(found.keys() | wanted.keys()):
-            if found.get(key) != wanted.get(key):
-                what = f"{bucket.name} has {found.get(key)} and the records {wanted.get(key)}"
+        for key in sorted(found.keys() | recorded.keys()):
+            if found.get(key) != recorded.get(key):
+                what = f"{bucket.name} has {found.get(key)} and the records {recorded.get(key)}"
                 yield Violation(Invariant.WHOLE, key, what)
 
 
@@ -123,7 +189,7 @@ def _events(reader: Reader, record: MachineRecord) -> list[EventRecord]:
 
 
 def _rest(record: MachineRecord, host: HostState) -> Iterator[Violation]:
-    """Of a machine at which nothing is under way and nothing will be."""
+    """What is wrong with a machine at which nothing is under way and nothing will be."""
     if record.state not in SETTLED:
         yield Violation(Invariant.WHOLE, record.id, f"is {record.state.value} and nothing is at it")
     if record.previous is not None:
@@ -165,9 +231,9 @@ def _memory(record: MachineRecord, host: HostState) -> Iterator[Violation]:
     limit_mib = host.limits.get(record.id)
     if limit_mib is None or record.running is None or record.state not in WITH_INSTANCE:
         return
-    wanted = record.running.memory_mib or guest(record.config).memory_mb
-    if limit_mib != wanted:
-        yield Violation(Invariant.WHOLE, record.id, f"may have {limit_mib} MiB and the record says {wanted}")
+    recorded_mib = record.running.memory_mib or guest(record.config).memory_mb
+    if limit_mib != recorded_mib:
+        yield Violation(Invariant.WHOLE, record.id, f"may have {limit_mib} MiB and the record says {recorded_mib}")
     if record.holds.memory_mib < limit_mib:
         what = f"may have {limit_mib} MiB and holds {record.holds.memory_mib}"
         yield Violation(Invariant.CAPACITY, record.id, what)
@@ -225,7 +291,7 @@ def _exits(reader: Reader, record: MachineRecord, host: HostState) -> Iterator[V
 
 
 def _untrue(machine_id: MachineId, told: Sequence[Exit], host: HostState) -> Iterator[Violation]:
-    """Of an instance that was lost with its host, the worker can only say that it is gone."""
+    """The worker can only say of an instance that was lost with its host that it is gone."""
     if host.ended is None:
         return
     left, lost = list(host.ended.get(machine_id, ())), host.lost.get(machine_id, 0)
@@ -237,3 +303,15 @@ def _untrue(machine_id: MachineId, told: Sequence[Exit], host: HostState) -> Ite
         else:
             truth = list(host.ended.get(machine_id, ()))
             yield Violation(Invariant.EXIT_ONCE, machine_id, f"{exit} is recorded, and the host knows {truth}")
+
+
+# What holds of network policies at rest: what the host enforces is what the records say, for every machine.
+
+
+def policies_at_rest(reader: Reader, standing: Sequence[PacketFilter]) -> Iterator[Violation]:
+    """Only of a node that compares host and store: it may be what mends the last of it."""
+    promised, there = {each.machine_id: each for each in wanted(reader)}, {each.machine_id: each for each in standing}
+    for machine_id in sorted(promised.keys() | there.keys()):
+        if promised.get(machine_id) != there.get(machine_id):
+            what = f"policies want {promised.get(machine_id)}, in force is {there.get(machine_id)}"
+            yield Violation(Invariant.FENCED, machine_id, what)

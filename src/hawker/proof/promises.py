@@ -17,7 +17,7 @@ from hawker.record.machine import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRe
 from hawker.store.contract import Reader
 
 
-class Call(StrEnum):
+class ClientCall(StrEnum):
     CREATE = "create"
     START = "start"
     STOP = "stop"
@@ -28,22 +28,22 @@ class Call(StrEnum):
     METADATA = "metadata"
 
 
-_SETS_CONFIG = frozenset({Call.UPDATE, Call.METADATA})
+_SETS_CONFIG = frozenset({ClientCall.UPDATE, ClientCall.METADATA})
 _AFTER = {
-    Call.STOP: frozenset({State.STOPPED, State.FAILED}),
-    Call.SUSPEND: frozenset({State.SUSPENDED, State.STOPPED}),
-    Call.DESTROY: frozenset[State](),
+    ClientCall.STOP: frozenset({State.STOPPED, State.FAILED}),
+    ClientCall.SUSPEND: frozenset({State.SUSPENDED, State.STOPPED}),
+    ClientCall.DESTROY: frozenset[State](),
 }
 """Where a machine may rest after the last call that was acknowledged; elsewhere its workload may have ended."""
 _RESTS = frozenset({State.STARTED, State.STOPPED, State.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Of one machine: the last acknowledged call that moves it; `sure` while none since was left unanswered; `env` and
-    `metadata` are known while `known`. `vanishes`: it is destroyed when its workload is done."""
+class ToldMachine:
+    """What clients know of one machine: the last acknowledged call that moves it; `sure` while none since was left
+    unanswered; `env` and `metadata` are known while `known`. `vanishes`: it is destroyed when its workload is done."""
 
-    last: Call = Call.CREATE
+    last: ClientCall = ClientCall.CREATE
     sure: bool = True
     known: bool = True
     env: Mapping[str, str] | None = None
@@ -62,11 +62,11 @@ class _Held:
 class Ticket:
     """One call under way. Say `acknowledged` or `refused` (nothing was changed), or nothing when no answer came."""
 
-    def __init__(self, promises: "Promises", machine_id: MachineId, call: Call) -> None:
+    def __init__(self, promises: "Promises", machine_id: MachineId, call: ClientCall) -> None:
         self._promises, self._told = promises, promises.told
         self._machine_id, self._call = machine_id, call
         self._before = before = promises.told[machine_id]
-        moves = call is not Call.METADATA
+        moves = call is not ClientCall.METADATA
         self._told[machine_id] = replace(
             before, sure=before.sure and not moves, known=before.known and call not in _SETS_CONFIG
         )
@@ -91,21 +91,21 @@ class Ticket:
         if self._alone():
             self._told[self._machine_id] = self._after(env, metadata)
         held = self._promises.leases.get(self._machine_id)
-        if self._call is Call.DESTROY:
+        if self._call is ClientCall.DESTROY:
             self._promises.leases.pop(self._machine_id, None)
-        if held is not self._held or self._call is Call.METADATA:  # it was given while this call was under way
+        if held is not self._held or self._call is ClientCall.METADATA:  # it was given while this call was under way
             return []
         if now is None or held is None or held.nonce == nonce or held.until <= now:
             return []
         what = f"{self._call} was acknowledged without the lease that is held until {held.until:.3f}"
         return [Violation(Invariant.KEPT, self._machine_id, what)]
 
-    def _after(self, env: Mapping[str, str] | None, metadata: Mapping[str, str] | None) -> Told:
+    def _after(self, env: Mapping[str, str] | None, metadata: Mapping[str, str] | None) -> ToldMachine:
         before = self._before
         match self._call:
-            case Call.METADATA:
+            case ClientCall.METADATA:
                 return replace(before, metadata=metadata)
-            case Call.UPDATE:
+            case ClientCall.UPDATE:
                 return replace(before, last=self._call, sure=True, known=True, env=env, metadata=metadata)
             case _:
                 return replace(before, last=self._call, sure=True)
@@ -121,7 +121,7 @@ class Promises:
     """All that the clients of one worker were told. `turns` counts what was asked and answered of each machine."""
 
     def __init__(self) -> None:
-        self.told: dict[MachineId, Told] = {}
+        self.told: dict[MachineId, ToldMachine] = {}
         self.orders: dict[str, MachineId] = {}
         self.turns: Counter[MachineId] = Counter()
         self.leases: dict[MachineId, _Held] = {}
@@ -131,11 +131,11 @@ class Promises:
     ) -> list[Violation]:
         """A create was acknowledged under its idempotency key. The same key must always name the same machine."""
         first = self.orders.setdefault(order, machine_id)
-        self.told.setdefault(machine_id, Told(env=env, vanishes=vanishes))
+        self.told.setdefault(machine_id, ToldMachine(env=env, vanishes=vanishes))
         twice = Violation(Invariant.KEPT, machine_id, f"order {order} had been filled by {first}")
         return [] if first == machine_id else [twice]
 
-    def ask(self, machine_id: MachineId, call: Call) -> Ticket:
+    def ask(self, machine_id: MachineId, call: ClientCall) -> Ticket:
         return Ticket(self, machine_id, call)
 
     def leased(self, machine_id: MachineId, nonce: str, until: float) -> None:
@@ -160,13 +160,13 @@ class Promises:
         return found + list(_filled_twice(reader))
 
 
-def _broken(reader: Reader, machine_id: MachineId, told: Told) -> Iterator[str]:
+def _broken(reader: Reader, machine_id: MachineId, told: ToldMachine) -> Iterator[str]:
     record = reader.get(MACHINES, machine_id)
     if record is None:
         yield from _broken_and_gone(reader, machine_id, told)
         return
     rests = _AFTER.get(told.last, _RESTS)
-    if told.last is Call.SUSPEND and _ended_first(reader, machine_id):
+    if told.last is ClientCall.SUSPEND and _ended_first(reader, machine_id):
         rests = _RESTS
     if told.sure and record.state not in rests:
         yield f"{told.last} was acknowledged, and it is {record.state.value}"
@@ -178,14 +178,14 @@ def _broken(reader: Reader, machine_id: MachineId, told: Told) -> Iterator[str]:
         yield f"metadata {told.metadata} was acknowledged, and it is {record.config.metadata}"
 
 
-def _broken_and_gone(reader: Reader, machine_id: MachineId, told: Told) -> Iterator[str]:
+def _broken_and_gone(reader: Reader, machine_id: MachineId, told: ToldMachine) -> Iterator[str]:
     record = reader.get(DESTROYED, machine_id)
     if record is None:
         yield "was acknowledged and is forgotten"
         return
     events = list(_events(reader, machine_id))
     taken_back = bool(events) and events[-1].status == "launch_failed"  # whatever was asked of it meanwhile
-    if told.sure and told.last is not Call.DESTROY and not told.vanishes and not taken_back:
+    if told.sure and told.last is not ClientCall.DESTROY and not told.vanishes and not taken_back:
         yield f"{told.last} was acknowledged, and it is destroyed"
 
 

@@ -19,7 +19,7 @@ _STARTED, _HELD = ("start", "started"), ("suspend", "suspended")
 
 
 def impossible(machine: Machine) -> list[Violation]:
-    """Of one answer."""
+    """What cannot be so in one answer."""
     return [Violation(Invariant.WHOLE, machine.id, what) for what in _combinations(machine)]
 
 

@@ -19,7 +19,7 @@ from hawker.store.contract import Reader
 
 
 def of_snapshots(reader: Reader) -> Iterator[Violation]:
-    """Of the store, between any two transactions."""
+    """What is wrong in the store, between any two transactions."""
     there = {record.id: record for record in _all(reader)}
     for key, _ in reader.scan(GONE_SNAPSHOTS):
         if key in there and there[SnapshotId(key)].status is not SnapshotStatus.FAILED:

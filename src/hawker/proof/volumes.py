@@ -27,7 +27,7 @@ def held_by_volumes(reader: Reader) -> Resources:
 
 
 def of_volumes(reader: Reader) -> Iterator[Violation]:
-    """Of the store, between any two transactions."""
+    """What is wrong in the store, between any two transactions."""
     volumes = {record.id: record for record in _all(reader)}
     for key, _ in reader.scan(GONE_VOLUMES):
         if key in volumes:

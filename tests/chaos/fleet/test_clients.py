@@ -3,7 +3,7 @@
 import pytest
 
 from hawker.api.in_process import InProcessCaller
-from hawker.chaos.fleet.clients import APP, ORDER, Clients, Told
+from hawker.chaos.fleet.clients import APP, ORDER, FleetClients, ToldOrders
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.errors import HawkerError, NoRoom, OrderUncertain, Unavailable
@@ -18,14 +18,14 @@ def node() -> FakeNode:
 
 
 @pytest.fixture
-def clients(node: FakeNode) -> Clients:
-    return Clients(
+def clients(node: FakeNode) -> FleetClients:
+    return FleetClients(
         [InProcessCaller(node.handlers(), ManualClock(), "tester")], ManualClock(), MachineConfig(image="web:3")
     )
 
 
-async def test_a_filled_order_is_a_promise_and_bears_its_name(clients: Clients, node: FakeNode) -> None:
-    told = Told()
+async def test_a_filled_order_is_a_promise_and_bears_its_name(clients: FleetClients, node: FakeNode) -> None:
+    told = ToldOrders()
     await clients.open()
     await clients.order(0, "first", told)
     (machine,) = await clients.machines(0)
@@ -36,9 +36,9 @@ async def test_a_filled_order_is_a_promise_and_bears_its_name(clients: Clients, 
     assert (call.params.app_name, call.idempotency_key) == (APP, "first")
 
 
-async def test_an_order_may_have_no_key_and_a_spare_is_left_off(clients: Clients, node: FakeNode) -> None:
+async def test_an_order_may_have_no_key_and_a_spare_is_left_off(clients: FleetClients, node: FakeNode) -> None:
     await clients.open()
-    await clients.order(0, "second", Told(), keyed=False)
+    await clients.order(0, "second", ToldOrders(), keyed=False)
     assert node.call("create_machine").idempotency_key is None
     node.calls.clear()
     await clients.create(0, "spare", standbys=("d0000000000001",))
@@ -53,11 +53,11 @@ async def test_an_order_may_have_no_key_and_a_spare_is_left_off(clients: Clients
         (OrderUncertain("nothing was heard"), "unknown"),
     ],
 )
-async def test_what_was_not_filled_is_noted_with_its_reason(
-    clients: Clients, node: FakeNode, error: HawkerError, outcome: str
+async def test_unfilled_order_is_noted_with_its_reason(
+    clients: FleetClients, node: FakeNode, error: HawkerError, outcome: str
 ) -> None:
     node.failures["create_machine"] = error
-    told = Told()
+    told = ToldOrders()
     await clients.order(0, "third", told)
     assert [(answer.outcome, answer.why) for answer in told.answers] == [(outcome, str(error))]
     assert clients.promised == []

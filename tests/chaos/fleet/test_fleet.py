@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.cluster import LIST_NODES
-from hawker.chaos.fleet.fleet import Fleet
-from hawker.chaos.fleet.street import Street
+from hawker.chaos.fleet.fleet import LabFleet
+from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.clock import SystemClock
 from tests.waiting import eventually
 
@@ -18,8 +18,8 @@ WITHIN_S = 150.0
 async def test_nodes_find_each_other_again_after_a_crash_and_without_power(tmp_path: Path) -> None:
     for name in ("street", "nodes"):
         (tmp_path / name).mkdir()
-    with Street(tmp_path / "street", 73, 2) as street:
-        fleet = Fleet(street, tmp_path / "nodes", SystemClock(), driver="container")
+    with NetworkLab(tmp_path / "street", 73, 2) as lab:
+        fleet = LabFleet(lab, tmp_path / "nodes", SystemClock(), driver="container")
         with fleet:
             first, second = fleet.stalls
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.fleet.trial import Plan, run_trial
+from hawker.chaos.fleet.trial import TrialPlan, run_trial
 from hawker.clock import SystemClock
 
 pytestmark = [
@@ -20,7 +20,7 @@ async def test_a_fleet_keeps_its_promises(tmp_path: Path) -> None:
     said: list[str] = []
     market = tmp_path / "market.toml"
     market.write_text("[limits]\nbid_deadline_s = 4.0\n")
-    plan = Plan(nodes=4, orders=6, partition_s=5.0, flags=("--market", str(market)))
+    plan = TrialPlan(nodes=4, orders=6, partition_s=5.0, flags=("--market", str(market)))
     report = await run_trial(plan, SystemClock(), said.append)
     assert report.findings == (), "\n".join(said)
     assert report.phases[0].filled == plan.orders

@@ -1,12 +1,12 @@
 from hawker.clock import ManualClock
 from hawker.ids import MachineId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.ledger import Counted, Ledger, Ordered
-from hawker.sim.trace import Kind, Trace
+from hawker.sim.fleet.ledger import Counted, FleetLedger, Ordered
+from hawker.sim.harness.trace import Speaker, Trace
 
 
-def test_what_is_promised_is_what_was_answered_and_not_destroyed() -> None:
-    ledger = Ledger(ManualClock(), Trace())
+def test_promised_machines_are_those_answered_and_not_destroyed() -> None:
+    ledger = FleetLedger(ManualClock(), Trace())
     for label, machine, destroyed in (("a", "m1", False), ("b", "m2", True), ("c", None, False)):
         order = Ordered(label, "app", None, None, MachineId(machine) if machine else None, destroyed)
         ledger.orders[label] = order
@@ -15,7 +15,7 @@ def test_what_is_promised_is_what_was_answered_and_not_destroyed() -> None:
 
 
 def test_the_first_machine_that_has_spares_is_known_with_them() -> None:
-    ledger = Ledger(ManualClock(), Trace())
+    ledger = FleetLedger(ManualClock(), Trace())
     assert ledger.spares() == (None, [])
     ledger.orders["a"] = Ordered("a", "app", "k", None, MachineId("m1"))
     ledger.orders["b"] = Ordered("b", "app", "k", MachineId("m1"), MachineId("m2"))
@@ -25,7 +25,7 @@ def test_the_first_machine_that_has_spares_is_known_with_them() -> None:
 
 def test_a_finding_is_told_once() -> None:
     trace = Trace()
-    ledger = Ledger(ManualClock(), trace)
+    ledger = FleetLedger(ManualClock(), trace)
     for _ in range(2):
-        ledger.find(Violation(Invariant.KEPT, "m1", "it is gone"))
-    assert [line.kind for line in trace.lines] == [Kind.FOUND] and len(ledger.found) == 1
+        ledger.find([Violation(Invariant.KEPT, "m1", "it is gone")])
+    assert [line.kind for line in trace.lines] == [Speaker.FOUND] and len(ledger.found) == 1

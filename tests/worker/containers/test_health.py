@@ -7,7 +7,7 @@ import pytest
 
 from hawker.config.containers import TcpHealthcheck
 from hawker.config.effective_containers import Healthcheck
-from hawker.sim.loop import LoopClock
+from hawker.sim.harness.loop import LoopClock
 from hawker.worker.containers.health import Watch
 from hawker.worker.health import Finding
 

@@ -9,8 +9,8 @@ from hawker.config.effective_containers import Healthcheck, healthchecks
 from hawker.ids import MachineId
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
-from hawker.sim.life import Worker
-from hawker.sim.world import Prober, Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import FakeProber, MemoryWorld
 from hawker.worker.containers.health import Asker
 from hawker.worker.health import Finding, Probe
 
@@ -23,7 +23,7 @@ def check(**given: Any) -> Healthcheck:
     return found
 
 
-async def asker(worker: Worker, stall: Stall) -> Asker:
+async def asker(worker: SimWorker, stall: MemoryWorld) -> Asker:
     machine_id = await worker.started(containers=CONTAINERS)
     await stall.clock.sleep(0.1)
     return Asker(worker.parts.deps.driver, stall.prober, MachineId(machine_id), "fdaa::2")
@@ -31,7 +31,7 @@ async def asker(worker: Worker, stall: Stall) -> Asker:
 
 async def asked(**given: Any) -> Probe:
     """As it goes over the network."""
-    prober = Prober()
+    prober = FakeProber()
     driver = FakeDriver(FakeHost(ManualClock()))
     await Asker(driver, prober, MachineId("m"), "fdaa::2")(0, check(**given))
     (probe,) = prober.asked
@@ -65,14 +65,14 @@ async def test_an_http_check_is_asked_as_it_says() -> None:
     )
 
 
-async def test_a_command_is_run_in_its_container_and_passes_with_zero(worker: Worker, stall: Stall) -> None:
+async def test_a_command_is_run_in_its_container_and_passes_with_zero(worker: SimWorker, stall: MemoryWorld) -> None:
     ask = await asker(worker, stall)
     assert await ask(1, check(exec={"command": ["sh", "-c", "echo $ME"]})) == Finding(True, "db\n")
     assert await ask(0, check(exec={"command": ["sh", "-c", "echo $ME; exit 4"]})) == Finding(False, "web\n")
     assert await ask(0, check(exec={"command": ["true"]})) == Finding(True, "exited with 0")
 
 
-async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: Worker, stall: Stall) -> None:
+async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: SimWorker, stall: MemoryWorld) -> None:
     ask = await asker(worker, stall)
     missing = await ask(0, check(exec={"command": ["/nope"]}))
     assert not missing.passing and "no such file" in missing.output
@@ -80,12 +80,12 @@ async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: Worke
     assert late == Finding(False, "the command did not end within 2 s")
 
 
-async def test_a_machine_that_is_gone_fails_its_checks(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_is_gone_fails_its_checks(worker: SimWorker, stall: MemoryWorld) -> None:
     ask = Asker(worker.parts.deps.driver, stall.prober, MachineId("00000000000009"), "fdaa::2")
     assert not (await ask(0, check(exec={"command": ["true"]}))).passing
 
 
-async def test_output_of_a_command_is_cut(worker: Worker, stall: Stall) -> None:
+async def test_output_of_a_command_is_cut(worker: SimWorker, stall: MemoryWorld) -> None:
     ask = await asker(worker, stall)
     found = await ask(0, check(exec={"command": ["echo", "x" * 10_000]}))
     assert len(found.output) == 2048

@@ -9,8 +9,8 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.health import Finding
 
 pytestmark = pytest.mark.anyio
@@ -32,31 +32,31 @@ def check(port: int = 80, **more: Any) -> dict[str, Any]:
 NEVER = {"restart": {"policy": "no"}}
 
 
-async def started(worker: Worker, *containers: dict[str, Any], **config: Any) -> str:
+async def started(worker: SimWorker, *containers: dict[str, Any], **config: Any) -> str:
     return await worker.started(containers=containers, **{"restart": {"policy": "no"}, **config})
 
 
-async def states(worker: Worker, machine_id: str) -> list[tuple[str, int]]:
+async def states(worker: SimWorker, machine_id: str) -> list[tuple[str, int]]:
     found = await worker.parts.deps.driver.process_states(MachineId(machine_id))
     return [(state.state.value, state.run) for state in found]
 
 
-async def state_of(worker: Worker, machine_id: str, index: int) -> ProcessState:
+async def state_of(worker: SimWorker, machine_id: str, index: int) -> ProcessState:
     return (await worker.parts.deps.driver.process_states(MachineId(machine_id)))[index]
 
 
-async def shown(worker: Worker, machine_id: str) -> list[tuple[str, str]]:
+async def shown(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
     return [(each.name, each.state) for each in (await worker.get(machine_id)).containers]
 
 
-async def test_containers_without_needs_are_started_at_once(worker: Worker, stall: Stall) -> None:
+async def test_containers_without_needs_are_started_at_once(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await started(worker, container("web"), container("db"))
     await stall.clock.sleep(0.1)
     assert await states(worker, machine_id) == [("running", 1), ("running", 1)]
     assert await shown(worker, machine_id) == [("web", "running"), ("db", "running")]
 
 
-async def test_a_container_waits_for_the_success_of_another(worker: Worker, stall: Stall) -> None:
+async def test_a_container_waits_for_the_success_of_another(worker: SimWorker, stall: MemoryWorld) -> None:
     web = container("web", **after("init", "exited_successfully"))
     machine_id = await started(worker, web, container("init", "sleep 10"))
     await stall.clock.sleep(9)
@@ -65,7 +65,7 @@ async def test_a_container_waits_for_the_success_of_another(worker: Worker, stal
     assert await shown(worker, machine_id) == [("web", "running"), ("init", "exited")]
 
 
-async def test_a_container_waits_for_the_health_of_another(worker: Worker, stall: Stall) -> None:
+async def test_a_container_waits_for_the_health_of_another(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.prober.answers[5432] = BAD
     machine_id = await started(worker, container("web", **after("db", "healthy")), container("db", **check(5432)))
     await stall.clock.sleep(9)
@@ -75,7 +75,9 @@ async def test_a_container_waits_for_the_health_of_another(worker: Worker, stall
     assert await shown(worker, machine_id) == [("web", "running"), ("db", "running")]
 
 
-async def test_a_failed_container_is_started_again_and_waits_longer_each_time(worker: Worker, stall: Stall) -> None:
+async def test_a_failed_container_is_started_again_and_waits_longer_each_time(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await started(worker, container("web"), container("job", "exit 3"))
     await stall.clock.sleep(0.4)
     assert (await states(worker, machine_id))[1] == ("exited", 1)
@@ -86,20 +88,20 @@ async def test_a_failed_container_is_started_again_and_waits_longer_each_time(wo
     assert worker.record(machine_id).state is State.STARTED
 
 
-async def test_a_container_that_used_up_its_tries_stays_down(worker: Worker, stall: Stall) -> None:
+async def test_a_container_that_used_up_its_tries_stays_down(worker: SimWorker, stall: MemoryWorld) -> None:
     job = container("job", "exit 3", restart={"policy": "on-failure", "max_retries": 2})
     machine_id = await started(worker, container("web"), job)
     await stall.clock.sleep(600)
     assert await states(worker, machine_id) == [("running", 1), ("exited", 3)]
 
 
-async def test_always_starts_also_what_ended_well(worker: Worker, stall: Stall) -> None:
+async def test_always_starts_also_what_ended_well(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await started(worker, container("job", "sleep 400", restart={"policy": "always"}))
     await stall.clock.sleep(401)
     assert await states(worker, machine_id) == [("running", 2)]
 
 
-async def test_the_machine_ends_with_the_first_failure_once_all_are_done(worker: Worker, stall: Stall) -> None:
+async def test_the_machine_ends_with_the_first_failure_once_all_are_done(worker: SimWorker, stall: MemoryWorld) -> None:
     jobs = [container(f"job{code}", f"sleep {10 - code}; exit {code}", **NEVER) for code in (0, 3, 4)]
     machine_id = await started(worker, *jobs)
     await stall.clock.sleep(8)
@@ -110,14 +112,14 @@ async def test_the_machine_ends_with_the_first_failure_once_all_are_done(worker:
     assert await shown(worker, machine_id) == [(f"job{code}", "stopped") for code in (0, 3, 4)]
 
 
-async def test_then_the_machines_own_policy_says_what_is_next(worker: Worker, stall: Stall) -> None:
+async def test_then_the_machines_own_policy_says_what_is_next(worker: SimWorker, stall: MemoryWorld) -> None:
     machine = await worker.create(containers=[container("job", "exit 1", **NEVER)], restart={"policy": "always"})
     await stall.clock.sleep(5)
     events = worker.events(machine.id)
     assert events.count("start/started") >= 2 and events.count("exit/stopped") >= 2
 
 
-async def test_a_container_that_can_never_start_is_told_once(worker: Worker, stall: Stall) -> None:
+async def test_a_container_that_can_never_start_is_told_once(worker: SimWorker, stall: MemoryWorld) -> None:
     web = container("web", **after("init", "exited_successfully"))
     machine_id = await started(worker, web, container("init", "exit 1", **NEVER), container("log"))
     await stall.clock.sleep(60)
@@ -128,7 +130,7 @@ async def test_a_container_that_can_never_start_is_told_once(worker: Worker, sta
     assert worker.record(machine_id).state is State.STARTED
 
 
-async def test_an_ailing_container_is_stopped_and_its_policy_applies(worker: Worker, stall: Stall) -> None:
+async def test_an_ailing_container_is_stopped_and_its_policy_applies(worker: SimWorker, stall: MemoryWorld) -> None:
     web = container("web", restart={"policy": "always"}, **check(80, unhealthy="stop", failure_threshold=2))
     machine_id = await started(worker, web)
     await stall.clock.sleep(1)
@@ -141,7 +143,7 @@ async def test_an_ailing_container_is_stopped_and_its_policy_applies(worker: Wor
     assert await states(worker, machine_id) == [("running", 2)]
 
 
-async def test_checks_are_shown_under_their_own_names(worker: Worker, stall: Stall) -> None:
+async def test_checks_are_shown_under_their_own_names(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.prober.answers[2] = BAD
     machine_id = await started(worker, container("a", **check(1)), container("b", **check(2, failure_threshold=1)))
     await stall.clock.sleep(1)
@@ -149,7 +151,7 @@ async def test_checks_are_shown_under_their_own_names(worker: Worker, stall: Sta
     assert checks == [("up-1", "passing", "Success"), ("up-2", "critical", "refused")]
 
 
-async def test_a_command_is_a_check_too(worker: Worker, stall: Stall) -> None:
+async def test_a_command_is_a_check_too(worker: SimWorker, stall: MemoryWorld) -> None:
     def asks(command: str) -> dict[str, Any]:
         return {"healthchecks": [{"name": command, "exec": {"command": ["sh", "-c", command]}, "failure_threshold": 1}]}
 
@@ -159,7 +161,7 @@ async def test_a_command_is_a_check_too(worker: Worker, stall: Stall) -> None:
     assert checks == [("passing", "fine"), ("critical", "exited with 7")]
 
 
-async def test_a_container_that_cannot_be_executed_has_failed(worker: Worker, stall: Stall) -> None:
+async def test_a_container_that_cannot_be_executed_has_failed(worker: SimWorker, stall: MemoryWorld) -> None:
     nope = {"name": "web", "image": "hawker/hello", "exec": ["/nope"], **NEVER}
     machine = await worker.create(containers=[nope], restart={"policy": "no"})
     record = await worker.reaches(machine.id, State.STOPPED)
@@ -170,7 +172,7 @@ async def test_a_container_that_cannot_be_executed_has_failed(worker: Worker, st
 # The daemon dies and another one goes on.
 
 
-async def test_another_daemon_goes_on_where_the_last_one_was(stall: Stall) -> None:
+async def test_another_daemon_goes_on_where_the_last_one_was(stall: MemoryWorld) -> None:
     web = container("web", **after("init", "exited_successfully"))
     async with stall.open() as worker:
         await worker.app()
@@ -183,7 +185,7 @@ async def test_another_daemon_goes_on_where_the_last_one_was(stall: Stall) -> No
         assert await states(worker, machine_id) == [("running", 1), ("exited", 1), ("running", 1)]
 
 
-async def test_the_count_of_tries_outlives_the_daemon(stall: Stall) -> None:
+async def test_the_count_of_tries_outlives_the_daemon(stall: MemoryWorld) -> None:
     job = container("job", "exit 3", restart={"policy": "on-failure", "max_retries": 4})
     async with stall.open() as worker:
         await worker.app()
@@ -197,7 +199,7 @@ async def test_the_count_of_tries_outlives_the_daemon(stall: Stall) -> None:
             assert (await states(worker, machine_id))[1] == ("exited", 5)
 
 
-async def test_what_is_blocked_is_told_once_whatever_daemon_sees_it(stall: Stall) -> None:
+async def test_what_is_blocked_is_told_once_whatever_daemon_sees_it(stall: MemoryWorld) -> None:
     web = container("web", **after("init", "exited_successfully"))
     async with stall.open() as worker:
         await worker.app()
@@ -210,7 +212,7 @@ async def test_what_is_blocked_is_told_once_whatever_daemon_sees_it(stall: Stall
             assert worker.events(machine_id).count("container/blocked") == 1
 
 
-async def test_a_machine_that_was_done_while_no_daemon_lived_ends(stall: Stall) -> None:
+async def test_a_machine_that_was_done_while_no_daemon_lived_ends(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await started(worker, container("job", "sleep 10; exit 4", **NEVER), container("log", "sleep 20"))
@@ -222,7 +224,7 @@ async def test_a_machine_that_was_done_while_no_daemon_lived_ends(stall: Stall) 
     assert record.running.exit.exit_code == 4
 
 
-async def test_a_clock_that_is_set_back_delays_no_restart(worker: Worker, stall: Stall) -> None:
+async def test_a_clock_that_is_set_back_delays_no_restart(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await started(worker, container("web"), container("job", "exit 3"))
     await stall.clock.sleep(0.2)
     stall.clock.ahead_s = -3600
@@ -231,7 +233,7 @@ async def test_a_clock_that_is_set_back_delays_no_restart(worker: Worker, stall:
 
 
 @pytest.mark.parametrize("call", ["process_states", "start_process", "await_process_change", "conclude"])
-async def test_a_driver_that_fails_for_a_while_is_asked_again(worker: Worker, stall: Stall, call: str) -> None:
+async def test_a_driver_that_fails_for_a_while_is_asked_again(worker: SimWorker, stall: MemoryWorld, call: str) -> None:
     jobs = [container(name, "sleep 1", **NEVER) for name in ("a", "b")]
     stall.host.script(call, *[FakeFault(error=Unavailable("not now"))] * 3)
     machine = await worker.create(containers=jobs, restart={"policy": "no"})
@@ -243,15 +245,15 @@ async def test_a_driver_that_fails_for_a_while_is_asked_again(worker: Worker, st
 CHECKED = container("web", healthchecks=[{"name": "up", "tcp": {"port": 80}}])
 
 
-def containers(worker: Worker, machine_id: str) -> list[tuple[str, str]]:
+def containers(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
     return list(worker.parts.tending.containers(worker.record(machine_id)))
 
 
-def checks(worker: Worker, machine_id: str) -> list[tuple[str, str]]:
+def checks(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
     return [(each.name, each.status) for each in worker.parts.tending.checks(worker.record(machine_id))]
 
 
-async def test_a_machine_that_is_off_has_its_containers_stopped(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_is_off_has_its_containers_stopped(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped(containers=[CHECKED, container("db")])
     assert containers(worker, machine_id) == [("web", "stopped"), ("db", "stopped")]
     assert checks(worker, machine_id) == [("up", "warning")]
@@ -265,12 +267,12 @@ async def test_a_machine_that_is_off_has_its_containers_stopped(worker: Worker, 
     assert containers(worker, machine_id) == [("web", "stopped"), ("db", "stopped")]
 
 
-async def test_a_machine_without_containers_has_none_to_show(worker: Worker) -> None:
+async def test_a_machine_without_containers_has_none_to_show(worker: SimWorker) -> None:
     machine_id = await worker.started()
     assert containers(worker, machine_id) == [] and checks(worker, machine_id) == []
 
 
-async def test_an_update_brings_other_containers(worker: Worker, stall: Stall) -> None:
+async def test_an_update_brings_other_containers(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(containers=[container("web"), container("db")])
     await worker.update(machine_id, containers=[container("log")])
     await worker.reaches(machine_id, State.STARTED)
@@ -281,7 +283,7 @@ async def test_an_update_brings_other_containers(worker: Worker, stall: Stall) -
     assert containers(worker, machine_id) == []
 
 
-async def test_a_suspended_machine_is_left_alone_and_taken_up_again(worker: Worker, stall: Stall) -> None:
+async def test_a_suspended_machine_is_left_alone_and_taken_up_again(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(containers=[container("web"), container("job", "exit 1")])
     await stall.clock.sleep(0.1)
     await worker.suspend(machine_id)
@@ -294,7 +296,7 @@ async def test_a_suspended_machine_is_left_alone_and_taken_up_again(worker: Work
     assert containers(worker, machine_id)[0] == ("web", "running")
 
 
-async def test_who_waits_for_the_machine_hears_of_its_containers(worker: Worker, stall: Stall) -> None:
+async def test_who_waits_for_the_machine_hears_of_its_containers(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(containers=[container("web"), container("job", "sleep 5")])
     heard: list[str] = []
     worker.parts.changes.listen(heard.append)

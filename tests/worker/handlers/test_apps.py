@@ -12,18 +12,18 @@ from hawker.api.contract.app import (
     ListAppsQuery,
 )
 from hawker.errors import NameTaken, NotFound, Unprocessable, WrongState
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 
 
-async def _create(worker: Worker, **body: object) -> App:
+async def _create(worker: SimWorker, **body: object) -> App:
     return await worker.api.call(CREATE_APP, body=CreateAppRequest(**body))  # type: ignore[arg-type]
 
 
-async def test_an_app_is_shown_with_its_organization_and_machines(worker: Worker) -> None:
+async def test_an_app_is_shown_with_its_organization_and_machines(worker: SimWorker) -> None:
     app = await _create(worker, app_name="shop", org_slug="acme", network="back")
     assert (app.name, app.status, app.organization.slug, app.network) == ("shop", "pending", "acme", "back")
     await worker.create(app="shop")
@@ -31,7 +31,7 @@ async def test_an_app_is_shown_with_its_organization_and_machines(worker: Worker
     assert (shown.id, shown.status, shown.machine_count) == (app.id, "deployed", 1)
 
 
-async def test_a_name_is_taken_unless_the_same_request_comes_again(worker: Worker) -> None:
+async def test_a_name_is_taken_unless_the_same_request_comes_again(worker: SimWorker) -> None:
     first = await _create(worker, name="shop", idempotency_key="key")
     assert (await _create(worker, name="shop", idempotency_key="key")).id == first.id
     for key in (None, "other"):
@@ -39,14 +39,14 @@ async def test_a_name_is_taken_unless_the_same_request_comes_again(worker: Worke
             await _create(worker, name="shop", idempotency_key=key)
 
 
-async def test_an_app_needs_a_good_name(worker: Worker) -> None:
+async def test_an_app_needs_a_good_name(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="name is required"):
         await _create(worker)
     with pytest.raises(Unprocessable):
         await _create(worker, name="../up")
 
 
-async def test_apps_are_listed_by_organization_and_in_pages(worker: Worker) -> None:
+async def test_apps_are_listed_by_organization_and_in_pages(worker: SimWorker) -> None:
     for number in range(3):
         await _create(worker, name=f"shop-{number}", org_slug="acme")
     first = await worker.api.call(LIST_APPS, query=ListAppsQuery(org_slug="acme", limit=2))
@@ -55,7 +55,7 @@ async def test_apps_are_listed_by_organization_and_in_pages(worker: Worker) -> N
     assert first.total_apps == 3 and second.next_cursor is None
 
 
-async def test_an_app_with_machines_is_deleted_only_by_force(worker: Worker, stall: Stall) -> None:
+async def test_an_app_with_machines_is_deleted_only_by_force(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
     leased = await worker.create(order={"lease_ttl": 60})
     here = AppParams(app_name=APP)
@@ -71,7 +71,7 @@ async def test_an_app_with_machines_is_deleted_only_by_force(worker: Worker, sta
     check_at_rest(stall)
 
 
-async def test_an_app_that_does_not_exist_is_not_found(worker: Worker) -> None:
+async def test_an_app_that_does_not_exist_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="app not found"):
         await worker.api.call(GET_APP, params=AppParams(app_name="nosuch"))
     with pytest.raises(NotFound, match="app not found"):

@@ -10,7 +10,7 @@ from hawker.api.in_process import InProcessCaller
 from hawker.catalog.change import Token
 from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
 from hawker.errors import BadRequest, NotServed, Unprocessable
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.worker.handlers.catalog import CatalogHandlers
 
 pytestmark = pytest.mark.anyio
@@ -47,13 +47,13 @@ class Canned:
         return True
 
 
-def _caller(worker: Worker, catalog: Canned | None) -> InProcessCaller:
+def _caller(worker: SimWorker, catalog: Canned | None) -> InProcessCaller:
     handlers = Handlers()
     CatalogHandlers(replace(worker.parts, catalog=catalog)).bind(handlers)
     return InProcessCaller(handlers, worker.parts.deps.clock, "tester")
 
 
-async def test_rows_follow_the_columns(worker: Worker) -> None:
+async def test_rows_follow_the_columns(worker: SimWorker) -> None:
     catalog = Canned()
     body = CatalogStatement(query="SELECT ?", params=("x", (0, 255)), timeout=7)
     async with _caller(worker, catalog).stream(QUERY_CATALOG, body=body) as lines:
@@ -66,14 +66,14 @@ async def test_rows_follow_the_columns(worker: Worker) -> None:
     assert catalog.asked == [(Statement(query="SELECT ?", params=("x", b"\0\xff")), 7)]
 
 
-async def test_changes_follow_the_rows(worker: Worker) -> None:
+async def test_changes_follow_the_rows(worker: SimWorker) -> None:
     async with _caller(worker, Canned()).stream(SUBSCRIBE_CATALOG, body=CatalogStatement(query="SELECT 1")) as lines:
         heard = [line async for line in lines]
     assert heard[3:] == [CatalogLine(complete=True), CatalogLine(row=("a", (0, 255)), change="delete")]
 
 
 @pytest.mark.parametrize("route", [QUERY_CATALOG, SUBSCRIBE_CATALOG])
-async def test_a_node_that_is_alone_has_none(worker: Worker, route: object) -> None:
+async def test_a_node_that_is_alone_has_none(worker: SimWorker, route: object) -> None:
     assert route in (QUERY_CATALOG, SUBSCRIBE_CATALOG)
     asked = QUERY_CATALOG if route is QUERY_CATALOG else SUBSCRIBE_CATALOG
     with pytest.raises(NotServed, match="this node is alone"):
@@ -90,7 +90,7 @@ async def test_a_node_that_is_alone_has_none(worker: Worker, route: object) -> N
         (CatalogStatement(query="SELECT ?", params=((256,),)), Unprocessable),
     ],
 )
-async def test_what_cannot_be_asked(worker: Worker, body: CatalogStatement, error: type[Exception]) -> None:
+async def test_what_cannot_be_asked(worker: SimWorker, body: CatalogStatement, error: type[Exception]) -> None:
     with pytest.raises(error):
         async with _caller(worker, Canned()).stream(QUERY_CATALOG, body=body) as lines:
             assert [line async for line in lines] == []

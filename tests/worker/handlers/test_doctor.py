@@ -13,8 +13,8 @@ from hawker.ids import MachineId
 from hawker.record.node import COPY
 from hawker.runtime.driver import LostPart
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.handlers.doctor import DoctorHandlers
@@ -24,12 +24,12 @@ NOISE = Bucket("noise", bytes)
 
 
 @pytest.fixture
-def stall(stall: Stall) -> Stall:
+def stall(stall: MemoryWorld) -> MemoryWorld:
     stall.reconciles = False
     return stall
 
 
-async def test_findings_say_what_is_wrong_and_who_mends_it(worker: Worker, stall: Stall) -> None:
+async def test_findings_say_what_is_wrong_and_who_mends_it(worker: SimWorker, stall: MemoryWorld) -> None:
     assert (await worker.api.call(LIST_FINDINGS)).findings == ()
     machine_id = MachineId(await worker.started())
     stall.host.worn[machine_id] = {LostPart.CGROUP, LostPart.RUNTIME_STATE}
@@ -42,7 +42,7 @@ async def test_findings_say_what_is_wrong_and_who_mends_it(worker: Worker, stall
     assert (await worker.api.call(LIST_FINDINGS)).findings == found
 
 
-async def test_a_repair_says_what_became_of_each(worker: Worker, stall: Stall) -> None:
+async def test_a_repair_says_what_became_of_each(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.started())
     stall.host.worn[machine_id] = {LostPart.CGROUP, LostPart.RUNTIME_STATE}
     stall.networks.rules = False
@@ -56,7 +56,7 @@ async def test_a_repair_says_what_became_of_each(worker: Worker, stall: Stall) -
     }
 
 
-async def test_a_host_that_cannot_be_looked_at_is_to_be_asked_again(worker: Worker, stall: Stall) -> None:
+async def test_a_host_that_cannot_be_looked_at_is_to_be_asked_again(worker: SimWorker, stall: MemoryWorld) -> None:
     async def broken() -> list[MachineId]:
         raise OSError("input/output error")
 
@@ -79,7 +79,7 @@ def left_over(directory: Path) -> list[Path]:
     return list(directory.glob("backup*"))
 
 
-async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: Worker, tmp_path: Path) -> None:
+async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: SimWorker, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "real.db")
     await store.write(lambda tx: tx.put(NOISE, "much", bytes(1_000_000)))
     deps = dataclasses.replace(worker.parts.deps, store=store)
@@ -103,6 +103,6 @@ async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: Worker, tmp_
     await store.close()
 
 
-async def test_a_store_without_a_file_has_no_copy(worker: Worker) -> None:
+async def test_a_store_without_a_file_has_no_copy(worker: SimWorker) -> None:
     with pytest.raises(NotServed):
         await received(worker.api)

@@ -13,24 +13,24 @@ from hawker.archive.failure import ArchiveDamaged
 from hawker.errors import NotFound, Unavailable
 from hawker.machine import State
 from hawker.permission import Attempt
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.handlers import worker_handlers
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def stall(stall: Stall, tmp_path: Path) -> Stall:
+def stall(stall: MemoryWorld, tmp_path: Path) -> MemoryWorld:
     stall.archive = Archive(DirectoryBackend(tmp_path / "kept"), tmp_path / "staging")
     return stall
 
 
-async def _history(worker: Worker, machine_id: str) -> MachineHistory:
+async def _history(worker: SimWorker, machine_id: str) -> MachineHistory:
     return await worker.api.call(MACHINE_HISTORY, params=HistoryParams(machine_id=machine_id))
 
 
-async def _destroyed(worker: Worker) -> str:
+async def _destroyed(worker: SimWorker) -> str:
     machine_id = await worker.started(env={"KEY": "secret"})
     await worker.update(machine_id, env={"KEY": "other"})
     await worker.reaches(machine_id, State.STARTED)
@@ -39,14 +39,14 @@ async def _destroyed(worker: Worker) -> str:
     return machine_id
 
 
-async def _forgotten(worker: Worker, stall: Stall) -> str:
+async def _forgotten(worker: SimWorker, stall: MemoryWorld) -> str:
     machine_id = await _destroyed(worker)
     await stall.clock.sleep(stall.settings.destroyed_kept_s + 3 * stall.settings.reconcile_every_s)
     assert worker.parts.runner.list() == []
     return machine_id
 
 
-async def test_a_machine_that_runs_has_a_history(worker: Worker) -> None:
+async def test_a_machine_that_runs_has_a_history(worker: SimWorker) -> None:
     machine_id = await worker.started()
     told = await _history(worker, machine_id)
     assert (told.id, told.app, told.state, told.kept) == (machine_id, APP, "started", Kept.NODE)
@@ -59,7 +59,7 @@ async def test_a_machine_that_runs_has_a_history(worker: Worker) -> None:
     )
 
 
-async def test_what_is_archived_is_told_as_it_was_while_it_was_here(worker: Worker, stall: Stall) -> None:
+async def test_what_is_archived_is_told_as_it_was_while_it_was_here(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await _destroyed(worker)
     here = await _history(worker, machine_id)
     assert here.kept is Kept.NODE and here.state == "destroyed"
@@ -72,19 +72,19 @@ async def test_what_is_archived_is_told_as_it_was_while_it_was_here(worker: Work
     assert (there.name, there.updated_at, there.image_digest) == (here.name, here.updated_at, here.image_digest)
 
 
-async def test_the_app_may_be_gone(worker: Worker, stall: Stall) -> None:
+async def test_the_app_may_be_gone(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await _forgotten(worker, stall)
     await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
     assert (await _history(worker, machine_id)).app == APP
 
 
 @pytest.mark.parametrize("machine_id", ["00000000000000", "no id", "..%2F..%2Fetc", ""])
-async def test_an_unknown_machine_is_not_found(worker: Worker, machine_id: str) -> None:
+async def test_an_unknown_machine_is_not_found(worker: SimWorker, machine_id: str) -> None:
     with pytest.raises(NotFound):
         await _history(worker, machine_id)
 
 
-async def test_without_an_archive_what_was_dropped_is_not_found(worker: Worker, stall: Stall) -> None:
+async def test_without_an_archive_what_was_dropped_is_not_found(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await _forgotten(worker, stall)
     stall.archive = None
     async with stall.open() as later:
@@ -92,7 +92,7 @@ async def test_without_an_archive_what_was_dropped_is_not_found(worker: Worker, 
             await _history(later, machine_id)
 
 
-async def test_a_damaged_archive_says_which_file_it_is(worker: Worker, stall: Stall, tmp_path: Path) -> None:
+async def test_a_damaged_archive_says_which_file_it_is(worker: SimWorker, stall: MemoryWorld, tmp_path: Path) -> None:
     machine_id = await _forgotten(worker, stall)
     (path,) = (tmp_path / "kept").glob("*/*.zst")
     path.write_bytes(path.read_bytes()[:-20])
@@ -108,7 +108,7 @@ class Silent(DirectoryBackend):
         raise AssertionError
 
 
-async def test_an_archive_that_does_not_answer_is_not_waited_for_long(stall: Stall, tmp_path: Path) -> None:
+async def test_an_archive_that_does_not_answer_is_not_waited_for_long(stall: MemoryWorld, tmp_path: Path) -> None:
     stall.archive = Archive(Silent(tmp_path / "kept"), tmp_path / "staging")
     async with stall.open() as worker:
         with pytest.raises(Unavailable, match="did not answer within 60 s"):
@@ -127,21 +127,21 @@ class Reader(Everything):
         return attempt.app == self._app
 
 
-async def _as(worker: Worker, grant: Reader, machine_id: str) -> MachineHistory:
+async def _as(worker: SimWorker, grant: Reader, machine_id: str) -> MachineHistory:
     params = HistoryParams(machine_id=machine_id)
     call = Call(params=params, query=NoQuery(), body=None, grant=grant, request_id="")
     answer: MachineHistory = await worker_handlers(worker.parts).of(MACHINE_HISTORY)(call)
     return answer
 
 
-async def test_who_may_not_read_the_app_does_not_hear_of_it(worker: Worker) -> None:
+async def test_who_may_not_read_the_app_does_not_hear_of_it(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     assert (await _as(worker, Reader(APP), machine_id)).id == machine_id
     with pytest.raises(NotFound):
         await _as(worker, Reader("other"), machine_id)
 
 
-async def test_a_later_app_of_the_same_name_does_not_inherit_histories(worker: Worker, stall: Stall) -> None:
+async def test_a_later_app_of_the_same_name_does_not_inherit_histories(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await _forgotten(worker, stall)
     assert (await _as(worker, Reader(APP), machine_id)).id == machine_id
     await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))

@@ -15,35 +15,35 @@ from hawker.api.contract.image import (
 )
 from hawker.errors import BadRequest, HawkerError
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.images import image_in
 
 pytestmark = pytest.mark.anyio
 
 
-async def _pull(worker: Worker, reference: str) -> list[PullEvent]:
+async def _pull(worker: SimWorker, reference: str) -> list[PullEvent]:
     async with worker.api.stream(PULL_IMAGE, body=PullRequest(reference=reference)) as events:
         return [event async for event in events]
 
 
-async def _used(worker: Worker) -> dict[str, int]:
+async def _used(worker: SimWorker) -> dict[str, int]:
     listed = await worker.api.call(LIST_IMAGES)
     return {image.digest: image.machines for image in listed.images}
 
 
-async def test_a_pull_tells_its_progress_and_the_digest(worker: Worker) -> None:
+async def test_a_pull_tells_its_progress_and_the_digest(worker: SimWorker) -> None:
     events = await _pull(worker, "hawker/hello")
     assert events[0].stage == "resolving" and events[-1].stage == "done"
     assert list(await _used(worker)) == [events[-1].digest]
 
 
-async def test_a_pull_that_fails_says_why(worker: Worker) -> None:
+async def test_a_pull_that_fails_says_why(worker: SimWorker) -> None:
     with pytest.raises(BadRequest):
         await _pull(worker, "oci:/no/such/directory")
 
 
-async def test_images_are_listed_with_their_machines(worker: Worker, tmp_path: Path) -> None:
+async def test_images_are_listed_with_their_machines(worker: SimWorker, tmp_path: Path) -> None:
     await worker.started()
     await worker.stopped()
     other = await _pull(worker, image_in(tmp_path / "other"))
@@ -52,7 +52,7 @@ async def test_images_are_listed_with_their_machines(worker: Worker, tmp_path: P
 
 
 async def test_prune_removes_what_no_machine_uses_and_nothing_else(
-    worker: Worker, stall: Stall, tmp_path: Path
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
 ) -> None:
     running = await worker.started()
     off = await worker.stopped(image=image_in(tmp_path / "off"))
@@ -65,7 +65,7 @@ async def test_prune_removes_what_no_machine_uses_and_nothing_else(
     await worker.reaches(off, State.STARTED)
 
 
-async def test_prune_by_age_spares_what_was_used_since(worker: Worker, tmp_path: Path) -> None:
+async def test_prune_by_age_spares_what_was_used_since(worker: SimWorker, tmp_path: Path) -> None:
     unused = (await _pull(worker, image_in(tmp_path / "unused")))[-1].digest
     answer = await worker.api.call(PRUNE_IMAGES, body=PruneRequest(unused_for_s=60))
     assert answer.removed == ()
@@ -73,7 +73,9 @@ async def test_prune_by_age_spares_what_was_used_since(worker: Worker, tmp_path:
     assert (await worker.api.call(PRUNE_IMAGES, body=PruneRequest(unused_for_s=60))).removed == (unused,)
 
 
-async def test_prune_keeps_what_an_update_may_fall_back_to(worker: Worker, stall: Stall, tmp_path: Path) -> None:
+async def test_prune_keeps_what_an_update_may_fall_back_to(
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
+) -> None:
     machine_id = await worker.started()
     old = worker.record(machine_id).image.digest
     stall.hold(image := image_in(tmp_path / "new"))
@@ -82,7 +84,7 @@ async def test_prune_keeps_what_an_update_may_fall_back_to(worker: Worker, stall
     assert answer.removed == () and old in await _used(worker)
 
 
-async def test_an_upload_that_is_no_image_is_refused(worker: Worker) -> None:
+async def test_an_upload_that_is_no_image_is_refused(worker: SimWorker) -> None:
     async def data() -> AsyncIterator[bytes]:
         yield b"this is no archive"
 

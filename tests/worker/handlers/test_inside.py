@@ -23,42 +23,44 @@ from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
 
-async def _exec(worker: Worker, machine_id: str, *command: str, nonce: str | None = None, **body: object) -> ExecAnswer:
+async def _exec(
+    worker: SimWorker, machine_id: str, *command: str, nonce: str | None = None, **body: object
+) -> ExecAnswer:
     request = ExecRequest(command=command or None, **body)  # type: ignore[arg-type]
     return await worker.api.call(EXEC_MACHINE, params=params(machine_id), body=request, nonce=nonce)
 
 
-async def _logs(worker: Worker, machine_id: str, **query: object) -> list[LogChunk]:
+async def _logs(worker: SimWorker, machine_id: str, **query: object) -> list[LogChunk]:
     wanted = LogsQuery(**query)  # type: ignore[arg-type]
     async with worker.api.stream(MACHINE_LOGS, params=params(machine_id), query=wanted) as chunks:
         return [chunk async for chunk in chunks]
 
 
-async def test_exec_answers_with_output_and_exit_code(worker: Worker) -> None:
+async def test_exec_answers_with_output_and_exit_code(worker: SimWorker) -> None:
     machine_id = await worker.started()
     answer = await _exec(worker, machine_id, "sh", "-c", "echo out; echo err >&2; exit 3")
     assert (answer.stdout, answer.stderr, answer.exit_code, answer.exit_signal) == ("out\n", "err\n", 3, 0)
 
 
-async def test_exec_takes_a_string_and_input(worker: Worker) -> None:
+async def test_exec_takes_a_string_and_input(worker: SimWorker) -> None:
     machine_id = await worker.started()
     assert (await _exec(worker, machine_id, cmd="echo 'a  b'")).stdout == "a  b\n"
     assert (await _exec(worker, machine_id, "cat", stdin="hello")).stdout == "hello"
 
 
-async def test_exec_of_what_does_not_exist_says_so(worker: Worker) -> None:
+async def test_exec_of_what_does_not_exist_says_so(worker: SimWorker) -> None:
     machine_id = await worker.started()
     answer = await _exec(worker, machine_id, "/nope")
     assert answer.exit_code == 127 and "no such file" in answer.stderr
 
 
-async def test_a_command_that_does_not_end_in_time_is_ended(worker: Worker, stall: Stall) -> None:
+async def test_a_command_that_does_not_end_in_time_is_ended(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     before = stall.clock.now()
     with pytest.raises(DeadlineExceeded, match="did not end within 5 s"):
@@ -67,13 +69,13 @@ async def test_a_command_that_does_not_end_in_time_is_ended(worker: Worker, stal
 
 
 @pytest.mark.parametrize("body", [{}, {"cmd": ""}, {"cmd": "echo 'open"}])
-async def test_an_unreadable_command_is_refused(worker: Worker, body: dict[str, str]) -> None:
+async def test_an_unreadable_command_is_refused(worker: SimWorker, body: dict[str, str]) -> None:
     machine_id = await worker.started()
     with pytest.raises(BadRequest):
         await _exec(worker, machine_id, **body)
 
 
-async def test_exec_needs_a_running_machine_and_its_lease(worker: Worker) -> None:
+async def test_exec_needs_a_running_machine_and_its_lease(worker: SimWorker) -> None:
     machine_id = await worker.started()
     lease = await worker.api.call(CREATE_LEASE, params=params(machine_id))
     with pytest.raises(LeaseHeld):
@@ -85,14 +87,14 @@ async def test_exec_needs_a_running_machine_and_its_lease(worker: Worker) -> Non
         await _exec(worker, machine_id, "true", nonce=lease.nonce)
 
 
-async def test_processes_are_listed_sorted_as_asked(worker: Worker) -> None:
+async def test_processes_are_listed_sorted_as_asked(worker: SimWorker) -> None:
     machine_id = await worker.started(processes=[{"exec": ["web"]}, {"exec": ["job", "now"]}])
     query = ProcessesQuery(sort_by="command", order="asc")
     found = await worker.api.call(LIST_PROCESSES, params=params(machine_id), query=query)
     assert [process.command for process in found] == ["job now", "web"]
 
 
-async def test_logs_are_what_was_written_and_the_last_lines_of_it(worker: Worker) -> None:
+async def test_logs_are_what_was_written_and_the_last_lines_of_it(worker: SimWorker) -> None:
     machine_id = await worker.started(init={"exec": ["sh", "-c", "echo one; echo two; serve"]})
     chunks = await _logs(worker, machine_id)
     assert b"".join(chunk.data for chunk in chunks) == b"one\ntwo\n"
@@ -100,12 +102,12 @@ async def test_logs_are_what_was_written_and_the_last_lines_of_it(worker: Worker
     assert await _logs(worker, machine_id, after=chunks[-1].position) == []
 
 
-async def test_logs_of_a_machine_that_does_not_exist_are_not_found(worker: Worker) -> None:
+async def test_logs_of_a_machine_that_does_not_exist_are_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound):
         await _logs(worker, "00000000000000")
 
 
-async def test_followed_logs_go_on_over_a_restart_until_the_machine_is_gone(worker: Worker) -> None:
+async def test_followed_logs_go_on_over_a_restart_until_the_machine_is_gone(worker: SimWorker) -> None:
     machine_id = await worker.started(init={"exec": ["sh", "-c", "echo one; echo two; serve"]})
     seen: list[bytes] = []
     done = anyio.Event()
@@ -125,7 +127,7 @@ async def test_followed_logs_go_on_over_a_restart_until_the_machine_is_gone(work
     assert b"".join(seen) == b"one\ntwo\n" * 2
 
 
-async def test_a_terminal_passes_input_output_and_the_exit_on(worker: Worker) -> None:
+async def test_a_terminal_passes_input_output_and_the_exit_on(worker: SimWorker) -> None:
     machine_id = await worker.started()
     opening = TerminalRequest(command=("cat",), tty=True)
     async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
@@ -137,7 +139,7 @@ async def test_a_terminal_passes_input_output_and_the_exit_on(worker: Worker) ->
         assert await terminal.receive() is None
 
 
-async def test_a_signal_ends_the_command(worker: Worker) -> None:
+async def test_a_signal_ends_the_command(worker: SimWorker) -> None:
     machine_id = await worker.started()
     opening = TerminalRequest(command=("serve",))
     async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
@@ -145,7 +147,7 @@ async def test_a_signal_ends_the_command(worker: Worker) -> None:
         assert await terminal.receive() == Exited(exit_code=143, signal=15)
 
 
-async def test_a_signal_that_does_not_exist_is_told_as_such(worker: Worker) -> None:
+async def test_a_signal_that_does_not_exist_is_told_as_such(worker: SimWorker) -> None:
     machine_id = await worker.started()
     opening = TerminalRequest(command=("serve",))
     async with worker.api.socket(MACHINE_TERMINAL, opening, params=params(machine_id)) as terminal:
@@ -154,7 +156,7 @@ async def test_a_signal_that_does_not_exist_is_told_as_such(worker: Worker) -> N
             await terminal.receive()
 
 
-async def test_the_command_ends_when_its_client_goes(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_command_ends_when_its_client_goes(worker: SimWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_id = await worker.started()
     driver, sessions = worker.parts.deps.driver, []
     begin = driver.exec
@@ -171,7 +173,7 @@ async def test_the_command_ends_when_its_client_goes(worker: Worker, monkeypatch
         assert (await sessions[0].wait()).signal == 1
 
 
-async def test_a_terminal_needs_a_command_and_a_running_machine(worker: Worker) -> None:
+async def test_a_terminal_needs_a_command_and_a_running_machine(worker: SimWorker) -> None:
     machine_id = await worker.started()
     async with worker.api.socket(MACHINE_TERMINAL, TerminalRequest(command=()), params=params(machine_id)) as terminal:
         with pytest.raises(BadRequest, match="command is empty"):
@@ -190,7 +192,7 @@ CONTAINERS = [
 ]
 
 
-async def test_a_command_runs_in_the_container_that_is_named(worker: Worker) -> None:
+async def test_a_command_runs_in_the_container_that_is_named(worker: SimWorker) -> None:
     machine_id = await worker.started(containers=CONTAINERS)
     assert (await _exec(worker, machine_id, "sh", "-c", "echo $ME", container="db")).stdout == "db\n"
     assert (await _exec(worker, machine_id, "sh", "-c", "echo $ME")).stdout == "web\n"
@@ -198,7 +200,7 @@ async def test_a_command_runs_in_the_container_that_is_named(worker: Worker) -> 
         await _exec(worker, machine_id, "true", container="nope")
 
 
-async def test_output_and_processes_say_their_container(worker: Worker, stall: Stall) -> None:
+async def test_output_and_processes_say_their_container(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(containers=CONTAINERS)
     await stall.clock.sleep(0.1)
     assert [(chunk.container, chunk.data) for chunk in await _logs(worker, machine_id)] == [
@@ -209,7 +211,7 @@ async def test_output_and_processes_say_their_container(worker: Worker, stall: S
     assert [process.container for process in found] == ["web", "db"]
 
 
-async def test_a_terminal_is_opened_in_the_container_that_is_named(worker: Worker) -> None:
+async def test_a_terminal_is_opened_in_the_container_that_is_named(worker: SimWorker) -> None:
     machine_id = await worker.started(containers=CONTAINERS)
     request = TerminalRequest(command=("sh", "-c", "echo $ME"), container="db")
     async with worker.api.socket(MACHINE_TERMINAL, request, params=params(machine_id)) as channel:

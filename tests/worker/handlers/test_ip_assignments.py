@@ -10,8 +10,8 @@ from hawker.api.grant import Everything
 from hawker.api.route import Call
 from hawker.errors import Forbidden, NotFound
 from hawker.permission import Attempt
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import HOST_ADDRESSES
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.handlers.ip_assignments import IpHandlers
 
 pytestmark = pytest.mark.anyio
@@ -26,11 +26,11 @@ class AppOnly(Everything):
             raise Forbidden("not for you")
 
 
-async def assigned(worker: Worker, **given: Any) -> Any:
+async def assigned(worker: SimWorker, **given: Any) -> Any:
     return await worker.api.call(ASSIGN_IP, params=HERE, body=AssignIpRequest(**given))
 
 
-async def test_an_address_is_given_listed_and_taken(worker: Worker) -> None:
+async def test_an_address_is_given_listed_and_taken(worker: SimWorker) -> None:
     made = await assigned(worker, type="shared_v4", region="", network="", org_slug="", service_name="")
     assert (made.ip, made.type, made.shared, made.region) == (HOST_ADDRESSES[4], "shared_v4", True, "global")
     assert (await worker.api.call(LIST_IPS, params=HERE)).ips == (made,)
@@ -38,16 +38,16 @@ async def test_an_address_is_given_listed_and_taken(worker: Worker) -> None:
     assert (await worker.api.call(LIST_IPS, params=HERE)).ips == ()
 
 
-async def test_a_private_one_says_where_it_is(worker: Worker) -> None:
+async def test_a_private_one_says_where_it_is(worker: SimWorker) -> None:
     assert (await assigned(worker, type="private_v6")).network == IpNetwork(name="default", org_slug="personal")
 
 
-async def test_an_app_that_is_not_there_has_none(worker: Worker) -> None:
+async def test_an_app_that_is_not_there_has_none(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="app not found"):
         await worker.api.call(LIST_IPS, params=AppParams(app_name="ghost"))
 
 
-async def test_a_network_of_another_org_needs_a_right_there(worker: Worker) -> None:
+async def test_a_network_of_another_org_needs_a_right_there(worker: SimWorker) -> None:
     handlers = IpHandlers(worker.parts)
 
     def call(org: str) -> Call[Any, Any, Any]:

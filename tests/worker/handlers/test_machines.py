@@ -15,18 +15,18 @@ from hawker.api.contract.machine import (
 from hawker.api.route import Page
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.machine import State
-from hawker.sim.life import APP, Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
 
-async def _list(worker: Worker, **query: object) -> Page[Machine]:
+async def _list(worker: SimWorker, **query: object) -> Page[Machine]:
     wanted = ListMachinesQuery(**query)  # type: ignore[arg-type]
     return await worker.api.call(LIST_MACHINES, params=AppParams(app_name=APP), query=wanted)
 
 
-async def test_a_machine_is_shown_as_the_contract_says(worker: Worker) -> None:
+async def test_a_machine_is_shown_as_the_contract_says(worker: SimWorker) -> None:
     machine = await worker.create(order={"name": "web"}, env={"A": "1"})
     shown = await worker.get(machine.id)
     assert re.fullmatch(r"[0-9a-f]{14}", shown.id) and len(shown.version) == 26
@@ -37,7 +37,7 @@ async def test_a_machine_is_shown_as_the_contract_says(worker: Worker) -> None:
     assert shown.image_ref.repository == "hawker/hello" and shown.image_ref.digest.startswith("sha256:")
 
 
-async def test_a_lease_can_be_taken_with_the_machine(worker: Worker) -> None:
+async def test_a_lease_can_be_taken_with_the_machine(worker: SimWorker) -> None:
     machine = await worker.create(order={"lease_ttl": 30})
     assert machine.nonce is not None
     assert (await worker.get(machine.id)).nonce is None, "or clients believe that they hold it"
@@ -48,7 +48,7 @@ async def test_a_lease_can_be_taken_with_the_machine(worker: Worker) -> None:
     assert updated.nonce == machine.nonce
 
 
-async def test_what_a_config_may_not_have_is_refused_before_anything_is_made(worker: Worker) -> None:
+async def test_what_a_config_may_not_have_is_refused_before_anything_is_made(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="cache_drive"):
         await worker.create(cache_drive={"size_mb": 64})
     with pytest.raises(BadRequest):
@@ -56,19 +56,19 @@ async def test_what_a_config_may_not_have_is_refused_before_anything_is_made(wor
     assert worker.machines() == []
 
 
-async def test_an_app_that_does_not_exist_is_not_found(worker: Worker) -> None:
+async def test_an_app_that_does_not_exist_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="app not found"):
         await worker.create(app="nosuch")
 
 
-async def test_name_and_region_cannot_be_changed(worker: Worker) -> None:
+async def test_name_and_region_cannot_be_changed(worker: SimWorker) -> None:
     machine_id = await worker.started()
     with pytest.raises(Unprocessable, match="cannot be changed"):
         await worker.update(machine_id, order={"name": "other"})
     await worker.update(machine_id, order={"name": worker.record(machine_id).name, "region": "local"})
 
 
-async def test_a_list_can_be_narrowed_by_state_region_and_metadata(worker: Worker) -> None:
+async def test_a_list_can_be_narrowed_by_state_region_and_metadata(worker: SimWorker) -> None:
     web = await worker.started(metadata={"role": "web"})
     job = await worker.stopped(metadata={"role": "job"})
     assert {machine.id for machine in (await _list(worker)).items} == {web, job}
@@ -77,7 +77,7 @@ async def test_a_list_can_be_narrowed_by_state_region_and_metadata(worker: Worke
     assert (await _list(worker, region="ams")).items == ()
 
 
-async def test_destroyed_machines_are_listed_when_asked_for(worker: Worker) -> None:
+async def test_destroyed_machines_are_listed_when_asked_for(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     await worker.destroy(machine_id)
     await worker.reaches(machine_id, State.DESTROYED)
@@ -86,7 +86,7 @@ async def test_destroyed_machines_are_listed_when_asked_for(worker: Worker) -> N
     assert (gone.id, gone.state) == (machine_id, State.DESTROYED)
 
 
-async def test_a_list_comes_in_pages(worker: Worker) -> None:
+async def test_a_list_comes_in_pages(worker: SimWorker) -> None:
     made = sorted([await worker.stopped() for _ in range(5)])
     seen: list[str] = []
     cursor = None
@@ -97,13 +97,13 @@ async def test_a_list_comes_in_pages(worker: Worker) -> None:
     assert seen == made and cursor is None
 
 
-async def test_a_summary_leaves_out_config_events_and_checks(worker: Worker) -> None:
+async def test_a_summary_leaves_out_config_events_and_checks(worker: SimWorker) -> None:
     await worker.stopped()
     (short,) = (await _list(worker, summary=True)).items
     assert short.config is None and short.events == () == short.checks
 
 
-async def test_leases_are_listed_when_asked_for(worker: Worker) -> None:
+async def test_leases_are_listed_when_asked_for(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     await worker.api.call(CREATE_LEASE, params=params(machine_id))
     (plain,) = (await _list(worker)).items
@@ -111,7 +111,7 @@ async def test_leases_are_listed_when_asked_for(worker: Worker) -> None:
     assert plain.lease is None and leased.lease is not None
 
 
-async def test_events_come_newest_first_and_limited(worker: Worker, stall: Stall) -> None:
+async def test_events_come_newest_first_and_limited(worker: SimWorker, stall: MemoryWorld) -> None:
     machine = await worker.create(init={"exec": ["false"]}, restart={"policy": "always"})
     await stall.clock.sleep(1800)
     for asked, given in ((3, 3), (50, 50), (500, 50)):
@@ -123,7 +123,7 @@ async def test_events_come_newest_first_and_limited(worker: Worker, stall: Stall
         await worker.api.call(LIST_EVENTS, params=params(machine.id), query=ListEventsQuery(limit=0))
 
 
-async def test_versions_are_kept_newest_first(worker: Worker) -> None:
+async def test_versions_are_kept_newest_first(worker: SimWorker) -> None:
     machine_id = await worker.started(env={"A": "1"})
     await worker.update(machine_id, env={"A": "2"})
     versions = await worker.api.call(LIST_VERSIONS, params=params(machine_id))

@@ -11,7 +11,7 @@ from hawker.api.contract.metadata import (
 )
 from hawker.errors import NotFound, WrongState
 from hawker.machine import State
-from hawker.sim.life import APP, Worker, params
+from hawker.sim.node.sim_worker import APP, SimWorker, params
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ def _key(machine_id: str, key: str) -> MetadataKeyParams:
     return MetadataKeyParams(app_name=APP, machine_id=machine_id, key=key)
 
 
-async def test_metadata_makes_no_new_version_and_needs_no_lease(worker: Worker) -> None:
+async def test_metadata_makes_no_new_version_and_needs_no_lease(worker: SimWorker) -> None:
     machine_id = await worker.started(metadata={"a": "1"})
     before = worker.record(machine_id)
     await worker.api.call(CREATE_LEASE, params=params(machine_id))
@@ -30,14 +30,14 @@ async def test_metadata_makes_no_new_version_and_needs_no_lease(worker: Worker) 
     assert (after.version, after.running, after.state) == (before.version, before.running, before.state)
 
 
-async def test_a_patch_merges_and_null_or_nothing_removes(worker: Worker) -> None:
+async def test_a_patch_merges_and_null_or_nothing_removes(worker: SimWorker) -> None:
     machine_id = await worker.stopped(metadata={"a": "1", "b": "2", "c": "3"})
     patch = UpdateMetadataRequest(metadata={"a": None, "b": "", "d": "4"})
     await worker.api.call(UPDATE_METADATA, params=params(machine_id), body=patch)
     assert await worker.api.call(LIST_METADATA, params=params(machine_id)) == {"c": "3", "d": "4"}
 
 
-async def test_one_key_is_read_and_deleted(worker: Worker) -> None:
+async def test_one_key_is_read_and_deleted(worker: SimWorker) -> None:
     machine_id = await worker.stopped(metadata={"a": "1"})
     assert (await worker.api.call(GET_METADATA, params=_key(machine_id, "a"))).value == "1"
     await worker.api.call(DELETE_METADATA, params=_key(machine_id, "a"))
@@ -46,7 +46,7 @@ async def test_one_key_is_read_and_deleted(worker: Worker) -> None:
     assert worker.record(machine_id).config.metadata is None
 
 
-async def test_a_stale_version_is_refused(worker: Worker) -> None:
+async def test_a_stale_version_is_refused(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     stale = UpdateMetadataRequest(metadata={"a": "1"}, machine_version="01J")
     with pytest.raises(WrongState, match="stale"):
@@ -56,7 +56,7 @@ async def test_a_stale_version_is_refused(worker: Worker) -> None:
         await worker.api.call(UPDATE_METADATA, params=params(machine_id), body=current)
 
 
-async def test_a_machine_that_is_gone_takes_no_metadata(worker: Worker) -> None:
+async def test_a_machine_that_is_gone_takes_no_metadata(worker: SimWorker) -> None:
     machine_id = await worker.stopped(metadata={"a": "1"})
     await worker.destroy(machine_id)
     await worker.reaches(machine_id, State.DESTROYED)

@@ -10,8 +10,8 @@ from hawker.archive.directory import DirectoryBackend
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.machine import MACHINES
-from hawker.sim.life import Worker
-from hawker.sim.world import ROOM, Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.store.contract import Tx
 from tests.waiting import eventually
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 
 
-async def _read(worker: Worker) -> dict[tuple[str, ...], float]:
+async def _read(worker: SimWorker) -> dict[tuple[str, ...], float]:
     """Values by name and labels' values."""
     text = await worker.api.call(METRICS)
     return {
@@ -29,7 +29,7 @@ async def _read(worker: Worker) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_machines_are_counted_by_state_and_states_that_none_is_in_are_nothing(worker: Worker) -> None:
+async def test_machines_are_counted_by_state_and_states_that_none_is_in_are_nothing(worker: SimWorker) -> None:
     await worker.started()
     await worker.started()
     gone = await worker.stopped()
@@ -41,7 +41,7 @@ async def test_machines_are_counted_by_state_and_states_that_none_is_in_are_noth
     assert {name[1] for name in await _read(worker) if name[0] == "machines"} == {state.value for state in State}
 
 
-async def test_thousands_are_counted(worker: Worker) -> None:
+async def test_thousands_are_counted(worker: SimWorker) -> None:
     record = worker.record(await worker.started())
 
     def multiply(tx: Tx) -> None:
@@ -52,7 +52,7 @@ async def test_thousands_are_counted(worker: Worker) -> None:
     assert (await _read(worker))["machines", "started"] == 1235
 
 
-async def test_histories_that_wait_for_the_archive_are_counted(stall: Stall) -> None:
+async def test_histories_that_wait_for_the_archive_are_counted(stall: MemoryWorld) -> None:
     for archive, count in (
         (None, 0),
         (Archive(DirectoryBackend(stall.directory / "kept"), stall.directory / "way"), 1),
@@ -69,7 +69,7 @@ async def test_histories_that_wait_for_the_archive_are_counted(stall: Stall) -> 
             assert (await _read(worker))["histories_waiting",] == 0
 
 
-async def test_capacity_is_in_bytes_and_cpus_by_kind(worker: Worker) -> None:
+async def test_capacity_is_in_bytes_and_cpus_by_kind(worker: SimWorker) -> None:
     await worker.started(guest={"cpu_kind": "performance", "cpus": 1, "memory_mb": 2048 // 2})
     found = await _read(worker)
     assert found["capacity_cpus", "performance"] == ROOM.cpus
@@ -79,7 +79,7 @@ async def test_capacity_is_in_bytes_and_cpus_by_kind(worker: Worker) -> None:
     assert found["capacity_disk_bytes",] == ROOM.disk_mib * MIB > found["used_disk_bytes",] > 0
 
 
-async def test_open_runs_are_counted_by_state_and_queues_by_name(stall: Stall) -> None:
+async def test_open_runs_are_counted_by_state_and_queues_by_name(stall: MemoryWorld) -> None:
     let_go = stall.hold()
     async with stall.open() as worker:
         await worker.app()

@@ -17,15 +17,15 @@ from hawker.api.contract.network_policy import (
     PolicyParams,
 )
 from hawker.errors import Fault, NotFound, Unprocessable
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)
 WEB = {"action": "allow", "direction": "ingress", "ports": [{"protocol": "tcp", "port": 80}]}
 
 
-async def put(worker: Worker, **given: Any) -> NetworkPolicy:
+async def put(worker: SimWorker, **given: Any) -> NetworkPolicy:
     """As it would be read from the wire."""
     sent = {"name": "web", "selector": {"all": True}, "rules": [WEB], **given}
     body = BodyCodec(NetworkPolicyRequest, strict=True).decode(msgspec.json.encode(sent))
@@ -36,7 +36,7 @@ def at(policy_id: str) -> PolicyParams:
     return PolicyParams(app_name=APP, policy_id=policy_id)
 
 
-async def test_a_policy_is_made_shown_changed_listed_and_removed(worker: Worker) -> None:
+async def test_a_policy_is_made_shown_changed_listed_and_removed(worker: SimWorker) -> None:
     made = await put(worker)
     shown = msgspec.json.decode(msgspec.json.encode(made))
     assert (shown["name"], shown["selector"], shown["rules"]) == ("web", {"all": True}, [WEB])
@@ -48,25 +48,25 @@ async def test_a_policy_is_made_shown_changed_listed_and_removed(worker: Worker)
     assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
 
 
-async def test_a_change_is_in_force_once_it_is_answered(worker: Worker, stall: Stall) -> None:
+async def test_a_change_is_in_force_once_it_is_answered(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     made = await put(worker)
-    assert [fence.machine_id for fence in stall.palings.standing] == [machine_id]
+    assert [fence.machine_id for fence in stall.policies.standing] == [machine_id]
     await worker.api.call(DELETE_POLICY, params=at(made.id))
-    assert stall.palings.standing == ()
+    assert stall.policies.standing == ()
 
 
-async def test_a_change_that_the_host_refuses_is_kept_and_said_to_be_so(worker: Worker, stall: Stall) -> None:
+async def test_a_change_that_the_host_refuses_is_kept_and_said_to_be_so(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
-    stall.palings.broken = 1
+    stall.policies.broken = 1
     with pytest.raises(Fault, match="kept and not in force yet"):
         await put(worker)
     listed = await worker.api.call(LIST_POLICIES, params=HERE)
     assert len(listed) == 1
 
 
-async def test_a_host_that_cannot_have_any_refuses_them_and_keeps_none(worker: Worker, stall: Stall) -> None:
-    stall.palings.refusal = "this host's kernel: modprobe br_netfilter"
+async def test_a_host_that_cannot_have_any_refuses_them_and_keeps_none(worker: SimWorker, stall: MemoryWorld) -> None:
+    stall.policies.refusal = "this host's kernel: modprobe br_netfilter"
     with pytest.raises(Unprocessable, match="not served by this host's kernel: modprobe"):
         await put(worker)
     assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
@@ -103,21 +103,21 @@ def rule(**given: Any) -> dict[str, Any]:
         ({"rules": [rule(source="10.0.0.0/8")]}, r"^rules\[0\]\.source is not a known field"),
     ],
 )
-async def test_what_cannot_be_enforced_is_refused_by_name(worker: Worker, given: dict[str, Any], named: str) -> None:
+async def test_what_cannot_be_enforced_is_refused_by_name(worker: SimWorker, given: dict[str, Any], named: str) -> None:
     with pytest.raises(Unprocessable, match=named):
         await put(worker, **given)
     assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
 
 
-async def test_absent_ports_are_all_and_an_empty_list_is_none(worker: Worker, stall: Stall) -> None:
+async def test_absent_ports_are_all_and_an_empty_list_is_none(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.started()
     made = await put(worker, rules=[{"action": "allow", "direction": "ingress"}])
-    assert made.allowed[0].ports is None and not stall.palings.standing
+    assert made.allowed[0].ports is None and not stall.policies.standing
     made = await put(worker, id=made.id, rules=[rule(ports=[])])
-    assert made.allowed[0].ports == () and stall.palings.standing[0].ingress == frozenset()
+    assert made.allowed[0].ports == () and stall.policies.standing[0].ingress == frozenset()
 
 
-async def test_what_is_not_there_is_not_found(worker: Worker) -> None:
+async def test_what_is_not_there_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="network policy not found"):
         await worker.api.call(GET_POLICY, params=at("nope"))
     with pytest.raises(NotFound, match="network policy not found"):

@@ -8,20 +8,20 @@ from hawker.api.contract.machine_operation import RESTART_MACHINE, SIGNAL_MACHIN
 from hawker.errors import BadRequest, Conflict, DeadlineExceeded, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_wait_returns_the_state_the_version_and_the_event(worker: Worker) -> None:
+async def test_wait_returns_the_state_the_version_and_the_event(worker: SimWorker) -> None:
     machine = await worker.create()
     assert await worker.wait(machine.id) is State.STARTED, "started is the default"
     assert await worker.wait(machine.id, "stopped", "settled") is State.STARTED
 
 
-async def test_wait_is_woken_by_the_change(worker: Worker, stall: Stall) -> None:
+async def test_wait_is_woken_by_the_change(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     seen: list[State] = []
 
@@ -36,7 +36,7 @@ async def test_wait_is_woken_by_the_change(worker: Worker, stall: Stall) -> None
     assert seen == [State.STOPPED]
 
 
-async def test_a_wait_that_is_over_names_both_states(worker: Worker, stall: Stall) -> None:
+async def test_a_wait_that_is_over_names_both_states(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     before = stall.clock.now()
     text = "deadline_exceeded: machine failed to reach desired state, stopped, currently started"
@@ -46,13 +46,13 @@ async def test_a_wait_that_is_over_names_both_states(worker: Worker, stall: Stal
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.5, 61.0, -1.0])
-async def test_a_wait_lasts_one_to_sixty_seconds(worker: Worker, timeout: float) -> None:
+async def test_a_wait_lasts_one_to_sixty_seconds(worker: SimWorker, timeout: float) -> None:
     machine_id = await worker.stopped()
     with pytest.raises(BadRequest, match=r"invalid WaitMachineRequest\.Timeout: value must be inside range"):
         await worker.wait(machine_id, timeout=timeout)
 
 
-async def test_waiting_for_a_version_that_was_replaced_is_a_conflict(worker: Worker) -> None:
+async def test_waiting_for_a_version_that_was_replaced_is_a_conflict(worker: SimWorker) -> None:
     machine_id = await worker.started()
     first = worker.record(machine_id).version
     updated = await worker.update(machine_id, env={"A": "1"})
@@ -61,7 +61,7 @@ async def test_waiting_for_a_version_that_was_replaced_is_a_conflict(worker: Wor
     assert await worker.wait(machine_id, "started", instance_id=updated.version) is State.STARTED
 
 
-async def test_a_machine_that_is_gone_ends_every_wait(worker: Worker) -> None:
+async def test_a_machine_that_is_gone_ends_every_wait(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.destroy(machine_id, force=True)
     assert await worker.wait(machine_id, "destroyed") is State.DESTROYED
@@ -71,7 +71,7 @@ async def test_a_machine_that_is_gone_ends_every_wait(worker: Worker) -> None:
         await worker.wait("nosuchmachine", "destroyed")
 
 
-async def test_a_stop_between_two_calls_is_not_missed(worker: Worker, stall: Stall) -> None:
+async def test_a_stop_between_two_calls_is_not_missed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(restart={"policy": "no"})
     event = worker.record(machine_id).last_event
     stall.host.end(MachineId(machine_id), 0)
@@ -83,7 +83,7 @@ async def test_a_stop_between_two_calls_is_not_missed(worker: Worker, stall: Sta
         await worker.wait(machine_id, "stopped", from_event_id=worker.record(machine_id).last_event, timeout=1)
 
 
-async def test_signals_by_name_and_number_reach_the_workload(worker: Worker, stall: Stall) -> None:
+async def test_signals_by_name_and_number_reach_the_workload(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(MachineId(machine_id))
     for signal in ("HUP", "SIGUSR1", 12):
@@ -93,21 +93,21 @@ async def test_signals_by_name_and_number_reach_the_workload(worker: Worker, sta
         await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal="NOPE"))
 
 
-async def test_a_machine_that_is_off_takes_no_signal(worker: Worker) -> None:
+async def test_a_machine_that_is_off_takes_no_signal(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     with pytest.raises(WrongState, match="unable to signal machine from current state: 'stopped'"):
         await worker.api.call(SIGNAL_MACHINE, params=params(machine_id), body=SignalRequest(signal=9))
 
 
 @pytest.mark.parametrize("timeout", ["-1s", "1h", "soon", -5])
-async def test_a_timeout_that_makes_no_sense_is_refused(worker: Worker, timeout: str | int) -> None:
+async def test_a_timeout_that_makes_no_sense_is_refused(worker: SimWorker, timeout: str | int) -> None:
     machine_id = await worker.started()
     with pytest.raises(BadRequest, match="timeout"):
         await worker.api.call(STOP_MACHINE, params=params(machine_id), body=StopRequest(timeout=timeout))
     assert worker.record(machine_id).state is State.STARTED
 
 
-async def test_a_timeout_in_nanoseconds_is_understood(worker: Worker, stall: Stall) -> None:
+async def test_a_timeout_in_nanoseconds_is_understood(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(MachineId(machine_id))
     before = stall.clock.now()
@@ -116,7 +116,7 @@ async def test_a_timeout_in_nanoseconds_is_understood(worker: Worker, stall: Sta
     assert 2 <= stall.clock.now() - before < 3
 
 
-async def test_a_second_stop_can_end_a_slow_one(worker: Worker, stall: Stall) -> None:
+async def test_a_second_stop_can_end_a_slow_one(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(MachineId(machine_id))
     before = stall.clock.now()
@@ -130,7 +130,7 @@ async def test_a_second_stop_can_end_a_slow_one(worker: Worker, stall: Stall) ->
     await worker.stop(machine_id, signal="SIGKILL")
 
 
-async def test_a_restart_can_skip_the_signal(worker: Worker, stall: Stall) -> None:
+async def test_a_restart_can_skip_the_signal(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(MachineId(machine_id))
     first = stall.host.look(MachineId(machine_id))
@@ -140,9 +140,9 @@ async def test_a_restart_can_skip_the_signal(worker: Worker, stall: Stall) -> No
     assert first is not None and first.signals == [9]
 
 
-@pytest.mark.parametrize("call", [Worker.start, Worker.stop, Worker.restart], ids=["start", "stop", "restart"])
+@pytest.mark.parametrize("call", [SimWorker.start, SimWorker.stop, SimWorker.restart], ids=["start", "stop", "restart"])
 async def test_what_does_not_exist_is_not_found(
-    worker: Worker, call: Callable[[Worker, str], Awaitable[object]]
+    worker: SimWorker, call: Callable[[SimWorker, str], Awaitable[object]]
 ) -> None:
     with pytest.raises(NotFound, match="machine not found"):
         await call(worker, "00000000000000")

@@ -23,19 +23,19 @@ from hawker.api.contract.market import (
 from hawker.api.routes import PEER_ROUTES
 from hawker.errors import BadRequest, OrderCancelled
 from hawker.machine import State
-from hawker.sim.life import APP, Worker, config_of
+from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.worker.bids import MOST_AT_ONCE
 
 pytestmark = pytest.mark.anyio
 MACHINE = CreateMachineRequest(config=config_of())
 
 
-async def fill(worker: Worker, key: str = "o", machine: CreateMachineRequest = MACHINE) -> Machine:
+async def fill(worker: SimWorker, key: str = "o", machine: CreateMachineRequest = MACHINE) -> Machine:
     app = await worker.api.call(EXPORT_APP, params=AppParams(app_name=APP))
     return await worker.api.call(FILL, body=OrderRequest(order_id=key, app=app, machine=machine))
 
 
-async def test_many_asks_are_answered_in_their_order(worker: Worker) -> None:
+async def test_many_asks_are_answered_in_their_order(worker: SimWorker) -> None:
     asks = [msgspec.Raw(encode_json(BidAsk(app=APP, machine=MACHINE, count=count))) for count in (1, 2, 3)]
     bids = (await worker.api.call(QUOTE, body=BidsRequest(asks=(*asks, msgspec.Raw(b"7"))))).bids
     assert [bid.fits for bid in bids] == [1, 2, 3, 0]
@@ -43,13 +43,13 @@ async def test_many_asks_are_answered_in_their_order(worker: Worker) -> None:
         await worker.api.call(QUOTE, body=BidsRequest(asks=(asks[0],) * (MOST_AT_ONCE + 1)))
 
 
-async def test_an_order_is_answered_with_the_machine_and_its_lease(worker: Worker) -> None:
+async def test_an_order_is_answered_with_the_machine_and_its_lease(worker: SimWorker) -> None:
     made = await fill(worker, machine=msgspec.structs.replace(MACHINE, lease_ttl=60))
     assert made.nonce and made.state is State.CREATED
     assert (await fill(worker, machine=msgspec.structs.replace(MACHINE, lease_ttl=60))).nonce == made.nonce
 
 
-async def test_a_cancel_says_what_became_of_the_order(worker: Worker) -> None:
+async def test_a_cancel_says_what_became_of_the_order(worker: SimWorker) -> None:
     made = await fill(worker, "o")
     query = CancelQuery(app_name=APP)
     late = await worker.api.call(CANCEL, params=OrderParams(order_id="o"), query=query)
@@ -60,7 +60,7 @@ async def test_a_cancel_says_what_became_of_the_order(worker: Worker) -> None:
         await fill(worker, "p")
 
 
-async def test_an_undone_order_is_destroyed_whoever_holds_its_lease(worker: Worker) -> None:
+async def test_an_undone_order_is_destroyed_whoever_holds_its_lease(worker: SimWorker) -> None:
     made = await fill(worker, machine=msgspec.structs.replace(MACHINE, lease_ttl=60))
     query = CancelQuery(app_name=APP, destroy=True)
     for _ in range(2):
@@ -72,7 +72,7 @@ async def test_an_undone_order_is_destroyed_whoever_holds_its_lease(worker: Work
         await fill(worker)
 
 
-async def test_a_claim_is_given_once(worker: Worker) -> None:
+async def test_a_claim_is_given_once(worker: SimWorker) -> None:
     params = ClaimParams(app_name=APP, order_id="k/1")
     first = await worker.api.call(CLAIM, params=params, body=ClaimRequest(node="0000000a"))
     second = await worker.api.call(CLAIM, params=params, body=ClaimRequest(node="0000000b"))

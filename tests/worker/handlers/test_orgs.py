@@ -11,8 +11,8 @@ from hawker.app import DEFAULT_ORG
 from hawker.errors import BadRequest
 from hawker.machine import State
 from hawker.permission import Attempt
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.handlers.orgs import OrgHandlers
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ class OnlyApp(Everything):
 
 
 @pytest.fixture
-async def front(worker: Worker) -> str:
+async def front(worker: SimWorker) -> str:
     """One in the app that calls are made for; there are two in `back`, and one of another organization."""
     for app, org in (("back", DEFAULT_ORG), ("theirs", "other")):
         await worker.api.call(CREATE_APP, body=CreateAppRequest(name=app, org_slug=org))
@@ -43,11 +43,11 @@ async def front(worker: Worker) -> str:
     return made.id
 
 
-async def listed(worker: Worker, **query: object) -> OrgMachines:
+async def listed(worker: SimWorker, **query: object) -> OrgMachines:
     return await worker.api.call(LIST_ORG_MACHINES, params=HOME, query=OrgMachinesQuery(**query))  # type: ignore[arg-type]
 
 
-async def test_an_organization_s_machines_are_listed_over_all_its_apps(worker: Worker, front: str) -> None:
+async def test_an_organization_s_machines_are_listed_over_all_its_apps(worker: SimWorker, front: str) -> None:
     answer = await listed(worker)
     assert sorted(machine.app_name for machine in answer.machines) == ["back", "back", APP]
     assert [machine.id for machine in answer.machines] == sorted(machine.id for machine in answer.machines)
@@ -58,7 +58,7 @@ async def test_an_organization_s_machines_are_listed_over_all_its_apps(worker: W
     assert (answer.error_regions, answer.next_cursor) == ((), "")
 
 
-async def test_pages_follow_each_other_and_end(worker: Worker, front: str) -> None:
+async def test_pages_follow_each_other_and_end(worker: SimWorker, front: str) -> None:
     seen: list[OrgMachine] = []
     answer = await listed(worker, limit=2, summary=True)
     while answer.next_cursor:
@@ -80,13 +80,13 @@ async def test_pages_follow_each_other_and_end(worker: Worker, front: str) -> No
     ],
 )
 async def test_the_list_can_be_narrowed(
-    worker: Worker, front: str, query: dict[str, object], matches: Callable[[OrgMachine], bool]
+    worker: SimWorker, front: str, query: dict[str, object], matches: Callable[[OrgMachine], bool]
 ) -> None:
     await worker.at_rest()
     assert (await listed(worker, **query)).machines == tuple(filter(matches, (await listed(worker)).machines))
 
 
-async def test_only_what_changed_since_is_listed(worker: Worker, stall: Stall, front: str) -> None:
+async def test_only_what_changed_since_is_listed(worker: SimWorker, stall: MemoryWorld, front: str) -> None:
     await worker.at_rest()
     await stall.clock.sleep(10)
     since = instant(stall.clock.now())
@@ -96,7 +96,7 @@ async def test_only_what_changed_since_is_listed(worker: Worker, stall: Stall, f
     assert [machine.id for machine in (await listed(worker, updated_after=since)).machines] == [front]
 
 
-async def test_destroyed_ones_are_listed_when_asked_for(worker: Worker, front: str) -> None:
+async def test_destroyed_ones_are_listed_when_asked_for(worker: SimWorker, front: str) -> None:
     await worker.destroy(front, force=True)
     await worker.at_rest()
     assert front not in [machine.id for machine in (await listed(worker)).machines]
@@ -105,13 +105,13 @@ async def test_destroyed_ones_are_listed_when_asked_for(worker: Worker, front: s
     assert [machine.state for machine in answer.machines if machine.id == front] == [State.DESTROYED]
 
 
-async def test_a_token_for_one_app_sees_its_machines(worker: Worker, front: str) -> None:
+async def test_a_token_for_one_app_sees_its_machines(worker: SimWorker, front: str) -> None:
     call = Call(params=HOME, query=OrgMachinesQuery(), body=None, grant=OnlyApp(APP), request_id="01H")
     answer = await OrgHandlers(worker.parts).machines(call)
     assert [machine.id for machine in answer.machines] == [front]
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_page_has_bounds(worker: Worker, front: str, limit: int) -> None:
+async def test_a_page_has_bounds(worker: SimWorker, front: str, limit: int) -> None:
     with pytest.raises(BadRequest, match="limit must be between 1 and"):
         await listed(worker, limit=limit)

@@ -5,7 +5,7 @@ from hawker.errors import BadRequest
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MachineRecord, Previous
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.handlers.places import names_of, place_of
 from tests.worker.machines import machine
 

@@ -15,17 +15,17 @@ from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.errors import BadRequest, NotFound, WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
 
-async def _list(worker: Worker, **query: object) -> RunList:
+async def _list(worker: SimWorker, **query: object) -> RunList:
     return await worker.api.call(LIST_RUNS, query=ListRunsQuery(**query))  # type: ignore[arg-type]
 
 
-async def test_the_runs_of_a_machine_tell_what_happened_to_it(worker: Worker) -> None:
+async def test_the_runs_of_a_machine_tell_what_happened_to_it(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.stop(machine_id)
     await worker.reaches(machine_id, State.STOPPED)
@@ -36,7 +36,7 @@ async def test_the_runs_of_a_machine_tell_what_happened_to_it(worker: Worker) ->
     assert {(step.state, step.attempts) for step in run.steps} == {("done", 1)}
 
 
-async def test_runs_are_narrowed_by_flow_and_state_and_come_in_pages(worker: Worker, stall: Stall) -> None:
+async def test_runs_are_narrowed_by_flow_and_state_and_come_in_pages(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.create()
     await worker.at_rest()
@@ -54,7 +54,7 @@ async def test_runs_are_narrowed_by_flow_and_state_and_come_in_pages(worker: Wor
     assert seen == sorted(seen, reverse=True)
 
 
-async def test_pages_go_back_to_the_first_run(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_go_back_to_the_first_run(worker: SimWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(10):
         await worker.stopped()
     everything = [run.id for run in (await _list(worker, limit=500)).runs]
@@ -63,7 +63,7 @@ async def test_pages_go_back_to_the_first_run(worker: Worker, monkeypatch: pytes
     assert (await _list(worker, limit=1, cursor=oldest)).runs == ()
 
 
-async def test_a_run_under_way_shows_the_step_it_is_at(worker: Worker, stall: Stall) -> None:
+async def test_a_run_under_way_shows_the_step_it_is_at(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.hold()
     machine = await worker.create()
     (run,) = (await _list(worker, resource_id=machine.id)).runs
@@ -71,7 +71,7 @@ async def test_a_run_under_way_shows_the_step_it_is_at(worker: Worker, stall: St
     assert run.state is RunState.ACTIVE and [(step.name, step.state) for step in shown.steps] == [("image", "running")]
 
 
-async def test_an_operator_aborts_a_run_once(worker: Worker, stall: Stall) -> None:
+async def test_an_operator_aborts_a_run_once(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.hold()
     machine = await worker.create()
     (run,) = (await _list(worker, resource_id=machine.id)).runs
@@ -81,14 +81,14 @@ async def test_an_operator_aborts_a_run_once(worker: Worker, stall: Stall) -> No
         await worker.api.call(ABORT_RUN, params=RunParams(run_id=run.id))
 
 
-async def test_there_is_nothing_to_retry_in_a_run_that_is_done(worker: Worker) -> None:
+async def test_there_is_nothing_to_retry_in_a_run_that_is_done(worker: SimWorker) -> None:
     machine_id = await worker.started()
     (run,) = (await _list(worker, resource_id=machine_id)).runs
     with pytest.raises(WrongState, match="nothing to retry"):
         await worker.api.call(RETRY_RUN, params=RunParams(run_id=run.id))
 
 
-async def test_what_does_not_exist_and_a_bad_limit_are_refused(worker: Worker) -> None:
+async def test_what_does_not_exist_and_a_bad_limit_are_refused(worker: SimWorker) -> None:
     for route in (GET_RUN, RETRY_RUN, ABORT_RUN):
         with pytest.raises(NotFound):
             await worker.api.call(route, params=RunParams(run_id="01J"))
@@ -97,7 +97,7 @@ async def test_what_does_not_exist_and_a_bad_limit_are_refused(worker: Worker) -
             await _list(worker, limit=limit)
 
 
-async def test_the_runs_of_a_volume_are_found_by_its_id(worker: Worker) -> None:
+async def test_the_runs_of_a_volume_are_found_by_its_id(worker: SimWorker) -> None:
     body = CreateVolumeRequest(name="data", size_gb=1)
     volume = await worker.api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
     answer = await worker.api.call(LIST_RUNS, query=ListRunsQuery(resource_id=volume.id))

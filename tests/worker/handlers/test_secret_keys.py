@@ -25,7 +25,7 @@ from hawker.api.contract.secret_key import (
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
 from hawker.secret.keyring import KeyType
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 
 pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)
@@ -35,13 +35,13 @@ def named(name: str, app: str = APP) -> SecretParams:
     return SecretParams(app_name=app, secret_name=name)
 
 
-async def generated(worker: Worker, type: str, name: str = "key") -> None:
+async def generated(worker: SimWorker, type: str, name: str = "key") -> None:
     body = SetSecretKeyRequest(type=type)
     await worker.api.call(GENERATE_SECRET_KEY, params=named(name), body=body)
 
 
 @pytest.mark.parametrize("type", ["xaes256gcm", "nacl_box", "nacl_secretbox"])
-async def test_a_key_encrypts_and_decrypts_in_place(worker: Worker, type: str) -> None:
+async def test_a_key_encrypts_and_decrypts_in_place(worker: SimWorker, type: str) -> None:
     await generated(worker, type)
     body = EncryptRequest(plaintext=b"data")
     sealed = (await worker.api.call(ENCRYPT, params=named("key"), body=body)).ciphertext
@@ -51,7 +51,7 @@ async def test_a_key_encrypts_and_decrypts_in_place(worker: Worker, type: str) -
 
 
 @pytest.mark.parametrize("type", ["es256", "hs256", "nacl_auth", "nacl_sign"])
-async def test_a_key_signs_and_verifies_in_place(worker: Worker, type: str) -> None:
+async def test_a_key_signs_and_verifies_in_place(worker: SimWorker, type: str) -> None:
     await generated(worker, type)
     made = await worker.api.call(SIGN, params=named("key"), body=SignRequest(plaintext=b"data"))
     good = VerifyRequest(plaintext=b"data", signature=made.signature)
@@ -61,7 +61,7 @@ async def test_a_key_signs_and_verifies_in_place(worker: Worker, type: str) -> N
         await worker.api.call(VERIFY, params=named("key"), body=bad)
 
 
-async def test_a_key_from_elsewhere_is_kept_and_not_shown(worker: Worker) -> None:
+async def test_a_key_from_elsewhere_is_kept_and_not_shown(worker: SimWorker) -> None:
     value = bytes(range(32))
     body = SetSecretKeyRequest(type="hs256", value=value)
     made = await worker.api.call(SET_SECRET_KEY, params=named("key"), body=body)
@@ -72,7 +72,7 @@ async def test_a_key_from_elsewhere_is_kept_and_not_shown(worker: Worker) -> Non
     assert not any(value in record.sealed for record in worker.parts.deps.secret_keys.list(APP))
 
 
-async def test_keys_are_listed_by_type_with_their_public_part(worker: Worker) -> None:
+async def test_keys_are_listed_by_type_with_their_public_part(worker: SimWorker) -> None:
     for type in KeyType:
         await generated(worker, type, f"key-{type}")
     every = await worker.api.call(LIST_SECRET_KEYS, params=HERE)
@@ -83,7 +83,7 @@ async def test_keys_are_listed_by_type_with_their_public_part(worker: Worker) ->
     assert [key.type for key in some.secret_keys] == ["es256", "hs256"]
 
 
-async def test_a_key_can_be_replaced_and_removed(worker: Worker) -> None:
+async def test_a_key_can_be_replaced_and_removed(worker: SimWorker) -> None:
     await generated(worker, "nacl_secretbox")
     body = EncryptRequest(plaintext=b"data")
     sealed = (await worker.api.call(ENCRYPT, params=named("key"), body=body)).ciphertext
@@ -95,7 +95,7 @@ async def test_a_key_can_be_replaced_and_removed(worker: Worker) -> None:
         await worker.api.call(GET_SECRET_KEY, params=named("key"))
 
 
-async def test_what_makes_no_sense_is_refused(worker: Worker) -> None:
+async def test_what_makes_no_sense_is_refused(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="value is required"):
         await worker.api.call(SET_SECRET_KEY, params=named("key"), body=SetSecretKeyRequest(type="hs256"))
     with pytest.raises(Unprocessable, match="type: 'rsa'"):

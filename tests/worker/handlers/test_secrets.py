@@ -16,7 +16,7 @@ from hawker.api.grant import Everything
 from hawker.api.route import Call
 from hawker.errors import Forbidden, NotFound, WrongState
 from hawker.permission import Action, Attempt
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.handlers.secrets import SecretHandlers
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ class Reader(Everything):
             raise Forbidden("not for you")
 
 
-async def test_what_was_changed_is_answered_and_what_is_there_is_listed(worker: Worker) -> None:
+async def test_what_was_changed_is_answered_and_what_is_there_is_listed(worker: SimWorker) -> None:
     body = UpdateSecretsRequest(values={"A": "1", "B": "2"})
     answer = await worker.api.call(UPDATE_SECRETS, params=HERE, body=body)
     assert [each.name for each in answer.secrets] == ["A", "B"] and answer.version == answer.Version == 1
@@ -46,7 +46,7 @@ async def test_what_was_changed_is_answered_and_what_is_there_is_listed(worker: 
     assert [(each.name, each.value) for each in listed.secrets] == [("B", None), ("C", None)]
 
 
-async def test_one_is_set_shown_and_removed(worker: Worker) -> None:
+async def test_one_is_set_shown_and_removed(worker: SimWorker) -> None:
     made = await worker.api.call(SET_SECRET, params=secret("A"), body=SetSecretRequest(value="1"))
     shown = await worker.api.call(GET_SECRET, params=secret("A"), query=SecretsQuery(show_secrets=True))
     assert (shown.value, shown.digest) == ("1", made.digest)
@@ -55,7 +55,7 @@ async def test_one_is_set_shown_and_removed(worker: Worker) -> None:
         await worker.api.call(GET_SECRET, params=secret("A"))
 
 
-async def test_values_are_shown_to_who_controls_the_app(worker: Worker) -> None:
+async def test_values_are_shown_to_who_controls_the_app(worker: SimWorker) -> None:
     await worker.api.call(SET_SECRET, params=secret("A"), body=SetSecretRequest(value="1"))
     handlers = SecretHandlers(worker.parts)
     for shown in (False, True):
@@ -69,12 +69,12 @@ async def test_values_are_shown_to_who_controls_the_app(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("query", [SecretsQuery(min_version=2), SecretsQuery(version=2)])
-async def test_a_version_that_is_not_here_yet_is_said(worker: Worker, query: SecretsQuery) -> None:
+async def test_a_version_that_is_not_here_yet_is_said(worker: SimWorker, query: SecretsQuery) -> None:
     await worker.api.call(SET_SECRET, params=secret("A"), body=SetSecretRequest(value="1"))
     with pytest.raises(WrongState, match="the newest is 1"):
         await worker.api.call(LIST_SECRETS, params=HERE, query=query)
 
 
-async def test_an_app_that_is_not_there_has_none(worker: Worker) -> None:
+async def test_an_app_that_is_not_there_has_none(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="app not found"):
         await worker.api.call(LIST_SECRETS, params=AppParams(app_name="other"))

@@ -5,12 +5,12 @@ from hawker.api.contract.body import instant
 from hawker.api.contract.volume import CREATE_SNAPSHOT, CREATE_VOLUME, LIST_SNAPSHOTS, CreateVolumeRequest, VolumeParams
 from hawker.errors import NotFound
 from hawker.record.volume import SNAPSHOTS
-from hawker.sim.life import APP, Worker
+from hawker.sim.node.sim_worker import APP, SimWorker
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_answer_to_a_snapshot_is_in_the_live_api_s_envelope(worker: Worker) -> None:
+async def test_the_answer_to_a_snapshot_is_in_the_live_api_s_envelope(worker: SimWorker) -> None:
     body = CreateVolumeRequest(name="data", size_gb=1)
     volume = await worker.api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
     params = VolumeParams(app_name=APP, volume_id=volume.id)
@@ -23,7 +23,7 @@ async def test_the_answer_to_a_snapshot_is_in_the_live_api_s_envelope(worker: Wo
     assert (listed.id, listed.status, listed.retention_days) == (backup.id, "created", 5)
 
 
-async def test_a_volume_of_another_app_or_none_has_no_snapshots_to_tell(worker: Worker) -> None:
+async def test_a_volume_of_another_app_or_none_has_no_snapshots_to_tell(worker: SimWorker) -> None:
     for app in (APP, "nobody"):
         with pytest.raises(NotFound):
             await worker.api.call(LIST_SNAPSHOTS, params=VolumeParams(app_name=app, volume_id="vol_0000000000000000"))

@@ -1,13 +1,13 @@
 import pytest
 
 from hawker.errors import NotFound
-from hawker.sim.life import Worker, params
+from hawker.sim.node.sim_worker import SimWorker, params
 from hawker.worker.handlers.target import find, target_of
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_app_is_missed_before_the_machine(worker: Worker) -> None:
+async def test_the_app_is_missed_before_the_machine(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     assert find(worker.parts, params(machine_id)).id == machine_id
     with pytest.raises(NotFound, match="machine not found"):

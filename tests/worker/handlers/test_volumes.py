@@ -21,22 +21,22 @@ from hawker.api.route import Page
 from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
 from hawker.ids import VolumeId
 from hawker.record.volume import VOLUMES
-from hawker.sim.life import APP, Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
 
 pytestmark = pytest.mark.anyio
 
 
-async def listed(worker: Worker, **query: Any) -> Page[Volume]:
+async def listed(worker: SimWorker, **query: Any) -> Page[Volume]:
     return await worker.api.call(LIST_VOLUMES, params=AppParams(app_name=APP), query=ListVolumesQuery(**query))
 
 
-async def of_org(worker: Worker, **query: Any) -> OrgVolumes:
+async def of_org(worker: SimWorker, **query: Any) -> OrgVolumes:
     params = OrgParams(org_slug="personal")
     return await worker.api.call(LIST_ORG_VOLUMES, params=params, query=OrgVolumesQuery(**query))
 
 
-async def test_a_volume_is_shown_with_figures_and_a_summary_without(worker: Worker) -> None:
+async def test_a_volume_is_shown_with_figures_and_a_summary_without(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     shown = await worker.get_volume(volume.id)
     assert shown == volume and shown.bytes_total == 1 << 30 and shown.bytes_used == 0
@@ -44,7 +44,7 @@ async def test_a_volume_is_shown_with_figures_and_a_summary_without(worker: Work
     assert brief.id == volume.id and brief.bytes_total is None
 
 
-async def test_lists_come_in_pages_by_id(worker: Worker) -> None:
+async def test_lists_come_in_pages_by_id(worker: SimWorker) -> None:
     ids = sorted([(await worker.volume(f"data-{number}", size_gb=1)).id for number in range(3)])
     first = await listed(worker, limit=2)
     rest = await listed(worker, limit=2, cursor=first.next_cursor)
@@ -52,7 +52,7 @@ async def test_lists_come_in_pages_by_id(worker: Worker) -> None:
     assert [each.id for each in (await of_org(worker, limit=2)).volumes] == ids[:2]
 
 
-async def test_an_organization_s_list_is_selected_and_may_have_what_is_gone(worker: Worker) -> None:
+async def test_an_organization_s_list_is_selected_and_may_have_what_is_gone(worker: SimWorker) -> None:
     kept, gone = await worker.volume("kept", size_gb=1), await worker.volume("gone", size_gb=1)
     await worker.delete_volume(gone.id)
     assert [each.id for each in (await of_org(worker, state=("created",))).volumes] == [kept.id]
@@ -66,33 +66,33 @@ async def test_an_organization_s_list_is_selected_and_may_have_what_is_gone(work
         await of_org(worker, limit=1001)
 
 
-async def test_an_app_counts_its_volumes(worker: Worker) -> None:
+async def test_an_app_counts_its_volumes(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.volume("more", size_gb=1)
     await worker.delete_volume(volume.id)
     assert (await worker.api.call(GET_APP, params=AppParams(app_name=APP))).volume_count == 1
 
 
-async def test_what_is_not_there_is_not_found(worker: Worker) -> None:
+async def test_what_is_not_there_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="volume not found"):
         await worker.get_volume("vol_0000000000000000")
     with pytest.raises(NotFound, match="app not found"):
         await worker.api.call(LIST_VOLUMES, params=AppParams(app_name="nope"))
 
 
-async def test_encryption_is_refused_where_it_is_asked_for_and_cannot_be(worker: Worker, stall: Stall) -> None:
+async def test_encryption_is_refused_where_it_is_asked_for_and_cannot_be(worker: SimWorker, stall: MemoryWorld) -> None:
     with pytest.raises(Unprocessable, match="encrypted"):
         await worker.volume("data", size_gb=1, encrypted=True)
     assert not (await worker.volume("data", size_gb=1, encrypted=None)).encrypted
     assert [record.encrypted for _, record in worker.store.scan(VOLUMES)] == [False]
 
 
-async def test_another_region_has_no_room(worker: Worker) -> None:
+async def test_another_region_has_no_room(worker: SimWorker) -> None:
     with pytest.raises(NoRoom, match="no host in region 'mad'"):
         await worker.volume("data", size_gb=1, region="mad")
 
 
-async def test_how_snapshots_are_kept_can_be_changed_within_bounds(worker: Worker) -> None:
+async def test_how_snapshots_are_kept_can_be_changed_within_bounds(worker: SimWorker) -> None:
     volume = await worker.volume("data", size_gb=1)
     params = VolumeParams(app_name=APP, volume_id=volume.id)
 

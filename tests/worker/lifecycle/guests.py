@@ -10,7 +10,7 @@ from hawker.record.volume import VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec, VolumeDisk
-from hawker.sim.kit import GUEST_FEATURES
+from hawker.sim.node.kit import GUEST_FEATURES
 from hawker.store.memory_store import MemoryStore
 from hawker.volume.attachment import volume_name
 from hawker.volume.guest_disks import VolumeUse

@@ -3,7 +3,7 @@ import pytest
 from hawker.errors import NotFound
 from hawker.ids import MachineId
 from hawker.record.machine import machine_resource
-from hawker.sim.life import Worker
+from hawker.sim.node.sim_worker import SimWorker
 from hawker.worker.lifecycle import FLOWS
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +21,6 @@ def test_every_flow_is_served_once() -> None:
     assert len(names) == len(set(names)) and {"archive", "pull"} | of_machines | of_volumes <= set(names)
 
 
-async def test_a_machine_that_is_not_there_is_not_found(worker: Worker) -> None:
+async def test_a_machine_that_is_not_there_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="machine not found"):
         worker.parts.deps.table.get(worker.store, MachineId("1"))

@@ -3,15 +3,15 @@ import pytest
 from hawker.errors import NotFound, WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.stop import PATIENT
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_running_machine_is_destroyed_only_by_force(worker: Worker, stall: Stall) -> None:
+async def test_a_running_machine_is_destroyed_only_by_force(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     with pytest.raises(WrongState, match="unable to destroy machine, not currently stopped"):
         await worker.destroy(machine_id)
@@ -22,7 +22,7 @@ async def test_a_running_machine_is_destroyed_only_by_force(worker: Worker, stal
     check_at_rest(stall)
 
 
-async def test_a_stopped_machine_is_destroyed(worker: Worker, stall: Stall) -> None:
+async def test_a_stopped_machine_is_destroyed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped()
     await worker.destroy(machine_id)
     await worker.reaches(machine_id, State.DESTROYED)
@@ -31,7 +31,7 @@ async def test_a_stopped_machine_is_destroyed(worker: Worker, stall: Stall) -> N
     check_at_rest(stall)
 
 
-async def test_destroying_twice_is_one_destroy(worker: Worker) -> None:
+async def test_destroying_twice_is_one_destroy(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.destroy(machine_id, force=True)
     await worker.destroy(machine_id)
@@ -39,7 +39,7 @@ async def test_destroying_twice_is_one_destroy(worker: Worker) -> None:
     assert len(worker.parts.runner.list(flow="destroy")) == 1
 
 
-async def test_destroy_overtakes_a_patient_stop(worker: Worker, stall: Stall) -> None:
+async def test_destroy_overtakes_a_patient_stop(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(worker.record(machine_id).id)
     await worker.stop(machine_id, timeout="5m")
@@ -49,7 +49,7 @@ async def test_destroy_overtakes_a_patient_stop(worker: Worker, stall: Stall) ->
     check_at_rest(stall)
 
 
-async def test_a_machine_between_two_tries_can_be_destroyed_and_stays_so(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_between_two_tries_can_be_destroyed_and_stays_so(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.end(worker.record(machine_id).id, 1)
     await worker.reaches(machine_id, State.STARTING)
@@ -60,7 +60,7 @@ async def test_a_machine_between_two_tries_can_be_destroyed_and_stays_so(worker:
     check_at_rest(stall)
 
 
-async def test_a_destroy_outlasts_a_host_that_refuses_for_a_while(worker: Worker, stall: Stall) -> None:
+async def test_a_destroy_outlasts_a_host_that_refuses_for_a_while(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped()
     stall.host.script("destroy", *[FakeFault(error=OSError("no space left on device"))] * 20)
     await worker.destroy(machine_id)
@@ -70,7 +70,7 @@ async def test_a_destroy_outlasts_a_host_that_refuses_for_a_while(worker: Worker
 
 
 async def test_a_destroy_that_cannot_be_done_for_long_is_begun_anew_by_the_reconciler(
-    worker: Worker, stall: Stall
+    worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine_id = await worker.stopped()
     stall.host.script("destroy", *[FakeFault(error=OSError("busy"))] * PATIENT.attempts)

@@ -6,7 +6,7 @@ from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.node import Resources
 from hawker.runtime.spec import InstanceSpec
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.lifecycle.environment import Surroundings, command, instance_spec, platform_env, resources
 from tests.worker.machines import machine
 

@@ -7,7 +7,7 @@ from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, MountSpec, ProcessSpec
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.worker.lifecycle.deps import ContainerMounts
 from hawker.worker.lifecycle.environment import Surroundings, containers_spec
 from tests.worker.machines import machine

@@ -8,8 +8,8 @@ import pytest
 from hawker.gpu import Gpu
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.gpus import gpus_of, take_gpus
 
 pytestmark = pytest.mark.anyio
@@ -27,13 +27,13 @@ class Noted:
 
 
 @pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
-    async with Stall(tmp_path, guests=True, room=ROOM).open() as worker:
+async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
+    async with MemoryWorld(tmp_path, guests=True, room=ROOM).open() as worker:
         await worker.app()
         yield worker
 
 
-async def test_what_runs_keeps_its_devices_as_they_are(worker: Worker) -> None:
+async def test_what_runs_keeps_its_devices_as_they_are(worker: SimWorker) -> None:
     """A launch that is repeated after the daemon's death must not reset them."""
     one, devices = await worker.started(guest={"gpu_kind": "a10"}), Noted()
     assert gpus_of(worker.record(one)) == (ADDRESS,)
@@ -44,7 +44,7 @@ async def test_what_runs_keeps_its_devices_as_they_are(worker: Worker) -> None:
     assert devices.taken == [ADDRESS]
 
 
-async def test_who_has_none_needs_no_devices(worker: Worker) -> None:
+async def test_who_has_none_needs_no_devices(worker: SimWorker) -> None:
     one = await worker.started()
     await worker.stop(one)
     record = await worker.reaches(one, State.STOPPED)

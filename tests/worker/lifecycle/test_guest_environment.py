@@ -6,7 +6,7 @@ from hawker.ids import InstanceId, VolumeId
 from hawker.image.config import ImageConfig
 from hawker.runtime.spec import DiskLimits, GuestLink, RootDisk, VolumeDisk
 from hawker.settings import Settings
-from hawker.sim.life import config_of
+from hawker.sim.node.sim_worker import config_of
 from hawker.volume.attachment import volume_name
 from hawker.worker.lifecycle.environment import Surroundings, instance_spec
 from hawker.worker.lifecycle.guest_environment import Disks, disk_limits, with_kernel

@@ -5,8 +5,8 @@ import pytest
 from hawker.errors import NotFound
 from hawker.ids import Digest
 from hawker.machine import State
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.pull import image_resource
 from tests.waiting import eventually
 from tests.worker.images import image_in, spoil
@@ -18,7 +18,7 @@ def test_machines_of_one_image_share_what_its_digest_names() -> None:
     assert image_resource(Digest("sha256:1")).id == "sha256:1"
 
 
-async def test_a_pull_is_a_run_of_its_own_with_two_steps(worker: Worker) -> None:
+async def test_a_pull_is_a_run_of_its_own_with_two_steps(worker: SimWorker) -> None:
     await worker.started()
     (pull,) = worker.parts.runner.list(flow="pull")
     assert [line.step for line in worker.parts.runner.history(pull.run_id)] == ["fetch", "build"]
@@ -26,14 +26,14 @@ async def test_a_pull_is_a_run_of_its_own_with_two_steps(worker: Worker) -> None
     assert pull.parent == create.run_id and create.children == (pull.run_id,)
 
 
-async def test_a_cached_image_is_not_pulled_again(worker: Worker) -> None:
+async def test_a_cached_image_is_not_pulled_again(worker: SimWorker) -> None:
     await worker.started()
     await worker.started()
     assert len(worker.parts.runner.list(flow="pull")) == 1
 
 
 async def test_a_bad_image_fails_every_machine_that_waits_for_it_and_says_why(
-    worker: Worker, stall: Stall, tmp_path: Path
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
 ) -> None:
     pull = stall.hold(image := image_in(tmp_path / "bad"))
     machines = [await worker.create(image=image) for _ in range(2)]
@@ -48,7 +48,7 @@ async def test_a_bad_image_fails_every_machine_that_waits_for_it_and_says_why(
     assert len(worker.parts.runner.list(flow="pull")) == 1, "the family of the error says that a retry is no use"
 
 
-async def test_a_pull_cut_off_by_a_crash_goes_on_in_the_next_life(stall: Stall) -> None:
+async def test_a_pull_cut_off_by_a_crash_goes_on_in_the_next_life(stall: MemoryWorld) -> None:
     pull = stall.hold()
     async with stall.open() as worker:
         await worker.app()

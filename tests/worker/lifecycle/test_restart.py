@@ -3,14 +3,14 @@ import pytest
 from hawker.errors import WrongState
 from hawker.machine import State
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_restart_ends_the_instance_and_starts_another(worker: Worker, stall: Stall) -> None:
+async def test_restart_ends_the_instance_and_starts_another(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     before = worker.record(machine_id)
     await worker.restart(machine_id)
@@ -22,14 +22,14 @@ async def test_restart_ends_the_instance_and_starts_another(worker: Worker, stal
     check_at_rest(stall)
 
 
-async def test_a_stopped_machine_is_started_by_a_restart(worker: Worker, stall: Stall) -> None:
+async def test_a_stopped_machine_is_started_by_a_restart(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped()
     await worker.restart(machine_id)
     await worker.reaches(machine_id, State.STARTED)
     check_at_rest(stall)
 
 
-async def test_restart_during_a_restart_is_refused(worker: Worker) -> None:
+async def test_restart_during_a_restart_is_refused(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.restart(machine_id)
     with pytest.raises(WrongState, match="unable to restart machine from current state: 'restarting'"):
@@ -37,7 +37,7 @@ async def test_restart_during_a_restart_is_refused(worker: Worker) -> None:
     await worker.reaches(machine_id, State.STARTED)
 
 
-async def test_an_instance_that_cannot_be_ended_goes_on_running(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_that_cannot_be_ended_goes_on_running(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     before = worker.record(machine_id)
     stall.host.script("stop", *[FakeFault(error=OSError("stuck"))] * 5)
@@ -48,7 +48,7 @@ async def test_an_instance_that_cannot_be_ended_goes_on_running(worker: Worker, 
     check_at_rest(stall)
 
 
-async def test_stop_overtakes_a_restart(worker: Worker, stall: Stall) -> None:
+async def test_stop_overtakes_a_restart(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(worker.record(machine_id).id)
     await worker.restart(machine_id)
@@ -58,7 +58,7 @@ async def test_stop_overtakes_a_restart(worker: Worker, stall: Stall) -> None:
     check_at_rest(stall)
 
 
-async def test_a_machine_between_two_tries_is_restarted_at_once(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_between_two_tries_is_restarted_at_once(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.end(worker.record(machine_id).id, 1)
     await worker.reaches(machine_id, State.STARTING)

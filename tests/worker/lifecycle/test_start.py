@@ -4,16 +4,16 @@ from hawker.errors import Conflict, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.machine import State
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.fuse import Death
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import StoreFaults
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_start_tells_the_state_before_and_makes_a_new_instance(worker: Worker, stall: Stall) -> None:
+async def test_start_tells_the_state_before_and_makes_a_new_instance(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     first = worker.record(machine_id).running
     await worker.stop(machine_id)
@@ -24,14 +24,14 @@ async def test_start_tells_the_state_before_and_makes_a_new_instance(worker: Wor
     check_at_rest(stall)
 
 
-async def test_starting_what_runs_changes_nothing(worker: Worker) -> None:
+async def test_starting_what_runs_changes_nothing(worker: SimWorker) -> None:
     machine_id = await worker.started()
     before = worker.record(machine_id)
     assert await worker.start(machine_id) is State.STARTED
     assert worker.record(machine_id) == before
 
 
-async def test_a_machine_that_is_being_stopped_refuses_to_start(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_is_being_stopped_refuses_to_start(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(worker.record(machine_id).id)
     await worker.stop(machine_id)
@@ -39,7 +39,7 @@ async def test_a_machine_that_is_being_stopped_refuses_to_start(worker: Worker, 
         await worker.start(machine_id)
 
 
-async def test_a_start_that_fails_leaves_the_machine_failed_without_room(worker: Worker, stall: Stall) -> None:
+async def test_a_start_that_fails_leaves_the_machine_failed_without_room(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped()
     stall.host.script("start", *[FakeFault(error=OSError("no"), after=True)] * 3)
     await worker.start(machine_id)
@@ -48,7 +48,7 @@ async def test_a_start_that_fails_leaves_the_machine_failed_without_room(worker:
     check_at_rest(stall)
 
 
-async def test_a_failed_machine_can_be_started_stopped_and_destroyed(worker: Worker, stall: Stall) -> None:
+async def test_a_failed_machine_can_be_started_stopped_and_destroyed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped()
     stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
     await worker.start(machine_id)
@@ -61,7 +61,7 @@ async def test_a_failed_machine_can_be_started_stopped_and_destroyed(worker: Wor
 
 
 async def test_retrying_the_run_of_a_failed_start_does_not_launch_what_nobody_awaits(
-    worker: Worker, stall: Stall
+    worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine_id = await worker.stopped()
     stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
@@ -75,7 +75,7 @@ async def test_retrying_the_run_of_a_failed_start_does_not_launch_what_nobody_aw
     check_at_rest(stall)
 
 
-async def test_start_is_refused_when_the_host_is_full(worker: Worker, stall: Stall) -> None:
+async def test_start_is_refused_when_the_host_is_full(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped(guest={"memory_mb": 512, "cpus": 2, "cpu_kind": "shared"})
     await worker.started(guest={"memory_mb": 768, "cpus": 3, "cpu_kind": "shared"})
     with pytest.raises(Conflict, match="could not reserve resource for machine: insufficient memory"):
@@ -84,7 +84,9 @@ async def test_start_is_refused_when_the_host_is_full(worker: Worker, stall: Sta
     check_at_rest(stall)
 
 
-async def test_a_command_that_does_not_exist_is_tried_again_and_then_rests(worker: Worker, stall: Stall) -> None:
+async def test_a_command_that_does_not_exist_is_tried_again_and_then_rests(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine = await worker.create(init={"exec": ["/nope"]}, restart={"policy": "on-failure", "max_retries": 2})
     record = await worker.reaches(machine.id, State.STOPPED)
     exits = await worker.exits(machine.id)
@@ -96,11 +98,11 @@ async def test_a_command_that_does_not_exist_is_tried_again_and_then_rests(worke
     check_at_rest(stall)
 
 
-async def test_an_instance_begun_before_a_crash_is_ended_by_a_stop_that_comes_first(stall: Stall) -> None:
+async def test_an_instance_begun_before_a_crash_is_ended_by_a_stop_that_comes_first(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.stopped()
-    stall.fuse.burns_in = "start.launch after"
+    stall.crash_points.burns_in = "start.launch after"
     with pytest.raises(Death):
         async with stall.open() as worker:
             await worker.start(machine_id)
@@ -120,7 +122,7 @@ async def test_an_instance_begun_before_a_crash_is_ended_by_a_stop_that_comes_fi
         check_at_rest(stall)
 
 
-async def test_a_start_left_over_from_a_backoff_does_nothing_once_its_machine_is_gone(stall: Stall) -> None:
+async def test_a_start_left_over_from_a_backoff_does_nothing_once_its_machine_is_gone(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()

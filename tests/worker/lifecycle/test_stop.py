@@ -6,15 +6,15 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.stop import PATIENT
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_stop_ends_the_instance_and_gives_back_its_room(worker: Worker, stall: Stall) -> None:
+async def test_stop_ends_the_instance_and_gives_back_its_room(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     await worker.stop(machine_id)
     record = await worker.reaches(machine_id, State.STOPPED)
@@ -26,7 +26,7 @@ async def test_stop_ends_the_instance_and_gives_back_its_room(worker: Worker, st
     check_at_rest(stall)
 
 
-async def test_the_signal_is_the_callers_or_the_configs_or_sigint(worker: Worker, stall: Stall) -> None:
+async def test_the_signal_is_the_callers_or_the_configs_or_sigint(worker: SimWorker, stall: MemoryWorld) -> None:
     plain, own = await worker.started(), await worker.started(stop_config={"signal": "SIGTERM"})
     asked = await worker.started(stop_config={"signal": "SIGTERM"})
     await worker.stop(plain)
@@ -39,7 +39,7 @@ async def test_the_signal_is_the_callers_or_the_configs_or_sigint(worker: Worker
     assert list(sent.values()) == [[signal.SIGINT], [signal.SIGTERM], [signal.SIGUSR1]]
 
 
-async def test_what_ignores_the_signal_is_killed_when_its_time_is_over(worker: Worker, stall: Stall) -> None:
+async def test_what_ignores_the_signal_is_killed_when_its_time_is_over(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(worker.record(machine_id).id)
     before = stall.clock.now()
@@ -50,14 +50,16 @@ async def test_what_ignores_the_signal_is_killed_when_its_time_is_over(worker: W
     assert event is not None and event.exit_event is not None and event.exit_event.exit_code == 137
 
 
-async def test_stopping_what_is_off_changes_nothing(worker: Worker) -> None:
+async def test_stopping_what_is_off_changes_nothing(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     before = worker.record(machine_id)
     await worker.stop(machine_id)
     assert worker.record(machine_id) == before
 
 
-async def test_stop_in_the_restart_backoff_cancels_the_start_that_was_to_come(worker: Worker, stall: Stall) -> None:
+async def test_stop_in_the_restart_backoff_cancels_the_start_that_was_to_come(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await worker.started()
     stall.host.end(worker.record(machine_id).id, 1)
     await worker.reaches(machine_id, State.STARTING)
@@ -69,7 +71,7 @@ async def test_stop_in_the_restart_backoff_cancels_the_start_that_was_to_come(wo
     check_at_rest(stall)
 
 
-async def test_a_stop_outlasts_a_host_that_refuses_for_a_while(worker: Worker, stall: Stall) -> None:
+async def test_a_stop_outlasts_a_host_that_refuses_for_a_while(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.script("stop", *[FakeFault(error=OSError("no space left on device"))] * 20)
     await worker.stop(machine_id)
@@ -79,7 +81,7 @@ async def test_a_stop_outlasts_a_host_that_refuses_for_a_while(worker: Worker, s
 
 
 async def test_an_instance_that_cannot_be_stopped_for_long_is_stopped_by_the_reconciler(
-    worker: Worker, stall: Stall
+    worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine_id = await worker.started()
     stall.host.script("stop", *[FakeFault(error=OSError("stuck"))] * PATIENT.attempts)
@@ -90,7 +92,7 @@ async def test_an_instance_that_cannot_be_stopped_for_long_is_stopped_by_the_rec
     check_at_rest(stall)
 
 
-async def test_stopping_an_instance_that_was_lost_records_it_as_killed(stall: Stall) -> None:
+async def test_stopping_an_instance_that_was_lost_records_it_as_killed(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()

@@ -12,9 +12,9 @@ from hawker.node import Resources
 from hawker.runtime.driver import Features, Phase
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.kit import Kit
-from hawker.sim.life import Worker, params
-from hawker.sim.world import Stall
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.health import Probe
 from tests.worker.invariants import check_at_rest
 
@@ -22,14 +22,16 @@ pytestmark = pytest.mark.anyio
 CHECKED = {"checks": {"web": {"type": "tcp", "port": 80, "interval": "10s"}}}
 
 
-async def suspended(worker: Worker, **config: object) -> str:
+async def suspended(worker: SimWorker, **config: object) -> str:
     machine_id = await worker.started(**config)
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.SUSPENDED)
     return machine_id
 
 
-async def test_a_suspended_machine_keeps_its_instance_held_still_and_its_room(worker: Worker, stall: Stall) -> None:
+async def test_a_suspended_machine_keeps_its_instance_held_still_and_its_room(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await worker.started()
     before = worker.record(machine_id)
     assert await worker.suspend(machine_id) == "freeze"
@@ -41,21 +43,21 @@ async def test_a_suspended_machine_keeps_its_instance_held_still_and_its_room(wo
     check_at_rest(stall)
 
 
-async def test_suspending_twice_is_done_once(worker: Worker) -> None:
+async def test_suspending_twice_is_done_once(worker: SimWorker) -> None:
     machine_id = await suspended(worker)
     await worker.suspend(machine_id)
     await worker.at_rest()
     assert worker.events(machine_id).count("suspend/suspending") == 1
 
 
-async def test_a_wait_for_suspended_is_answered(worker: Worker) -> None:
+async def test_a_wait_for_suspended_is_answered(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.suspend(machine_id)
     assert await worker.wait(machine_id, "suspended") is State.SUSPENDED
     assert await worker.wait(machine_id, "settled") is State.SUSPENDED
 
 
-async def test_only_what_is_started_can_be_suspended(worker: Worker) -> None:
+async def test_only_what_is_started_can_be_suspended(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     with pytest.raises(WrongState, match="unable to suspend machine from current state: 'stopped'"):
         await worker.suspend(machine_id)
@@ -63,7 +65,7 @@ async def test_only_what_is_started_can_be_suspended(worker: Worker) -> None:
 
 async def test_a_driver_that_cannot_is_named(tmp_path: Path) -> None:
     plain = Features(rootfs=True, network=True, limits=True)
-    stall = Stall(tmp_path, kit=Kit(driver=lambda host, _: FakeDriver(host, plain)))
+    stall = MemoryWorld(tmp_path, kit=WorkerKit(driver=lambda host, _: FakeDriver(host, plain)))
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -72,7 +74,7 @@ async def test_a_driver_that_cannot_is_named(tmp_path: Path) -> None:
         assert worker.record(machine_id).state is State.STARTED
 
 
-async def test_calls_into_it_are_refused_at_once(worker: Worker) -> None:
+async def test_calls_into_it_are_refused_at_once(worker: SimWorker) -> None:
     machine_id = await suspended(worker)
     target = params(machine_id)
     with pytest.raises(WrongState, match="unable to exec machine from current state: 'suspended'"):
@@ -83,7 +85,7 @@ async def test_calls_into_it_are_refused_at_once(worker: Worker) -> None:
         await worker.api.call(SIGNAL_MACHINE, params=target, body=SignalRequest(signal="TERM"))
 
 
-async def test_checks_pause(worker: Worker, stall: Stall) -> None:
+async def test_checks_pause(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(**CHECKED)
     await stall.clock.sleep(30)
     await worker.suspend(machine_id)
@@ -97,7 +99,7 @@ async def test_checks_pause(worker: Worker, stall: Stall) -> None:
     assert len(stall.prober.asked) > len(asked)
 
 
-async def test_a_stop_discards_it(worker: Worker, stall: Stall) -> None:
+async def test_a_stop_discards_it(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     await worker.stop(machine_id)
     record = await worker.reaches(machine_id, State.STOPPED)
@@ -106,7 +108,7 @@ async def test_a_stop_discards_it(worker: Worker, stall: Stall) -> None:
     check_at_rest(stall)
 
 
-async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
+async def test_a_stop_overtakes_it(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.host.script("suspend", FakeFault(delay_s=20))
     machine_id = await worker.started()
     await worker.suspend(machine_id)
@@ -116,14 +118,14 @@ async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
     check_at_rest(stall)
 
 
-async def test_a_destroy_needs_no_force(worker: Worker, stall: Stall) -> None:
+async def test_a_destroy_needs_no_force(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     await worker.destroy(machine_id)
     await worker.reaches(machine_id, State.DESTROYED)
     check_at_rest(stall)
 
 
-async def test_restart_and_update_begin_anew(worker: Worker, stall: Stall) -> None:
+async def test_restart_and_update_begin_anew(worker: SimWorker, stall: MemoryWorld) -> None:
     first, second = await suspended(worker), await suspended(worker)
     before = {each: worker.record(each).running for each in (first, second)}
     await worker.restart(first)
@@ -134,7 +136,7 @@ async def test_restart_and_update_begin_anew(worker: Worker, stall: Stall) -> No
     check_at_rest(stall)
 
 
-async def test_an_update_that_cannot_be_prepared_leaves_it_suspended(worker: Worker, stall: Stall) -> None:
+async def test_an_update_that_cannot_be_prepared_leaves_it_suspended(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     before = worker.record(machine_id)
     stall.host.script("stop", *[FakeFault(error=OSError("no"))] * 20)
@@ -146,7 +148,7 @@ async def test_an_update_that_cannot_be_prepared_leaves_it_suspended(worker: Wor
     check_at_rest(stall)
 
 
-async def test_a_restart_that_cannot_end_it_lets_it_go_on(worker: Worker, stall: Stall) -> None:
+async def test_a_restart_that_cannot_end_it_lets_it_go_on(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     stall.host.script("stop", *[FakeFault(error=OSError("no"))] * 20)
     await worker.restart(machine_id)
@@ -156,7 +158,7 @@ async def test_a_restart_that_cannot_end_it_lets_it_go_on(worker: Worker, stall:
     check_at_rest(stall)
 
 
-async def test_what_cannot_be_held_still_goes_on_and_says_why(worker: Worker, stall: Stall) -> None:
+async def test_what_cannot_be_held_still_goes_on_and_says_why(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.script("suspend", *[FakeFault(error=OSError("the freezer is broken"))] * 20)
     await worker.suspend(machine_id)
@@ -167,7 +169,7 @@ async def test_what_cannot_be_held_still_goes_on_and_says_why(worker: Worker, st
     check_at_rest(stall)
 
 
-async def test_an_instance_that_ends_first_is_left_to_its_policy(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_that_ends_first_is_left_to_its_policy(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(restart={"policy": "always"})
     stall.host.script("suspend", FakeFault(delay_s=5))
     await worker.suspend(machine_id)
@@ -179,7 +181,7 @@ async def test_an_instance_that_ends_first_is_left_to_its_policy(worker: Worker,
     check_at_rest(stall)
 
 
-async def test_a_host_that_rebooted_meanwhile_leaves_it_stopped(stall: Stall) -> None:
+async def test_a_host_that_rebooted_meanwhile_leaves_it_stopped(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await suspended(worker, restart={"policy": "always"})
@@ -198,7 +200,7 @@ async def test_a_host_that_rebooted_meanwhile_leaves_it_stopped(stall: Stall) ->
         check_at_rest(stall)
 
 
-async def test_a_daemon_that_comes_back_finds_it_as_it_was(stall: Stall) -> None:
+async def test_a_daemon_that_comes_back_finds_it_as_it_was(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await suspended(worker)
@@ -210,7 +212,7 @@ async def test_a_daemon_that_comes_back_finds_it_as_it_was(stall: Stall) -> None
         check_at_rest(stall)
 
 
-async def test_an_update_does_not_come_in_between(worker: Worker, stall: Stall) -> None:
+async def test_an_update_does_not_come_in_between(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.host.script("suspend", FakeFault(delay_s=5))
     machine_id = await worker.started()
     await worker.suspend(machine_id)

@@ -4,8 +4,8 @@ import pytest
 
 from hawker.machine import State
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.reconcile import Kind
 from tests.worker.invariants import check_at_rest
 from tests.worker.lifecycle.test_suspend import suspended
@@ -13,7 +13,7 @@ from tests.worker.lifecycle.test_suspend import suspended
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_start_lets_the_same_instance_go_on(worker: Worker, stall: Stall) -> None:
+async def test_a_start_lets_the_same_instance_go_on(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     before, launched = worker.record(machine_id), stall.host.launched.total()
     assert await worker.start(machine_id) is State.SUSPENDED, "the answer says what it was"
@@ -25,7 +25,7 @@ async def test_a_start_lets_the_same_instance_go_on(worker: Worker, stall: Stall
     check_at_rest(stall)
 
 
-async def test_it_takes_no_room_anew(worker: Worker, stall: Stall) -> None:
+async def test_it_takes_no_room_anew(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker, guest={"memory_mb": 512})
     await worker.started(guest={"memory_mb": 512})
     await worker.start(machine_id)
@@ -33,7 +33,7 @@ async def test_it_takes_no_room_anew(worker: Worker, stall: Stall) -> None:
     check_at_rest(stall)
 
 
-async def test_starting_twice_resumes_once(worker: Worker) -> None:
+async def test_starting_twice_resumes_once(worker: SimWorker) -> None:
     machine_id = await suspended(worker)
     await worker.start(machine_id)
     await worker.start(machine_id)
@@ -41,7 +41,7 @@ async def test_starting_twice_resumes_once(worker: Worker) -> None:
     assert worker.events(machine_id).count("start/started") == 2
 
 
-async def test_it_can_be_suspended_again_and_again(worker: Worker, stall: Stall) -> None:
+async def test_it_can_be_suspended_again_and_again(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     for _ in range(3):
         await worker.start(machine_id)
@@ -51,7 +51,7 @@ async def test_it_can_be_suspended_again_and_again(worker: Worker, stall: Stall)
     check_at_rest(stall)
 
 
-async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
+async def test_a_stop_overtakes_it(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     stall.host.script("resume", FakeFault(delay_s=20))
     await worker.start(machine_id)
@@ -61,7 +61,7 @@ async def test_a_stop_overtakes_it(worker: Worker, stall: Stall) -> None:
     check_at_rest(stall)
 
 
-async def test_a_host_that_refuses_for_a_while_delays_it(worker: Worker, stall: Stall) -> None:
+async def test_a_host_that_refuses_for_a_while_delays_it(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     stall.host.script("resume", *[FakeFault(error=OSError("busy"))] * 10)
     await worker.start(machine_id)
@@ -69,7 +69,7 @@ async def test_a_host_that_refuses_for_a_while_delays_it(worker: Worker, stall: 
     check_at_rest(stall)
 
 
-async def test_one_whose_instance_is_gone_is_left_to_its_policy(worker: Worker, stall: Stall) -> None:
+async def test_one_whose_instance_is_gone_is_left_to_its_policy(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker, restart={"policy": "always"})
     record = worker.record(machine_id)
     stall.host.script("resume", FakeFault(delay_s=1))
@@ -82,12 +82,12 @@ async def test_one_whose_instance_is_gone_is_left_to_its_policy(worker: Worker, 
 
 
 @pytest.fixture
-def guests(tmp_path: Path) -> Stall:
+def guests(tmp_path: Path) -> MemoryWorld:
     """Machines have kernels of their own."""
-    return Stall(tmp_path, guests=True)
+    return MemoryWorld(tmp_path, guests=True)
 
 
-async def test_a_guest_goes_on_after_a_reboot_with_a_network_that_is_made_again(guests: Stall) -> None:
+async def test_a_guest_goes_on_after_a_reboot_with_a_network_that_is_made_again(guests: MemoryWorld) -> None:
     async with guests.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -105,7 +105,7 @@ async def test_a_guest_goes_on_after_a_reboot_with_a_network_that_is_made_again(
         check_at_rest(guests)
 
 
-async def test_the_network_of_a_suspended_guest_is_mended_without_a_process_that_has_it(guests: Stall) -> None:
+async def test_the_network_of_a_suspended_guest_is_mended_without_a_process_that_has_it(guests: MemoryWorld) -> None:
     async with guests.open() as worker:
         await worker.app()
         machine_id = await suspended(worker)
@@ -116,7 +116,7 @@ async def test_the_network_of_a_suspended_guest_is_mended_without_a_process_that
         assert record.id in guests.networks.plugged and await worker.reconciler.find() == []
 
 
-async def test_a_started_guest_that_was_suspended_behind_its_nodes_back_goes_on(guests: Stall) -> None:
+async def test_a_started_guest_that_was_suspended_behind_its_nodes_back_goes_on(guests: MemoryWorld) -> None:
     async with guests.open() as worker:
         await worker.app()
         machine_id = await worker.started()
@@ -125,7 +125,7 @@ async def test_a_started_guest_that_was_suspended_behind_its_nodes_back_goes_on(
         check_at_rest(guests)
 
 
-async def test_a_guest_whose_memory_is_lost_is_started_cold_and_its_events_say_so(guests: Stall) -> None:
+async def test_a_guest_whose_memory_is_lost_is_started_cold_and_its_events_say_so(guests: MemoryWorld) -> None:
     async with guests.open() as worker:
         await worker.app()
         machine_id = await suspended(worker, restart={"policy": "no"})
@@ -147,7 +147,7 @@ async def test_a_guest_whose_memory_is_lost_is_started_cold_and_its_events_say_s
         check_at_rest(guests)
 
 
-async def test_a_stop_of_a_suspended_guest_takes_its_memory_along(guests: Stall) -> None:
+async def test_a_stop_of_a_suspended_guest_takes_its_memory_along(guests: MemoryWorld) -> None:
     async with guests.open() as worker:
         await worker.app()
         machine_id = await suspended(worker)
@@ -157,7 +157,7 @@ async def test_a_stop_of_a_suspended_guest_takes_its_memory_along(guests: Stall)
         check_at_rest(guests)
 
 
-async def test_a_guest_that_fails_is_started_again_by_its_policy(guests: Stall) -> None:
+async def test_a_guest_that_fails_is_started_again_by_its_policy(guests: MemoryWorld) -> None:
     """Also when nothing of it says so but the fault: an exit code of 0 is no success then."""
     async with guests.open() as worker:
         await worker.app()

@@ -6,8 +6,8 @@ from hawker.errors import Conflict, NoRoom
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.images import image_in, spoil
 from tests.worker.invariants import check_at_rest, check_store
 
@@ -16,7 +16,7 @@ LARGE = {"cpu_kind": "shared", "cpus": 3, "memory_mb": 768}
 SMALL = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}
 
 
-async def test_update_makes_a_new_version_and_the_old_one_shows_replaced(worker: Worker, stall: Stall) -> None:
+async def test_update_makes_a_new_version_and_the_old_one_shows_replaced(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(env={"A": "1"})
     first = worker.record(machine_id)
     updated = await worker.update(machine_id, env={"A": "2"})
@@ -30,7 +30,9 @@ async def test_update_makes_a_new_version_and_the_old_one_shows_replaced(worker:
     check_at_rest(stall)
 
 
-async def test_the_new_version_runs_with_its_own_config_and_image(worker: Worker, stall: Stall, tmp_path: Path) -> None:
+async def test_the_new_version_runs_with_its_own_config_and_image(
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
+) -> None:
     machine_id = await worker.started()
     image = image_in(tmp_path / "new", "other")
     await worker.update(machine_id, image=image, env={"A": "2"})
@@ -42,7 +44,7 @@ async def test_the_new_version_runs_with_its_own_config_and_image(worker: Worker
 
 
 async def test_an_image_that_cannot_be_had_leaves_the_old_version_running(
-    worker: Worker, stall: Stall, tmp_path: Path
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
 ) -> None:
     machine_id = await worker.started(env={"A": "1"}, guest=LARGE)
     before = worker.record(machine_id)
@@ -59,7 +61,7 @@ async def test_an_image_that_cannot_be_had_leaves_the_old_version_running(
     check_at_rest(stall)
 
 
-async def test_a_smaller_version_gives_back_room_once_it_runs(worker: Worker, stall: Stall) -> None:
+async def test_a_smaller_version_gives_back_room_once_it_runs(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=LARGE)
     stall.host.stubborn.add(worker.record(machine_id).id)
     await worker.update(machine_id, guest=SMALL)
@@ -71,7 +73,7 @@ async def test_a_smaller_version_gives_back_room_once_it_runs(worker: Worker, st
     check_at_rest(stall)
 
 
-async def test_a_larger_version_is_refused_when_the_host_is_full(worker: Worker) -> None:
+async def test_a_larger_version_is_refused_when_the_host_is_full(worker: SimWorker) -> None:
     machine_id = await worker.started(guest=SMALL)
     await worker.started(guest={**SMALL, "memory_mb": 512})
     before = worker.record(machine_id)
@@ -81,7 +83,7 @@ async def test_a_larger_version_is_refused_when_the_host_is_full(worker: Worker)
     check_store(worker.store)
 
 
-async def test_skip_launch_leaves_the_machine_off(worker: Worker, stall: Stall) -> None:
+async def test_skip_launch_leaves_the_machine_off(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     await worker.update(machine_id, order={"skip_launch": True}, env={"A": "2"})
     record = await worker.reaches(machine_id, State.STOPPED)
@@ -89,14 +91,14 @@ async def test_skip_launch_leaves_the_machine_off(worker: Worker, stall: Stall) 
     check_at_rest(stall)
 
 
-async def test_a_stopped_machine_is_started_by_an_update(worker: Worker, stall: Stall) -> None:
+async def test_a_stopped_machine_is_started_by_an_update(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.stopped()
     await worker.update(machine_id, env={"A": "2"})
     await worker.reaches(machine_id, State.STARTED)
     check_at_rest(stall)
 
 
-async def test_a_stale_version_and_a_second_update_are_conflicts(worker: Worker, stall: Stall) -> None:
+async def test_a_stale_version_and_a_second_update_are_conflicts(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     first = worker.record(machine_id).version
     stall.host.stubborn.add(worker.record(machine_id).id)
@@ -109,7 +111,7 @@ async def test_a_stale_version_and_a_second_update_are_conflicts(worker: Worker,
 
 
 async def test_a_new_version_whose_command_does_not_exist_is_tried_again_by_its_policy(
-    worker: Worker, stall: Stall
+    worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine_id = await worker.started()
     await worker.update(machine_id, init={"exec": ["/nope"]}, restart={"policy": "on-failure", "max_retries": 1})
@@ -118,7 +120,7 @@ async def test_a_new_version_whose_command_does_not_exist_is_tried_again_by_its_
     check_at_rest(stall)
 
 
-async def test_a_new_version_that_cannot_be_started_is_failed(worker: Worker, stall: Stall) -> None:
+async def test_a_new_version_that_cannot_be_started_is_failed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.script("start", *[FakeFault(error=OSError("no"), after=True)] * 3)
     updated = await worker.update(machine_id, env={"A": "2"})
@@ -127,7 +129,9 @@ async def test_a_new_version_that_cannot_be_started_is_failed(worker: Worker, st
     check_at_rest(stall)
 
 
-async def test_a_stopped_machine_whose_new_version_cannot_be_started_is_as_before(worker: Worker, stall: Stall) -> None:
+async def test_a_stopped_machine_whose_new_version_cannot_be_started_is_as_before(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await worker.stopped()
     before = worker.record(machine_id)
     stall.host.script("start", *[FakeFault(error=OSError("no"))] * 3)
@@ -138,7 +142,7 @@ async def test_a_stopped_machine_whose_new_version_cannot_be_started_is_as_befor
 
 
 async def test_stop_overtakes_an_update_that_waits_for_its_image_and_keeps_the_new_version(
-    worker: Worker, stall: Stall, tmp_path: Path
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
 ) -> None:
     machine_id = await worker.started()
     pull = stall.hold(image := image_in(tmp_path / "new"))
@@ -153,7 +157,7 @@ async def test_stop_overtakes_an_update_that_waits_for_its_image_and_keeps_the_n
     check_at_rest(stall)
 
 
-async def test_destroy_overtakes_an_update(worker: Worker, stall: Stall, tmp_path: Path) -> None:
+async def test_destroy_overtakes_an_update(worker: SimWorker, stall: MemoryWorld, tmp_path: Path) -> None:
     machine_id = await worker.started()
     stall.hold(image := image_in(tmp_path / "new"))
     await worker.update(machine_id, image=image)
@@ -162,7 +166,7 @@ async def test_destroy_overtakes_an_update(worker: Worker, stall: Stall, tmp_pat
     assert stall.host.machines() == []
 
 
-async def test_a_machine_that_crashes_again_and_again_can_be_updated(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_crashes_again_and_again_can_be_updated(worker: SimWorker, stall: MemoryWorld) -> None:
     machine = await worker.create(init={"exec": ["false"]}, restart={"policy": "always"})
     await stall.clock.sleep(100)
     await worker.reaches(machine.id, State.STARTING)
@@ -174,7 +178,7 @@ async def test_a_machine_that_crashes_again_and_again_can_be_updated(worker: Wor
 
 
 async def test_metadata_written_during_an_update_outlives_its_failure(
-    worker: Worker, stall: Stall, tmp_path: Path
+    worker: SimWorker, stall: MemoryWorld, tmp_path: Path
 ) -> None:
     machine_id = await worker.started(metadata={"a": "1"})
     pull = stall.hold(image := image_in(tmp_path / "bad"))

@@ -8,16 +8,16 @@ from hawker.machine import State
 from hawker.record.volume import VOLUMES, VolumeState
 from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import MountSpec
-from hawker.sim.host import Trouble
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_host import ScriptedFailure
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 MOUNT = [{"name": "data", "path": "/data"}]
 
 
-async def test_the_instance_is_told_where_to_see_it(worker: Worker, stall: Stall) -> None:
+async def test_the_instance_is_told_where_to_see_it(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = worker.record(await worker.started(mounts=MOUNT)).id
     instance = stall.host.look(machine_id)
@@ -25,7 +25,7 @@ async def test_the_instance_is_told_where_to_see_it(worker: Worker, stall: Stall
     assert instance.spec.mounts == (MountSpec(source=f"/volumes/{volume.id}/mounted", target="/data"),)
 
 
-async def test_it_is_given_back_at_each_stop_and_mounted_at_each_start(worker: Worker, stall: Stall) -> None:
+async def test_it_is_given_back_at_each_stop_and_mounted_at_each_start(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MOUNT)
     for _ in range(2):
@@ -38,7 +38,7 @@ async def test_it_is_given_back_at_each_stop_and_mounted_at_each_start(worker: W
     check_at_rest(stall)
 
 
-async def test_a_workload_that_ends_gives_it_back(worker: Worker, stall: Stall) -> None:
+async def test_a_workload_that_ends_gives_it_back(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MOUNT, restart={"policy": "no"})
     stall.host.end(worker.record(machine_id).id, 0)
@@ -47,7 +47,7 @@ async def test_a_workload_that_ends_gives_it_back(worker: Worker, stall: Stall) 
     check_at_rest(stall)
 
 
-async def test_an_update_that_leaves_the_machine_off_gives_it_back(worker: Worker, stall: Stall) -> None:
+async def test_an_update_that_leaves_the_machine_off_gives_it_back(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MOUNT)
     await worker.update(machine_id, order={"skip_launch": True}, mounts=MOUNT)
@@ -56,7 +56,7 @@ async def test_an_update_that_leaves_the_machine_off_gives_it_back(worker: Worke
     check_at_rest(stall)
 
 
-async def test_a_damaged_one_fails_the_start_with_the_reason_and_is_kept(worker: Worker, stall: Stall) -> None:
+async def test_a_damaged_one_fails_the_start_with_the_reason_and_is_kept(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.stopped(mounts=MOUNT)
     stall.disks.damaged.add(VolumeId(volume.id))
@@ -68,7 +68,7 @@ async def test_a_damaged_one_fails_the_start_with_the_reason_and_is_kept(worker:
     check_at_rest(stall)
 
 
-async def test_a_launch_that_fails_gives_it_back(worker: Worker, stall: Stall) -> None:
+async def test_a_launch_that_fails_gives_it_back(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.volume("data", size_gb=1)
     machine_id = await worker.stopped(mounts=MOUNT)
     for _ in range(3):
@@ -79,14 +79,14 @@ async def test_a_launch_that_fails_gives_it_back(worker: Worker, stall: Stall) -
     check_at_rest(stall)
 
 
-async def test_a_trouble_that_passes_only_delays_the_start(worker: Worker, stall: Stall) -> None:
+async def test_a_trouble_that_passes_only_delays_the_start(worker: SimWorker, stall: MemoryWorld) -> None:
     await worker.volume("data", size_gb=1)
-    stall.disks.troubles += [Trouble("attach", after=False), Trouble("attach", after=True)]
+    stall.disks.troubles += [ScriptedFailure("attach", after=False), ScriptedFailure("attach", after=True)]
     await worker.started(mounts=MOUNT)
     check_at_rest(stall)
 
 
-async def test_a_machine_waits_for_a_volume_that_is_still_made(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_waits_for_a_volume_that_is_still_made(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     record = worker.store.get(VOLUMES, volume.id)
     assert record is not None

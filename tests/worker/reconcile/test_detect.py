@@ -10,8 +10,8 @@ from hawker.record.machine import machine_resource
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import LostPart
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind
 
@@ -20,7 +20,7 @@ OTHER = MachineId("00000000000bad")
 
 
 @pytest.fixture
-def stall(stall: Stall) -> Stall:
+def stall(stall: MemoryWorld) -> MemoryWorld:
     stall.reconciles = False
     return stall
 
@@ -35,11 +35,11 @@ def spec(machine_id: MachineId, instance_id: str) -> InstanceSpec:
     )
 
 
-async def running(worker: Worker) -> MachineId:
+async def running(worker: SimWorker) -> MachineId:
     return MachineId(await worker.started())
 
 
-async def test_a_rootfs_that_was_unmounted_under_a_machine(worker: Worker, stall: Stall) -> None:
+async def test_a_rootfs_that_was_unmounted_under_a_machine(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     stall.rootfs.hidden.add(machine_id)
     assert await worker.reconciler.find() == [Finding(Kind.LOST_ROOTFS, machine_id)]
@@ -48,13 +48,15 @@ async def test_a_rootfs_that_was_unmounted_under_a_machine(worker: Worker, stall
 @pytest.mark.parametrize(
     ("part", "kind"), [(LostPart.CGROUP, Kind.LOST_CGROUP), (LostPart.RUNTIME_STATE, Kind.LOST_RUNTIME_STATE)]
 )
-async def test_a_part_of_an_instance_that_was_removed(worker: Worker, stall: Stall, part: LostPart, kind: Kind) -> None:
+async def test_a_part_of_an_instance_that_was_removed(
+    worker: SimWorker, stall: MemoryWorld, part: LostPart, kind: Kind
+) -> None:
     machine_id = await running(worker)
     stall.host.worn[machine_id] = {part}
     assert await worker.reconciler.find() == [Finding(kind, machine_id)]
 
 
-async def test_a_suspended_machine_that_somebody_thawed(worker: Worker, stall: Stall) -> None:
+async def test_a_suspended_machine_that_somebody_thawed(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.SUSPENDED)
@@ -63,13 +65,13 @@ async def test_a_suspended_machine_that_somebody_thawed(worker: Worker, stall: S
     assert await worker.reconciler.find() == [Finding(Kind.NOT_HELD, machine_id)]
 
 
-async def test_a_started_machine_that_somebody_froze(worker: Worker, stall: Stall) -> None:
+async def test_a_started_machine_that_somebody_froze(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     await worker.parts.deps.driver.suspend(machine_id)
     assert await worker.reconciler.find() == [Finding(Kind.LEFT_HELD, machine_id)]
 
 
-async def test_a_suspended_machine_loses_as_a_running_one_does(worker: Worker, stall: Stall) -> None:
+async def test_a_suspended_machine_loses_as_a_running_one_does(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     await worker.suspend(machine_id)
     await worker.reaches(machine_id, State.SUSPENDED)
@@ -82,19 +84,19 @@ async def test_a_suspended_machine_loses_as_a_running_one_does(worker: Worker, s
     assert await worker.reconciler.find() == []
 
 
-async def test_a_network_that_was_torn(worker: Worker, stall: Stall) -> None:
+async def test_a_network_that_was_torn(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     stall.networks.torn[machine_id] = "its link is gone"
     (finding,) = await worker.reconciler.find()
     assert finding == Finding(Kind.LOST_NETWORK, machine_id) and finding.detail == "its link is gone"
 
 
-async def test_packet_rules_that_were_removed(worker: Worker, stall: Stall) -> None:
+async def test_packet_rules_that_were_removed(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.networks.rules = False
     assert await worker.reconciler.find() == [Finding(Kind.LOST_RULES, "host")]
 
 
-async def test_mounts_and_links_of_nobody(worker: Worker, stall: Stall) -> None:
+async def test_mounts_and_links_of_nobody(worker: SimWorker, stall: MemoryWorld) -> None:
     await running(worker)
     stall.rootfs.stray.add("/mounts/none")
     stall.networks.stray.add("link-none")
@@ -104,20 +106,20 @@ async def test_mounts_and_links_of_nobody(worker: Worker, stall: Stall) -> None:
     ]
 
 
-async def test_a_rootfs_that_is_mounted_under_a_machine_that_is_off(worker: Worker, stall: Stall) -> None:
+async def test_a_rootfs_that_is_mounted_under_a_machine_that_is_off(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.stopped())
     await stall.rootfs.mount(record.id, InstanceId("I1"), record.image.digest)
     assert await worker.reconciler.find() == [Finding(Kind.LEFT_MOUNTED, record.id)]
 
 
-async def test_an_instance_that_nobody_saw_end(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_that_nobody_saw_end(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     stall.host.lose_directory(machine_id)
     (finding,) = await worker.reconciler.find()
     assert finding == Finding(Kind.LOST_INSTANCE, machine_id) and finding.detail.endswith("it is not on the host")
 
 
-async def test_an_instance_that_no_record_knows(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_that_no_record_knows(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.stopped())
     stall.host.launch(stall.host.place(spec(machine_id, "I9")))
     (finding,) = await worker.reconciler.find()
@@ -125,7 +127,7 @@ async def test_an_instance_that_no_record_knows(worker: Worker, stall: Stall) ->
     assert "I9 runs" in finding.detail and "stopped" in finding.detail
 
 
-async def test_a_process_that_lost_its_directory(worker: Worker, stall: Stall) -> None:
+async def test_a_process_that_lost_its_directory(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.stopped())
     stall.host.orphans |= {machine_id, OTHER}
     found = await worker.reconciler.find()
@@ -133,7 +135,7 @@ async def test_a_process_that_lost_its_directory(worker: Worker, stall: Stall) -
     assert {finding.kind for finding in found} == {Kind.STRAY_INSTANCE}
 
 
-async def test_an_image_that_is_not_here_any_more(worker: Worker, stall: Stall) -> None:
+async def test_an_image_that_is_not_here_any_more(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.stopped())
     worker.parts.deps.images._index.remove(record.image.digest)
     (finding,) = await worker.reconciler.find()
@@ -141,7 +143,7 @@ async def test_an_image_that_is_not_here_any_more(worker: Worker, stall: Stall) 
     assert finding.detail == "1 machine needs it to start again"
 
 
-async def test_a_run_of_a_machine_that_was_never_there(worker: Worker) -> None:
+async def test_a_run_of_a_machine_that_was_never_there(worker: SimWorker) -> None:
     run_id = await worker.store.write(
         lambda tx: worker.parts.runner.accept(
             tx,
@@ -156,7 +158,9 @@ async def test_a_run_of_a_machine_that_was_never_there(worker: Worker) -> None:
     assert finding == Finding(Kind.STRAY_RUN, run_id) and OTHER in finding.detail
 
 
-async def test_what_another_store_has_made_is_foreign_with_all_that_it_has(worker: Worker, stall: Stall) -> None:
+async def test_what_another_store_has_made_is_foreign_with_all_that_it_has(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     born = stall.clock.now()
     record = NodeRecord(id=worker.parts.node.id, region="local", created_at=born)
     await worker.store.write(lambda tx: tx.put(NODE, "self", record))
@@ -173,7 +177,7 @@ async def test_what_another_store_has_made_is_foreign_with_all_that_it_has(worke
     assert found[-1].detail.startswith("it ended")
 
 
-async def test_nothing_is_found_while_machines_come_and_go(worker: Worker, stall: Stall) -> None:
+async def test_nothing_is_found_while_machines_come_and_go(worker: SimWorker, stall: MemoryWorld) -> None:
     """Looked at after every single transaction and every call of the host."""
     seen: list[Finding] = []
     looks = 0
@@ -200,7 +204,7 @@ async def test_nothing_is_found_while_machines_come_and_go(worker: Worker, stall
     assert looks > 5 and seen == []
 
 
-async def test_what_goes_while_it_is_looked_at_is_no_stray(worker: Worker, stall: Stall) -> None:
+async def test_what_goes_while_it_is_looked_at_is_no_stray(worker: SimWorker, stall: MemoryWorld) -> None:
     """A machine that was destroyed between the list of the host and the reading of the records."""
     machine_id = await running(worker)
     list_directories = stall.rootfs.list

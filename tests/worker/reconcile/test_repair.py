@@ -8,8 +8,8 @@ from hawker.record.machine import machine_resource
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import LostPart
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.reconcile import Finding, Kind, Mender
 from hawker.worker.reconcile.findings import REPAIRS
@@ -21,12 +21,12 @@ ASKED = frozenset({Mender.NODE, Mender.OPERATOR})
 
 
 @pytest.fixture
-def stall(stall: Stall) -> Stall:
+def stall(stall: MemoryWorld) -> MemoryWorld:
     stall.reconciles = False
     return stall
 
 
-async def running(worker: Worker) -> MachineId:
+async def running(worker: SimWorker) -> MachineId:
     return MachineId(await worker.started())
 
 
@@ -47,7 +47,9 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
     }
 
 
-async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(worker: Worker, stall: Stall) -> None:
+async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await running(worker)
     before = worker.record(machine_id)
     stall.rootfs.hidden.add(machine_id)
@@ -60,7 +62,7 @@ async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(worke
     check_at_rest(stall)
 
 
-async def test_machines_are_held_still_and_let_go_as_their_records_say(worker: Worker, stall: Stall) -> None:
+async def test_machines_are_held_still_and_let_go_as_their_records_say(worker: SimWorker, stall: MemoryWorld) -> None:
     suspended, started = await running(worker), await running(worker)
     await worker.suspend(suspended)
     await worker.reaches(suspended, State.SUSPENDED)
@@ -73,7 +75,7 @@ async def test_machines_are_held_still_and_let_go_as_their_records_say(worker: W
 
 @pytest.mark.parametrize("kind", [Kind.LOST_ROOTFS, Kind.LOST_CGROUP, Kind.LOST_NETWORK, Kind.NOT_HELD, Kind.LEFT_HELD])
 async def test_nothing_is_given_back_to_a_machine_that_has_stopped_meanwhile(
-    worker: Worker, stall: Stall, kind: Kind
+    worker: SimWorker, stall: MemoryWorld, kind: Kind
 ) -> None:
     machine_id = await running(worker)
     await worker.stop(machine_id)
@@ -85,7 +87,9 @@ async def test_nothing_is_given_back_to_a_machine_that_has_stopped_meanwhile(
     check_at_rest(stall)
 
 
-async def test_a_lost_instance_has_its_exit_recorded_and_follows_its_policy(worker: Worker, stall: Stall) -> None:
+async def test_a_lost_instance_has_its_exit_recorded_and_follows_its_policy(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await running(worker)
     before = worker.record(machine_id)
     stall.host.lose_directory(machine_id)
@@ -98,14 +102,14 @@ async def test_a_lost_instance_has_its_exit_recorded_and_follows_its_policy(work
     assert stall.host.running() == {machine_id: record.running.instance_id}
 
 
-async def test_an_instance_that_still_runs_is_not_lost(worker: Worker) -> None:
+async def test_an_instance_that_still_runs_is_not_lost(worker: SimWorker) -> None:
     machine_id = await running(worker)
     before = worker.record(machine_id)
     await worker.reconciler.repair(Finding(Kind.LOST_INSTANCE, machine_id))
     assert worker.record(machine_id) == before
 
 
-async def test_an_unrecorded_instance_is_taken_up_and_watched(worker: Worker, stall: Stall) -> None:
+async def test_an_unrecorded_instance_is_taken_up_and_watched(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.stopped(restart={"policy": "no"}))
     stall.host.launch(stall.host.place(spec(machine_id, "I9")))
     stall.rootfs.mounted[machine_id] = (InstanceId("I9"), worker.record(machine_id).image.digest)
@@ -122,7 +126,7 @@ async def test_an_unrecorded_instance_is_taken_up_and_watched(worker: Worker, st
     check_at_rest(stall)
 
 
-async def test_an_instance_that_a_run_is_at_is_left_to_the_run(worker: Worker, stall: Stall) -> None:
+async def test_an_instance_that_a_run_is_at_is_left_to_the_run(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.stopped())
     stall.host.launch(stall.host.place(spec(machine_id, "I9")))
     await worker.store.write(
@@ -135,7 +139,7 @@ async def test_an_instance_that_a_run_is_at_is_left_to_the_run(worker: Worker, s
     assert worker.record(machine_id).state is State.STOPPED
 
 
-async def test_a_rootfs_left_mounted_is_given_back_by_a_run(worker: Worker, stall: Stall) -> None:
+async def test_a_rootfs_left_mounted_is_given_back_by_a_run(worker: SimWorker, stall: MemoryWorld) -> None:
     record = worker.record(await worker.stopped())
     await stall.rootfs.mount(record.id, InstanceId("I1"), record.image.digest)
     finding = Finding(Kind.LEFT_MOUNTED, record.id)
@@ -146,7 +150,7 @@ async def test_a_rootfs_left_mounted_is_given_back_by_a_run(worker: Worker, stal
     assert len(worker.parts.runner.list(flow="rest")) == 1
 
 
-async def test_a_rest_that_comes_late_does_not_touch_a_machine_that_runs(worker: Worker, stall: Stall) -> None:
+async def test_a_rest_that_comes_late_does_not_touch_a_machine_that_runs(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.stopped())
     await worker.reconciler.repair(Finding(Kind.LEFT_MOUNTED, machine_id))
     await worker.start(machine_id)
@@ -157,7 +161,7 @@ async def test_a_rest_that_comes_late_does_not_touch_a_machine_that_runs(worker:
     assert machine_id in stall.rootfs.mounted
 
 
-async def test_a_stray_run_is_aborted_however_often_it_takes(worker: Worker) -> None:
+async def test_a_stray_run_is_aborted_however_often_it_takes(worker: SimWorker) -> None:
     await worker.store.write(
         lambda tx: worker.parts.runner.accept(
             tx, START, machine_resource(OTHER), Launch(instance_id=InstanceId("I1")), delay_s=3600
@@ -170,7 +174,7 @@ async def test_a_stray_run_is_aborted_however_often_it_takes(worker: Worker) -> 
     assert worker.parts.runner.list(resource=machine_resource(OTHER), active=True) == []
 
 
-async def test_a_lost_image_waits_for_an_operator_and_is_pulled(worker: Worker) -> None:
+async def test_a_lost_image_waits_for_an_operator_and_is_pulled(worker: SimWorker) -> None:
     record = worker.record(await worker.stopped())
     digest = record.image.digest
     worker.parts.deps.images._index.remove(digest)
@@ -183,7 +187,7 @@ async def test_a_lost_image_waits_for_an_operator_and_is_pulled(worker: Worker) 
     assert await worker.reconciler.find() == []
 
 
-async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: Worker, stall: Stall) -> None:
+async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: SimWorker, stall: MemoryWorld) -> None:
     record = NodeRecord(id=worker.parts.node.id, region="local", created_at=stall.clock.now())
     await worker.store.write(lambda tx: tx.put(NODE, "self", record))
     stall.host.launch(stall.host.place(spec(OTHER, first_ulid(record.created_at - 1))))
@@ -196,21 +200,21 @@ async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: Worker, s
     assert await worker.reconciler.find() == [] and not stall.host.running() and not stall.rootfs.directories
 
 
-async def test_a_process_without_a_directory_is_ended(worker: Worker, stall: Stall) -> None:
+async def test_a_process_without_a_directory_is_ended(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = MachineId(await worker.stopped())
     stall.host.orphans |= {machine_id, OTHER}
     await worker.reconciler.once()
     assert not stall.host.orphans and await worker.reconciler.find() == []
 
 
-async def test_mounts_and_links_of_nobody_are_removed(worker: Worker, stall: Stall) -> None:
+async def test_mounts_and_links_of_nobody_are_removed(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.rootfs.stray.add("/mounts/none")
     stall.networks.stray.add("link-none")
     await worker.reconciler.once()
     assert not stall.rootfs.stray and not stall.networks.stray
 
 
-async def test_a_repair_that_fails_says_so_and_the_others_are_done(worker: Worker, stall: Stall) -> None:
+async def test_a_repair_that_fails_says_so_and_the_others_are_done(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await running(worker)
     stall.host.worn[machine_id] = {LostPart.CGROUP}
     stall.networks.rules = False

@@ -7,8 +7,8 @@ from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.record.capacity import USED
 from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, MachineKey
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Bucket, Tx
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.reconcile.store_check import audit, set_right
@@ -18,18 +18,18 @@ GHOST = MachineKey(id=MachineId("00000000000bad"))
 
 
 @pytest.fixture
-def stall(stall: Stall) -> Stall:
+def stall(stall: MemoryWorld) -> MemoryWorld:
     stall.reconciles = False
     return stall
 
 
-async def two_machines(worker: Worker) -> None:
+async def two_machines(worker: SimWorker) -> None:
     await worker.create(key="order-1")
     await worker.create(key="order-2")
     await worker.at_rest()
 
 
-async def test_the_books_of_a_healthy_worker_are_right(worker: Worker) -> None:
+async def test_the_books_of_a_healthy_worker_are_right(worker: SimWorker) -> None:
     await two_machines(worker)
     gone = await worker.started()
     await worker.destroy(gone, force=True)
@@ -40,7 +40,7 @@ async def test_the_books_of_a_healthy_worker_are_right(worker: Worker) -> None:
     assert {bucket: dict(worker.store.scan(bucket)) for bucket in before} == before
 
 
-async def test_a_wrong_sum_is_added_up_again(worker: Worker) -> None:
+async def test_a_wrong_sum_is_added_up_again(worker: SimWorker) -> None:
     await two_machines(worker)
     right = worker.parts.deps.table.used(worker.store)
     await worker.store.write(lambda tx: tx.put(USED, "all", right.plus(Resources(memory_mib=4096))))
@@ -53,7 +53,7 @@ async def test_a_wrong_sum_is_added_up_again(worker: Worker) -> None:
 
 @pytest.mark.parametrize("bucket", [BY_APP, BY_NAME, BY_ORDER], ids=lambda bucket: bucket.name)
 @pytest.mark.parametrize("damage", ["missing", "surplus", "wrong"])
-async def test_a_wrong_index_is_written_again(worker: Worker, bucket: Bucket[MachineKey], damage: str) -> None:
+async def test_a_wrong_index_is_written_again(worker: SimWorker, bucket: Bucket[MachineKey], damage: str) -> None:
     await two_machines(worker)
     right = dict(worker.store.scan(bucket))
     first = min(right)
@@ -71,7 +71,7 @@ async def test_a_wrong_index_is_written_again(worker: Worker, bucket: Bucket[Mac
     assert invariants.of_store(worker.store) == []
 
 
-async def test_an_address_that_nobody_has_is_free_again(worker: Worker) -> None:
+async def test_an_address_that_nobody_has_is_free_again(worker: SimWorker) -> None:
     await two_machines(worker)
     await worker.store.write(lambda tx: tx.put(BY_IPV4, "172.29.9.9", GHOST))
     await worker.store.write(lambda tx: tx.put(BY_IPV4, "172.29.9.8", GHOST))

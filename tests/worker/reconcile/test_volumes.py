@@ -11,9 +11,9 @@ from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.record.machine import MACHINES
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState
-from hawker.sim.disks import Block
-from hawker.sim.life import Worker
-from hawker.sim.world import Stall
+from hawker.sim.node.fake_volumes import FakeVolume
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import MemoryWorld
 from hawker.worker.reconcile import Finding, Kind
 from tests.worker.invariants import check_at_rest
 
@@ -23,7 +23,7 @@ UNKNOWN = VolumeId("vol_000000000000bad0")
 
 
 @pytest.fixture
-def stall(stall: Stall) -> Stall:
+def stall(stall: MemoryWorld) -> MemoryWorld:
     stall.reconciles = False
     return stall
 
@@ -32,14 +32,14 @@ def kinds(findings: list[Finding]) -> set[tuple[Kind, str]]:
     return {(finding.kind, finding.about) for finding in findings}
 
 
-async def repaired(worker: Worker) -> set[tuple[Kind, str]]:
+async def repaired(worker: SimWorker) -> set[tuple[Kind, str]]:
     """What was found and repaired; nothing is found afterwards but what is only told."""
     found = await worker.reconciler.once()
     await worker.at_rest(every_s=0.1)
     return kinds(found)
 
 
-async def changed(worker: Worker, volume_id: str, **fields: Any) -> VolumeRecord:
+async def changed(worker: SimWorker, volume_id: str, **fields: Any) -> VolumeRecord:
     record = worker.store.get(VOLUMES, volume_id)
     assert record is not None
     other = msgspec.structs.replace(record, **fields)
@@ -47,57 +47,61 @@ async def changed(worker: Worker, volume_id: str, **fields: Any) -> VolumeRecord
     return other
 
 
-async def test_a_healthy_worker_has_no_findings(worker: Worker) -> None:
+async def test_a_healthy_worker_has_no_findings(worker: SimWorker) -> None:
     await worker.volume("data", size_gb=1)
     await worker.volume("free", size_gb=1)
     await worker.started(mounts=MOUNT)
     assert await worker.reconciler.find() == []
 
 
-async def test_a_file_that_no_record_knows_is_told_and_kept(worker: Worker, stall: Stall) -> None:
-    stall.disks.files[UNKNOWN] = Block(1 << 30, 1 << 30, Fstype.EXT4)
+async def test_a_file_that_no_record_knows_is_told_and_kept(worker: SimWorker, stall: MemoryWorld) -> None:
+    stall.disks.files[UNKNOWN] = FakeVolume(1 << 30, 1 << 30, Fstype.EXT4)
     for _ in range(2):
         assert await repaired(worker) == {(Kind.FOREIGN_VOLUME, UNKNOWN)}
     assert UNKNOWN in stall.disks.files
 
 
-async def test_a_file_whose_record_says_destroyed_is_removed(worker: Worker, stall: Stall) -> None:
+async def test_a_file_whose_record_says_destroyed_is_removed(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.delete_volume(volume.id)
     await worker.parts.volumes.destroy(VolumeId(volume.id))
     await worker.at_rest()
-    stall.disks.files[VolumeId(volume.id)] = Block(1 << 30, 1 << 30, Fstype.EXT4)
+    stall.disks.files[VolumeId(volume.id)] = FakeVolume(1 << 30, 1 << 30, Fstype.EXT4)
     assert await repaired(worker) == {(Kind.STRAY_VOLUME, volume.id)}
     assert stall.disks.files == {} and worker.store.get(GONE_VOLUMES, volume.id) is not None
     check_at_rest(stall)
 
 
-async def test_one_that_is_deleted_and_can_be_had_back_is_no_finding(worker: Worker, stall: Stall) -> None:
+async def test_one_that_is_deleted_and_can_be_had_back_is_no_finding(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.delete_volume(volume.id)
     assert await worker.reconciler.find() == [] and VolumeId(volume.id) in stall.disks.files
 
 
-async def test_a_file_that_is_lost_is_told_and_nothing_is_made_in_its_place(worker: Worker, stall: Stall) -> None:
+async def test_a_file_that_is_lost_is_told_and_nothing_is_made_in_its_place(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     volume = await worker.volume("data", size_gb=1)
     stall.disks.files.clear()
     assert await repaired(worker) == {(Kind.LOST_VOLUME, volume.id)}
     assert stall.disks.files == {} and worker.store.get(VOLUMES, volume.id) is not None
 
 
-async def test_a_stray_mount_or_device_is_let_go_of(worker: Worker, stall: Stall) -> None:
+async def test_a_stray_mount_or_device_is_let_go_of(worker: SimWorker, stall: MemoryWorld) -> None:
     stall.disks.stray.add("/dev/loop7")
     assert await repaired(worker) == {(Kind.STRAY_VOLUME_MOUNT, "/dev/loop7")} and not stall.disks.stray
 
 
-async def test_one_that_nobody_uses_is_unmounted(worker: Worker, stall: Stall) -> None:
+async def test_one_that_nobody_uses_is_unmounted(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     stall.disks.attached.add(VolumeId(volume.id))
     assert await repaired(worker) == {(Kind.VOLUME_LEFT_MOUNTED, volume.id)}
     check_at_rest(stall)
 
 
-async def test_one_of_a_machine_that_is_off_is_unmounted_by_a_run_of_the_machine(worker: Worker, stall: Stall) -> None:
+async def test_one_of_a_machine_that_is_off_is_unmounted_by_a_run_of_the_machine(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.stopped(mounts=MOUNT)
     stall.disks.attached.add(VolumeId(volume.id))
@@ -106,7 +110,7 @@ async def test_one_of_a_machine_that_is_off_is_unmounted_by_a_run_of_the_machine
     check_at_rest(stall)
 
 
-async def test_one_that_a_running_machine_lost_here_is_mounted_again(worker: Worker, stall: Stall) -> None:
+async def test_one_that_a_running_machine_lost_here_is_mounted_again(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MOUNT)
     before = worker.record(machine_id)
@@ -121,7 +125,7 @@ async def test_one_that_a_running_machine_lost_here_is_mounted_again(worker: Wor
     [(VolumeState.CREATING, VolumeState.CREATED), (VolumeState.EXTENDING, VolumeState.CREATED)],
 )
 async def test_what_was_under_way_and_has_no_run_is_begun_again(
-    worker: Worker, stall: Stall, state: VolumeState, becomes: VolumeState
+    worker: SimWorker, stall: MemoryWorld, state: VolumeState, becomes: VolumeState
 ) -> None:
     volume = await worker.volume("data", size_gb=1)
     await changed(worker, volume.id, state=state)
@@ -131,7 +135,7 @@ async def test_what_was_under_way_and_has_no_run_is_begun_again(
     check_at_rest(stall)
 
 
-async def test_an_attachment_to_a_machine_that_is_gone_is_taken_back(worker: Worker, stall: Stall) -> None:
+async def test_an_attachment_to_a_machine_that_is_gone_is_taken_back(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await changed(worker, volume.id, machine=MachineId("00000000000bad"))
     assert (Kind.WRONG_ATTACHMENT, volume.id) in await repaired(worker)
@@ -140,7 +144,7 @@ async def test_an_attachment_to_a_machine_that_is_gone_is_taken_back(worker: Wor
     check_at_rest(stall)
 
 
-async def test_a_machine_that_has_a_volume_is_believed(worker: Worker, stall: Stall) -> None:
+async def test_a_machine_that_has_a_volume_is_believed(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MOUNT)
     await changed(worker, volume.id, machine=None)
@@ -151,7 +155,7 @@ async def test_a_machine_that_has_a_volume_is_believed(worker: Worker, stall: St
     check_at_rest(stall)
 
 
-async def test_the_last_word_of_a_volume_is_forgotten_in_time(worker: Worker, stall: Stall) -> None:
+async def test_the_last_word_of_a_volume_is_forgotten_in_time(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     await worker.delete_volume(volume.id)
     await worker.parts.volumes.destroy(VolumeId(volume.id))

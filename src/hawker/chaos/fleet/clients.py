@@ -19,8 +19,8 @@ from hawker.api.contract.machine import (
     MachineParams,
 )
 from hawker.api.contract.node import NODE_INFO, NodeInfo
-from hawker.chaos.fleet.fleet import Fleet, Stall
-from hawker.chaos.fleet.report import Answer
+from hawker.chaos.fleet.fleet import LabFleet, LabNode
+from hawker.chaos.fleet.report import OrderAnswer
 from hawker.clock import Clock
 from hawker.config import Guest, MachineConfig
 from hawker.errors import HawkerError, NoRoom, Unavailable
@@ -40,14 +40,14 @@ _REPLICA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldOrders:
     """What clients were told: promises, and how long each answer took, by its outcome."""
 
     promised: list[Promised] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[OrderAnswer] = field(default_factory=list)
 
 
-class Clients:
+class FleetClients:
     """`at` has one for each node, in the fleet's order."""
 
     def __init__(self, at: Sequence[Caller], clock: Clock, config: MachineConfig) -> None:
@@ -64,7 +64,9 @@ class Clients:
         await self.at[broker].call(GET_APP, params=_HERE)
         return all(node.api and node.capacity is not None for node in await self.nodes(broker))
 
-    async def order(self, broker: int, name: str, told: Told, *, keyed: bool = True, timeout_s: float = 30.0) -> None:
+    async def order(
+        self, broker: int, name: str, told: ToldOrders, *, keyed: bool = True, timeout_s: float = 30.0
+    ) -> None:
         """Once, and note what was answered."""
         began = self._clock.monotonic()
         outcome, why = "filled", ""
@@ -80,7 +82,7 @@ class Clients:
             promise = Promised(order=name, machine=MachineId(machine.id))
             told.promised.append(promise)
             self.promised.append(promise)
-        told.answers.append(Answer(outcome=outcome, seconds=self._clock.monotonic() - began, why=why))
+        told.answers.append(OrderAnswer(outcome=outcome, seconds=self._clock.monotonic() - began, why=why))
 
     async def create(
         self,
@@ -125,11 +127,11 @@ class Clients:
 
 
 @asynccontextmanager
-async def clients_of(fleet: Fleet, clock: Clock, config: MachineConfig) -> AsyncIterator[Clients]:
+async def clients_of(fleet: LabFleet, clock: Clock, config: MachineConfig) -> AsyncIterator[FleetClients]:
     async with AsyncExitStack() as stack:
         token = Secret(fleet.stalls[0].daemon.token)
-        yield Clients([await _client(stack, stall, token) for stall in fleet.stalls], clock, config)
+        yield FleetClients([await _client(stack, stall, token) for stall in fleet.stalls], clock, config)
 
 
-async def _client(stack: AsyncExitStack, stall: Stall, token: Secret) -> Client:
+async def _client(stack: AsyncExitStack, stall: LabNode, token: Secret) -> Client:
     return await stack.enter_async_context(Client(stall.url, token))

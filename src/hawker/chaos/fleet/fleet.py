@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from hawker.chaos.daemon import HAWKER, Daemon
-from hawker.chaos.fleet.street import Host, Street
+from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.host.cgroup import Cgroups, find_hierarchies
@@ -19,10 +19,10 @@ PORT = 4280
 JOINS_WITHIN_S = 120.0
 
 
-class Stall:
+class LabNode:
     """One node: its host and its daemon."""
 
-    def __init__(self, host: Host, daemon: Daemon) -> None:
+    def __init__(self, host: LabHost, daemon: Daemon) -> None:
         self.host = host
         self.daemon = daemon
 
@@ -35,7 +35,7 @@ class Stall:
         return f"http://{self.host.address}:{PORT}"
 
     def crash(self) -> None:
-        """Of the daemon only; its machines go on."""
+        """Kills the daemon only; its machines go on."""
         self.daemon.kill()
 
     def restart(self) -> None:
@@ -57,18 +57,24 @@ class Stall:
         self.daemon.start()
 
 
-class Fleet:
-    """Of one region unless told; `regions` are dealt to the hosts in turn. Leaving the context destroys every machine;
-    `left` says what stays on the host all the same."""
+class LabFleet:
+    """A fleet in one region unless told; `regions` are dealt to the hosts in turn. Leaving the context destroys
+    every machine; `left` says what stays on the host all the same."""
 
     def __init__(
-        self, street: Street, directory: Path, clock: Clock, *flags: str, driver: str, regions: Sequence[str] = ("mad",)
+        self,
+        lab: NetworkLab,
+        directory: Path,
+        clock: Clock,
+        *flags: str,
+        driver: str,
+        regions: Sequence[str] = ("mad",),
     ) -> None:
-        self.street = street
+        self.lab = lab
         self.left: list[str] = []
         self.stalls = [
-            Stall(host, self._daemon(directory, host, clock, flags, driver, regions[index % len(regions)]))
-            for index, host in enumerate(street.hosts)
+            LabNode(host, self._daemon(directory, host, clock, flags, driver, regions[index % len(regions)]))
+            for index, host in enumerate(lab.hosts)
         ]
 
     def __enter__(self) -> Self:
@@ -87,15 +93,15 @@ class Fleet:
         self._close()
 
     def _daemon(
-        self, directory: Path, host: Host, clock: Clock, flags: Sequence[str], driver: str, region: str
+        self, directory: Path, host: LabHost, clock: Clock, flags: Sequence[str], driver: str, region: str
     ) -> Daemon:
         own = directory / f"node-{host.number}"
         own.mkdir()
         where = ("--listen", f"{host.address}:{PORT}", "--advertise", host.address, "--region", region)
         return Daemon(own, clock, *where, *flags, driver=driver, before_it=host.before_it)
 
-    def _join(self, stall: Stall, first: Stall) -> None:
-        """As `hawker join` does it, the daemon then being ours to kill."""
+    def _join(self, stall: LabNode, first: LabNode) -> None:
+        """Does what `hawker join` does; the daemon is then ours to kill."""
         daemon = stall.daemon
         command = [*daemon.before_it, HAWKER, "join", first.url, "--token", first.daemon.token, "--no-start"]
         command += ["--data-dir", str(daemon.data_dir), "--advertise", stall.host.address]

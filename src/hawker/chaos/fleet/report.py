@@ -8,14 +8,14 @@ import msgspec
 _SHOWN = 5
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class TimedMoment(msgspec.Struct, frozen=True, kw_only=True):
     """How long it took until `what` was so."""
 
     what: str
     seconds: float
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """To one order: what became of it, how long that took, and the error's text."""
 
     outcome: str
@@ -23,7 +23,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Phase(msgspec.Struct, frozen=True, kw_only=True):
+class TrialPhase(msgspec.Struct, frozen=True, kw_only=True):
     """Orders given while something was done to the network. `refused` are typed refusals of the market, `unknown` those
     whose fate the client could not learn; `slowest_s` is the longest that a client waited for any answer; `why` has
     what was said of those that were not filled, each text once."""
@@ -38,10 +38,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     why: tuple[str, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
-    phases: tuple[Phase, ...]
-    moments: tuple[Moment, ...]
+    phases: tuple[TrialPhase, ...]
+    moments: tuple[TimedMoment, ...]
     findings: tuple[str, ...]
 
     @property
@@ -49,10 +49,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return 1 if self.findings else 0
 
 
-def phase_of(name: str, answers: Sequence[Answer]) -> Phase:
+def phase_of(name: str, answers: Sequence[OrderAnswer]) -> TrialPhase:
     counts = Counter(answer.outcome for answer in answers)
     filled = sorted(answer.seconds for answer in answers if answer.outcome == "filled")
-    return Phase(
+    return TrialPhase(
         name=name,
         filled=counts["filled"],
         refused=counts["refused"],
@@ -64,7 +64,7 @@ def phase_of(name: str, answers: Sequence[Answer]) -> Phase:
     )
 
 
-def page(report: Report) -> str:
+def page(report: TrialReport) -> str:
     lines = [f"{report.nodes} nodes", "", "ORDERS".ljust(34) + "FILLED  REFUSED  AWAY  UNKNOWN  P50 MS  SLOWEST S"]
     for each in report.phases:
         counts = f"{each.filled:6}  {each.refused:7}  {each.unavailable:4}  {each.unknown:7}"

@@ -14,12 +14,12 @@ import anyio
 from anyio.to_thread import run_sync
 
 from hawker.api.contract.machine import Machine
-from hawker.chaos.fleet.clients import ORDER, Clients, Told, clients_of
-from hawker.chaos.fleet.fleet import Fleet, Stall
-from hawker.chaos.fleet.report import Moment, Phase, Report, phase_of
-from hawker.chaos.fleet.street import Street
-from hawker.chaos.larder import write_commandless_image
-from hawker.chaos.stage import Wares
+from hawker.chaos.fleet.clients import ORDER, FleetClients, ToldOrders, clients_of
+from hawker.chaos.fleet.fleet import LabFleet, LabNode
+from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.chaos.fleet.report import TimedMoment, TrialPhase, TrialReport, phase_of
+from hawker.chaos.sample_image import write_commandless_image
+from hawker.chaos.scenario_context import SampleMachines
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.gossip.contract import Fate
@@ -36,7 +36,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrialPlan:
     """`orders` in each quiet phase; while the network is parted, each side gets one a second for `partition_s`. `flags`
     are further ones of every node."""
 
@@ -48,34 +48,36 @@ class Plan:
     flags: tuple[str, ...] = ()
 
 
-async def run_trial(plan: Plan, clock: Clock, tell: Callable[[str], None]) -> Report:
+async def run_trial(plan: TrialPlan, clock: Clock, tell: Callable[[str], None]) -> TrialReport:
     """`tell` is given a line whenever something begins or was reached."""
     with TemporaryDirectory(dir=plan.where) as made:
         directory = Path(made)
         for name in ("street", "nodes", "image"):
             (directory / name).mkdir()
-        wares = Wares("container", write_commandless_image(directory / "image"), directory / "archive")
-        with Street(directory / "street", _STREET, plan.nodes) as street:
-            fleet = Fleet(street, directory / "nodes", clock, *_ROOM, *plan.flags, driver="container")
+        samples = SampleMachines("container", write_commandless_image(directory / "image"), directory / "archive")
+        with NetworkLab(directory / "street", _STREET, plan.nodes) as lab:
+            fleet = LabFleet(lab, directory / "nodes", clock, *_ROOM, *plan.flags, driver="container")
             with fleet:
-                async with clients_of(fleet, clock, wares.sample()) as clients:
-                    trial = Trial(plan, clock, tell, fleet, clients)
+                async with clients_of(fleet, clock, samples.sample()) as clients:
+                    trial = FleetTrial(plan, clock, tell, fleet, clients)
                     await trial.run()
     findings = (*trial.findings, *(f"left on the host: {trace}" for trace in fleet.left))
-    return Report(nodes=plan.nodes, phases=tuple(trial.phases), moments=tuple(trial.moments), findings=findings)
+    return TrialReport(nodes=plan.nodes, phases=tuple(trial.phases), moments=tuple(trial.moments), findings=findings)
 
 
-class Trial:
-    def __init__(self, plan: Plan, clock: Clock, tell: Callable[[str], None], fleet: Fleet, clients: Clients) -> None:
+class FleetTrial:
+    def __init__(
+        self, plan: TrialPlan, clock: Clock, tell: Callable[[str], None], fleet: LabFleet, clients: FleetClients
+    ) -> None:
         self._plan = plan
         self._clock = clock
         self._tell = tell
         self._fleet = fleet
-        self._street = fleet.street
+        self._lab = fleet.lab
         self._clients = clients
         self._all = range(plan.nodes)
-        self.phases: list[Phase] = []
-        self.moments: list[Moment] = []
+        self.phases: list[TrialPhase] = []
+        self.moments: list[TimedMoment] = []
         self.findings: list[str] = []
 
     async def run(self) -> None:
@@ -96,19 +98,19 @@ class Trial:
     # What is done to it.
 
     async def _lossy(self) -> None:
-        hosts = self._street.hosts
+        hosts = self._lab.hosts
         for host in hosts:
             await run_sync(partial(host.drop_from, hosts, percent=self._plan.loss_percent))
         await self._orders(f"{self._plan.loss_percent}% of packets lost")
-        await run_sync(self._street.heal)
+        await run_sync(self._lab.heal)
 
     async def _parted(self) -> None:
         """A smaller and a larger side; both get orders. Every fifth is the same at both and has a key, so that only the
         side with the app's home can fill it."""
-        hosts, cut = self._street.hosts, (self._plan.nodes - 1) // 2
-        await run_sync(self._street.part, hosts[:cut], hosts[cut:])
+        hosts, cut = self._lab.hosts, (self._plan.nodes - 1) // 2
+        await run_sync(self._lab.part, hosts[:cut], hosts[cut:])
         self._tell(f"parted: {cut} and {self._plan.nodes - cut} nodes, for {self._plan.partition_s:g} s")
-        smaller, larger, until = Told(), Told(), self._clock.monotonic() + self._plan.partition_s
+        smaller, larger, until = ToldOrders(), ToldOrders(), self._clock.monotonic() + self._plan.partition_s
         number = 0
         async with anyio.create_task_group() as tasks:
             while self._clock.monotonic() < until:
@@ -121,7 +123,7 @@ class Trial:
                 await self._clock.sleep(1.0)
         self._note(f"parted, the side of {cut}", smaller)
         self._note(f"parted, the side of {self._plan.nodes - cut}", larger)
-        await run_sync(self._street.heal)
+        await run_sync(self._lab.heal)
         await self._until("every node knows every other one, after the partition", self._everybody_is_here)
         await self._until("every replica has the same rows, after the partition", self._converged)
 
@@ -158,7 +160,7 @@ class Trial:
 
     async def _orders(self, name: str, brokers: Sequence[int] | None = None) -> None:
         """So many, a few at once, each by another broker."""
-        told, turns = Told(), anyio.CapacityLimiter(_AT_ONCE)
+        told, turns = ToldOrders(), anyio.CapacityLimiter(_AT_ONCE)
         at = brokers or self._all
 
         async def order(number: int) -> None:
@@ -170,7 +172,7 @@ class Trial:
                 tasks.start_soon(order, number)
         self._note(name, told)
 
-    def _note(self, name: str, told: Told) -> None:
+    def _note(self, name: str, told: ToldOrders) -> None:
         phase = phase_of(name, told.answers)
         self.phases.append(phase)
         self._tell(f"orders, {name}: {phase.filled} of {len(told.answers)} filled")
@@ -183,7 +185,7 @@ class Trial:
         with anyio.move_on_after(WITHIN_S):
             while not await self._quietly(seen):
                 await self._clock.sleep(_LOOK_S)
-            moment = Moment(what=what, seconds=round(self._clock.monotonic() - began, 2))
+            moment = TimedMoment(what=what, seconds=round(self._clock.monotonic() - began, 2))
             self.moments.append(moment)
             self._tell(f"{what}, after {moment.seconds:g} s")
             return
@@ -219,7 +221,7 @@ class Trial:
     async def _is_believed(self, broker: int, node_id: NodeId, fate: Fate) -> bool:
         return any(node.id == node_id and node.state == fate for node in await self._clients.nodes(broker))
 
-    async def _host_of(self, machine_id: str) -> Stall:
+    async def _host_of(self, machine_id: str) -> LabNode:
         owner = next(
             row[1] for row in await self._clients.replica(0) if row[:1] == ("machine",) and row[2] == machine_id
         )

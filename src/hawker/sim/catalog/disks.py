@@ -10,7 +10,6 @@ from typing import Protocol
 from hawker.catalog.change import Scope, Value
 from hawker.catalog.contract import Statement, Storage
 from hawker.catalog.memory_storage import DiskImage, MemoryStorage, MemoryTable, Schema
-from hawker.catalog.planted import SOUND, Bug
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.ids import NodeId
@@ -30,7 +29,7 @@ NEW: Schema = {
 EXTRAS = "CREATE TABLE extras (node TEXT NOT NULL, id TEXT NOT NULL, state TEXT, PRIMARY KEY (node, id)) WITHOUT ROWID;"
 
 
-class Disk(Protocol):
+class CatalogDisk(Protocol):
     """A storage that is open, and what becomes of it. `open` follows each of the others."""
 
     @property
@@ -47,7 +46,7 @@ class Disk(Protocol):
         """Remember how it is now, for `rewind`."""
 
     def rewind(self, *, whole: bool) -> None:
-        """As it was marked; `whole`: with all that could prove that it is not."""
+        """Puts the disk back to the mark; `whole`: with all that could prove that it is not."""
 
     def wipe(self) -> None: ...
 
@@ -56,22 +55,21 @@ class Disk(Protocol):
     def close(self) -> None: ...
 
 
-class MemoryDisk:
+class CatalogMemoryDisk:
     """Content is what the replica has of an origin, set aside or not."""
 
-    def __init__(self, node: NodeId, clock: Clock, *, log_txs: int, planted: frozenset[Bug] = SOUND) -> None:
-        self._node, self._clock, self._log_txs, self._planted = node, clock, log_txs, planted
+    def __init__(self, node: NodeId, clock: Clock, *, log_txs: int, keeper: type[MemoryStorage]) -> None:
+        self._node, self._clock, self._log_txs, self._keeper = node, clock, log_txs, keeper
         self._image, self._marked = DiskImage(), DiskImage()
 
     def open(self, *, new: bool) -> None:
-        self.storage = MemoryStorage(
+        self.storage = self._keeper(
             self._node,
             NEW if new else OLD,
             self._clock,
             image=self._image,
             log_txs=self._log_txs,
             refuses=lambda op: not new and "odd" in (op.row or ()),
-            planted=self._planted,
         )
 
     def stop(self) -> None:
@@ -103,7 +101,7 @@ class MemoryDisk:
         return None
 
 
-class FileDisk:
+class CatalogFileDisk:
     """Content is what readers see. Each life has its own folder: what a killed one left open is harmless."""
 
     def __init__(self, node: NodeId, clock: Clock, place: Path) -> None:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from hawker.catalog.contract import Statement
 from hawker.catalog.memory_storage import remove, upsert
 from hawker.ids import NodeId
-from hawker.sim.catalog.host import Host
-from hawker.sim.catalog.world import World
+from hawker.sim.catalog.host import CatalogHost
+from hawker.sim.catalog.network import CatalogNetwork
 
 KEYS = 6
 LOOK_S = 0.4
 
 
-class Faults:
+class CatalogFaults:
     """Over `until`, by the world's time, nothing begins any more."""
 
-    def __init__(self, world: World, hosts: Mapping[NodeId, Host], until: float) -> None:
+    def __init__(self, world: CatalogNetwork, hosts: Mapping[NodeId, CatalogHost], until: float) -> None:
         self._world, self._hosts, self._until = world, hosts, until
         self._chance = world.chance
         self._count = 0
@@ -40,7 +40,7 @@ class Faults:
         for host in self._hosts.values():
             self._world.at(LOOK_S * self._world.source.random(), self._looks(host))
 
-    def write_one(self, host: Host) -> None:
+    def write_one(self, host: CatalogHost) -> None:
         """One transaction of one to four rows."""
         host.write([self._statement(host) for _ in range(self._chance.between(1, 4))])
 
@@ -49,7 +49,7 @@ class Faults:
             self.write_one(self._anyone())
             self._world.at(2 * self._world.source.random() / self._world.plan.writes_per_s, self._write)
 
-    def _statement(self, host: Host) -> Statement:
+    def _statement(self, host: CatalogHost) -> Statement:
         self._count += 1
         node, key = host.node, str(self._chance.between(1, KEYS))
         kind = self._chance.weighed({"machine": 6, "node": 2, "remove": 4, "extra": 2 if host.new else 0})
@@ -65,7 +65,7 @@ class Faults:
             case _:
                 return remove("machines", {"node": node, "id": key})
 
-    def _looks(self, host: Host) -> Callable[[], None]:
+    def _looks(self, host: CatalogHost) -> Callable[[], None]:
         def look() -> None:
             if host.up:
                 host.look_around()
@@ -78,7 +78,7 @@ class Faults:
             self._chance.weighed(self._what)()
             self._world.at(2 * self._world.source.random() * self._world.plan.fault_every_s, self._strike)
 
-    def _anyone(self) -> Host:
+    def _anyone(self) -> CatalogHost:
         return self._chance.one_of(list(self._hosts.values()))
 
     # links
@@ -98,7 +98,7 @@ class Faults:
 
     # hosts
 
-    def _down(self, how: Callable[[Host], None]) -> None:
+    def _down(self, how: Callable[[CatalogHost], None]) -> None:
         """At most half of the fleet at a time. A host may come back with a newer schema."""
         host = self._anyone()
         if not host.up or sum(not each.up for each in self._hosts.values()) * 2 >= len(self._hosts):
@@ -109,7 +109,7 @@ class Faults:
         away_s = 0.1 + 4 * self._world.source.random() ** 2
         self._world.at(away_s, lambda: self.come_back(host))
 
-    def come_back(self, host: Host) -> None:
+    def come_back(self, host: CatalogHost) -> None:
         if not host.up and not host.gone:
             host.new = host.new or self._chance.happens(0.3)
             host.start()
@@ -123,7 +123,7 @@ class Faults:
     def _lose_tail(self) -> None:
         """The end of the file is lost: it is as it was a moment ago."""
 
-        def begin(host: Host) -> None:
+        def begin(host: CatalogHost) -> None:
             host.disk.mark()
             life = host.life
 
@@ -146,14 +146,14 @@ class Faults:
             host.disk.mark()
 
     def _restore(self) -> None:
-        def restore(host: Host) -> None:
+        def restore(host: CatalogHost) -> None:
             host.end(host.disk.kill)
             host.disk.rewind(whole=False)
 
         self._down(restore)
 
     def _wipe(self) -> None:
-        def wipe(host: Host) -> None:
+        def wipe(host: CatalogHost) -> None:
             host.end(host.disk.kill)
             host.disk.wipe()
 

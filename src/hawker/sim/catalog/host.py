@@ -9,33 +9,33 @@ from hawker.catalog.engine import ReplicationEngine
 from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.jobs import Job, JobResult, perform
 from hawker.catalog.messages import Message, Pull, PullAnswer
-from hawker.catalog.planted import Bug
 from hawker.ids import NodeId
-from hawker.sim.catalog.disks import Disk
-from hawker.sim.catalog.world import HostClock, World
+from hawker.sim.catalog.disks import CatalogDisk
+from hawker.sim.catalog.kit import CatalogKit
+from hawker.sim.catalog.network import CatalogNetwork, HostClock
 
 JOB_S = 0.002
 PART_BYTES = 400
 ASK_S = 2.0
 
 
-class Host:
+class CatalogHost:
     """`on_done` is called after each job and commit. `new` is whether it runs the newer schema."""
 
     def __init__(
         self,
-        world: World,
+        world: CatalogNetwork,
         node: NodeId,
         region: str,
-        disk: Disk,
+        disk: CatalogDisk,
         clock: HostClock,
         *,
-        planted: frozenset[Bug],
-        on_done: "Callable[[Host, Job | Committed, JobResult | None], None]",
+        kit: CatalogKit,
+        on_done: "Callable[[CatalogHost, Job | Committed, JobResult | None], None]",
     ) -> None:
         self.node, self.region, self.disk, self.clock = node, region, disk, clock
-        self._world, self._planted, self._on_done = world, planted, on_done
-        self.others: Mapping[NodeId, Host] = {}
+        self._world, self._kit, self._on_done = world, kit, on_done
+        self.others: Mapping[NodeId, CatalogHost] = {}
         self.new = False
         self.life = 0
         self.up = False
@@ -53,7 +53,7 @@ class Host:
         self.life += 1
         self.up, self._busy, self._wakes_at = True, False, float("inf")
         plan = self._world.plan
-        self.engine = ReplicationEngine(
+        self.engine = self._kit.engine(
             self.node,
             self.region,
             {scope: storage.positions(scope) for scope in Scope},
@@ -61,7 +61,6 @@ class Host:
             proven=storage.proven(),
             grace_s=plan.grace_s,
             part_bytes=1 << 20 if plan.strict else PART_BYTES,
-            planted=self._planted,
         )
         if not plan.strict:
             self.engine.slices.ops = 4

@@ -13,12 +13,12 @@ from hawker.catalog.memory_storage import Key, MemoryStorage
 from hawker.catalog.reorder_buffer import TXS
 from hawker.ids import NodeId
 from hawker.sim.catalog.disks import Content
-from hawker.sim.catalog.host import Host
+from hawker.sim.catalog.host import CatalogHost
 
 MIRROR_EVERY = 16
 
 
-class Broken(Exception):
+class InvariantBroken(Exception):
     """Something that must hold did not."""
 
 
@@ -32,7 +32,7 @@ class Oracle:
         self._steps = 0
         self.checked = 0
 
-    def look(self, host: Host, what: Job | Committed, done: JobResult | None) -> None:
+    def look(self, host: CatalogHost, what: Job | Committed, done: JobResult | None) -> None:
         """After each job and each commit of a host."""
         if isinstance(what, Committed):
             for tx in what.txs:
@@ -47,29 +47,31 @@ class Oracle:
                     self._check_order(host, origin, scope, position)
         self._follow(host, what, done)
         if host.engine.queued > MAX_READY + TXS:
-            raise Broken(f"{host.node} has {host.engine.queued} changes waiting")
+            raise InvariantBroken(f"{host.node} has {host.engine.queued} changes waiting")
 
-    def _note(self, host: Host, scope: Scope, epoch: int, version: int) -> None:
+    def _note(self, host: CatalogHost, scope: Scope, epoch: int, version: int) -> None:
         said = self._said.setdefault((host.node, scope, epoch), {})
         said[version] = host.disk.content(host.node, scope)
 
-    def _check_books(self, host: Host, origin: NodeId, scope: Scope, position: Position) -> None:
+    def _check_books(self, host: CatalogHost, origin: NodeId, scope: Scope, position: Position) -> None:
         believed = host.engine.position(scope, origin)
         if believed != position:
-            raise Broken(f"{host.node} believes that it has {origin} at {believed}, and the disk has {position}")
+            raise InvariantBroken(
+                f"{host.node} believes that it has {origin} at {believed}, and the disk has {position}"
+            )
 
-    def _check_order(self, host: Host, origin: NodeId, scope: Scope, position: Position) -> None:
+    def _check_order(self, host: CatalogHost, origin: NodeId, scope: Scope, position: Position) -> None:
         if position.applied < 0 or position.epoch == 0:
             return
         said = self._said.get((origin, scope, position.epoch), {})
         if position.applied not in said:
-            raise Broken(f"{host.node} has {origin} at {position}, which it never said")
+            raise InvariantBroken(f"{host.node} has {origin} at {position}, which it never said")
         self.checked += 1
         gap = _differs(host.disk.content(origin, scope), said[position.applied])
         if gap:
-            raise Broken(f"{host.node} has {origin} at {position}, and its {gap} was never like that")
+            raise InvariantBroken(f"{host.node} has {origin} at {position}, and its {gap} was never like that")
 
-    def _follow(self, host: Host, what: Job | Committed, done: JobResult | None) -> None:
+    def _follow(self, host: CatalogHost, what: Job | Committed, done: JobResult | None) -> None:
         """A reader that looks again only at what it is told of."""
         storage = host.disk.storage
         if not isinstance(storage, MemoryStorage):
@@ -93,10 +95,10 @@ class Oracle:
                         mirror[each] = rows[each]
         self._steps += 1
         if self._steps % MIRROR_EVERY == 0 and mirror != storage.rows():
-            raise Broken(f"who follows the changes at {host.node} does not see what is there")
+            raise InvariantBroken(f"who follows the changes at {host.node} does not see what is there")
 
 
-def at_rest(hosts: Iterable[Host]) -> str | None:
+def at_rest(hosts: Iterable[CatalogHost]) -> str | None:
     """Why the fleet is not at rest; None when it is."""
     alive = [host for host in hosts if host.up]
     nodes = [host.node for host in hosts]
@@ -113,8 +115,8 @@ def at_rest(hosts: Iterable[Host]) -> str | None:
     return None
 
 
-def _unlike(alive: list[Host], origin: NodeId, scope: Scope) -> str | None:
-    by_region: dict[str, list[Host]] = {}
+def _unlike(alive: list[CatalogHost], origin: NodeId, scope: Scope) -> str | None:
+    by_region: dict[str, list[CatalogHost]] = {}
     for host in alive:
         by_region.setdefault(host.region if scope is Scope.REGION else "", []).append(host)
     for group in by_region.values():
@@ -131,7 +133,7 @@ def _unlike(alive: list[Host], origin: NodeId, scope: Scope) -> str | None:
     return None
 
 
-def _place(host: Host, origin: NodeId, scope: Scope) -> tuple[int, int, int]:
+def _place(host: CatalogHost, origin: NodeId, scope: Scope) -> tuple[int, int, int]:
     position = host.engine.position(scope, origin)
     return position.epoch, position.applied, position.fence
 

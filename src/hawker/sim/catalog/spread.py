@@ -25,7 +25,7 @@ EPOCH = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadFigures:
     """Seconds from commit to applied, over all hosts and changes; copies of a payload per host and change."""
 
     hosts: int
@@ -37,7 +37,7 @@ class Spread:
     copies: float
 
 
-def spread(hosts: int, *, regions: int, loss: float, changes: int, seed: int = 0) -> Spread:
+def spread(hosts: int, *, regions: int, loss: float, changes: int, seed: int = 0) -> SpreadFigures:
     field = _Field(hosts, regions, loss, ManualClock(seed=seed))
     for _ in range(changes):
         field.change()
@@ -46,7 +46,7 @@ def spread(hosts: int, *, regions: int, loss: float, changes: int, seed: int = 0
     expected = changes * (hosts - 1)
     if len(found) != expected:
         raise AssertionError(f"{expected - len(found)} of {expected} never heard of a change")
-    return Spread(
+    return SpreadFigures(
         hosts=hosts,
         regions=regions,
         loss=loss,

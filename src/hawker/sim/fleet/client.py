@@ -1,4 +1,6 @@
-"""A client of a simulated fleet: calls brokers as their contract says, and minds what it is told."""
+"""Clients of a simulated fleet: call brokers as their contract says, and mind what they are told. A buyer orders
+several machines at once, and volumes with machines on them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,16 +16,19 @@ from hawker.api.contract.machine import (
     StopRequest,
 )
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE
+from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.api.transport_errors import Unreachable
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
-from hawker.ids import MachineId, NodeId
+from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.deed import Deed, Verb
-from hawker.sim.fleet.ledger import Ledger, Ordered
-from hawker.sim.fleet.wire import Wire, Wired
-from hawker.sim.life import config_of, params
-from hawker.sim.trace import Kind
+from hawker.sim.fleet.ledger import Counted, FleetLedger, Ordered
+from hawker.sim.fleet.network import CallNetwork, SimCaller
+from hawker.sim.fleet.plan import FleetOperation, FleetVerb
+from hawker.sim.harness.plan import do_in_turn
+from hawker.sim.harness.trace import Speaker
+from hawker.sim.node.sim_worker import config_of, params
 
 PATIENCE_S = 12.0
 _PAUSE_S = 0.3
@@ -39,20 +44,20 @@ class _Answer:
     sure: bool = False
 
 
-class Client:
+class FleetClient:
     """`is_new`: the host of the machine is down, or came up a moment ago. A broker that does not know so yet, nor that
     the machine is there, says "not found"."""
 
     def __init__(
         self,
         name: str,
-        wire: Wire,
+        call_network: CallNetwork,
         nodes: list[NodeId],
-        ledger: Ledger,
+        ledger: FleetLedger,
         clock: Clock,
         is_new: Callable[[MachineId], bool] = lambda machine_id: False,
     ) -> None:
-        self.name, self._wire, self._nodes, self._is_new = name, wire, nodes, is_new
+        self.name, self._call_network, self._nodes, self._is_new = name, call_network, nodes, is_new
         self._ledger, self._clock = ledger, clock
         self.app = f"app-{name}"
 
@@ -68,56 +73,54 @@ class Client:
             else:
                 return
 
-    async def work(self, deeds: tuple[Deed, ...], began: float) -> None:
-        for deed in deeds:
-            await self._clock.sleep(max(0.0, began + deed.at - self._clock.monotonic()))
-            await self._do(deed)
+    async def work(self, operations: tuple[FleetOperation, ...], began: float) -> None:
+        await do_in_turn(operations, self._clock, self._do, began)
 
-    async def _do(self, deed: Deed) -> None:
-        match deed.verb:
-            case Verb.ORDER:
-                await self._order(deed, f"key of {deed.label}" if deed.word else None)
-            case Verb.SPARE:
-                watched = self._ledger.orders.get(deed.word)
+    async def _do(self, operation: FleetOperation) -> None:
+        match operation.verb:
+            case FleetVerb.ORDER:
+                await self._order(operation, f"key of {operation.label}" if operation.word else None)
+            case FleetVerb.SPARE:
+                watched = self._ledger.orders.get(operation.word)
                 if watched is not None and watched.machine is not None:
-                    await self._order(deed, f"key of {deed.label}", watches=watched.machine)
-            case Verb.AGAIN:
-                order = self._ledger.orders.get(deed.label)
+                    await self._order(operation, f"key of {operation.label}", watches=watched.machine)
+            case FleetVerb.AGAIN:
+                order = self._ledger.orders.get(operation.label)
                 if order is not None and order.key is not None and not order.destroyed:
-                    await self._place(deed, order)
+                    await self._place(operation, order)
             case _:
-                order = self._ledger.orders.get(deed.label)
+                order = self._ledger.orders.get(operation.label)
                 if order is not None and order.machine is not None:
-                    await self._change(deed, order, order.machine)
+                    await self._change(operation, order, order.machine)
 
     # Orders.
 
-    async def _order(self, deed: Deed, key: str | None, watches: MachineId | None = None) -> None:
-        order = Ordered(deed.label, self.app, key, watches)
-        self._ledger.orders[deed.label] = order
-        await self._place(deed, order)
+    async def _order(self, operation: FleetOperation, key: str | None, watches: MachineId | None = None) -> None:
+        order = Ordered(operation.label, self.app, key, watches)
+        self._ledger.orders[operation.label] = order
+        await self._place(operation, order)
 
-    async def _place(self, deed: Deed, order: Ordered) -> None:
+    async def _place(self, operation: FleetOperation, order: Ordered) -> None:
         """For the first time, or as a client does that has lost the answer."""
-        self._say(deed, f"{deed.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
-        memory = int(deed.amount) or 256
+        self._say(operation, f"{operation.verb} {order.label}{f' with key {order.key!r}' if order.key else ''}")
+        memory = int(operation.amount) or 256
         spare = {"standbys": [order.watches]} if order.watches else {}
-        extra = {**spare, **self._extra(deed)}
+        extra = {**spare, **self._extra(operation)}
         made = config_of(metadata={_ORDER: order.label}, guest={"memory_mb": memory}, **extra)
         body = CreateMachineRequest(config=made, skip_launch=bool(spare))
-        for broker in deed.nodes:
+        for broker in operation.nodes:
             answer = await self._send(broker, order, body)
             if answer.machine is not None:
-                self._told(deed, order, answer.machine)
+                self._told(operation, order, answer.machine)
                 return
-            self._say(deed, f"{order.label}: {type(answer.error).__name__}: {answer.error}")
+            self._say(operation, f"{order.label}: {type(answer.error).__name__}: {answer.error}")
             if isinstance(answer.error, OrderUncertain):
                 order.key = answer.error.order
             elif isinstance(answer.error, NoRoom) or (order.key is None and not answer.sure):
                 return  # it is full; or nobody can tell, and nothing may be asked twice
             await self._clock.sleep(_PAUSE_S)
 
-    def _extra(self, deed: Deed) -> dict[str, object]:
+    def _extra(self, operation: FleetOperation) -> dict[str, object]:
         """What else the config of an order has."""
         return {}
 
@@ -129,37 +132,37 @@ class Client:
             doubtful = isinstance(error, Fault | DeadlineExceeded)
             return _Answer(error=error, sure=isinstance(error, Unreachable | Unavailable) or not doubtful)
 
-    def _told(self, deed: Deed, order: Ordered, machine: Machine) -> None:
-        self._say(deed, f"{order.label} is {machine.id}")
+    def _told(self, operation: FleetOperation, order: Ordered, machine: Machine) -> None:
+        self._say(operation, f"{order.label} is {machine.id}")
         known, order.machine = order.machine, MachineId(machine.id)
         self._ledger.filled += known is None
         if known is not None and known != machine.id and not order.destroyed:
             what = f"it was answered with {known}, and then with {machine.id}"
-            self._ledger.find(Violation(Invariant.FILLED_ONCE, order.label, what))
+            self._ledger.find([Violation(Invariant.FILLED_ONCE, order.label, what)])
 
     # Changes.
 
-    async def _change(self, deed: Deed, order: Ordered, machine_id: MachineId) -> None:
-        self._say(deed, f"{deed.verb} {order.label}, {machine_id}")
-        target, broker = params(machine_id, self.app), deed.nodes[0]
-        gone, order.destroyed = order.destroyed, order.destroyed or deed.verb is Verb.DESTROY
+    async def _change(self, operation: FleetOperation, order: Ordered, machine_id: MachineId) -> None:
+        self._say(operation, f"{operation.verb} {order.label}, {machine_id}")
+        target, broker = params(machine_id, self.app), operation.nodes[0]
+        gone, order.destroyed = order.destroyed, order.destroyed or operation.verb is FleetVerb.DESTROY
         try:
-            if deed.verb is Verb.DESTROY:
+            if operation.verb is FleetVerb.DESTROY:
                 await self._call(broker, DELETE_MACHINE, params=target, query=DeleteMachineQuery(force=True))
-            elif deed.verb is Verb.STOP:
+            elif operation.verb is FleetVerb.STOP:
                 await self._call(broker, STOP_MACHINE, params=target, body=StopRequest())
             else:
                 await self._call(broker, START_MACHINE, params=target)
         except HawkerError as error:
-            self._say(deed, f"{deed.verb} {order.label}: {type(error).__name__}: {error}")
+            self._say(operation, f"{operation.verb} {order.label}: {type(error).__name__}: {error}")
             if isinstance(error, NotFound) and not gone and not self._is_new(machine_id):
                 what = f"the answer to {order.label}; a broker says: {error}"
-                self._ledger.find(Violation(Invariant.KEPT, machine_id, what))
+                self._ledger.find([Violation(Invariant.KEPT, machine_id, what)])
         else:
-            self._say(deed, f"{deed.verb} {order.label}: done")
+            self._say(operation, f"{operation.verb} {order.label}: done")
 
     async def _call(self, broker: int, route: Any, **given: Any) -> Any:
-        caller = Wired(self._wire, None, self._nodes[broker], self.name)
+        caller = SimCaller(self._call_network, None, self._nodes[broker], self.name)
         try:
             answer = await caller.call(route, timeout_s=PATIENCE_S, **given)
         except Unreachable:
@@ -171,5 +174,73 @@ class Client:
         self._ledger.operations += 1
         return answer
 
-    def _say(self, deed: Deed, text: str) -> None:
-        self._ledger.say(Kind.CLIENT, f"{deed.number}. {self.name}: {text}")
+    def _say(self, operation: FleetOperation, text: str) -> None:
+        self._ledger.say(Speaker.CLIENT, f"{operation.number}. {self.name}: {text}")
+
+
+COUNTED = "counted"
+"""The key in a machine's metadata that names the order of several."""
+
+_MIB = 256
+
+
+class Buyer(FleetClient):
+    async def _do(self, operation: FleetOperation) -> None:
+        match operation.verb:
+            case FleetVerb.COUNT:
+                await self._count(operation)
+            case FleetVerb.VOLUME:
+                await self._volume(operation)
+            case _:
+                await super()._do(operation)
+
+    async def _count(self, operation: FleetOperation) -> None:
+        """With a key it is asked for again, elsewhere, until there is an answer that counts."""
+        keyed, whole = "key" in operation.word, "whole" in operation.word
+        key = f"key of {operation.label}" if keyed else None
+        order = Counted(operation.label, self.app, key, int(operation.amount), whole)
+        self._ledger.counted[operation.label] = order
+        self._say(operation, f"{operation.verb} {operation.label}: {order.count}{', all or none' if whole else ''}")
+        for broker in operation.nodes if key else operation.nodes[:1]:
+            try:
+                answer = await self._placed(broker, order)
+            except HawkerError as error:
+                self._say(operation, f"{operation.label}: {type(error).__name__}: {error}")
+                order.refused = whole and isinstance(error, NoRoom) and broker == operation.nodes[0]
+                if isinstance(error, NoRoom | OrderUncertain):
+                    return
+            else:
+                return self._have(operation, order, answer)
+
+    async def _placed(self, broker: int, order: Counted) -> PlaceAnswer:
+        made = config_of(metadata={COUNTED: order.label}, guest={"memory_mb": _MIB})
+        body = PlaceRequest(
+            app=order.app, machine=CreateMachineRequest(config=made), count=order.count, all_or_nothing=order.whole
+        )
+        answer: PlaceAnswer = await self._call(broker, PLACE, body=body, idempotency_key=order.key)
+        return answer
+
+    def _have(self, operation: FleetOperation, order: Counted, answer: PlaceAnswer) -> None:
+        order.machines = tuple(MachineId(machine.id) for machine in answer.machines)
+        self._ledger.filled += len(order.machines)
+        self._say(operation, f"{operation.label} is {', '.join(order.machines) or 'nothing'}")
+        if order.whole and len(order.machines) < order.count:
+            what = f"{len(order.machines)} of {order.count} were the answer to an order of all or none"
+            self._ledger.find([Violation(Invariant.ALL_OR_NONE, operation.label, what)])
+
+    async def _volume(self, operation: FleetOperation) -> None:
+        """And, once it is there, a machine on it, under the same label."""
+        broker = operation.nodes[0]
+        self._say(operation, f"{operation.verb} {operation.label}")
+        body = CreateVolumeRequest(name=operation.label.replace("-", "_"), size_gb=1)
+        try:
+            made = await self._call(broker, CREATE_VOLUME, params=AppParams(app_name=self.app), body=body)
+        except HawkerError as error:
+            return self._say(operation, f"{operation.label}: {type(error).__name__}: {error}")
+        self._ledger.volumes[operation.label] = VolumeId(made.id)
+        self._say(operation, f"{operation.label} is {made.id}")
+        await self._order(operation, f"key of {operation.label}")
+
+    def _extra(self, operation: FleetOperation) -> dict[str, object]:
+        volume = self._ledger.volumes.get(operation.label)
+        return {} if volume is None else {"mounts": [{"volume": volume, "path": "/data"}]}

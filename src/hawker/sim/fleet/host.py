@@ -11,44 +11,42 @@ from hawker.fleet.watch import WatchedStore
 from hawker.ids import NodeId
 from hawker.node import Capacity
 from hawker.record.node import NODE, NodeRecord
-from hawker.sim.fleet.joined import Town, Up, joined, shut
-from hawker.sim.fleet.shelf import Shelf
-from hawker.sim.fuse import Death
-from hawker.sim.gallery import Gallery, Registry
-from hawker.sim.kit import Kit
-from hawker.sim.life import Worker
-from hawker.sim.world import World
+from hawker.sim.fleet.cluster import LiveNode, SimCluster, joined, shut
+from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_images import FakeRegistry
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import VirtualWorld
 from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore
 
 
-class Place(World):
-    """The worker's part, with images that come in virtual time."""
+class NodeWorld(VirtualWorld):
+    """The worker's part of a node."""
 
-    registry: Registry
     store: MemoryStore
 
-    def images(self) -> Gallery:
-        return Gallery(self.registry, self.clock)
 
-
-class Host:
+class FleetHost:
     """`node` is what is up now. Between two lives the host may be off: then nobody even refuses a connection."""
 
-    made: type[Place] = Place
+    made: type[NodeWorld] = NodeWorld
 
-    def __init__(self, town: Town, node_id: NodeId, region: str, folder: Path, *, seed: int, room: Capacity) -> None:
-        self.id, self.region, self._town = node_id, region, town
-        self.shelf = Shelf(folder / str(node_id))
+    def __init__(
+        self, cluster: SimCluster, node_id: NodeId, region: str, folder: Path, *, seed: int, room: Capacity
+    ) -> None:
+        self.id, self.region, self._cluster = node_id, region, cluster
+        self.catalog_disk = FakeCatalogDisk(folder / str(node_id))
         self._kept: WatchedStore | None = None
-        self._kit = town.kit
-        kit = replace(town.kit.worker, store=self._watched(town.kit.worker))
+        self._kit = cluster.kit
+        kit = replace(cluster.kit.worker, store=self._watched(cluster.kit.worker))
         record = NodeRecord(id=node_id, region=region, created_at=0.0)
         self.place = self.made(
             MemoryStore(), Path("node"), seed=seed, room=room, kit=kit, node=record, nameservers=("fdaa::3",)
         )
-        self.place.registry = Registry()
-        self.node: Up | None = None
+        self.place.registry = FakeRegistry()
+        self.node: LiveNode | None = None
         self.lives = self.kills = 0
         self.since = 0.0  # when it came up last
         self._end = anyio.Event()
@@ -64,7 +62,7 @@ class Host:
         node, self.node = self.node, None
         if node is None:
             return
-        shut(self._town.wire, self.id, node)
+        shut(self._cluster.call_network, self.id, node)
         self._end.set()
         await self.ended.wait()
         store = self.place.store
@@ -83,13 +81,13 @@ class Host:
         if node is None:
             return
         self.kills += 1
-        self.shelf.kill()
+        self.catalog_disk.kill()
         old = self.place.store
         self.place.store = old.crash(round(old.pending * kept))
         if power:
-            self.shelf.reboot()
+            self.catalog_disk.reboot()
             self.place.reboot()
-        shut(self._town.wire, self.id, node)
+        shut(self._cluster.call_network, self.id, node)
 
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         self.lives += 1
@@ -104,15 +102,15 @@ class Host:
             self.node = None
             self.ended.set()
 
-    async def _serve(self, worker: Worker, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async def _serve(self, worker: SimWorker, task_status: anyio.abc.TaskStatus[None]) -> None:
         async with self._joined(worker) as node:
             self.node, self.since = node, self.place.clock.monotonic()
             task_status.started()
             await self._end.wait()
             self.node = None
 
-    def _joined(self, worker: Worker) -> AbstractAsyncContextManager[Up]:
-        return joined(self._town, worker, self.kept, self.shelf)
+    def _joined(self, worker: SimWorker) -> AbstractAsyncContextManager[LiveNode]:
+        return joined(self._cluster, worker, self.kept, self.catalog_disk)
 
     @property
     def kept(self) -> WatchedStore:
@@ -120,7 +118,7 @@ class Host:
         assert self._kept is not None
         return self._kept
 
-    def _watched(self, kit: Kit) -> Callable[[Store], Store]:
+    def _watched(self, kit: WorkerKit) -> Callable[[Store], Store]:
         def made(store: Store) -> Store:
             self._kept = WatchedStore(self._kit.store(kit.store(store)))
             return self._kept

@@ -11,7 +11,7 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.fleet.failover_view import Sight
 from hawker.ids import NodeId
-from hawker.sim.kit import SOUND, Kit
+from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.store.contract import Store
 
 
@@ -42,7 +42,7 @@ class FleetKit:
     """Each is called once in every life of a daemon. `peers` is how its broker reaches workers, `sight` what it sees of
     what its spares stand by for."""
 
-    worker: Kit = SOUND
+    worker: WorkerKit = SOUND
     store: Callable[[Store], Store] = _store
     peers: Callable[[Peers], Peers] = _peers
     sight: Callable[[Sight], Sight] = _sight

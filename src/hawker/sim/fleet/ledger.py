@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from hawker.clock import Clock
 from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.proof.fleet import Promised
-from hawker.proof.violation import Violation
-from hawker.sim.trace import Kind, Trace
+from hawker.sim.harness.ledger import RunLedger
+from hawker.sim.harness.trace import Trace
 
 
 @dataclass(slots=True)
@@ -35,25 +35,16 @@ class Counted:
     refused: bool = False
 
 
-class Ledger:
-    """`operations` are the calls that were answered, refusals included."""
+class FleetLedger(RunLedger):
+    """`filled` counts the machines that were told, `lost` the calls that nobody answered."""
 
     def __init__(self, clock: Clock, trace: Trace) -> None:
+        super().__init__(clock, trace)
         self.orders: dict[str, Ordered] = {}
         self.counted: dict[str, Counted] = {}
         self.volumes: dict[str, VolumeId] = {}  # by label, as they were told
         self.cordoned: dict[NodeId, frozenset[MachineId]] = {}  # with what was there when that was answered
-        self.found: list[Violation] = []
-        self.operations = self.filled = self.lost = 0
-        self._clock, self._trace = clock, trace
-
-    def say(self, kind: Kind, text: str) -> None:
-        self._trace.add(self._clock.monotonic(), kind, text)
-
-    def find(self, found: Violation) -> None:
-        if found not in self.found:
-            self.found.append(found)
-            self.say(Kind.FOUND, str(found))
+        self.filled = self.lost = 0
 
     def spares(self) -> tuple[MachineId | None, list[MachineId]]:
         """The first machine that has spares, and these."""

@@ -1,49 +1,138 @@
-"""A run of a fleet as a list of deeds, drawn from a seed before anything happens."""
+"""A run of a fleet as a list of operations of clients, operators and faults, drawn from a seed beforehand."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from hawker.clock import ManualClock
 from hawker.node import Capacity
-from hawker.sim.chance import Chance
-from hawker.sim.fleet.deed import APART, BROKERS, BUYER, CLIENTS, DOUBTER, NATURE, OPERATOR, WATCHED, Deed, Plan, Verb
+from hawker.sim.harness.chance import Chance
+from hawker.sim.harness.plan import NATURE, RunOperation, RunPlan, numbered
+
+CLIENTS = ("ann", "bob", "cat")
+BUYER, DOUBTER, OPERATOR = "dan", "eve", "ops"
+"""Who orders several machines at once, and volumes; whose order is lost sight of; who cordons and forgets nodes."""
+WATCHED, APART = "watched", "apart"
+"""Words of blows that find whom they hit when they come: the host of a machine that has spares; two spares' hosts."""
+
+BROKERS = 20
+"""So many nodes of a light fleet have a broker: the first ones."""
+
+
+class FleetVerb(StrEnum):
+    ORDER = "order"
+    AGAIN = "again"
+    SPARE = "spare"
+    STOP = "stop"
+    START = "start"
+    DESTROY = "destroy"
+    COUNT = "order several"
+    VOLUME = "volume"
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
+    FORGET = "forget"
+
+    KILL = "kill"
+    POWER = "power cut"
+    UPGRADE = "upgrade"
+    KILL_AT_CALL = "kill at a call"
+    LATE = "late orders"
+    CUT = "cut"
+    ONE_WAY = "cut one way"
+    LOSS = "loss"
+    SLOW = "slow"
+    CLOCK = "clock"
+
+
+CALLS = frozenset(
+    {
+        FleetVerb.ORDER,
+        FleetVerb.AGAIN,
+        FleetVerb.SPARE,
+        FleetVerb.STOP,
+        FleetVerb.START,
+        FleetVerb.DESTROY,
+        FleetVerb.COUNT,
+        FleetVerb.VOLUME,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOperation(RunOperation[FleetVerb]):
+    """A call of a client or an operator, or a fault. `label` names an order; `nodes` are numbers of nodes: the brokers
+    that a client tries in that order, or whom a fault hits. A fault lasts for `for_s` seconds."""
+
+    nodes: tuple[int, ...] = ()
+    for_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan(RunPlan[FleetOperation]):
+    """`room` is what each node has to sell. A `light` fleet's nodes have the fake of the worker."""
+
+    nodes: int
+    regions: int
+    room: Capacity
+    clients: tuple[str, ...] = CLIENTS
+    light: bool = False
+
+    def within(self, nodes: int) -> "FleetPlan":
+        """The plan among the first so many nodes: what was to hit another one hits one of these."""
+        if nodes >= self.nodes:
+            return self
+        operations = tuple(replace(operation, nodes=_folded(operation.nodes, nodes)) for operation in self.operations)
+        return replace(self, nodes=nodes, regions=1, operations=operations)
+
+
+def _folded(numbers: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Each once, in their order."""
+    return tuple(dict.fromkeys(number % nodes for number in numbers))
+
 
 MINUTES = 1.0
 _SIZES: Mapping[int, float] = {3: 6, 4: 3, 5: 3, 7: 1, 10: 0.4, 20: 0.05}
 _MEMORY_MIB = (512, 1024, 1024, 2048)
-_CALLS: Mapping[Verb, float] = {
-    Verb.ORDER: 6,
-    Verb.AGAIN: 3,
-    Verb.SPARE: 1.5,
-    Verb.STOP: 1,
-    Verb.START: 1,
-    Verb.DESTROY: 4,
+_CALLS: Mapping[FleetVerb, float] = {
+    FleetVerb.ORDER: 6,
+    FleetVerb.AGAIN: 3,
+    FleetVerb.SPARE: 1.5,
+    FleetVerb.STOP: 1,
+    FleetVerb.START: 1,
+    FleetVerb.DESTROY: 4,
 }
-_BLOWS: Mapping[Verb, float] = {
-    Verb.KILL: 3,
-    Verb.POWER: 3,
-    Verb.UPGRADE: 1,
-    Verb.KILL_AT_CALL: 3,
-    Verb.LATE: 3,
-    Verb.CUT: 3,
-    Verb.ONE_WAY: 2,
-    Verb.LOSS: 3,
-    Verb.SLOW: 2,
-    Verb.CLOCK: 1.5,
+_BLOWS: Mapping[FleetVerb, float] = {
+    FleetVerb.KILL: 3,
+    FleetVerb.POWER: 3,
+    FleetVerb.UPGRADE: 1,
+    FleetVerb.KILL_AT_CALL: 3,
+    FleetVerb.LATE: 3,
+    FleetVerb.CUT: 3,
+    FleetVerb.ONE_WAY: 2,
+    FleetVerb.LOSS: 3,
+    FleetVerb.SLOW: 2,
+    FleetVerb.CLOCK: 1.5,
 }
-_PURCHASES: Mapping[Verb, float] = {Verb.COUNT: 3, Verb.VOLUME: 1.5, Verb.DESTROY: 1}
-_OPERATIONS: Mapping[Verb, float] = {Verb.CORDON: 3, Verb.UNCORDON: 4, Verb.DRAIN: 1, Verb.FORGET: 2}
+_PURCHASES: Mapping[FleetVerb, float] = {FleetVerb.COUNT: 3, FleetVerb.VOLUME: 1.5, FleetVerb.DESTROY: 1}
+_OPERATIONS: Mapping[FleetVerb, float] = {
+    FleetVerb.CORDON: 3,
+    FleetVerb.UNCORDON: 4,
+    FleetVerb.DRAIN: 1,
+    FleetVerb.FORGET: 2,
+}
 _BUYERS, _OPERATORS, _DOUBTERS = 1_000_000_007, 2_000_000_011, 3_000_000_019
 _DOUBT_S = 20.0
 _TOO_MANY = 30
-_HEAVY = frozenset({Verb.SPARE})
+_HEAVY = frozenset({FleetVerb.SPARE})
 _NODES_A_CLIENT = 25
 _FEW, _APART = 20, 12
 _PAUSES_S = (0.02, 0.1, 0.5, 1.0, 2.0, 6.0)
 _BREAKS_S = (0.2, 1.0, 3.0, 6.0, 12.0)
 
 
-def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None, *, light: bool = False) -> Plan:
+def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None, *, light: bool = False) -> FleetPlan:
     """The larger a `light` fleet, the more clients it has."""
     chance = Chance(ManualClock(seed=seed))
     size = chance.weighed(_SIZES)
@@ -57,84 +146,99 @@ def draw(seed: int, minutes: float = MINUTES, nodes: int | None = None, *, light
     scene = _scene(chance, size) if chance.happens(0.6) and not light else []
     calls = {verb: weight for verb, weight in _CALLS.items() if not light or verb not in _HEAVY}
     doors = min(size, BROKERS) if light else size
-    deeds = [*scene, *(each for client in clients for each in _calls(chance, client, calls, end, doors, bool(scene)))]
-    deeds += _blows(chance, weights, end, size)
-    deeds += _doubts(Chance(ManualClock(seed=seed + _DOUBTERS)), end, doors)
-    deeds += _bought(Chance(ManualClock(seed=seed + _BUYERS)), end, doors, light=light)
-    deeds += _operated(Chance(ManualClock(seed=seed + _OPERATORS)), end, size) if not light else []
-    ordered = sorted(deeds, key=lambda deed: deed.at)
+    operations = [
+        *scene,
+        *(each for client in clients for each in _calls(chance, client, calls, end, doors, bool(scene))),
+    ]
+    operations += _blows(chance, weights, end, size)
+    operations += _doubts(Chance(ManualClock(seed=seed + _DOUBTERS)), end, doors)
+    operations += _bought(Chance(ManualClock(seed=seed + _BUYERS)), end, doors, light=light)
+    operations += _operated(Chance(ManualClock(seed=seed + _OPERATORS)), end, size) if not light else []
     room = Capacity(cpus=16, memory_mib=chance.one_of(_MEMORY_MIB), disk_mib=100_000)
-    numbered = tuple(replace(deed, number=n) for n, deed in enumerate(ordered, 1))
-    return Plan(seed, size, regions, room, numbered, clients, light)
+    return FleetPlan(seed, numbered(operations), nodes=size, regions=regions, room=room, clients=clients, light=light)
 
 
-def _scene(chance: Chance, size: int) -> list[Deed]:
+def _scene(chance: Chance, size: int) -> list[FleetOperation]:
     """A machine with two spares, whose host is lost, while the network may part the spares."""
     brokers = tuple(chance.between(0, size - 1) for _ in range(4))
     ann = CLIENTS[0]
-    deeds = [
-        Deed(0, 0.1, ann, Verb.ORDER, f"{ann}-1", brokers, word="key", amount=256),
-        Deed(0, 0.5, ann, Verb.SPARE, f"{ann}-2", brokers, word=f"{ann}-1", amount=256),
-        Deed(0, 1.0, ann, Verb.SPARE, f"{ann}-3", brokers[::-1], word=f"{ann}-1", amount=256),
-        Deed(0, 6.0, NATURE, chance.one_of((Verb.POWER, Verb.KILL)), word=WATCHED, amount=1.0, for_s=50.0),
+    operations = [
+        FleetOperation(0, 0.1, ann, FleetVerb.ORDER, f"{ann}-1", nodes=brokers, word="key", amount=256),
+        FleetOperation(0, 0.5, ann, FleetVerb.SPARE, f"{ann}-2", nodes=brokers, word=f"{ann}-1", amount=256),
+        FleetOperation(0, 1.0, ann, FleetVerb.SPARE, f"{ann}-3", nodes=brokers[::-1], word=f"{ann}-1", amount=256),
+        FleetOperation(
+            0, 6.0, NATURE, chance.one_of((FleetVerb.POWER, FleetVerb.KILL)), word=WATCHED, amount=1.0, for_s=50.0
+        ),
     ]
     if chance.happens(0.6):
-        deeds.append(Deed(0, chance.one_of((5.9, 7.0, 15.0)), NATURE, Verb.CUT, word=APART, for_s=45.0))
-    return deeds
+        operations.append(
+            FleetOperation(0, chance.one_of((5.9, 7.0, 15.0)), NATURE, FleetVerb.CUT, word=APART, for_s=45.0)
+        )
+    return operations
 
 
-def _calls(chance: Chance, client: str, calls: Mapping[Verb, float], end: float, size: int, begun: bool) -> list[Deed]:
+def _calls(
+    chance: Chance, client: str, calls: Mapping[FleetVerb, float], end: float, size: int, begun: bool
+) -> list[FleetOperation]:
     """`begun`: the first client has made three orders already."""
-    deeds: list[Deed] = []
+    operations: list[FleetOperation] = []
     made = 3 if begun and client == CLIENTS[0] else 0
     at = 2.0 if made else chance.one_of(_PAUSES_S)
     while at < end:
-        verb = Verb.ORDER if not made else chance.weighed(calls)
-        made += verb in (Verb.ORDER, Verb.SPARE)
+        verb = FleetVerb.ORDER if not made else chance.weighed(calls)
+        made += verb in (FleetVerb.ORDER, FleetVerb.SPARE)
         brokers = tuple(chance.between(0, size - 1) for _ in range(4))
-        deed = Deed(0, round(at, 3), client, verb, f"{client}-{made}", brokers)
-        deeds.append(_call(chance, deed, made))
+        operation = FleetOperation(0, round(at, 3), client, verb, f"{client}-{made}", nodes=brokers)
+        operations.append(_call(chance, operation, made))
         at += chance.one_of(_PAUSES_S)
-    return deeds
+    return operations
 
 
-def _call(chance: Chance, deed: Deed, made: int) -> Deed:
+def _call(chance: Chance, operation: FleetOperation, made: int) -> FleetOperation:
     """A spare's `word` is the label of what it stands by for; an order's says whether it has a key."""
-    match deed.verb:
-        case Verb.ORDER:
+    match operation.verb:
+        case FleetVerb.ORDER:
             keyed = "key" if chance.happens(0.6) else ""
-            return replace(deed, word=keyed, amount=chance.one_of((256, 256, 256, 512)))
-        case Verb.SPARE:
-            return replace(deed, word=f"{deed.actor}-{chance.between(max(1, made - 3), made - 1)}", amount=256)
+            return replace(operation, word=keyed, amount=chance.one_of((256, 256, 256, 512)))
+        case FleetVerb.SPARE:
+            return replace(
+                operation, word=f"{operation.actor}-{chance.between(max(1, made - 3), made - 1)}", amount=256
+            )
         case _:
-            return replace(deed, label=f"{deed.actor}-{chance.between(max(1, made - 5), made)}")
+            return replace(operation, label=f"{operation.actor}-{chance.between(max(1, made - 5), made)}")
 
 
-def _bought(chance: Chance, end: float, size: int, *, light: bool) -> list[Deed]:
+def _bought(chance: Chance, end: float, size: int, *, light: bool) -> list[FleetOperation]:
     """Orders of several machines, and volumes with a machine on them. In three of four seeds."""
-    deeds: list[Deed] = []
-    purchases = {verb: weight for verb, weight in _PURCHASES.items() if not light or verb is Verb.COUNT}
+    operations: list[FleetOperation] = []
+    purchases = {verb: weight for verb, weight in _PURCHASES.items() if not light or verb is FleetVerb.COUNT}
     at = chance.one_of(_BREAKS_S) if chance.happens(0.75) else end
     if at < end and chance.happens(0.5):  # before anything goes wrong, and hardly to be had
-        door = (chance.between(0, size - 1),)
-        deeds.append(Deed(0, 0.05, BUYER, Verb.COUNT, f"{BUYER}-1", door, word="key whole", amount=_TOO_MANY))
+        gate = (chance.between(0, size - 1),)
+        operations.append(
+            FleetOperation(
+                0, 0.05, BUYER, FleetVerb.COUNT, f"{BUYER}-1", nodes=gate, word="key whole", amount=_TOO_MANY
+            )
+        )
     while at < end:
         brokers = tuple(chance.between(0, size - 1) for _ in range(4))
-        deed = Deed(0, round(at, 3), BUYER, chance.weighed(purchases), f"{BUYER}-{len(deeds) + 1}", brokers)
-        match deed.verb:
-            case Verb.COUNT:
+        operation = FleetOperation(
+            0, round(at, 3), BUYER, chance.weighed(purchases), f"{BUYER}-{len(operations) + 1}", nodes=brokers
+        )
+        match operation.verb:
+            case FleetVerb.COUNT:
                 word = chance.one_of(("", "key", "whole", "key whole", "key whole"))
-                deed = replace(deed, word=word, amount=chance.between(2, 9 if "whole" in word else 4))
-            case Verb.DESTROY:
-                deed = replace(deed, label=f"{BUYER}-{chance.between(1, len(deeds) + 1)}")
+                operation = replace(operation, word=word, amount=chance.between(2, 9 if "whole" in word else 4))
+            case FleetVerb.DESTROY:
+                operation = replace(operation, label=f"{BUYER}-{chance.between(1, len(operations) + 1)}")
             case _:
-                deed = replace(deed, amount=256)
-        deeds.append(deed)
+                operation = replace(operation, amount=256)
+        operations.append(operation)
         at += 2 * chance.one_of(_BREAKS_S)
-    return deeds
+    return operations
 
 
-def _doubts(chance: Chance, end: float, size: int) -> list[Deed]:
+def _doubts(chance: Chance, end: float, size: int) -> list[FleetOperation]:
     """An order without a key whose node dies with it, so that nobody knows; it is asked for again by the name that the
     broker gave it, while the node is away and once it is back. In half of the seeds."""
     if end < _DOUBT_S or chance.happens(0.5):
@@ -143,66 +247,68 @@ def _doubts(chance: Chance, end: float, size: int) -> list[Deed]:
     brokers = [tuple(chance.between(0, size - 1) for _ in range(4)) for _ in range(4)]
     when, away_s = chance.one_of(("before", "after", "after")), chance.one_of((3.0, 12.0, 30.0))
     return [
-        Deed(0, at, NATURE, Verb.KILL_AT_CALL, word=f"receiver {when}", amount=1, for_s=away_s),
-        Deed(0, at + 0.01, DOUBTER, Verb.ORDER, label, brokers[0], amount=256),
+        FleetOperation(0, at, NATURE, FleetVerb.KILL_AT_CALL, word=f"receiver {when}", amount=1, for_s=away_s),
+        FleetOperation(0, at + 0.01, DOUBTER, FleetVerb.ORDER, label, nodes=brokers[0], amount=256),
         *(
-            Deed(0, at + wait_s, DOUBTER, Verb.AGAIN, label, nodes)
+            FleetOperation(0, at + wait_s, DOUBTER, FleetVerb.AGAIN, label, nodes=nodes)
             for wait_s, nodes in zip((2, 5, 9), brokers[1:], strict=True)
         ),
     ]
 
 
-def _operated(chance: Chance, end: float, size: int) -> list[Deed]:
+def _operated(chance: Chance, end: float, size: int) -> list[FleetOperation]:
     """The first of `nodes` is asked, the last one meant. In half of the seeds."""
-    deeds: list[Deed] = []
+    operations: list[FleetOperation] = []
     at, last = chance.one_of(_BREAKS_S) if chance.happens(0.5) else end, 0
     while at < end:
         verb = chance.weighed(_OPERATIONS)
-        last = last if verb is Verb.UNCORDON else chance.between(0, size - 1)
-        deeds.append(Deed(0, round(at, 3), OPERATOR, verb, nodes=(chance.between(0, size - 1), last)))
+        last = last if verb is FleetVerb.UNCORDON else chance.between(0, size - 1)
+        operations.append(FleetOperation(0, round(at, 3), OPERATOR, verb, nodes=(chance.between(0, size - 1), last)))
         at += chance.one_of(_BREAKS_S)
-    return deeds
+    return operations
 
 
-def _blows(chance: Chance, weights: Mapping[Verb, float], end: float, size: int) -> list[Deed]:
-    deeds: list[Deed] = []
+def _blows(chance: Chance, weights: Mapping[FleetVerb, float], end: float, size: int) -> list[FleetOperation]:
+    operations: list[FleetOperation] = []
     at = 1.0
     while at < end:
-        deeds.append(_blow(chance, Deed(0, round(at, 3), NATURE, chance.weighed(weights)), size))
+        operations.append(_blow(chance, FleetOperation(0, round(at, 3), NATURE, chance.weighed(weights)), size))
         at += chance.one_of(_BREAKS_S) * (3 / max(3, size)) ** 0.5
-    return deeds
+    return operations
 
 
-def _blow(chance: Chance, deed: Deed, size: int) -> Deed:
+def _blow(chance: Chance, operation: FleetOperation, size: int) -> FleetOperation:
     one = (chance.between(0, size - 1),)
-    match deed.verb:
-        case Verb.KILL | Verb.UPGRADE:
-            return replace(deed, nodes=one, for_s=chance.one_of((0.0, 0.5, 3.0, 30.0)))
-        case Verb.POWER:
+    match operation.verb:
+        case FleetVerb.KILL | FleetVerb.UPGRADE:
+            return replace(operation, nodes=one, for_s=chance.one_of((0.0, 0.5, 3.0, 30.0)))
+        case FleetVerb.POWER:
             return replace(
-                deed, nodes=one, amount=chance.one_of((0.0, 0.5, 1.0)), for_s=chance.one_of((3.0, 20.0, 45.0))
+                operation, nodes=one, amount=chance.one_of((0.0, 0.5, 1.0)), for_s=chance.one_of((3.0, 20.0, 45.0))
             )
-        case Verb.KILL_AT_CALL:
+        case FleetVerb.KILL_AT_CALL:
             whom = chance.one_of(("sender", "sender", "receiver"))
             when = chance.one_of(("before", "after"))
             return replace(
-                deed, word=f"{whom} {when}", amount=chance.between(1, 3), for_s=chance.one_of((0.5, 5.0, 30.0))
+                operation, word=f"{whom} {when}", amount=chance.between(1, 3), for_s=chance.one_of((0.5, 5.0, 30.0))
             )
-        case Verb.LATE:
-            return replace(deed, amount=chance.between(1, 4))
-        case Verb.CUT:
+        case FleetVerb.LATE:
+            return replace(operation, amount=chance.between(1, 4))
+        case FleetVerb.CUT:
             share = 0.4 if size <= _FEW else _APART / size
             apart = tuple(n for n in range(size) if chance.happens(share)) or one
-            return replace(deed, nodes=apart, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
-        case Verb.ONE_WAY:
+            return replace(operation, nodes=apart, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
+        case FleetVerb.ONE_WAY:
             two = (*one, chance.between(0, size - 1))
-            return replace(deed, nodes=two, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
-        case Verb.LOSS:
+            return replace(operation, nodes=two, for_s=chance.one_of((0.5, 3.0, 10.0, 40.0)))
+        case FleetVerb.LOSS:
             word = chance.one_of(("requests", "answers", "answers", "all"))
             return replace(
-                deed, word=word, amount=chance.one_of((0.1, 0.3, 0.6)), for_s=chance.one_of((1.0, 5.0, 15.0))
+                operation, word=word, amount=chance.one_of((0.1, 0.3, 0.6)), for_s=chance.one_of((1.0, 5.0, 15.0))
             )
-        case Verb.SLOW:
-            return replace(deed, nodes=one, amount=chance.one_of((0.05, 0.5, 2.0)), for_s=chance.one_of((2.0, 10.0)))
+        case FleetVerb.SLOW:
+            return replace(
+                operation, nodes=one, amount=chance.one_of((0.05, 0.5, 2.0)), for_s=chance.one_of((2.0, 10.0))
+            )
         case _:
-            return replace(deed, nodes=one, amount=chance.one_of((-3600.0, -60.0, -1.0, 1.0, 60.0, 3600.0)))
+            return replace(operation, nodes=one, amount=chance.one_of((-3600.0, -60.0, -1.0, 1.0, 60.0, 3600.0)))

@@ -1,9 +1,6 @@
 """The planted bugs of fleets: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hawker.api.caller import Caller
@@ -20,8 +17,10 @@ from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
 from hawker.record.node import NODE
 from hawker.record.order import CANCELLED, CLAIMS
-from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
-from hawker.sim.kit import Kit
+from hawker.sim.fleet.kit import FleetKit
+from hawker.sim.harness.planted_bug import PlantedBug
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.node.store_over import StoreOver, TxOver
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.table import MachineTable
 
@@ -29,16 +28,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _EVERY = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plant:
-    """`what` says in a sentence what is wrong; `breaks` are the invariants of which a finding must be one."""
-
-    name: str
-    what: str
-    kit: FleetKit
-    breaks: frozenset[I]
 
 
 class _NeverCancels:
@@ -76,48 +65,28 @@ class _NotUndone(_Uncancelled):
         return await self._caller.call(route, **given)
 
 
-class _Forgets:
+class _Forgets(StoreOver):
     """A store that does not write one of its buckets."""
 
     def __init__(self, store: Store, bucket: str) -> None:
-        self._store, self._bucket = store, bucket
-
-    def get(self, bucket: Bucket[T], key: str) -> T | None:
-        return self._store.get(bucket, key)
-
-    def scan(self, bucket: Bucket[T], prefix: str = "", **options: Any) -> Iterator[tuple[str, T]]:
-        return self._store.scan(bucket, prefix, **options)
-
-    def count(self, bucket: Bucket[T], prefix: str = "") -> int:
-        return self._store.count(bucket, prefix)
+        super().__init__(store)
+        self._bucket = bucket
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._store.write(lambda tx: apply(_ForgetsTx(tx, self._bucket)), durability)
-
-    def snapshot(self) -> AbstractContextManager[Reader]:
-        return self._store.snapshot()
-
-    async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
-        await self._store.backup(target, mark)
-
-    async def close(self) -> None:
-        await self._store.close()
+        return await self._inner.write(lambda tx: apply(_ForgetsTx(tx, self._bucket)), durability)
 
 
-class _Lazy(_Forgets):
+class _Lazy(StoreOver):
     """A store that answers before it syncs."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, "")
-
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._store.write(apply, Durability.ORDERED)
+        return await self._inner.write(apply, Durability.ORDERED)
 
 
-class _ForgetsTx:
+class _ForgetsTx(TxOver):
     def __init__(self, tx: Tx, bucket: str) -> None:
-        self._tx, self._bucket = tx, bucket
-        self.get, self.scan, self.count = tx.get, tx.scan, tx.count
+        super().__init__(tx)
+        self._bucket = bucket
         self.delete, self.on_commit = tx.delete, tx.on_commit
 
     def put(self, bucket: Bucket[T], key: str, value: T) -> None:
@@ -192,15 +161,15 @@ class _Heedless(_Sees):
         return ()
 
 
-def _plant(name: str, what: str, kit: FleetKit, *breaks: I) -> Plant:
-    return Plant(name=name, what=what, kit=kit, breaks=frozenset(breaks))
+def _plant(name: str, what: str, kit: FleetKit, *breaks: I) -> PlantedBug[FleetKit]:
+    return PlantedBug(name=name, what=what, kit=kit, breaks=frozenset(breaks))
 
 
 def _forgetting(bucket: Bucket[Any]) -> FleetKit:
     return FleetKit(store=lambda store: _Forgets(store, bucket.name))
 
 
-PLANTS: tuple[Plant, ...] = (
+PLANTS: tuple[PlantedBug[FleetKit], ...] = (
     _plant(
         "no-cancel",
         "a broker goes on to the next best without knowing that the best did not fill the order",
@@ -209,7 +178,9 @@ PLANTS: tuple[Plant, ...] = (
     ),
     _plant("forgets-cancels", "a worker forgets which orders were cancelled", _forgetting(CANCELLED), I.FILLED_ONCE),
     _plant("forgets-claims", "an app's home forgets where orders with a key went", _forgetting(CLAIMS), I.FILLED_ONCE),
-    _plant("no-admission", "a worker fills whatever it bid for", FleetKit(worker=Kit(table=_Admits)), I.NOT_OVERSOLD),
+    _plant(
+        "no-admission", "a worker fills whatever it bid for", FleetKit(worker=WorkerKit(table=_Admits)), I.NOT_OVERSOLD
+    ),
     _plant("alone", "a spare is started without a majority and a witness", FleetKit(sight=_Alone), I.SPARE_ONCE),
     _plant("heedless", "a machine goes on after its spare has taken over", FleetKit(sight=_Heedless), I.ONE_INSTANCE),
     _plant(
@@ -222,7 +193,3 @@ PLANTS: tuple[Plant, ...] = (
     _plant("lazy", "a node answers before its disk has what it says", FleetKit(store=_Lazy), I.KEPT),
     _plant("skipped-version", "a replica loses some versions", FleetKit(storage=_Skips), I.CONVERGED),
 )
-
-
-def find(name: str | None) -> FleetKit:
-    return next((plant.kit for plant in PLANTS if plant.name == name), SOUND_FLEET)

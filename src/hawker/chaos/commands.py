@@ -1,0 +1,143 @@
+"""`hawker chaos`: hurt a node of one's own on purpose, and see that it keeps what it promised.
+
+Each command is a process of its own, like `up`, and no client of a node.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import click
+
+from hawker.chaos.fleet.report import page as fleet_page
+from hawker.chaos.fleet.trial import TrialPlan as FleetPlan
+from hawker.chaos.fleet.trial import run_trial
+from hawker.chaos.guests import GUEST_DRIVERS
+from hawker.chaos.report import page
+from hawker.chaos.soak import plan_of, soak
+from hawker.chaos.steps import FLOW_NAMES, DeathRow, StepsPlan, StepsReport, run_steps
+from hawker.cli.exits import Exit
+from hawker.cli.output import as_json, note
+from hawker.clock import SystemClock
+
+_DRIVERS = click.Choice(["container", "process"])
+_STEP_DRIVERS = click.Choice(["container", "process", *sorted(GUEST_DRIVERS)])
+_WIDTHS = (10, 15, 22, 10)
+
+
+@click.group("chaos", no_args_is_help=True)
+def command() -> None:
+    """Hurt a node of its own, and check what it promised."""
+
+
+@command.command("steps")
+@click.option("--flow", type=click.Choice(FLOW_NAMES), help="Only this flow; all of them unless told.")
+@click.option("--driver", type=_STEP_DRIVERS, help="By default what the user may use: container for root, or process.")
+@click.option("--kernels", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where guest kernels were imported to, for machines with kernels of their own.")  # fmt: skip
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where to make the node's directory, which is removed at the end.")  # fmt: skip
+@click.option("--in-a-row", is_flag=True, help="Kill each daemon that takes over as well, at the next place.")
+@click.option("--json", "json", is_flag=True, help="One document at the end instead of the table.")
+def steps(
+    flow: str | None, driver: str | None, kernels: Path | None, data_dir: Path | None, in_a_row: bool, json: bool
+) -> int:
+    """Kill a daemon at every step of every operation: before it, inside it, after it. Start another one, and check that
+    nothing is lost, doubled, half-visible or left over.
+
+    It is a node of the command's own, on loopback and in a temporary directory; all of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos steps
+      hawker chaos steps --flow create --driver process
+      hawker chaos steps --flow suspend --driver qemu --in-a-row
+    """
+    if not json:
+        click.echo(_line(("FLOW", "STEP", "KILLED", "RECOVERED"), "FINDINGS"))
+    tell: Callable[[DeathRow], None] = (lambda row: None) if json else (lambda row: click.echo(_row(row)))
+    plan = StepsPlan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir, kernels=kernels)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends it as Ctrl-C does, in order
+    report = anyio.run(partial(run_steps, plan, SystemClock(), tell))
+    click.echo(as_json(report) if json else _summary(report))
+    return Exit.FAILED if report.found else Exit.OK
+
+
+@command.command("soak")
+@click.option("--minutes", type=click.FloatRange(0.1, 240), default=5, show_default=True,
+              help="For how long to hurt it; a few more seconds go by until all has come to rest.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
+              help="The same seed deals the same calls and faults in the same order.")  # fmt: skip
+@click.option("--driver", type=_DRIVERS, help="container (needs root) or process; by default what the user may use.")
+@click.option("--logs", type=click.Path(path_type=Path, file_okay=False),
+              help="A directory to leave the logs of the daemon's lives in.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="The report as one document.")
+def soak_node(minutes: float, seed: int, driver: str | None, logs: Path | None, json: bool) -> int:
+    """Let clients call a node at random while its daemon, its machines, its disk and its clock are hurt at random.
+    Every few faults, let it come to rest and check what it promised. Ends with a report on one page; its status is 1
+    when something was found.
+
+    It is a node of the command's own, on loopback and in a temporary directory; for root with a small filesystem of its
+    own, which is filled and made read-only. Ctrl-C ends it early and in order; all of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos soak --minutes 10 --seed 7
+      hawker chaos soak --minutes 1 --driver process --json
+    """
+    plan = plan_of(minutes, seed, driver, root=os.geteuid() == 0, logs=logs)
+    report = anyio.run(soak, plan, SystemClock())
+    click.echo(as_json(report) if json else page(report))
+    return report.status
+
+
+@command.command("fleet")
+@click.option("--nodes", type=click.IntRange(3, 30), default=8, show_default=True, help="How many hosts.")
+@click.option("--orders", type=click.IntRange(1, 1000), default=24, show_default=True, help="In each quiet phase.")
+@click.option("--loss", type=click.IntRange(0, 90), default=20, show_default=True,
+              help="How much of all packets is lost in the phase that has losses, in percent.")  # fmt: skip
+@click.option("--partition", type=click.FloatRange(1, 3600), default=60, show_default=True,
+              help="For how many seconds the network is parted.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="The report as one document.")
+def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> int:
+    """Run a fleet of real nodes, each on a host of its own: a network namespace with a link to the others. Order
+    machines while packets are lost, the network is parted, daemons are killed and a host loses its power; then check
+    that no order was filled twice, no machine was lost, no host oversold, that all replicas agree, and that a spare was
+    started once. Its status is 1 when something was found.
+
+    For root. All of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos fleet
+      hawker chaos fleet --nodes 4 --partition 10
+    """
+    plan = FleetPlan(nodes=nodes, orders=orders, loss_percent=loss, partition_s=partition)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    report = anyio.run(run_trial, plan, SystemClock(), note)
+    click.echo(as_json(report) if json else fleet_page(report))
+    return report.status
+
+
+def _row(row: DeathRow) -> str:
+    killed = f"inside: {row.point}" if row.point else row.where
+    recovered = "died too" if row.recovered_ms is None else f"{row.recovered_ms:.0f} ms"
+    return _line((row.flow, row.step, killed, recovered), "; ".join(row.findings) or "none")
+
+
+def _line(cells: tuple[str, str, str, str], rest: str) -> str:
+    return "  ".join([*(f"{cell:{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)), rest])
+
+
+def _summary(report: StepsReport) -> str:
+    recovered = sorted(row.recovered_ms for row in report.rows if row.recovered_ms is not None)
+    middle = f"{recovered[len(recovered) // 2]:.0f} ms" if recovered else "-"
+    longest = f"{recovered[-1]:.0f} ms" if recovered else "-"
+    text = (
+        f"{len(report.rows)} deaths, {report.found} findings; recovered in {middle} at the median, {longest} at most; "
+        f"driver {report.driver}; {report.seconds:.0f} s"
+    )
+    return "\n".join([*report.findings, text])

@@ -1,0 +1,147 @@
+"""Hosts beside each other on one machine: each has a network and mounts of its own, all are at one bridge.
+
+A host lives as long as its first process, which ends with us: nothing of a street outlives whoever laid it. Root only.
+"""
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hawker.errors import Unavailable
+
+ENDS_WITHIN_S = 60.0
+_TABLE = "street"
+_FIRST = """set -e
+ip link set lo up
+mount --rbind /sys/fs/cgroup "$1"
+mount -t sysfs sysfs /sys
+mount --rbind "$1" /sys/fs/cgroup
+umount -l "$1"
+echo ready
+exec cat
+"""
+"""A host's own /sys shows its own links; the control groups are everybody's."""
+
+
+class LabHost:
+    """One network namespace, with what is mounted in it. `number` is the last part of its address."""
+
+    def __init__(self, lab: "NetworkLab", number: int) -> None:
+        self.number = number
+        self.address = lab.address(number)
+        self.link = f"{lab.bridge}-{number}"
+        self._lab = lab
+        self._first: subprocess.Popen[bytes] | None = None
+
+    @property
+    def before_it(self) -> tuple[str, ...]:
+        """What to put before a command, so that it runs on this host."""
+        assert self._first is not None, "the host has power"
+        return ("nsenter", "--target", str(self._first.pid), "--mount", "--net", "--")
+
+    @property
+    def has_power(self) -> bool:
+        return self._first is not None
+
+    def power_on(self) -> None:
+        stash = self._lab.directory / f"stash-{self.number}"
+        stash.mkdir(exist_ok=True)
+        begin = ("unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", _FIRST, "sh", str(stash))
+        self._first = subprocess.Popen(begin, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._first.stdout is not None
+        if self._first.stdout.readline() != b"ready\n":
+            raise Unavailable(f"host {self.number} cannot be made: see what its commands say on stderr")
+        add = ("link", "add", self.link, "type", "veth", "peer", "name", "up0", "netns", str(self._first.pid))
+        _ip(*add)
+        _ip("link", "set", self.link, "master", self._lab.bridge, "up")
+        self.run("ip", "address", "add", f"{self.address}/24", "dev", "up0")
+        self.run("ip", "link", "set", "up0", "up")
+
+    def power_off(self) -> None:
+        """Its network and its mounts are gone. Whatever else ran on it is the caller's to end, before this."""
+        if self._first is None:
+            return
+        first, self._first = self._first, None
+        subprocess.run(("ip", "link", "delete", self.link), check=False, capture_output=True)
+        first.kill()
+        first.communicate(timeout=ENDS_WITHIN_S)
+
+    def run(self, *command: str) -> str:
+        return _out((*self.before_it, *command))
+
+    def drop_from(self, others: Iterable["LabHost"], *, percent: int = 100, everybody: bool = False) -> None:
+        """Lose so much of what these hosts, or all, send to this one; nothing else is lost any more."""
+        rules = [f"add table ip {_TABLE}", f"delete table ip {_TABLE}", f"add table ip {_TABLE}"]
+        rules.append(f"add chain ip {_TABLE} arriving {{ type filter hook input priority -300; }}")
+        chance = "" if percent >= 100 else f"numgen random mod 100 < {percent} "
+        rules += [f"add rule ip {_TABLE} arriving ip saddr {other.address} {chance}drop" for other in others]
+        if everybody:
+            rules.append(f"add rule ip {_TABLE} arriving iifname != lo {chance}drop")
+        subprocess.run((*self.before_it, "nft", "-f", "-"), input="\n".join(rules).encode(), check=True)
+
+
+class NetworkLab:
+    """`directory` is empty and its own. `network` is the beginning of the hosts' addresses. Leaving the context takes
+    every host's power and the bridge away."""
+
+    def __init__(self, directory: Path, number: int, hosts: int, *, network: str = "") -> None:
+        self.directory = directory
+        self.bridge = f"hwst{number}"
+        self._network = network or f"10.213.{number}"
+        self.hosts = tuple(LabHost(self, each) for each in range(1, hosts + 1))
+
+    def address(self, number: int) -> str:
+        return f"{self._network}.{number}"
+
+    def __enter__(self) -> Self:
+        self._clear()
+        _ip("link", "add", self.bridge, "type", "bridge")
+        try:
+            _ip("address", "add", f"{self.address(254)}/24", "dev", self.bridge)
+            _ip("link", "set", self.bridge, "up")
+            for host in self.hosts:
+                host.power_on()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def _clear(self) -> None:
+        """Take away the bridge of a street whose layer was killed: nobody is at it any more."""
+        ports = Path("/sys/class/net") / self.bridge / "brif"
+        if ports.is_dir() and not any(ports.iterdir()):
+            _ip("link", "delete", self.bridge)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def part(self, *sides: Sequence[LabHost]) -> None:
+        """No host hears one of another side. One that is on no side hears all, and is heard."""
+        for side in sides:
+            others = [host for other in sides if other is not side for host in other]
+            for host in side:
+                host.drop_from(others)
+
+    def heal(self) -> None:
+        for host in self.hosts:
+            host.drop_from(())
+
+    def _close(self) -> None:
+        for host in self.hosts:
+            host.power_off()
+        _ip("link", "delete", self.bridge)
+
+
+def _ip(*arguments: str) -> None:
+    _out(("ip", *arguments))
+
+
+def _out(command: Sequence[str]) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Unavailable(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

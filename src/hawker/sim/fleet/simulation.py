@@ -1,0 +1,203 @@
+"""One run of a fleet: a plan played to its end in virtual time, what was found in it, and the shortest run that shows
+the same: among fewer nodes if that will do, then without the operations that it does not need.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.errors import HawkerError
+from hawker.gossip.memory_network import MemoryNetwork
+from hawker.ids import MachineId, NodeId
+from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import MACHINES
+from hawker.record.takeover import TAKEOVERS
+from hawker.sim.fleet.checks import bought, judged, not_alike, not_told
+from hawker.sim.fleet.client import Buyer, FleetClient
+from hawker.sim.fleet.cluster import SimCluster, address_of
+from hawker.sim.fleet.faults import FleetFaults
+from hawker.sim.fleet.host import FleetHost
+from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
+from hawker.sim.fleet.ledger import FleetLedger
+from hawker.sim.fleet.light import LightHost
+from hawker.sim.fleet.network import CallNetwork
+from hawker.sim.fleet.operator import Operator
+from hawker.sim.fleet.plan import BROKERS, BUYER, DOUBTER, OPERATOR, FleetPlan
+from hawker.sim.fleet.shared_catalog import SharedCatalog
+from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
+from hawker.sim.harness.plan import NATURE, RunOutcome
+from hawker.sim.harness.shrink import Shrinker
+from hawker.sim.harness.trace import Trace
+
+_SEEDS = 3
+_REGIONS = ("mad", "fra")
+_REST_S = 120.0
+_STILL_S = 3.0
+_HOPE_S = 60.0
+_NEW_S = 10.0
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOutcome(RunOutcome[FleetPlan]):
+    """`filled` counts orders; `calls` are those between nodes too; `blows` are faults, `kills` of daemons."""
+
+    filled: int
+    calls: int
+    blows: int
+    kills: int
+    takeovers: int
+
+
+def play(plan: FleetPlan, kit: FleetKit = SOUND_FLEET) -> FleetOutcome:
+    """Plays the plan; every process gives the outcome that this one gives."""
+    with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        options = {"loop_factory": VirtualTimeLoop}
+        return anyio.run(_play, plan, kit, Path(folder), backend_options=options)
+
+
+async def _play(plan: FleetPlan, kit: FleetKit, folder: Path) -> FleetOutcome:
+    return await FleetSimulation(plan, kit, folder).play()
+
+
+class FleetSimulation:
+    def __init__(self, plan: FleetPlan, kit: FleetKit, folder: Path) -> None:
+        self._plan = plan
+        self._clock = LoopClock(plan.seed)
+        shared_catalog = SharedCatalog(self._clock) if plan.light else None
+        names = [NodeId(f"{number:08x}") for number in range(1, plan.nodes + 1)]
+        self._cluster = SimCluster(
+            network=MemoryNetwork(self._clock),
+            call_network=CallNetwork(self._clock),
+            kit=kit,
+            seeds=[address_of(name) for name in names[:_SEEDS]],
+            shared_catalog=shared_catalog,
+        )
+        self._trace = Trace()
+        self._ledger = FleetLedger(self._clock, self._trace)
+        made = LightHost if plan.light else FleetHost
+        self._hosts = [
+            made(self._cluster, name, _REGIONS[at % plan.regions], folder, seed=plan.seed * 1000 + at, room=plan.room)
+            for at, name in enumerate(names)
+        ]
+        self._takeovers = 0
+
+    async def play(self) -> FleetOutcome:
+        try:
+            async with anyio.create_task_group() as tasks:
+                await self._play(tasks)
+                tasks.cancel_scope.cancel()
+        except* Exception as group:  # noqa: BLE001 - whatever breaks a node is a finding
+            self._broke(group)
+        return self._outcome()
+
+    async def _play(self, tasks: TaskGroup) -> None:
+        await tasks.start(self._cluster.network.serve)
+        if self._cluster.shared_catalog is not None:
+            await tasks.start(self._cluster.shared_catalog.serve)
+        await tasks.start(self._cluster.call_network.serve)
+        self._nature = FleetFaults(self._cluster, self._hosts, self._ledger, tasks)
+        for host in self._hosts:
+            await host.begin(tasks)
+        nodes, names = [host.id for host in self._hosts], (*self._plan.clients, DOUBTER)
+        shared = (self._cluster.call_network, nodes, self._ledger, self._clock, self._is_new)
+        clients = [*(FleetClient(name, *shared) for name in names), Buyer(BUYER, *shared)]
+        operator = Operator(self._cluster.call_network, self._hosts, self._ledger, self._clock)
+        for at, client in enumerate(clients):
+            await client.begin(at % min(len(self._hosts), BROKERS))
+        await eventually(self._clock, self._are_alike, _REST_S, 0.5)
+        began = self._clock.monotonic()
+        async with anyio.create_task_group() as actors:
+            for client in clients:
+                actors.start_soon(client.work, self._plan.of(client.name), began)
+            actors.start_soon(operator.work, self._plan.of(OPERATOR), began)
+            actors.start_soon(self._nature.rage, self._plan.of(NATURE), began)
+        await self._nature.rest()
+        await self._look()
+        for host in self._hosts:
+            await host.kill()
+
+    def _are_alike(self) -> bool:
+        return not (
+            not_alike(self._hosts)
+            if self._cluster.shared_catalog is None
+            else not_told(self._hosts, self._cluster.shared_catalog)
+        )
+
+    def _is_new(self, machine_id: MachineId) -> bool:
+        """Whether it is at a node that is down, or came up a moment ago."""
+        there = (host for host in self._hosts if host.place.store.get(MACHINES, machine_id) is not None)
+        return any(host.node is None or self._clock.monotonic() < host.since + _NEW_S for host in there)
+
+    async def _look(self) -> None:
+        found = await self._still()
+        self._takeovers = sum(1 for host in self._hosts for _ in host.place.store.scan(TAKEOVERS))
+        self._ledger.find(found)
+
+    async def _still(self) -> list[Violation]:
+        """What is broken when all is healed: nothing, or what does not mend, for as long as there is hope."""
+        found = self._judged()
+        until = self._clock.monotonic() + _REST_S
+        hopeless = self._clock.monotonic() + (_STILL_S if self._ledger.found else _HOPE_S)
+        while found and self._clock.monotonic() < min(until, hopeless):
+            await self._clock.sleep(_STILL_S)
+            before, found = found, self._judged()
+            if found != before:
+                hopeless = self._clock.monotonic() + _HOPE_S
+        return found
+
+    def _judged(self) -> list[Violation]:
+        return [
+            *judged(self._hosts, self._ledger.promised, self._cluster.shared_catalog),
+            *bought(self._hosts, self._ledger.counted.values(), self._ledger.volumes.values()),
+        ]
+
+    def _broke(self, group: BaseExceptionGroup[BaseException]) -> None:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        kind = "refused" if isinstance(error, HawkerError) else "broke"
+        self._ledger.find([Violation(Invariant.ANSWERS, "a node", f"{kind}: {type(error).__name__}: {error}")])
+
+    def _outcome(self) -> FleetOutcome:
+        return FleetOutcome(
+            plan=self._plan,
+            operations=self._ledger.operations,
+            filled=self._ledger.filled,
+            calls=self._cluster.call_network.calls,
+            blows=self._nature.blows,
+            kills=sum(host.kills for host in self._hosts),
+            takeovers=self._takeovers,
+            ended_at=self._clock.monotonic(),
+            digest=self._trace.digest,
+            lines=tuple(self._trace.lines),
+            found=tuple(self._ledger.found),
+        )
+
+
+TRIES = 120
+_SIZES = (3, 4, 5, 7, 10, 20, 50, 100)
+
+
+def shrink(found: FleetOutcome, kit: FleetKit, tries: int = TRIES) -> FleetOutcome:
+    return shortest(found, lambda plan: play(plan, kit), tries)
+
+
+def shortest(found: FleetOutcome, again: Callable[[FleetPlan], FleetOutcome], tries: int = TRIES) -> FleetOutcome:
+    """The shortest run with this finding. The search is bounded by the runs, and not by time, so it always ends
+    alike."""
+    kind = found.found[0].invariant
+    for size in _SIZES:
+        if size >= found.plan.nodes or not tries:
+            break
+        tries -= 1
+        narrow = again(found.plan.within(size))
+        if narrow.found and narrow.found[0].invariant is kind:
+            found = narrow
+            break
+    plan = found.plan
+    return Shrinker(found, lambda numbers: again(plan.only(numbers)), tries).shrink()

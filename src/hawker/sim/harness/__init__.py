@@ -1,0 +1,1 @@
+"""What the simulators of a worker, a fleet and a catalog share."""

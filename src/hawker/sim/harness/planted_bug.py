@@ -1,0 +1,25 @@
+"""A planted bug: a kit of parts of which one is wrong, to show that a simulator finds it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from hawker.proof.violation import Invariant
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedBug(Generic[K]):
+    """`what` says in a sentence what is wrong. `breaks` are the invariants of which a finding must be one; none where
+    any finding will do."""
+
+    name: str
+    what: str
+    kit: K
+    breaks: frozenset[Invariant] = frozenset()
+
+
+def kit_of(plants: Iterable[PlantedBug[K]], name: str | None, sound: K) -> K:
+    """The kit with the bug of that name in it; `sound` without a name. Raises `KeyError` for a name that none has."""
+    return sound if name is None else {plant.name: plant.kit for plant in plants}[name]

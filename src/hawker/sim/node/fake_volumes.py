@@ -1,0 +1,195 @@
+"""The played host's volumes and their copies. They outlive the daemon and the host's reboots; every call is an edge
+where the daemon may die, and so is the middle of a copy, which then leaves nothing.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import anyio
+
+from hawker.errors import BadRequest, NotFound
+from hawker.ids import SnapshotId, VolumeId
+from hawker.record.volume import Fstype
+from hawker.sim.node.crash_points import CrashPoints
+from hawker.sim.node.fake_host import FakeHostPart
+from hawker.volume.copies import CopyRoom
+from hawker.volume.disks import Disk, Usage
+
+_BLOCK = 4096
+_RESERVED = 100  # one in so many blocks
+
+
+@dataclass(slots=True)
+class FakeVolume:
+    """A volume's file: its size, that of the filesystem in it, and how often something was written to it."""
+
+    size_bytes: int
+    filesystem_bytes: int
+    fstype: Fstype
+    content: int = 0
+
+
+class FakeVolumes(FakeHostPart):
+    """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
+    first is lost. `grows` while the host can grow what is in use; `damaged` filesystems cannot be mounted."""
+
+    def __init__(self, crash_points: CrashPoints) -> None:
+        super().__init__(crash_points)
+        self.files: dict[VolumeId, FakeVolume] = {}
+        self.attached: set[VolumeId] = set()
+        self.made: Counter[VolumeId] = Counter()
+        self.damaged: set[VolumeId] = set()
+        self.stray: set[str] = set()
+        self.grows = True
+        self.encrypts = False
+        self.swept = 0
+
+    async def make(self, disk: Disk) -> None:
+        await self._edge("make")
+        if disk.id not in self.files:
+            self.files[disk.id] = FakeVolume(disk.size_bytes, disk.size_bytes, disk.fstype)
+            self.made[disk.id] += 1
+        await self._edge("make", after=True)
+
+    async def grow(self, disk: Disk) -> bool:
+        await self._edge("grow")
+        block = self._block(disk)
+        block.size_bytes = max(block.size_bytes, disk.size_bytes)
+        await self._crash_points.pass_edge()
+        is_grown = block.filesystem_bytes >= block.size_bytes
+        grown = is_grown or self.grows or disk.id not in self.attached
+        if grown:
+            block.filesystem_bytes = block.size_bytes
+        await self._edge("grow", after=True)
+        return grown
+
+    async def mount(self, disk: Disk) -> str:
+        await self._edge("attach")
+        block = self._block(disk)
+        if block.fstype is not Fstype.EXT4:
+            raise BadRequest(f"volume {disk.id} has no filesystem, so it cannot be mounted")
+        if disk.id in self.damaged:
+            raise BadRequest(f"the filesystem of volume {disk.id} is damaged")
+        if disk.id not in self.attached:
+            block.filesystem_bytes = block.size_bytes
+        self.attached.add(disk.id)
+        await self._edge("attach", after=True)
+        return f"/volumes/{disk.id}/mounted"
+
+    async def unmount(self, volume_id: VolumeId, *, unless: Callable[[], bool] | None = None) -> None:
+        await self._edge("detach")
+        if unless is not None and unless():
+            return
+        self.attached.discard(volume_id)
+        await self._edge("detach", after=True)
+
+    async def usage(self, disk: Disk) -> Usage | None:
+        block = self.files.get(disk.id)
+        if block is None or block.fstype is not Fstype.EXT4:
+            return None
+        blocks = block.filesystem_bytes // _BLOCK
+        return Usage(_BLOCK, blocks, blocks, blocks - blocks // _RESERVED)
+
+    async def size(self, volume_id: VolumeId) -> int | None:
+        block = self.files.get(volume_id)
+        return None if block is None else block.size_bytes
+
+    async def remove(self, volume_id: VolumeId) -> None:
+        await self.unmount(volume_id)
+        self.files.pop(volume_id, None)
+        await self._crash_points.pass_edge()
+
+    async def list(self) -> list[VolumeId]:
+        return sorted(self.files)
+
+    async def mounted(self) -> frozenset[VolumeId]:
+        return frozenset(self.attached)
+
+    async def strays(self) -> tuple[str, ...]:
+        return tuple(sorted(self.stray))
+
+    async def clear(self, stray: str) -> None:
+        self.stray.discard(stray)
+
+    async def sweep(self) -> None:
+        self.swept += 1
+
+    async def lacks_encryption(self) -> str | None:
+        return None if self.encrypts else "cryptsetup is not installed"
+
+    def _block(self, disk: Disk) -> FakeVolume:
+        if disk.id not in self.files:
+            raise NotFound(f"the file of volume {disk.id} is not on this host")
+        return self.files[disk.id]
+
+
+_FREE = 1 << 50
+
+
+class FakeCopies(FakeHostPart):
+    """Keeps `copies.Copies` in memory, beside the volumes. `taken` counts how often a snapshot was taken: the second
+    time, it would be of another moment. `frozen` are volumes that a killed daemon's helper left so. While one is
+    `held`, no snapshot is restored."""
+
+    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+        super().__init__(crash_points)
+        self.snapshots: dict[SnapshotId, FakeVolume] = {}
+        self.taken: Counter[SnapshotId] = Counter()
+        self.frozen: set[VolumeId] = set()
+        self.free_bytes = _FREE
+        self.held: anyio.Event | None = None
+        self._volumes = volumes
+
+    async def room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
+        block = self.snapshots.get(SnapshotId(copied)) or self._volumes.files.get(VolumeId(copied))
+        return CopyRoom(0 if block is None else block.size_bytes, self.free_bytes)
+
+    async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
+        await self._edge("take")
+        if snapshot_id not in self.snapshots:
+            source = self._volume(volume_id)
+            await self._crash_points.pass_edge()
+            self.snapshots[snapshot_id] = replace(source)
+            self.taken[snapshot_id] += 1
+        await self._edge("take", after=True)
+        return self.snapshots[snapshot_id].size_bytes
+
+    async def restore(self, snapshot_id: SnapshotId, volume_id: VolumeId) -> None:
+        await self._edge("restore")
+        if self.held is not None:
+            await self.held.wait()
+        if volume_id not in self._volumes.files:
+            self._fill(volume_id, self._snapshot(snapshot_id))
+        await self._edge("restore", after=True)
+
+    async def fork(self, source: VolumeId, volume_id: VolumeId) -> None:
+        await self._edge("fork")
+        if volume_id not in self._volumes.files:
+            self._fill(volume_id, self._volume(source))
+        await self._edge("fork", after=True)
+
+    async def drop(self, snapshot_id: SnapshotId) -> None:
+        await self._edge("drop")
+        self.snapshots.pop(snapshot_id, None)
+        await self._edge("drop", after=True)
+
+    async def list(self) -> list[SnapshotId]:
+        return sorted(self.snapshots)
+
+    async def mend(self, mounted: frozenset[VolumeId]) -> None:
+        self.frozen -= mounted
+
+    def _fill(self, volume_id: VolumeId, content: FakeVolume) -> None:
+        self._volumes.files[volume_id] = replace(content)
+        self._volumes.made[volume_id] += 1
+
+    def _volume(self, volume_id: VolumeId) -> FakeVolume:
+        if volume_id not in self._volumes.files:
+            raise NotFound(f"the file of volume {volume_id} is not there")
+        return self._volumes.files[volume_id]
+
+    def _snapshot(self, snapshot_id: SnapshotId) -> FakeVolume:
+        if snapshot_id not in self.snapshots:
+            raise NotFound(f"the file of snapshot {snapshot_id} is not there")
+        return self.snapshots[snapshot_id]

@@ -1,0 +1,85 @@
+"""What a simulated worker is made of: each part by who makes it. A planted bug is a kit with one other part."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hawker.clock import Clock
+from hawker.fsm.contract import Flow
+from hawker.fsm.runner import Runner
+from hawker.netpolicy.enforcement import Fences, HostFences
+from hawker.runtime.driver import Features, NodeDriver, Suspension
+from hawker.runtime.fake_driver import FakeDriver
+from hawker.runtime.fake_host import FakeHost
+from hawker.store.contract import Store
+from hawker.volume.copies import Copies
+from hawker.volume.disks import Disks
+from hawker.worker.changes import Changes
+from hawker.worker.lifecycle import FLOWS
+from hawker.worker.lifecycle.deps import Deps, Networks, Rootfs
+from hawker.worker.supervisor import Supervisor
+from hawker.worker.table import MachineTable
+
+FEATURES = Features(
+    rootfs=True, network=True, limits=True, mounts=True, suspend=Suspension.FREEZE, lacks_swap="", containers=True
+)
+GUEST_FEATURES = Features(
+    rootfs=True,
+    network=True,
+    limits=True,
+    suspend=Suspension.SNAPSHOT,
+    kernel=True,
+    disks=True,
+    lacks_swap="its machines have no swap disks",
+    overhead_mib=100,
+    gpus=True,
+)
+"""Of machines with kernels of their own."""
+
+
+def _flows() -> Sequence[Flow[Any]]:
+    return FLOWS
+
+
+def _driver(host: FakeHost, features: Features) -> NodeDriver:
+    return FakeDriver(host, features)
+
+
+def _store(store: Store) -> Store:
+    return store
+
+
+def _rootfs(rootfs: Rootfs) -> Rootfs:
+    return rootfs
+
+
+def _networks(networks: Networks) -> Networks:
+    return networks
+
+
+def _disks(disks: Disks) -> Disks:
+    return disks
+
+
+def _copies(copies: Copies) -> Copies:
+    return copies
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerKit:
+    """Each is called once in every life of the daemon, so that what a part remembers dies with it."""
+
+    flows: Callable[[], Sequence[Flow[Any]]] = _flows
+    store: Callable[[Store], Store] = _store
+    driver: Callable[[FakeHost, Features], NodeDriver] = _driver
+    rootfs: Callable[[Rootfs], Rootfs] = _rootfs
+    networks: Callable[[Networks], Networks] = _networks
+    disks: Callable[[Disks], Disks] = _disks
+    copies: Callable[[Copies], Copies] = _copies
+    fences: Callable[[Store, HostFences | None], Fences] = Fences
+    table: Callable[[Clock, Changes], MachineTable] = MachineTable
+    runner: type[Runner[Deps]] = Runner
+    supervisor: type[Supervisor] = Supervisor
+
+
+SOUND = WorkerKit()

@@ -1,0 +1,1 @@
+"""The simulator of one worker: clients, crashes, broken disks and drivers, all from a seed."""

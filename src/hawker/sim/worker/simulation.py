@@ -1,0 +1,240 @@
+"""One run: a plan played to its end in virtual time, and what was found in it.
+
+Clients and nature go on while daemons come and go; once all operations are done nature rests, the worker must come to
+rest, and everything is looked at, in the life that is and in one more.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import anyio.lowlevel
+
+from hawker.errors import HawkerError
+from hawker.fsm.run import State
+from hawker.ids import MachineId
+from hawker.proof import invariants
+from hawker.proof.invariants import policies_at_rest
+from hawker.proof.violation import Invariant, Violation
+from hawker.record.capacity import USED
+from hawker.record.machine import DESTROYED, EVENTS, MACHINES
+from hawker.sim.harness.loop import VirtualTimeLoop
+from hawker.sim.harness.plan import NATURE, RunOutcome
+from hawker.sim.harness.shrink import TRIES, Shrinker
+from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_images import FakeRegistry
+from hawker.sim.node.kit import SOUND, WorkerKit
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import VirtualWorld
+from hawker.sim.worker.client import WorkerClient
+from hawker.sim.worker.client_gate import ClientGate
+from hawker.sim.worker.crashable_store import CrashableFile, CrashableMemory, CrashableStore
+from hawker.sim.worker.faults import WorkerFaults
+from hawker.sim.worker.faulty_store import DiskFaults, FaultyStore
+from hawker.sim.worker.ledger import WorkerLedger
+from hawker.sim.worker.plan import CLIENTS, WorkerPlan
+from hawker.store.memory_store import MemoryStore
+
+_QUIET_S = 120.0  # longer than any backoff
+_BOOT_S = 2.0
+_LOOK_S = 1.0
+_AFTER_S = 10.0  # after the last operation, for what it has set off
+_LIVES_MAX = 1000
+_TOLD_BY = frozenset({bucket.name for bucket in (MACHINES, DESTROYED, EVENTS, USED)})
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOutcome(RunOutcome[WorkerPlan]):
+    """`lives` of the daemon; `crashes` are those that ended with a kill."""
+
+    lives: int
+    crashes: int
+    faults: int
+
+
+def run(plan: WorkerPlan, kit: WorkerKit = SOUND, *, keeps: bool = False) -> WorkerOutcome:
+    """`keeps`: also the lines of the trace that no story needs."""
+    options = {"loop_factory": VirtualTimeLoop}
+    if not plan.on_file:
+        return anyio.run(_play, plan, kit, keeps, CrashableMemory(), backend_options=options)
+    with TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
+        return anyio.run(_play_on_file, plan, kit, keeps, Path(directory), backend_options=options)
+
+
+async def _play_on_file(plan: WorkerPlan, kit: WorkerKit, keeps: bool, directory: Path) -> WorkerOutcome:
+    crashable = CrashableFile(directory)
+    try:
+        return await _play(plan, kit, keeps, crashable)
+    finally:
+        crashable.close()
+
+
+async def _play(plan: WorkerPlan, kit: WorkerKit, keeps: bool, crashable: CrashableStore) -> WorkerOutcome:
+    return await WorkerSimulation(plan, kit, Trace(keeps), crashable).play()
+
+
+class WorkerSimulation:
+    def __init__(self, plan: WorkerPlan, kit: WorkerKit, trace: Trace, crashable: CrashableStore) -> None:
+        self._plan = plan
+        self._trace = trace
+        self._crashable = crashable
+        self._disk_faults = DiskFaults()
+        self._world = VirtualWorld(
+            MemoryStore(),
+            Path("node"),
+            seed=plan.seed,
+            room=plan.room,
+            reconciles=plan.reconciles,
+            kit=kit,
+            guests=plan.guests,
+            nameservers=("fdaa::3",),
+        )
+        self._world.registry = FakeRegistry()
+        self._scope = anyio.CancelScope()
+        self._ledger = WorkerLedger(self._world.clock, trace, self._scope.cancel)
+        self._nature = WorkerFaults(self._world, self._disk_faults, self._world.registry, self._ledger)
+        self._gate = ClientGate()
+        self._lives = self._crashes = 0
+        self._over = False
+
+    async def play(self) -> WorkerOutcome:
+        """To the end, or until something is found."""
+        with self._scope:
+            await self._play()
+        return self._outcome()
+
+    async def _play(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._live)
+            async with anyio.create_task_group() as actors:
+                for name in CLIENTS:
+                    client = WorkerClient(name, self._gate, self._ledger, self._world.clock)
+                    actors.start_soon(client.work, self._plan.of(name))
+                actors.start_soon(self._nature.rage, self._plan.of(NATURE))
+            await self._world.clock.sleep(_AFTER_S)
+            self._nature.rest()
+            self._over = True
+            self._nature.terminated.set()
+
+    # Lives of the daemon.
+
+    async def _live(self) -> None:
+        while not self._over:
+            await self._one_life()
+            await self._between()
+        await self._last_look()
+
+    async def _one_life(self) -> None:
+        self._lives += 1
+        if self._lives > _LIVES_MAX:
+            self._ledger.find([Violation(Invariant.ANSWERS, "the daemon", "does not come up any more")])
+            await anyio.lowlevel.checkpoint()
+        try:
+            self._world.store = FaultyStore(
+                self._crashable.store, self._world.clock, self._trace, self._disk_faults, self._touch
+            )
+            async with self._world.open() as worker:
+                worker.tasks.start_soon(self._die_in_turn)
+                await self._welcome(worker)
+                if not self._over:
+                    await self._nature.terminated.wait()
+                if self._over:
+                    await self._look_at_rest(worker)
+            self._ledger.say(Speaker.DAEMON, "stops")
+        except Death:
+            self._crashes += 1
+            self._ledger.say(Speaker.DAEMON, "is dead")
+        except HawkerError as error:
+            self._ledger.say(Speaker.DAEMON, f"cannot start: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever breaks the worker is a finding
+            self._ledger.find([Violation(Invariant.ANSWERS, "the daemon", f"broke: {type(error).__name__}: {error}")])
+        finally:
+            self._gate.shut()
+
+    def _touch(self, key: str) -> None:
+        bucket, _, rest = key.removeprefix("-").partition("/")
+        if bucket in _TOLD_BY:
+            self._ledger.touched.add(MachineId(rest.partition("/")[0]))
+
+    async def _welcome(self, worker: SimWorker) -> None:
+        while True:
+            try:
+                await worker.app()
+                await worker.policy()
+            except HawkerError:
+                await self._world.clock.sleep(_BOOT_S)
+            else:
+                break
+        self._ledger.say(Speaker.DAEMON, f"is up, in its life {self._lives}")
+        self._ledger.check(worker.store)
+        self._gate.open(worker)
+
+    async def _die_in_turn(self) -> None:
+        """Kills the daemon after so many turns of the loop, wherever everything is then."""
+        await self._nature.counted.wait()
+        for _ in range(self._nature.turns_left):
+            await anyio.lowlevel.checkpoint()
+        if self._nature.counted.is_set():
+            raise Death
+
+    async def _between(self) -> None:
+        cause = self._nature.aftermath()
+        kept, reboots, down_s = (1.0, False, _BOOT_S) if cause is None else (cause.kept, cause.reboots, cause.down_s)
+        if reboots:
+            self._world.reboot()
+        if cause is not None and (kept < 1 or reboots):
+            what = "the host is rebooted" if reboots else "the file system loses what was not synced"
+            self._ledger.say(Speaker.NATURE, f"{what}; {kept:.0%} of the commits that were not durable are kept")
+        self._crashable.crash(kept)
+        await self._world.clock.sleep(0.0 if self._over else down_s)
+
+    # The end.
+
+    async def _last_look(self) -> None:
+        """In one more life, which has only what is on the disk."""
+        if not self._ledger.found:
+            await self._one_life()
+
+    async def _look_at_rest(self, worker: SimWorker) -> None:
+        if not self._ledger.found:
+            try:
+                await self._retry_parked(worker)
+                await worker.at_rest(_LOOK_S)
+                await self._world.clock.sleep(_QUIET_S)
+                await worker.at_rest(_LOOK_S)
+            except TimeoutError:
+                self._ledger.find([Violation(Invariant.ANSWERS, "the worker", "does not come to rest")])
+            with worker.store.snapshot() as reader:
+                broken = [*self._ledger.promises.broken(reader), *self._ledger.volume_promises.broken(reader)]
+                broken += self._ledger.snapshot_promises.broken(reader, self._world.clock.now())
+                self._ledger.find([*broken, *invariants.at_rest(reader, self._world.seen())])
+                if self._plan.reconciles:
+                    self._ledger.find(list(policies_at_rest(reader, self._world.policies.standing)))
+
+    async def _retry_parked(self, worker: SimWorker) -> None:
+        """Retries a run that daemon after daemon died at, as an operator does when none dies any more."""
+        for run in worker.parts.runner.list(active=True):
+            if run.state is State.STUCK and run.note.startswith("the daemon ended"):
+                self._ledger.say(Speaker.CLIENT, f"an operator retries a run of {run.flow}: {run.note}")
+                await worker.parts.runner.retry(run.run_id)
+
+    def _outcome(self) -> WorkerOutcome:
+        return WorkerOutcome(
+            plan=self._plan,
+            operations=self._ledger.operations,
+            lives=self._lives,
+            crashes=self._crashes,
+            faults=self._nature.faults,
+            ended_at=self._world.clock.monotonic(),
+            digest=self._trace.digest,
+            lines=tuple(self._trace.lines),
+            found=tuple(self._ledger.found),
+        )
+
+
+def shrink(found: WorkerOutcome, kit: WorkerKit, tries: int = TRIES) -> WorkerOutcome:
+    """The shortest run that shows the same."""
+    return Shrinker(found, lambda numbers: run(found.plan.only(numbers), kit), tries).shrink()

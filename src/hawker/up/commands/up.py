@@ -1,0 +1,133 @@
+"""`hawker up`: reads the settings and becomes the node. The one command that is a process of its own, so the one
+file of the command line that imports what stands above it.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import click
+
+from hawker import up
+from hawker.cli.connect import VARIABLES
+from hawker.settings import Settings, load_settings
+
+HELP: dict[str, str] = {
+    "data_dir": "Where the node keeps everything; /var/lib/hawker for root.",
+    "listen": "HOST:PORT of the API; 127.0.0.1:4280 unless told, port 0 takes a free one. Not used when systemd"
+    " hands over a socket.",
+    "region": "The region that the node is in.",
+    "driver": "container (root's unless told), process (everybody else's), qemu, firecracker, cloud-hypervisor,"
+    " or auto: the best that works here.",
+    "ephemeral": "Destroy every machine when the node stops.",
+    "log_level": "debug, info, warning or error.",
+    "rate_limits": "Refuse calls that come too often with status 429, as the Machines API does.",
+    "advertise": "The address, without a port, at which other nodes reach this one: makes the node part of a fleet.",
+    "peer_port": "Where nodes of the fleet talk: gossip at this port (UDP and TCP), their API at the next one;"
+    " 4281 unless told, or what it was the last time.",
+    "labels": "What orders may ask for, as KEY=VALUE; may be repeated.",
+    "market": "A TOML file that says how bids are ranked.",
+    "catalog_listen": "Where the catalog's own HTTP API listens, as HOST:PORT; nowhere unless told.",
+    "catalog_url": "The URL of a Corrosion agent that takes the place of the built-in catalog.",
+    "catalog_token_file": "A file with the token that the agent of --catalog-url wants.",
+    "cpus": "How many cpus to sell; all of the host's unless told.",
+    "memory_mib": "How much memory to sell.",
+    "disk_mib": "How much disk to sell.",
+    "shared_cpu_ratio": "How many shared cpus to sell per cpu.",
+    "machine_disk_mib": "How much disk each machine counts for.",
+    "free_disk_floor_mib": "How much disk is never sold.",
+    "machine_pids": "How many processes a machine may have.",
+    "container_suspend": "freeze: a suspended container is held still, in the node's memory; refuse: none is.",
+    "vmm_overhead_mib": "How much memory a microVM's monitor may take beside the machine's own; what it is known to"
+    " need unless told.",
+    "vm_disk_mib_per_s": "How much each disk of a microVM may read and write in a second; 0: as much as it can.",
+    "vm_disk_operations_per_s": "The same, in reads and writes.",
+    "kernel": "The kernel that microVMs boot: a vmlinux or bzImage; the newest that was imported unless told.",
+    "gpu_devices": "A GPU that machines may have, as KIND=PCI-ADDRESS; may be repeated.",
+    "max_volume_gb": "The largest volume, in GB (of 1024 MiB).",
+    "allow_local_images": "Images may be read from files of this host.",
+    "insecure_registries": "A registry to be spoken to over plain HTTP; may be repeated.",
+    "registry_auth_file": "Names and passwords for registries, as docker's config.json has them.",
+    "max_layer_mib": "The largest layer, unpacked.",
+    "max_image_mib": "The largest image, unpacked.",
+    "max_import_mib": "The largest archive that may be uploaded.",
+    "parallel_pulls": "How many images are pulled at once.",
+    "nameservers": "A name server for machines; may be repeated.",
+    "ipv4_pool": "Where machines' IPv4 addresses come from.",
+    "public_ipv4": "A network whose IPv4 addresses are given to apps, each to one; may be repeated.",
+    "public_ipv6": "The same for IPv6.",
+    "shared_ipv4": "The IPv4 address that apps share; the host's own towards the world unless told.",
+    "logs_mib": "How much of its output each machine keeps.",
+    "runs_kept": "How many ended runs are kept per machine.",
+    "destroyed_kept_s": "How many seconds a destroyed machine's history is kept on the node.",
+    "deleted_volumes_kept_s": "How many seconds a deleted volume can be had back.",
+    "archive": "Where histories of destroyed machines go: a directory or s3://BUCKET/PREFIX; nowhere unless told.",
+    "archive_endpoint": "URL of an S3 service that is not AWS's.",
+    "archive_region": "Region of the S3 bucket.",
+    "reconcile_every_s": "How often host and store are compared, in seconds.",
+    "otel_endpoint": "Where spans of runs and steps are sent: the URL of an OpenTelemetry collector (OTLP over HTTP).",
+    "watchdog_report_s": "Say where the event loop is when it has not turned for so many seconds; 0 never does.",
+    "watchdog_end_s": "End the daemon when its event loop has not turned for so many seconds; 0 never does.",
+}
+"""What is said of each setting; each has a flag."""
+
+SINGULAR = {
+    "insecure_registries": "insecure-registry",
+    "gpu_devices": "gpu-device",
+    "labels": "label",
+    "nameservers": "nameserver",
+    "public_ipv4": "public-ipv4",
+    "public_ipv6": "public-ipv6",
+}
+
+_HELP = """Run a node on this host. Prints one line, `ready URL`, once its API answers; logs go to stderr.
+
+Every option can also be set as a variable (--data-dir as HAWKER_DATA_DIR) and in a TOML file (data_dir = "..."):
+options win over variables, variables over the file. Ctrl-C stops the node and leaves its machines running.
+
+\b
+Examples:
+  hawker up
+  hawker up --data-dir ./node --listen 127.0.0.1:0 --driver process --ephemeral
+"""
+
+
+def _option(name: str, kind: object) -> click.Option:
+    flag = f"--{SINGULAR.get(name, name.replace('_', '-'))}"
+    if kind is bool:
+        return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=HELP[name])
+    return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=HELP[name])
+
+
+def _metavar(kind: object) -> str:
+    kinds = get_args(kind) or (kind,)
+    if Path in kinds:
+        return "PATH"
+    return "N" if int in kinds or float in kinds else "TEXT"
+
+
+def settings_of(config: Path | None, flags: Mapping[str, object]) -> Settings:
+    """The settings of a command that has `settings_options`. Raises `CannotStart`."""
+    given = {name: value for name, value in flags.items() if value is not None and value != ()}
+    environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    return load_settings(given, environ, config)
+
+
+def settings_options() -> list[click.Parameter]:
+    """One for each setting, and the file of settings."""
+    file = click.Option(
+        ["--config"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="HAWKER_CONFIG",
+        help="A TOML file of settings.",
+    )
+    return [file, *(_option(name, kind) for name, kind in get_type_hints(Settings).items())]
+
+
+def _run(config: Path | None, **flags: object) -> int:
+    return up.run(settings_of(config, flags))
+
+
+command = click.Command("up", callback=_run, help=_HELP, params=settings_options())

@@ -1,0 +1,83 @@
+"""Hosts that are network namespaces: they reach each other, until they are parted or lose their power."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
+from hawker.chaos.residue import host, left
+from hawker.errors import Unavailable
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[NetworkLab]:
+    before = host()
+    with NetworkLab(tmp_path, 71, 3) as lab:
+        yield lab
+    wait_for(lambda: not left(before, lab.bridge))
+
+
+_KNOCK = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), timeout=float(sys.argv[2]))
+except ConnectionRefusedError:
+    print("refused")
+except OSError:
+    print("lost")
+"""
+
+
+def reaches(one: LabHost, other: LabHost, patience_s: float = 30.0) -> bool:
+    """Whoever is there refuses: nobody listens at that port."""
+    return one.run(sys.executable, "-c", _KNOCK, other.address, str(patience_s)) == "refused\n"
+
+
+def is_cut_off(one: LabHost, other: LabHost) -> bool:
+    return not reaches(one, other, 0.3)
+
+
+def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(lab: NetworkLab) -> None:
+    first, second, _ = lab.hosts
+    assert reaches(first, second)
+    assert sorted(first.run("ls", "/sys/class/net").split()) == ["lo", "up0"]
+    wait_for(lambda: sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup")))
+
+
+def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
+    subprocess.run(("ip", "link", "add", "hwst72", "type", "bridge"), check=True)
+    with NetworkLab(tmp_path, 72, 1) as lab, pytest.raises(Unavailable):
+        NetworkLab(tmp_path, 72, 1).__enter__()
+    assert not Path("/sys/class/net", lab.bridge).exists()
+
+
+def test_a_partition_parts_the_sides_and_is_healed(lab: NetworkLab) -> None:
+    first, second, third = lab.hosts
+    lab.part([first], [second, third])
+    assert is_cut_off(first, second) and is_cut_off(third, first) and reaches(second, third)
+    lab.heal()
+    assert reaches(first, second)
+
+
+def test_host_may_hear_and_not_be_heard(lab: NetworkLab) -> None:
+    first, second, _ = lab.hosts
+    first.drop_from([second])
+    listing = first.run("nft", "list", "table", "ip", "street")
+    assert f"ip saddr {second.address} drop" in listing
+    first.drop_from([second], percent=20)
+    assert "numgen random mod 100 < 20" in first.run("nft", "list", "table", "ip", "street")
+
+
+def test_a_host_that_lost_its_power_has_nothing_left_when_it_comes_back(lab: NetworkLab) -> None:
+    first, second, _ = lab.hosts
+    first.drop_from([second])
+    first.power_off()
+    first.power_on()
+    assert reaches(first, second)

@@ -1,8 +1,0 @@
-from hawker.sim.kit import SOUND, Kit
-from hawker.store.memory_store import MemoryStore
-from hawker.worker.lifecycle import FLOWS
-
-
-def test_the_sound_kit_has_the_real_parts() -> None:
-    store = MemoryStore()
-    assert Kit() == SOUND and SOUND.store(store) is store and SOUND.flows() is FLOWS
