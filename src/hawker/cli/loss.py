@@ -44,8 +44,8 @@ def said_of(node: str, loss: Loss) -> Iterator[str]:
     yield f"node {node} has {loss.machines} machines and {loss.volumes} volumes: they will no longer be listed"
     if loss.left:
         yield (
-            f"node {node} is the home of {', '.join(loss.left)}: the next call that needs a home moves it to another node,"
-            " with that node's copy of secrets and policies; the claims of its orders' keys are lost"
+            f"node {node} is the home of {', '.join(loss.left)}: the next call that needs a home moves it to another"
+            " node, with that node's copy of secrets and policies; the claims of its orders' keys are lost"
         )
     if loss.gone:
         yield f"no other node knows {', '.join(loss.gone)}: it is lost with its secrets and policies; create it again"

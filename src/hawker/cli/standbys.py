@@ -66,7 +66,9 @@ class Spares:
                     await self._point(params, now, old, new)
                 elif now.state not in GONE:
                     left.append(now.id)
-        return f"spare {', '.join(left)} is not stopped and was left alone: it stands by for nothing now" if left else ""
+        return (
+            f"spare {', '.join(left)} is not stopped and was left alone: it stands by for nothing now" if left else ""
+        )
 
     async def in_place_of(self, app: str, machine: Machine) -> str:
         """The machine that this one, a spare that runs, has replaced, if that is at a node that is away: it has to give
