@@ -29,7 +29,7 @@ _WIDTHS = (10, 15, 22, 10)
 
 @click.group("chaos", no_args_is_help=True)
 def command() -> None:
-    """Hurt a node of its own, and check what it promised."""
+    """Inject faults into a temporary node and check its promises."""
 
 
 @command.command("steps")

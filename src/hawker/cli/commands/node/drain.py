@@ -21,8 +21,8 @@ after the other.
 
 Each copy has a new id, and a name made of the old one. Spares of a machine stand by for its copy before the machine is
 destroyed; a moved spare stays a spare. If you interrupt a drain, repeat the command: it continues. Machines with
-volumes stay, and so do machines without room elsewhere, or in use: each is listed with what to do, and the exit status is 1.
-`hawker node uncordon` enables scheduling again.
+volumes stay, and so do machines without room elsewhere, or in use: each is listed with what to do, and the exit status
+is 1. `hawker node uncordon` enables scheduling again.
 
 \b
 Examples:
