@@ -38,7 +38,7 @@ ASSIGN_IP = Unary(
     body=AssignIpRequest,
     response=IpAssignment,
     tag=Tag.APPS,
-    summary="Give an app an address",
+    summary="Allocate an address to an app",
     errors=(NotFound,),
     strict=True,
 )
@@ -52,7 +52,7 @@ RELEASE_IP = Unary(
     body=NoneType,
     response=NoneType,
     tag=Tag.APPS,
-    summary="Take an address from an app",
+    summary="Release an address of an app",
     status=204,
     errors=(NotFound,),
     action=Action.WRITE,

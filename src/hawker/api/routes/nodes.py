@@ -27,7 +27,7 @@ NODE_INFO = Unary(
     body=NoneType,
     response=NodeInfo,
     tag=Tag.NODE,
-    summary="What the node has, and what its machines hold of it",
+    summary="Show the node's capacity and use",
 )
 
 METRICS = Unary(
@@ -39,7 +39,7 @@ METRICS = Unary(
     body=NoneType,
     response=str,
     tag=Tag.NODE,
-    summary="What the node measures, for Prometheus",
+    summary="Metrics of the node, for Prometheus",
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 
@@ -52,7 +52,7 @@ MACHINE_METRICS = Unary(
     body=NoneType,
     response=str,
     tag=Tag.NODE,
-    summary="What the machines measure of themselves, for Prometheus, with labels that say whose it is",
+    summary="Metrics of the machines, for Prometheus, with labels of app and machine",
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 

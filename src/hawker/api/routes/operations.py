@@ -69,7 +69,7 @@ SUSPEND_MACHINE = Unary(
     body=NoneType,
     response=SuspendAnswer,
     tag=Tag.MACHINES,
-    summary="Hold a machine still until it is started",
+    summary="Suspend a machine until it is started",
     errors=(NotFound, Conflict, LeaseHeld, WrongState, NotServed),
 )
 

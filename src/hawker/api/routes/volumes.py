@@ -102,7 +102,7 @@ UPDATE_VOLUME = Unary(
     body=UpdateVolumeRequest,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Say whether and for how long a volume's snapshots are kept",
+    summary="Set daily snapshots of a volume and their retention",
     errors=(NotFound, WrongState),
 )
 
@@ -115,7 +115,7 @@ DELETE_VOLUME = Unary(
     body=NoneType,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Destroy a volume that no machine has; it can be had back for a day",
+    summary="Destroy a volume that no machine has; undelete works for a day",
     errors=(NotFound, Conflict, WrongState),
 )
 
@@ -168,7 +168,7 @@ UNDELETE_VOLUME = Unary(
     body=NoneType,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Take a volume back that was destroyed less than a day ago",
+    summary="Undelete a volume that was destroyed less than a day ago",
     errors=(NotFound, WrongState),
     action=Action.DELETE,  # who may destroy it may think again
 )
