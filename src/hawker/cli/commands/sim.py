@@ -24,9 +24,9 @@ from hawker.sim.story import repeat, story, summary
 SEEDS = 20
 
 TABLE = {
-    "catalog": Place("hawker.cli.commands.sim_catalog", "Play the catalog's replication under faults."),
-    "fleet": Place("hawker.cli.commands.sim_fleet", "Play whole fleets under faults."),
-    "schedulers": Place("hawker.cli.commands.schedulers", "Give one workload to five ways to place it, side by side."),
+    "catalog": Place("hawker.cli.commands.sim_catalog", "Simulate the catalog's replication under faults."),
+    "fleet": Place("hawker.cli.commands.sim_fleet", "Simulate whole fleets under faults."),
+    "schedulers": Place("hawker.cli.commands.schedulers", "Compare five schedulers on one workload."),
 }
 
 
@@ -58,16 +58,16 @@ class Numbers(click.ParamType[frozenset[int]]):
 
 
 @click.group("sim", cls=LazyGroup, table=TABLE, invoke_without_command=True)
-@click.option("--seed", type=click.IntRange(0), help="Play this one.")
+@click.option("--seed", type=click.IntRange(0), help="Play this seed.")
 @click.option("--seeds", type=Seeds(), help=f"Play so many, or these; {SEEDS} unless told.")
 @click.option("--minutes", type=click.FloatRange(0.1, 600), default=MINUTES, show_default=True,
-              help="Of virtual time, for which clients and faults go on.")  # fmt: skip
+              help="Virtual minutes of clients and faults.")  # fmt: skip
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
-              help="Play a worker with this bug in it.")  # fmt: skip
+              help="Plant this bug in the worker.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
-@click.option("--only", type=Numbers(), help="Only these deeds of the seed, as a story names them.")
-@click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
-@click.option("--json", "json", is_flag=True, help="One object a line for each seed.")
+@click.option("--only", type=Numbers(), help="Play only these deeds, as a story numbers them.")
+@click.option("--trace", is_flag=True, help="Print the whole trace, and no story.")
+@click.option("--json", "json", is_flag=True, help="Print one object a line for each seed.")
 @click.pass_context
 def command(
     ctx: click.Context,
