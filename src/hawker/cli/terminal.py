@@ -91,7 +91,7 @@ async def _pass_output(channel: Channel[TerminalInput, TerminalOutput], ends: De
                 return message
             case Failed():
                 raise error_of(message.http_status, message.problem)
-    raise Unavailable("the node went away before the command ended")
+    raise Unavailable("the connection to the node was lost before the command ended")
 
 
 async def _pass_input(channel: Channel[TerminalInput, TerminalOutput], fd: int | None) -> None:
@@ -113,7 +113,7 @@ async def _pass_signals(channel: Channel[TerminalInput, TerminalOutput]) -> None
         passed = False
         async for number in signals:
             if passed:
-                raise Failure("left the command before it ended", Exit.INTERRUPTED)
+                raise Failure("detached before the command ended", Exit.INTERRUPTED)
             await _send(channel, SendSignal(signal=int(number)))
             passed = True
 
