@@ -74,7 +74,7 @@ format: test-setup ## rewrite the sources in the one format
 	@ruff format . && ruff check --fix .
 
 .PHONY: bench
-bench: bench-setup ## run the benchmarks that the README's figures come from (BENCH="engine scale" for some)
+bench: bench-setup ## run the benchmarks of docs/benchmarks.md (BENCH="engine scale" for some)
 	@set -e; for name in $(BENCH); do echo "# bench/$$name.py"; PYTHONPATH=. python bench/$$name.py $(ARGS); done
 
 .PHONY: lock

@@ -1,5 +1,5 @@
 """How long a new machine of a cached image takes, from the API call to `started`, beside `podman run --detach` of the
-same program. Interleaved in one run; prints the table of the README.
+same program. Interleaved in one run; prints the table of docs/benchmarks.md.
 
     python bench/create.py [rounds]
 """

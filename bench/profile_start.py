@@ -1,4 +1,5 @@
-"""Where each millisecond of a start and of a create goes, from the API call to `started`; prints the README's table.
+"""Where each millisecond of a start and of a create goes, from the API call to `started`; prints the table of
+docs/benchmarks.md.
 
     python bench/profile_start.py [rounds]
 

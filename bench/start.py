@@ -1,5 +1,5 @@
 """How long a stopped container machine takes to start, from the API call to `started`, beside bare `crun run` of the
-same bundle. Interleaved in one run; prints the table of the README.
+same bundle. Interleaved in one run; prints the table of docs/benchmarks.md.
 
     python bench/start.py [rounds]
 """

@@ -50,23 +50,23 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 @click.command("schedulers")
 @click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True,
-              help="Only this one; all of them unless told. Can be repeated.")  # fmt: skip
+              help="Only this policy; default all; may be repeated.")  # fmt: skip
 @click.option(
-    "--hosts", type=Sizes(), default="100", show_default=True, help="How large the fleet is; several, in turn."
+    "--hosts", type=Sizes(), default="100", show_default=True, help="Number of hosts; several are played in turn."
 )
 @click.option("--orders", "count", type=click.IntRange(1, MOST_ORDERS),
               help=f"How many are ordered; {FOR_EACH_HOST} for each host unless told.")  # fmt: skip
 @click.option("--load", type=click.FloatRange(0.01, 10), default=1.2, show_default=True,
-              help="Towards which share of the fleet's memory the orders drive it.")  # fmt: skip
+              help="The share of the fleet's memory that the orders aim at.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--trace", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Take the orders from this CSV file.")  # fmt: skip
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
-              help="Play hosts or orders with this bug in them.")  # fmt: skip
+              help="Plant this bug in hosts or orders.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
 @click.option("--plots", "folder", type=click.Path(path_type=Path, file_okay=False),
-              help="Draw pictures into this directory.")  # fmt: skip
-@click.option("--json", "json", is_flag=True, help="All reports as one document, with what was assumed.")
+              help="Write plots into this directory.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="Print all reports as one document, with the assumptions.")
 def command(
     policies: tuple[str, ...],
     hosts: tuple[int, ...],

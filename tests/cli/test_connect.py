@@ -50,7 +50,7 @@ def test_a_token_alone_goes_to_the_local_node(data_dir: Path) -> None:
 
 
 def test_without_a_node_it_is_said_how_to_start_one(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="start one with `hawker up`"):
+    with pytest.raises(Unavailable, match="start a node with `hawker up`"):
         found(Access(), HAWKER_DATA_DIR=tmp_path)
 
 

@@ -95,8 +95,8 @@ async def test_a_started_machine_goes_once_its_copy_runs() -> None:
     assert drain.state(FIRST) is State.DESTROYED
     assert drain.node.call("create_machine").idempotency_key == order_id(NODE, machine(FIRST))
     assert [line.split(": ", 1)[1] for line in drain.said] == [
-        f"name-1 ({FIRST}) is ordered elsewhere",
-        f"name-1 ({FIRST}) is now 3d8f00000000ff",
+        f"name-1 ({FIRST}): ordering a copy on another node",
+        f"name-1 ({FIRST}): moved, the copy is 3d8f00000000ff",
     ]
 
 
@@ -198,7 +198,7 @@ async def test_what_fails_at_a_spare_leaves_machine_and_copy_for_the_next_drain(
     node.failures["update_machine"] = Unavailable("busy")
     drain = Drain(node)
     (moved,) = await drain.of(FIRST)
-    assert moved.why == "its copy 3d8f00000000ff is ready, drain again to go on: busy"
+    assert moved.why == "its copy 3d8f00000000ff is ready, repeat the drain to continue: busy"
     assert (drain.state(FIRST), drain.state("3d8f00000000ff")) == (State.STARTED, State.STARTED)
     del node.failures["update_machine"]
     (moved,) = await drain.of(FIRST)
@@ -224,7 +224,7 @@ async def test_a_spare_that_runs_for_a_machine_of_a_lost_node_stays_there_to_tel
 
     node._get_machine = lost  # type: ignore[method-assign]
     (moved,) = await Drain(node).of(SECOND)
-    assert f"it runs in the place of {FIRST}" in moved.why
+    assert f"it has taken over from {FIRST}" in moved.why
     node._get_machine = found  # type: ignore[method-assign]
     (moved,) = await Drain(node).of(SECOND)
     assert moved.copy

@@ -24,7 +24,7 @@ async def test_a_pull_ends_with_the_images_digest() -> None:
 async def test_a_pull_that_breaks_off_is_an_error(events: tuple[PullEvent, ...]) -> None:
     node = FakeNode()
     node.pull = events
-    with pytest.raises(Unavailable, match="ended before"):
+    with pytest.raises(Unavailable, match="ended without"):
         await pull(caller(node), PullRequest(reference="web:3"))
 
 

@@ -38,8 +38,8 @@ async def test_an_app_is_lost_unless_another_node_knows_it() -> None:
     loss = await loss_of(caller, "0badcafe")
     assert loss == Loss(machines=3, volumes=1, left=("shop",), gone=("lab",))
     first, second, third = said_of("0badcafe", loss)
-    assert first == "with 0badcafe go 3 machines and 1 volumes: they are no longer listed"
-    assert "it is the home of shop: another node becomes that" in second
+    assert first == "node 0badcafe has 3 machines and 1 volumes: they will no longer be listed"
+    assert "node 0badcafe is the home of shop: the next call" in second
     assert "no other node knows lab" in third
 
 

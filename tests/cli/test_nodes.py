@@ -9,16 +9,16 @@ from tests.cli.fake_fleet import FakeFleet
 def test_nodes_are_shown_with_what_is_known_of_them() -> None:
     lines = nodes_table(FleetNodes(nodes=tuple(FakeFleet().nodes.values()))).splitlines()
     assert [line.split() for line in lines[1:]] == [
-        ["0badcafe", "mad", "alive", "taken", "3", "1.5/4", "512.0", "MiB/2.0", "GiB", "-", "-"],
-        ["0bad0001", "mad", "alive", "cordoned", "-", "-", "-", "0.422", "ms", "-"],
-        ["00c0ffee", "fra", "down", "taken", "-", "-", "-", "-", "-"],
+        ["0badcafe", "mad", "alive", "enabled", "3", "1.5/4", "512.0", "MiB/2.0", "GiB", "-", "-"],
+        ["0bad0001", "mad", "alive", "disabled", "-", "-", "-", "0.422", "ms", "-"],
+        ["00c0ffee", "fra", "down", "enabled", "-", "-", "-", "-", "-"],
     ]
 
 
 def test_a_node_that_is_drained_says_so() -> None:
     node = FleetNode(id="a", region="mad", state="alive", cordoned=True, draining=True, labels={"b": "2", "a": "1"})
     found = [line.split() for line in node_fields(node).splitlines()]
-    assert ["orders", "draining"] in found and ["labels", "a=1,", "b=2"] in found
+    assert ["scheduling", "draining"] in found and ["labels", "a=1,", "b=2"] in found
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_a_node_that_is_drained_says_so() -> None:
     [
         (None, ""),
         (-59.0, "right"),
-        (61.2, "61 s ahead of that of the node that was asked"),
-        (-86_400.0, "86400 s behind that of the node that was asked"),
+        (61.2, "61 s ahead of the clock of the asked node"),
+        (-86_400.0, "86400 s behind the clock of the asked node"),
     ],
 )
 def test_a_clock_that_is_wrong_is_told(ahead_s: float | None, said: str) -> None:

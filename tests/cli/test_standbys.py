@@ -55,7 +55,7 @@ async def test_one_that_runs_is_left_alone_and_told_of() -> None:
     node = node_with(spare(state=State.STARTED))
     found = await spares_at(node).of("shop", machine(OLD))
     assert that_stand_by(found) == ()
-    assert f"spare {SPARE} is not off" in await spares_at(node).point("shop", found, OLD, NEW)
+    assert f"spare {SPARE} is not stopped" in await spares_at(node).point("shop", found, OLD, NEW)
     assert standbys(node) == (OLD,)
 
 
@@ -74,5 +74,5 @@ async def test_one_at_a_node_that_is_away_is_named_with_what_to_do() -> None:
 
 
 async def test_one_that_is_busy_is_waited_for_by_the_next_drain() -> None:
-    with pytest.raises(Failure, match="something is under way at its spare"):
+    with pytest.raises(Failure, match="an operation is under way on its spare"):
         await spares_at(node_with(spare(state=State.UPDATING))).of("shop", machine(OLD))

@@ -25,5 +25,5 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 def test_a_new_volume_cannot_be_larger_by_something() -> None:
     assert whole_gib("3") == 3
-    with pytest.raises(ValueError, match="no size that could be added to"):
+    with pytest.raises(ValueError, match="needs a size, not an increase"):
         whole_gib("+3")

@@ -17,7 +17,7 @@ def test_a_volume_whose_use_is_not_known_has_none() -> None:
 
 def test_one_day_is_no_days() -> None:
     text = about(OwnedVolume("shop", volume(snapshot_retention=1, auto_backup_enabled=False)))
-    assert "by hand, kept for 1 day" in text.splitlines()[-2]
+    assert "manual, kept for 1 day" in text.splitlines()[-2]
 
 
 def test_a_snapshot_s_row_says_how_old_it_is_and_how_long_it_is_kept() -> None:

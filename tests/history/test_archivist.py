@@ -113,7 +113,7 @@ async def test_a_place_that_is_away_for_days_costs_no_history(
     assert worker.store.count(DESTROYED) == len(made) and archived(worker) == []
     assert len(worker.parts.runner.list(flow="archive", active=True)) <= PARALLEL
     (finding,) = await worker.reconciler.find()
-    assert (finding.kind, finding.detail) == (Kind.LATE_HISTORIES, f"{len(made)} wait to be archived")
+    assert (finding.kind, finding.detail) == (Kind.LATE_HISTORIES, f"{len(made)} histories wait for the archive")
     place.failure = None
     await later(stall, 2 * stall.settings.reconcile_every_s + AGAIN_S)
     assert await worker.reconciler.find() == []

@@ -30,25 +30,25 @@ _WIDTHS = (10, 15, 22, 10)
 
 @click.group("chaos", no_args_is_help=True)
 def command() -> None:
-    """Hurt a node of its own, and check what it promised."""
+    """Inject faults into a temporary node and check its promises."""
 
 
 @command.command("steps")
-@click.option("--flow", type=click.Choice(FLOW_NAMES), help="Only this flow; all of them unless told.")
-@click.option("--driver", type=_STEP_DRIVERS, help="By default what the user may use: container for root, or process.")
+@click.option("--flow", type=click.Choice(FLOW_NAMES), help="Only this flow; default all.")
+@click.option("--driver", type=_STEP_DRIVERS, help="The driver; default container for root, else process.")
 @click.option("--kernels", type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where guest kernels were imported to, for machines with kernels of their own.")  # fmt: skip
+              help="The directory of imported kernels, for microVMs.")  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where to make the node's directory, which is removed at the end.")  # fmt: skip
-@click.option("--in-a-row", is_flag=True, help="Kill each daemon that takes over as well, at the next place.")
-@click.option("--json", "json", is_flag=True, help="One document at the end instead of the table.")
+              help="Where to make the node's temporary directory.")  # fmt: skip
+@click.option("--in-a-row", is_flag=True, help="Also kill each next daemon, at the next failpoint.")
+@click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
 def steps(
     flow: str | None, driver: str | None, kernels: Path | None, data_dir: Path | None, in_a_row: bool, json: bool
 ) -> int:
-    """Kill a daemon at every step of every operation: before it, inside it, after it. Start another one, and check that
-    nothing is lost, doubled, half-visible or left over.
+    """Kill a daemon before, inside and after every step of every operation. Start another one, and check that nothing
+    is lost, doubled, half-visible or left over.
 
-    It is a node of the command's own, on loopback and in a temporary directory; all of it is gone at the end.
+    The command uses a temporary node on loopback, and removes it at the end.
 
     \b
     Examples:
@@ -68,12 +68,14 @@ def steps(
 
 @command.command("soak")
 @click.option("--minutes", type=click.FloatRange(0.1, 240), default=5, show_default=True,
-              help="For how long to hurt it; a few more seconds go by until all has come to rest.")  # fmt: skip
+              help="How long to inject faults, in minutes; some seconds more until all is at rest.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
               help="The same seed deals the same calls and faults in the same order.")  # fmt: skip
-@click.option("--driver", type=_DRIVERS, help="container (needs root) or process; by default what the user may use.")
+@click.option(
+    "--driver", type=_DRIVERS, help="container (needs root) or process; default container for root, else process."
+)
 @click.option("--logs", type=click.Path(path_type=Path, file_okay=False),
-              help="A directory to leave the logs of the daemon's lives in.")  # fmt: skip
+              help="A directory for the logs of each daemon.")  # fmt: skip
 @click.option("--json", "json", is_flag=True, help="The report as one document.")
 def soak_node(minutes: float, seed: int, driver: str | None, logs: Path | None, json: bool) -> int:
     """Let clients call a node at random while its daemon, its machines, its disk and its clock are hurt at random.
@@ -95,12 +97,14 @@ def soak_node(minutes: float, seed: int, driver: str | None, logs: Path | None, 
 
 
 @command.command("fleet")
-@click.option("--nodes", type=click.IntRange(3, 30), default=8, show_default=True, help="How many hosts.")
-@click.option("--orders", type=click.IntRange(1, 1000), default=24, show_default=True, help="In each quiet phase.")
+@click.option("--nodes", type=click.IntRange(3, 30), default=8, show_default=True, help="Number of hosts.")
+@click.option(
+    "--orders", type=click.IntRange(1, 1000), default=24, show_default=True, help="Orders in each quiet phase."
+)
 @click.option("--loss", type=click.IntRange(0, 90), default=20, show_default=True,
-              help="How much of all packets is lost in the phase that has losses, in percent.")  # fmt: skip
+              help="Percentage of packets lost in the lossy phase.")  # fmt: skip
 @click.option("--partition", type=click.FloatRange(1, 3600), default=60, show_default=True,
-              help="For how many seconds the network is parted.")  # fmt: skip
+              help="Seconds of the network partition.")  # fmt: skip
 @click.option("--json", "json", is_flag=True, help="The report as one document.")
 def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> int:
     """Run a fleet of real nodes, each on a host of its own: a network namespace with a link to the others. Order

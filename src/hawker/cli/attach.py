@@ -78,9 +78,9 @@ async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
         asked = False
         async for _ in signals:
             if asked:
-                raise Failure(f"left machine {params.machine_id} while it was stopping", Exit.INTERRUPTED)
+                raise Failure(f"left machine {params.machine_id} while it stops", Exit.INTERRUPTED)
             asked = True
-            note(f"stopping {params.machine_id}; once more leaves it")
+            note(f"stopping {params.machine_id}; Ctrl-C again leaves it")
             await caller.call(STOP_MACHINE, params=params)
 
 

@@ -40,8 +40,7 @@ def find_node(access: Access, environ: Mapping[str, str]) -> Target:
     url = access.url or environ.get("HAWKER_URL") or local
     if url is None:
         raise Unavailable(
-            f"no node found: HAWKER_URL is not set and none has written its address to {data_dir}; "
-            "start one with `hawker up`"
+            f"no node found: HAWKER_URL is not set and {data_dir} has no node's address; start a node with `hawker up`"
         )
     token = _given_token(access, environ)
     if token is None and url.rstrip("/") == (local or "").rstrip("/"):
@@ -74,7 +73,7 @@ def _read(file: Path) -> str | None:
         return file.read_text().strip()
     except PermissionError as error:
         raise Unauthorized(
-            f"cannot read the local node's {file.name} in {file.parent}: it is another user's"
+            f"cannot read the local node's {file.name} in {file.parent}: another user owns it"
         ) from error
     except OSError:
         return None

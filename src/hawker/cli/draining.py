@@ -45,10 +45,10 @@ _MOVED_FROM = "hawker_moved_from"
 class Left(Enum):
     """Why a machine stays where it is."""
 
-    VOLUMES = "it has volumes, which are on this node: stop it, or move its data by hand"
-    SUSPENDED = "it is suspended, and its memory is on this node: start or stop it first"
-    LEASED = "a client holds its lease: wait until that is released or expires"
-    BUSY = "something is under way at it: try again in a moment"
+    VOLUMES = "its volumes are on this node: stop it, or move its data by hand"
+    SUSPENDED = "it is suspended and its memory is on this node: start or stop it first"
+    LEASED = "a client holds its lease: wait until the lease is released or expires"
+    BUSY = "an operation is under way on it: try again in a moment"
     GONE = "it is being destroyed"
 
 
@@ -160,11 +160,11 @@ class Mover:
         replaced = await self._spares.in_place_of(resident.app, machine)
         if replaced:
             raise Failure(
-                f"it runs in the place of {replaced}, whose node is away and has to hear of it when it is back: wait"
-                " for that node, or, if it is gone for good, `hawker node forget` it"
+                f"it has taken over from {replaced}, whose node is down and must hear of that when it returns: wait"
+                " for that node, or, if it will not come back, remove it with `hawker node forget`"
             )
         spares = await self._spares.of(resident.app, machine)
-        self._say(f"{resident.app}: {machine.name} ({machine.id}) is ordered elsewhere")
+        self._say(f"{resident.app}: {machine.name} ({machine.id}): ordering a copy on another node")
         copy = await self._ordered(resident, machine, that_stand_by(spares))
         await self._ready(resident, machine, copy)
         try:
@@ -173,8 +173,8 @@ class Mover:
         except NotFound:
             note = ""  # it was destroyed meanwhile, which is how it was to end
         except (HawkerError, Failure) as error:
-            raise Failure(f"its copy {copy.id} is ready, drain again to go on: {error}") from error
-        self._say(f"{resident.app}: {machine.name} ({machine.id}) is now {copy.id}")
+            raise Failure(f"its copy {copy.id} is ready, repeat the drain to continue: {error}") from error
+        self._say(f"{resident.app}: {machine.name} ({machine.id}): moved, the copy is {copy.id}")
         if note:
             self._say(f"{resident.app}: {machine.name}: {note}")
         return Moved(resident=resident, name=machine.name, copy=copy.id, note=note)
@@ -190,7 +190,7 @@ class Mover:
             )
             if copy.state not in GONE:
                 return copy
-        raise Failure(f"{MOST_ATTEMPTS} copies of it did not start: see why, and update it, before it is moved")
+        raise Failure(f"{MOST_ATTEMPTS} copies of it did not start: find out why and update it, then drain again")
 
     async def _ready(self, resident: Resident, machine: Machine, copy: Machine) -> None:
         """A copy that does not get so far goes again. Of a machine that is off, one that has begun was waited for by an

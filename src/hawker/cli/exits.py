@@ -43,13 +43,13 @@ _STATUS: tuple[tuple[type[HawkerError], Exit], ...] = (
 
 _HINTS: tuple[tuple[type[HawkerError], str], ...] = (
     (Unauthorized, "give the node's token with --token or HAWKER_TOKEN; a local node's is in DATA_DIR/token"),
-    (Forbidden, "this token may not do that: use another with --token or HAWKER_TOKEN"),
-    (LeaseHeld, "another client holds this machine's lease: wait until it expires or is released"),
-    (Conflict, "something else changed it at the same moment: look at its state and try again"),
+    (Forbidden, "this token does not allow that: use another with --token or HAWKER_TOKEN"),
+    (LeaseHeld, "another client holds this machine's lease: wait until the lease expires or is released"),
+    (Conflict, "another client changed it at the same moment: check its state and try again"),
     (NoRoom, "see `hawker node show` for what is free, or order a smaller machine"),
     (NotFound, "see `hawker machine list`, `hawker apps list` and `hawker volumes list` for what there is"),
     (WrongState, "see its state with `hawker machine status`"),
-    (DeadlineExceeded, "it may still happen: see `hawker machine status` and `hawker runs list`"),
+    (DeadlineExceeded, "the operation may still complete: see `hawker machine status` and `hawker runs list`"),
     (RateLimited, "wait a moment and try again"),
 )
 

@@ -14,7 +14,7 @@ async def pull(caller: Caller, order: PullRequest) -> PullEvent:
             async for last in events:
                 display.show(last)
         if last is None or last.digest is None:
-            raise Unavailable("the pull ended before the image was there")
+            raise Unavailable("the pull ended without the image")
         display.done()
     return last
 

@@ -39,14 +39,14 @@ async def loss_of(caller: Caller, node: str) -> Loss:
 
 
 def said_of(node: str, loss: Loss) -> Iterator[str]:
-    yield f"with {node} go {loss.machines} machines and {loss.volumes} volumes: they are no longer listed"
+    yield f"node {node} has {loss.machines} machines and {loss.volumes} volumes: they will no longer be listed"
     if loss.left:
         yield (
-            f"it is the home of {', '.join(loss.left)}: another node becomes that when a call needs one, with secrets"
-            " and policies as they came there last; keys of orders that it kept are lost"
+            f"node {node} is the home of {', '.join(loss.left)}: the next call that needs a home moves it to another"
+            " node, with that node's copy of secrets and policies; the claims of its orders' keys are lost"
         )
     if loss.gone:
-        yield f"no other node knows {', '.join(loss.gone)}: gone with secrets and policies; make such an app anew"
+        yield f"no other node knows {', '.join(loss.gone)}: it is lost with its secrets and policies; create it again"
 
 
 async def _rows(caller: Caller, query: str, node: str) -> list[tuple[Cell, ...]]:

@@ -13,9 +13,9 @@ from hawker.config.effective import PRESETS
 
 _OPTIONS = (
     click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, type=Written(notation.variable, "variable"),
-                 help="Set a variable; NAME alone takes its value from here."),
+                 help="Set a variable; NAME alone takes the value from your environment."),
     click.option("--env-file", metavar="FILE", multiple=True, help="Set the variables in a file, one a line."),
-    click.option("--unset-env", metavar="NAME", multiple=True, help="Leave out a variable of the config before."),
+    click.option("--unset-env", metavar="NAME", multiple=True, help="Remove a variable of the earlier config."),
     click.option("--cpus", metavar="N", type=int, help="How many cpus."),
     click.option("--cpu-kind", type=click.Choice(["shared", "performance"]), help="Shared cpus may be oversold."),
     click.option("--memory", metavar="MIB", type=Written(notation.memory_mib, "memory"),
@@ -36,11 +36,11 @@ _OPTIONS = (
                  help="Set metadata."),
     click.option("--check", metavar="CHECK", multiple=True, type=Written(notation.check, "check"),
                  help="Such as tcp:5432, http:8080/ready or web=http:80/,interval=5s,timeout=2s,grace=1s."),
-    click.option("--stop-signal", metavar="SIGNAL", help="What stop sends first."),
+    click.option("--stop-signal", metavar="SIGNAL", help="The signal that stop sends first."),
     click.option("--stop-timeout", metavar="TIME", type=Written(notation.duration, "duration"),
-                 help="How long stop waits before it kills, such as 30 or 1m30s."),
+                 help="How long stop waits before the kill, such as 30 or 1m30s."),
     click.option("--config", metavar="FILE",
-                 help="Begin with a whole machine config as JSON; the other options change it."),
+                 help="Start from a whole machine config as JSON; the other options change it."),
 )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def chosen(machines: Iterable[Owned], reference: str, app: str | None) -> Owned:
             [owned for owned in there if reference and owned.machine.id.startswith(reference)],
         ):
             if len(matches) > 1:
-                raise BadRequest(f"{reference!r} could be any of {_names(matches)}: say more of the id, or the app")
+                raise BadRequest(f"{reference!r} matches {_names(matches)}: give more of the id, or the app")
             if matches:
                 return matches[0]
     raise NotFound(f"machine {reference!r} not found in {f'app {app!r}' if app else 'any app'}")

@@ -28,7 +28,7 @@ def nodes_table(answer: FleetNodes) -> str:
             node.id,
             node.region,
             node.state,
-            _orders(node),
+            _scheduling(node),
             node.machines,
             _cpus(node),
             _memory(node),
@@ -37,7 +37,7 @@ def nodes_table(answer: FleetNodes) -> str:
         )
         for node in answer.nodes
     )
-    return table(("NODE", "REGION", "STATE", "ORDERS", "MACHINES", "CPUS", "MEMORY", "RTT", "VERSION"), rows)
+    return table(("NODE", "REGION", "STATE", "SCHEDULING", "MACHINES", "CPUS", "MEMORY", "RTT", "VERSION"), rows)
 
 
 def node_fields(node: FleetNode) -> str:
@@ -48,7 +48,7 @@ def node_fields(node: FleetNode) -> str:
             ("region", node.region),
             ("state", node.state),
             ("since", local(node.since) if node.since else None),
-            ("orders", _orders(node)),
+            ("scheduling", _scheduling(node)),
             ("labels", labels),
             ("drivers", ", ".join(node.drivers)),
             ("peer api", node.api),
@@ -62,11 +62,11 @@ def _named(nodes: Iterable[FleetNode]) -> str:
     return ", ".join(node.id for node in nodes)
 
 
-def _orders(node: FleetNode) -> str:
-    """Whether it takes new machines."""
+def _scheduling(node: FleetNode) -> str:
+    """Whether the node accepts new machines."""
     if node.draining:
         return "draining"
-    return "cordoned" if node.cordoned else "taken"
+    return "disabled" if node.cordoned else "enabled"
 
 
 def clock_notes(answer: FleetNodes) -> list[str]:
@@ -86,7 +86,7 @@ def _clock(node: FleetNode) -> str | None:
     if not _is_off(node):
         return "right"
     side = "ahead of" if node.clock_ahead_s > 0 else "behind"
-    return f"{abs(node.clock_ahead_s):.0f} s {side} that of the node that was asked"
+    return f"{abs(node.clock_ahead_s):.0f} s {side} the clock of the asked node"
 
 
 def _cpus(node: FleetNode) -> str | None:

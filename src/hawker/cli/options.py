@@ -61,9 +61,9 @@ within_option = click.option(
     type=Written(seconds, "duration"),
     default=START_WITHIN_S,
     metavar="TIME",
-    help="How long to wait, such as 30 or 1m30s; 5 minutes unless told.",
+    help="How long to wait, such as 30 or 1m30s; default 5 minutes.",
 )
-wait_option = click.option("--wait/--no-wait", default=True, help="Whether to wait until it is so.")
+wait_option = click.option("--wait/--no-wait", default=True, help="Wait for the result, or not.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,10 @@ placement_options = gathered(
     (
         app_option,
         click.option("-n", "--name", metavar="NAME", help="The machine's name, unique in its app."),
+        click.option("-r", "--region", metavar="LIST", help="Regions of the machine: codes, the best first, or any."),
         click.option(
-            "-r", "--region", metavar="LIST", help="Where the machine shall be: codes, the best first, or any."
+            "--order-id", metavar="ID", help="Make the order repeatable: the same id never makes a second machine."
         ),
-        click.option("--order-id", metavar="ID", help="The same id never makes a second machine."),
         click.option(
             "--label",
             metavar="KEY=VALUE",
@@ -104,6 +104,6 @@ placement_options = gathered(
             help="Only on nodes with this label.",
         ),
         click.option("--driver", metavar="NAME", help="Only on nodes that offer this driver."),
-        click.option("--spread", type=OneOf(Spread), help="Whether the app's machines keep apart; soft unless told."),
+        click.option("--spread", type=OneOf(Spread), help="How machines of the app avoid each other; default soft."),
     ),
 )

@@ -55,7 +55,7 @@ def ending(found: ExitEvent) -> str:
     if found.reason:
         return f"its command could not be executed: {found.reason}"
     if found.fault:
-        return f"not its command ended it: {found.fault}"
+        return f"a platform fault ended it: {found.fault}"
     if found.oom_killed:
         return "it ran out of memory"
     if found.guest_signal > 0:

@@ -30,11 +30,12 @@ count_options = gathered(
     "count",
     (
         click.option(
-            "--count", metavar="N", type=click.IntRange(min=1), help="So many machines; what can be filled is."
+            "--count",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="The number of machines; as many as possible are filled.",
         ),
-        click.option(
-            "--all-or-nothing", is_flag=True, help="With --count: undo what was filled if the rest cannot be."
-        ),
+        click.option("--all-or-nothing", is_flag=True, help="With --count: fill all machines or none."),
     ),
 )
 

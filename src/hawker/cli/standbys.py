@@ -49,10 +49,10 @@ class Spares:
         for each in found:
             if each.lease is not None:
                 raise Failure(
-                    f"a client holds the lease of its spare {each.id}: wait until that is released or expires"
+                    f"a client holds the lease of its spare {each.id}: wait until the lease is released or expires"
                 )
             if each.state not in _OFF | {State.STARTED, State.SUSPENDED}:
-                raise Failure(f"something is under way at its spare {each.id}: try again in a moment")
+                raise Failure(f"an operation is under way on its spare {each.id}: try again in a moment")
         return found
 
     async def point(self, app: str, spares: Iterable[Machine], old: str, new: str) -> str:
@@ -67,7 +67,9 @@ class Spares:
                     await self._point(params, now, old, new)
                 elif now.state not in GONE:
                     left.append(now.id)
-        return f"spare {', '.join(left)} is not off and was left alone: it stands by for nothing now" if left else ""
+        return (
+            f"spare {', '.join(left)} is not stopped and was left alone: it stands by for nothing now" if left else ""
+        )
 
     async def in_place_of(self, app: str, machine: Machine) -> str:
         """The machine that this one, a spare that runs, has replaced, if that is at a node that is away: it has to give

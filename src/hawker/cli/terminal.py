@@ -84,7 +84,7 @@ async def _pass_output(channel: SocketChannel[TerminalInput, TerminalOutput], en
                 return message
             case Failed():
                 raise error_of(message.http_status, message.problem)
-    raise Unavailable("the node went away before the command ended")
+    raise Unavailable("the connection to the node was lost before the command ended")
 
 
 async def _pass_input(channel: SocketChannel[TerminalInput, TerminalOutput], fd: int | None) -> None:
@@ -106,7 +106,7 @@ async def _pass_signals(channel: SocketChannel[TerminalInput, TerminalOutput]) -
         passed = False
         async for number in signals:
             if passed:
-                raise Failure("left the command before it ended", Exit.INTERRUPTED)
+                raise Failure("detached before the command ended", Exit.INTERRUPTED)
             await _send(channel, SendSignal(signal=int(number)))
             passed = True
 

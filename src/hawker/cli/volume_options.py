@@ -18,7 +18,7 @@ volumes_argument = click.argument("volumes", metavar="VOLUME...", nargs=-1, requ
 
 @dataclass(frozen=True, slots=True)
 class SizeAsked:
-    """In GiB: the new size, or how much more."""
+    """In GiB: the new size, or the increase."""
 
     gib: int
     more: bool = False
@@ -28,14 +28,14 @@ def size_gib(text: str) -> SizeAsked:
     """ "10", "10gb", "+5"."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or int(match[2]) == 0:
-        raise ValueError(f"{text!r} is not a size in GiB such as 10, or +5 for that much more")
+        raise ValueError(f"{text!r} is not a size in GiB such as 10, or an increase such as +5")
     return SizeAsked(int(match[2]), bool(match[1]))
 
 
 def whole_gib(text: str) -> int:
     asked = size_gib(text)
     if asked.more:
-        raise ValueError(f"{text!r}: a new volume has no size that could be added to")
+        raise ValueError(f"{text!r}: a new volume needs a size, not an increase")
     return asked.gib
 
 
@@ -51,11 +51,13 @@ keeping_options = gathered(
     Keeping,
     "keeping",
     (
-        click.option("--snapshot-retention", metavar="DAYS", type=int, help="For how many days snapshots are kept."),
-        click.option("--scheduled-snapshots/--no-scheduled-snapshots", default=None, help="Whether to take one a day."),
+        click.option("--snapshot-retention", metavar="DAYS", type=int, help="How many days snapshots are kept."),
+        click.option(
+            "--scheduled-snapshots/--no-scheduled-snapshots", default=None, help="Take a snapshot each day, or not."
+        ),
     ),
 )
 
 size_option = click.option(
-    "-s", "--size", metavar="GIB", type=Written(whole_gib, "size"), help="How large, in GiB; 3 unless told."
+    "-s", "--size", metavar="GIB", type=Written(whole_gib, "size"), help="Size in GiB; default 3."
 )

@@ -53,7 +53,7 @@ def about(owned: OwnedVolume) -> str:
 
 
 def _snapshots(daily: bool, days: int) -> str:
-    return f"{'one a day' if daily else 'by hand'}, kept for {days} day{'s' * (days != 1)}"
+    return f"{'one a day' if daily else 'manual'}, kept for {days} day{'s' * (days != 1)}"
 
 
 def snapshots(answer: Sequence[VolumeSnapshot], now: datetime) -> str:

@@ -73,7 +73,7 @@ def chosen(volumes: Iterable[OwnedVolume], reference: str, app: str | None) -> O
         ):
             if len(matches) > 1:
                 names = ", ".join(f"{owned.volume.id} ({owned.app}/{owned.volume.name})" for owned in matches)
-                raise BadRequest(f"{reference!r} could be any of {names}: say more of the id, or the app")
+                raise BadRequest(f"{reference!r} matches {names}: give more of the id, or the app")
             if matches:
                 return matches[0]
     raise NotFound(f"volume {reference!r} not found in {f'app {app!r}' if app else 'any app'}")
@@ -87,7 +87,7 @@ async def ready(caller: Caller, params: VolumeParams, clock: Clock, within_s: fl
             volume = await caller.call(GET_VOLUME, params=params)
         except NotFound:
             raise Failure(
-                f"volume {params.volume_id} could not be made: see `hawker runs list --volume {params.volume_id}`"
+                f"volume {params.volume_id} could not be created: see `hawker runs list --volume {params.volume_id}`"
             ) from None
         if volume.state == READY:
             return volume

@@ -107,8 +107,8 @@ def test_an_empty_list(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "complaint"),
     [
         (("--package", "x", "--image", __file__, "--modules", "."), "--package and --image exclude each other"),
-        (("--image", __file__), "--image and --modules go together"),
-        (("--modules", "."), "--image and --modules go together"),
+        (("--image", __file__), "--image and --modules need each other"),
+        (("--modules", "."), "--image and --modules need each other"),
         (("--image", "/nowhere"), "does not exist"),
     ],
 )

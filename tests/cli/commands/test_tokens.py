@@ -56,7 +56,7 @@ def test_the_ended_ones_are_listed(hawker: Hawker, node: FakeNode) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["create"], "say what it is limited to"),
+        (["create"], "no limit given"),
         (["create", "--actions", "x"], "action 'x' is none of"),
         (["create", "--expires", "soon"], "not a duration"),
         (["create", "--source", "lan"], "does not appear to be"),
@@ -75,4 +75,4 @@ def test_without_a_token_at_hand_it_says_where_to_get_one(
     monkeypatch.setenv("HAWKER_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("HAWKER_TOKEN", raising=False)
     said = hawker("--token", "", "tokens", "create", "--app", "a")
-    assert said.status != Exit.OK and "no token at hand" in said.err
+    assert said.status != Exit.OK and "no token found" in said.err

@@ -137,7 +137,7 @@ JOIN_CLUSTER = Unary(
     body=JoinRequest,
     response=JoinAnswer,
     tag=Tag.NODE,
-    summary="What a host needs to become one of the cluster; for the root token only",
+    summary="Show what a host needs to join the cluster; root token only",
     errors=(Forbidden, WrongState),
     action=Action.ALL,
     body_optional=True,
@@ -172,7 +172,7 @@ CORDON_NODE = Unary(
     params=NodeParams,
     response=FleetNode,
     tag=Tag.NODE,
-    summary="Have a node take no new machines",
+    summary="Disable scheduling on a node",
     errors=(NotFound, Unavailable),
     action=Action.ALL,
 )
@@ -184,7 +184,7 @@ UNCORDON_NODE = Unary(
     params=NodeParams,
     response=FleetNode,
     tag=Tag.NODE,
-    summary="Have a node take new machines again",
+    summary="Enable scheduling on a node",
     errors=(NotFound, Unavailable),
     action=Action.ALL,
 )
@@ -196,7 +196,7 @@ DRAIN_NODE = Unary(
     params=NodeParams,
     response=DrainAnswer,
     tag=Tag.NODE,
-    summary="Have a node take no new machines, and be told which are to be moved away from it",
+    summary="Disable scheduling on a node, and list the machines to move away",
     errors=(NotFound, Unavailable),
     action=Action.ALL,
 )
@@ -209,7 +209,7 @@ FORGET_NODE = Unary(
     query=ForgetQuery,
     response=ForgottenNode,
     tag=Tag.NODE,
-    summary="Forget a node that is gone for good, and all that it said",
+    summary="Remove a node that will not come back, with its catalog rows",
     errors=(NotFound, NotServed, WrongState),
     action=Action.ALL,
 )
@@ -234,7 +234,7 @@ ADD_KEY = Unary(
     body=AddKeyRequest,
     response=ClusterKeys,
     tag=Tag.NODE,
-    summary="Have all nodes understand one more key",
+    summary="Add a key that all nodes accept",
     errors=(Conflict, Forbidden, Unprocessable, WrongState),
     action=Action.ALL,
     body_optional=True,
@@ -248,7 +248,7 @@ USE_KEY = Unary(
     params=KeyParams,
     response=ClusterKeys,
     tag=Tag.NODE,
-    summary="Have all nodes seal what they send with this key",
+    summary="Encrypt messages between nodes with this key",
     errors=(Conflict, Forbidden, Unprocessable, WrongState),
     action=Action.ALL,
 )
@@ -260,7 +260,7 @@ REMOVE_KEY = Unary(
     params=KeyParams,
     response=ClusterKeys,
     tag=Tag.NODE,
-    summary="Have no node understand this key any more",
+    summary="Remove a key from all nodes",
     errors=(Conflict, Forbidden, Unprocessable, WrongState),
     action=Action.ALL,
 )
@@ -272,7 +272,7 @@ MEMBER_FATE = Unary(
     params=NodeParams,
     response=MemberFate,
     tag=Tag.NODE,
-    summary="What this node believes of another",
+    summary="Show what this node believes of another",
     timeout_s=3.0,
 )
 

@@ -47,7 +47,7 @@ LIST_FINDINGS = Unary(
     params=NoParams,
     response=FindingList,
     tag=Tag.NODE,
-    summary="Compare store and host, and say what is wrong",
+    summary="Compare store and host, and report what is wrong",
     errors=(Unavailable,),
     timeout_s=120.0,
 )
@@ -60,7 +60,7 @@ REPAIR_FINDINGS = Unary(
     body=RepairRequest,
     response=FindingList,
     tag=Tag.NODE,
-    summary="Compare store and host, and mend what is wrong",
+    summary="Compare store and host, and repair what is wrong",
     errors=(Unavailable,),
     action=Action.ALL,
     body_optional=True,

@@ -190,7 +190,7 @@ MACHINE_TERMINAL: Socket[MachineParams, NoQuery, TerminalRequest, TerminalOutput
     body=TerminalRequest,
     response=cast(Any, TerminalOutput),  # a union is no `type[...]` to mypy
     tag=Tag.MACHINES,
-    summary="Run a command in a machine and converse with it",
+    summary="Run a command in a machine, connected to its streams or terminal",
     errors=(NotFound, WrongState),
     action=Action.CONTROL,
     up=cast(Any, TerminalInput),

@@ -78,7 +78,7 @@ ASSIGN_IP = Unary(
     body=AssignIpRequest,
     response=IpAssignment,
     tag=Tag.APPS,
-    summary="Give an app an address",
+    summary="Allocate an address to an app",
     errors=(NotFound,),
     strict=True,
 )
@@ -90,7 +90,7 @@ RELEASE_IP = Unary(
     params=IpParams,
     response=NoneType,
     tag=Tag.APPS,
-    summary="Take an address from an app",
+    summary="Release an address of an app",
     status=204,
     errors=(NotFound,),
     action=Action.WRITE,

@@ -76,7 +76,7 @@ CREATE_LEASE = Unary(
     body=LeaseRequest,
     response=LeaseAnswer,
     tag=Tag.LEASES,
-    summary="Take a machine's lease, or with its nonce keep it longer",
+    summary="Acquire a machine's lease, or extend it with its nonce",
     status=201,
     errors=(NotFound, LeaseHeld),
     body_optional=True,
@@ -100,7 +100,7 @@ RELEASE_LEASE = Unary(
     params=MachineParams,
     response=LeaseReleased,
     tag=Tag.LEASES,
-    summary="Give a machine's lease back",
+    summary="Release a machine's lease",
     errors=(NotFound, LeaseHeld),
     action=Action.WRITE,
 )

@@ -70,7 +70,7 @@ SUSPEND_MACHINE = Unary(
     params=MachineParams,
     response=SuspendAnswer,
     tag=Tag.MACHINES,
-    summary="Hold a machine still until it is started",
+    summary="Suspend a machine until it is started",
     errors=(NotFound, Conflict, LeaseHeld, WrongState, NotServed),
 )
 

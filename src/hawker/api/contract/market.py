@@ -230,7 +230,7 @@ PLACE = Unary(
     body=PlaceRequest,
     response=PlaceAnswer,
     tag=Tag.MACHINES,
-    summary="Order machines and be told what every node bid, or only ask who would fill the order",
+    summary="Order machines and show every bid, or only ask for bids",
     errors=(NotFound, AlreadyExists, NoRoom, NoRoomAtVolume, OrderUncertain, RateLimited, Unavailable),
     guarded=False,
     strict=True,
@@ -246,7 +246,7 @@ QUOTE = Unary(
     body=BidsRequest,
     response=Bids,
     tag=Tag.NODE,
-    summary="What this node would bid; reserves nothing",
+    summary="Answer with this node's bids; reserves nothing",
     timeout_s=5.0,
     action=Action.READ,
 )
@@ -272,7 +272,7 @@ CANCEL = Unary(
     query=CancelQuery,
     response=CancelAnswer,
     tag=Tag.NODE,
-    summary="See to it that an order is not filled here, or be told that it was",
+    summary="Cancel an order at this node, or learn that it was filled",
     timeout_s=5.0,
 )
 
@@ -284,7 +284,7 @@ CLAIM = Unary(
     body=ClaimRequest,
     response=Claim,
     tag=Tag.NODE,
-    summary="Write down at the app's home which node an order with a key goes to",
+    summary="Record at the app's home which node gets an order with a key",
     errors=(NotFound,),
     timeout_s=5.0,
 )
@@ -296,7 +296,7 @@ EXPORT_APP = Unary(
     params=AppParams,
     response=OrderedApp,
     tag=Tag.NODE,
-    summary="The app as an order carries it to another node",
+    summary="Show the app as an order carries it to another node",
     errors=(NotFound,),
     timeout_s=5.0,
 )

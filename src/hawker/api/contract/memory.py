@@ -38,7 +38,7 @@ GET_MEMORY = Unary(
     params=MachineParams,
     response=MemoryAnswer,
     tag=Tag.MACHINES,
-    summary="Show what memory a running machine has",
+    summary="Show the memory of a running machine",
     errors=(NotFound, WrongState, NotServed),
 )
 
@@ -63,7 +63,7 @@ RECLAIM_MEMORY = Unary(
     body=ReclaimRequest,
     response=ReclaimAnswer,
     tag=Tag.MACHINES,
-    summary="Let a running machine give back memory that it only caches in",
+    summary="Reclaim the caches of a running machine",
     errors=(NotFound, LeaseHeld, WrongState, NotServed),
     timeout_s=60.0,
 )

@@ -86,7 +86,7 @@ PUT_POLICY = Unary(
     body=NetworkPolicyRequest,
     response=NetworkPolicy,
     tag=Tag.APPS,
-    summary="Make a network policy, or give one another content",
+    summary="Create a network policy, or replace one",
     errors=(NotFound, Fault),
     strict=True,
 )

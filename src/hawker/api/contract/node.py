@@ -110,7 +110,7 @@ NODE_INFO = Unary(
     params=NoParams,
     response=NodeInfo,
     tag=Tag.NODE,
-    summary="What the node has, and what its machines hold of it",
+    summary="Show the node's capacity and use",
 )
 
 METRICS = Unary(
@@ -120,7 +120,7 @@ METRICS = Unary(
     params=NoParams,
     response=str,
     tag=Tag.NODE,
-    summary="What the node measures, for Prometheus",
+    summary="Metrics of the node, for Prometheus",
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 
@@ -131,7 +131,7 @@ MACHINE_METRICS = Unary(
     params=NoParams,
     response=str,
     tag=Tag.NODE,
-    summary="What the machines measure of themselves, for Prometheus, with labels that say whose it is",
+    summary="Metrics of the machines, for Prometheus, with labels of app and machine",
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 

@@ -78,7 +78,7 @@ GET_OWNER = Unary(
     params=OwnerParams,
     response=Owner,
     tag=Tag.NODE,
-    summary="Who has a machine, volume or snapshot, as far as this node knows",
+    summary="Show which node has a machine, volume or snapshot, as far as this node knows",
     errors=(NotFound,),
     timeout_s=PEER_TIMEOUT_S,
 )
@@ -104,7 +104,7 @@ KEEP_NAME = Unary(
     body=NameRequest,
     response=NameKept,
     tag=Tag.NODE,
-    summary="Keep the name of an app for who is about to make it",
+    summary="Reserve the name of an app",
     timeout_s=PEER_TIMEOUT_S,
 )
 
@@ -116,7 +116,7 @@ RELEASE_NAME = Unary(
     query=ReleaseQuery,
     response=NoneType,
     tag=Tag.NODE,
-    summary="Keep the name of an app no longer",
+    summary="Release the reserved name of an app",
     action=Action.WRITE,
     timeout_s=PEER_TIMEOUT_S,
 )
@@ -129,7 +129,7 @@ SETTLE_HOME = Unary(
     body=HomeRequest,
     response=AppCopy,
     tag=Tag.NODE,
-    summary="What this node has of an app, and, if asked to, be the app's home from now on",
+    summary="Show this node's copy of an app, and on request make this node its home",
     errors=(Conflict, NotFound),
     timeout_s=PEER_TIMEOUT_S,
 )

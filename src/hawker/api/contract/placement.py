@@ -46,7 +46,7 @@ LIST_PLACEMENTS = Unary(
     body=PlacementsRequest,
     response=Placements,
     tag=Tag.PLATFORM,
-    summary="Ask how many machines of a size would find room, and where",
+    summary="Count how many machines of a size have room, and where",
     strict=True,
     guarded=False,
 )

@@ -116,7 +116,7 @@ ABORT_RUN = Unary(
     params=RunParams,
     response=Run,
     tag=Tag.RUNS,
-    summary="Give a run up and undo what it did",
+    summary="Abort a run and undo what it did",
     errors=(NotFound, WrongState),
 )
 

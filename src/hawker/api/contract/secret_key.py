@@ -130,7 +130,7 @@ SET_SECRET_KEY = Unary(
     body=SetSecretKeyRequest,
     response=SecretKeySet,
     tag=Tag.SECRETS,
-    summary="Keep a key that was made elsewhere",
+    summary="Store a key that was made elsewhere",
     status=201,
     errors=(NotFound,),
 )

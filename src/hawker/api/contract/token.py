@@ -121,7 +121,7 @@ CURRENT_TOKENS = Unary(
     params=NoParams,
     response=CurrentTokens,
     tag=Tag.TOKENS,
-    summary="Show what the caller's token is good for",
+    summary="Show what the caller's token allows",
     guarded=False,  # every token may ask about itself
 )
 
@@ -159,7 +159,7 @@ CREATE_DEPLOY_TOKEN = Unary(
     body=DeployTokenRequest,
     response=DeployToken,
     tag=Tag.TOKENS,
-    summary="Make a token that is good for this app only",
+    summary="Make a token for this app only",
     errors=(NotFound,),
     action=Action.CONTROL,
     body_optional=True,
@@ -173,7 +173,7 @@ REVOKE_TOKEN = Unary(
     body=RevokeTokenRequest,
     response=RevokedToken,
     tag=Tag.TOKENS,
-    summary="End a token and all that were narrowed from it",
+    summary="Revoke a token and all tokens narrowed from it",
     guarded=False,  # whoever holds a token may end it; by its id alone, only who controls the node
 )
 
@@ -184,7 +184,7 @@ LIST_REVOKED = Unary(
     params=NoParams,
     response=RevokedTokens,
     tag=Tag.TOKENS,
-    summary="List the tokens that were ended",
+    summary="List the revoked tokens",
 )
 
 TOKEN_ROUTES = (

@@ -190,7 +190,7 @@ UPDATE_VOLUME = Unary(
     body=UpdateVolumeRequest,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Say whether and for how long a volume's snapshots are kept",
+    summary="Set daily snapshots of a volume and their retention",
     errors=(NotFound, WrongState),
 )
 
@@ -201,7 +201,7 @@ DELETE_VOLUME = Unary(
     params=VolumeParams,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Destroy a volume that no machine has; it can be had back for a day",
+    summary="Destroy a volume that no machine has; undelete works for a day",
     errors=(NotFound, Conflict, WrongState),
 )
 
@@ -247,7 +247,7 @@ UNDELETE_VOLUME = Unary(
     params=VolumeParams,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Take a volume back that was destroyed less than a day ago",
+    summary="Undelete a volume that was destroyed less than a day ago",
     errors=(NotFound, WrongState),
     action=Action.DELETE,  # who may destroy it may think again
 )

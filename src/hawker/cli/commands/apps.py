@@ -41,7 +41,9 @@ def apps_table(answer: AppList) -> str:
 @command.command("create")
 @name_argument
 @click.option("--org", metavar="NAME", help="The organization that owns it.")
-@click.option("--network", metavar="NAME", help="The network that its machines are on; apps of one network meet.")
+@click.option(
+    "--network", metavar="NAME", help="The private network of its machines; apps of one network reach each other."
+)
 @output_option
 @click.pass_context
 def create_app(ctx: click.Context, name: str, org: str | None, network: str | None, form: Form) -> None:
@@ -76,7 +78,7 @@ def app_fields(app: App) -> str:
 
 @command.command("destroy")
 @name_argument
-@click.option("-f", "--force", is_flag=True, help="With its machines, also those that run.")
+@click.option("-f", "--force", is_flag=True, help="Also destroy its machines, running or not.")
 @click.pass_context
 def destroy_app(ctx: click.Context, name: str, force: bool) -> None:
     """Destroy an app that has no machines, or with --force its machines as well."""

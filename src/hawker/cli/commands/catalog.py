@@ -15,13 +15,18 @@ from hawker.cli.tables import table
 
 sql_argument = click.argument("sql", metavar="SQL")
 params_option = click.option(
-    "-p", "--param", "params", multiple=True, metavar="VALUE", help="For the next ? of the statement; may be repeated."
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="VALUE",
+    help="The value of the next ? of the statement; may be repeated.",
 )
 
 
 @click.group("catalog", no_args_is_help=True)
 def command() -> None:
-    """What the nodes of the cluster tell each other, asked in SQL. It is read only."""
+    """Query the catalog in SQL: what the nodes of the cluster publish. It is read only."""
 
 
 @command.command("query")
@@ -54,7 +59,7 @@ def query(
 @command.command("subscribe")
 @sql_argument
 @params_option
-@click.option("--json", "as_json", is_flag=True, help="One object a line: columns, row, change, complete.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object a line: columns, row, change, complete.")
 @click.pass_context
 def subscribe(ctx: click.Context, sql: str, params: tuple[str, ...], as_json: bool) -> None:
     """Print the rows of a SELECT, then each change of them, until interrupted.

@@ -81,7 +81,7 @@ def pull_image(ctx: click.Context, reference: str, username: str | None, passwor
 
 @command.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--as", "reference", metavar="NAME", help="What it shall be called.")
+@click.option("--as", "reference", metavar="NAME", help="The name of the image.")
 @click.option("--format", "kind", type=click.Choice(["auto", "oci-archive", "docker-archive"]), default="auto")
 @output_option
 @click.pass_context
@@ -112,7 +112,7 @@ async def _contents(file: Path, sent: Callable[[int], None]) -> AsyncIterator[by
 
 @command.command("prune")
 @click.option("--unused-for", type=Written(seconds, "duration"), metavar="TIME",
-              help="Only images that no machine has used for so long.")  # fmt: skip
+              help="Only images unused for this time.")  # fmt: skip
 @output_option
 @click.pass_context
 def prune_images(ctx: click.Context, unused_for: float | None, form: Form) -> None:

@@ -60,9 +60,9 @@ def _kind(ip: IpAssignment) -> str:
 @command.command("allocate")
 @app_option
 @click.argument("kind", metavar="TYPE", type=click.Choice(TYPES))
-@click.option("--region", metavar="CODE", help="Where it is to be; global unless told.")
-@click.option("--network", metavar="NAME", help="Of a private_v6: the private network; the app's own unless told.")
-@click.option("--service", "service_name", metavar="NAME", help="What it is for.")
+@click.option("--region", metavar="CODE", help="The region of the address; default global.")
+@click.option("--network", metavar="NAME", help="For a private_v6: the private network; default the app's own.")
+@click.option("--service", "service_name", metavar="NAME", help="The service of the address.")
 @output_option
 @click.pass_context
 def allocate_ip(
@@ -74,7 +74,7 @@ def allocate_ip(
     service_name: str | None,
     form: Form,
 ) -> None:
-    """Give an app an address; prints it."""
+    """Allocate an address to an app, and print it."""
     body = AssignIpRequest(type=kind, region=region, network=network, service_name=service_name)
     answer = talk(ctx, lambda caller: caller.call(ASSIGN_IP, params=AppParams(app_name=app), body=body))
     show(answer, form, lambda made: made.ip)
@@ -85,5 +85,5 @@ def allocate_ip(
 @click.argument("address")
 @click.pass_context
 def release_ip(ctx: click.Context, app: str, address: str) -> None:
-    """Take an address from an app."""
+    """Release an address of an app."""
     talk(ctx, lambda caller: caller.call(RELEASE_IP, params=IpParams(app_name=app, ip=address)))

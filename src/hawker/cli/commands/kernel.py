@@ -76,7 +76,7 @@ def import_one(package: str | None, image: Path | None, modules: Path | None, da
     if package is not None and image is not None:
         raise click.UsageError("--package and --image exclude each other")
     if (image is None) != (modules is None):
-        raise click.UsageError("--image and --modules go together")
+        raise click.UsageError("--image and --modules need each other")
     directory = _place(data_dir).kernels
     os.umask(0o077)
     kernel = _imported(directory, package, image, modules)
@@ -133,7 +133,7 @@ def kernels_table(kernels: tuple[KernelInfo, ...]) -> str:
 @click.argument("release")
 @_data_dir
 def use(release: str, data_dir: Path | None) -> None:
-    """Give machines this kernel from their next start on; `newest` for the newest there is, as before."""
+    """Use this kernel for machines from their next start on; `newest` chooses the newest, the default."""
     with _kernel_store(data_dir) as store:
         store.choose(None if release == _NEWEST else release)
 
@@ -142,7 +142,7 @@ def use(release: str, data_dir: Path | None) -> None:
 @click.argument("release")
 @_data_dir
 def remove(release: str, data_dir: Path | None) -> None:
-    """Remove an imported kernel. Machines that run with it go on."""
+    """Remove an imported kernel. Machines that run with it continue."""
     with _kernel_store(data_dir) as store:
         store.remove(release)
 

@@ -12,8 +12,8 @@ from hawker.cli.options import Placement, command_argument, placement_options
 from hawker.cli.output import Form, as_json, output_option
 from hawker.cli.placed import Count, bids_table, count_options, said_of_the_rest
 
-_HELP = """Order machines from IMAGE, and do not wait until they run. With --explain every bid is shown, what its parts
-are and why it lost; with --dry-run nothing is ordered.
+_HELP = """Order machines from IMAGE, and do not wait until they run. --explain shows every bid, its parts and why it
+lost; --dry-run orders nothing.
 
 \b
 Examples:
@@ -29,7 +29,7 @@ Examples:
 @machine_options
 @count_options
 @click.option("--explain", is_flag=True, help="Show every bid.")
-@click.option("--dry-run", is_flag=True, help="Only ask; show every bid.")
+@click.option("--dry-run", is_flag=True, help="Ask for bids and show them; order nothing.")
 @click.option("--skip-launch", is_flag=True, help="Prepare the machines and leave them stopped.")
 @output_option
 @click.pass_context

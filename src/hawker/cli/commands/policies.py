@@ -28,7 +28,7 @@ NONE = "none"
 def command() -> None:
     """List, set and remove an app's network policies.
 
-    A machine that a policy selects for a direction may do there what policies allow it, and nothing else.
+    If a policy selects a machine for a direction, the machine may use there what its policies allow, and nothing else.
 
     \b
     Examples:
@@ -65,11 +65,11 @@ def policies_table(policies: tuple[NetworkPolicy, ...]) -> str:
 @command.command("set")
 @app_option
 @click.argument("name")
-@click.option("--id", "policy_id", metavar="ID", help="The policy that gets this content; a new one unless told.")
-@click.option("--machine", "machines", metavar="ID", multiple=True, help="A machine that it is for; all unless told.")
-@click.option("--metadata", "pairs", metavar="KEY=VALUE", multiple=True, help="Of machines that it is for: all pairs.")
-@click.option("--ingress", metavar="PORT", multiple=True, help="What may come in: tcp/80, udp, or none.")
-@click.option("--egress", metavar="PORT", multiple=True, help="What may go out.")
+@click.option("--id", "policy_id", metavar="ID", help="The policy to replace; by default a new one.")
+@click.option("--machine", "machines", metavar="ID", multiple=True, help="A machine to select; default all.")
+@click.option("--metadata", "pairs", metavar="KEY=VALUE", multiple=True, help="Select machines with all these pairs.")
+@click.option("--ingress", metavar="PORT", multiple=True, help="What machines may receive: tcp/80, udp, or none.")
+@click.option("--egress", metavar="PORT", multiple=True, help="What machines may send.")
 @output_option
 @click.pass_context
 def set_policy(
@@ -83,7 +83,7 @@ def set_policy(
     egress: tuple[str, ...],
     form: Form,
 ) -> None:
-    """Make a network policy, or give one another content; prints its id."""
+    """Create a network policy, or replace one, and print its id."""
     rules = [
         _rule(direction, words)
         for direction, words in ((Direction.INGRESS, ingress), (Direction.EGRESS, egress))

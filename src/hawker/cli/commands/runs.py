@@ -27,12 +27,12 @@ run_argument = click.argument("run", metavar="RUN")
 
 @click.group("runs", no_args_is_help=True)
 def command() -> None:
-    """What the node did, step by step; retry and abort it."""
+    """List, show, retry and abort runs: what the node did, step by step."""
 
 
 @command.command("list")
-@click.option("-m", "--machine", metavar="MACHINE", help="Only what was done to this machine.")
-@click.option("-v", "--volume", metavar="ID", help="Only what was done to this volume.")
+@click.option("-m", "--machine", metavar="MACHINE", help="Only runs of this machine.")
+@click.option("-v", "--volume", metavar="ID", help="Only runs of this volume.")
 @click.option("--flow", metavar="NAME", help="Only runs of this flow, such as create or start.")
 @click.option("-s", "--state", "states", multiple=True, type=OneOf(RunState), metavar="STATE",
               help="queued, active, stuck, done, failed or cancelled; may be repeated.")  # fmt: skip
@@ -98,7 +98,7 @@ def retry_run(ctx: click.Context, run: str, form: Form) -> None:
 @output_option
 @click.pass_context
 def abort_run(ctx: click.Context, run: str, form: Form) -> None:
-    """Give a run up, and undo what it did."""
+    """Abort a run, and undo what it did."""
     _answer(ctx, ABORT_RUN, run, form)
 
 

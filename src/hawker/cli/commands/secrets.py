@@ -23,7 +23,7 @@ from hawker.cli.tables import local, table
 def command() -> None:
     """Set, list and remove an app's secrets.
 
-    Machines get them as variables when they are created or updated; those that there are keep what they have.
+    A machine receives them as variables when it is created or updated; existing machines keep what they have.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def set_secrets(ctx: click.Context, app: str, pairs: tuple[str, ...], form: Form
 @output_option
 @click.pass_context
 def import_secrets(ctx: click.Context, app: str, form: Form) -> None:
-    """Set secrets from lines NAME=VALUE on stdin; empty lines and those that begin with # are passed over."""
+    """Set secrets from lines NAME=VALUE on stdin; empty lines and lines that begin with # are ignored."""
     lines = (line.strip() for line in sys.stdin)
     values = dict(_pair(line.removeprefix("export ")) for line in lines if line and not line.startswith("#"))
     _update(ctx, app, {name: _unquoted(value) for name, value in values.items()}, form)
@@ -84,7 +84,7 @@ def import_secrets(ctx: click.Context, app: str, form: Form) -> None:
 @output_option
 @click.pass_context
 def unset_secrets(ctx: click.Context, app: str, names: tuple[str, ...], form: Form) -> None:
-    """Remove secrets. Machines that there are keep them until they are updated."""
+    """Remove secrets. Existing machines keep them until they are updated."""
     _update(ctx, app, dict.fromkeys(names), form)
 
 

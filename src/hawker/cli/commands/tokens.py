@@ -24,19 +24,21 @@ _LIMITS = (
     click.option("--org", "orgs", metavar="NAME", multiple=True, help="Only this organization; may be repeated."),
     click.option("-a", "--app", "apps", metavar="NAME", multiple=True, help="Only this app; may be repeated."),
     click.option("-m", "--machine", "machines", metavar="ID", multiple=True, help="Only this machine; likewise."),
-    click.option("--actions", metavar="LETTERS", help="Only these: r read, w write, c create, d delete, C control."),
-    click.option("--expires", metavar="DURATION", help="Only for so long, such as 24h."),
-    click.option("--source", "sources", metavar="CIDR", multiple=True, help="Only callers of this network."),
-    click.option("--for", "holder", metavar="NAME", help="Whom it is for: the name in leases and logs."),
+    click.option(
+        "--actions", metavar="LETTERS", help="Only these actions: r read, w write, c create, d delete, C control."
+    ),
+    click.option("--expires", metavar="DURATION", help="Valid for this time, such as 24h."),
+    click.option("--source", "sources", metavar="CIDR", multiple=True, help="Only callers from this network."),
+    click.option("--for", "holder", metavar="NAME", help="The holder: the name in leases and logs."),
 )
 
 
 @click.group("tokens", no_args_is_help=True)
 def command() -> None:
-    """Make tokens that allow less, look at them, end them.
+    """Make, inspect and revoke limited tokens.
 
-    A token is a string that its holder can narrow and nobody can widen. `create` starts from the token at hand: the
-    node's root token, or the one that you were given. No node is asked.
+    The holder of a token can narrow it, and nobody can widen it. `create` starts from your token: the node's root
+    token, or the one that you were given. No node is asked.
 
     \b
     Examples:
@@ -56,7 +58,7 @@ def _limits(function: click.decorators.FC) -> click.decorators.FC:
 @_limits
 @click.pass_context
 def create_token(ctx: click.Context, /, **limits: object) -> None:
-    """Make a token that allows less than the one at hand, and print it."""
+    """Make a token that allows less than yours, and print it."""
     _print(_at_hand(ctx), limits)
 
 
@@ -64,7 +66,7 @@ def create_token(ctx: click.Context, /, **limits: object) -> None:
 @click.argument("token", metavar="TOKEN")
 @_limits
 def attenuate_token(token: str, **limits: object) -> None:
-    """Narrow TOKEN (`-` reads it from stdin), and print the new one. The old one stays good."""
+    """Narrow TOKEN (`-` reads it from stdin), and print the new token. The old token stays valid."""
     _print(_read(token), limits)
 
 
@@ -72,7 +74,7 @@ def attenuate_token(token: str, **limits: object) -> None:
 @click.argument("token", metavar="TOKEN")
 @click.pass_context
 def inspect_token(ctx: click.Context, token: str) -> None:
-    """Show what TOKEN (`-` reads it from stdin) allows, and its id. Says whether it is good where the root token is."""
+    """Show what TOKEN (`-` reads it from stdin) allows, and its id. Where the root token is, check it too."""
     read = _read(token)
     pairs = [("id", read.id), ("issued", local(instant(read.header.issued_at))), ("signature", _verdict(ctx, read))]
     click.echo(fields([*pairs, *((_word(caveat), _text(caveat)) for caveat in read.caveats)]))
@@ -80,11 +82,11 @@ def inspect_token(ctx: click.Context, token: str) -> None:
 
 @command.command("revoke")
 @click.argument("token", metavar="TOKEN|ID")
-@click.option("--note", metavar="TEXT", default="", help="Why, for whoever reads the list.")
+@click.option("--note", metavar="TEXT", default="", help="The reason, shown in the list.")
 @output_option
 @click.pass_context
 def revoke_token(ctx: click.Context, token: str, note: str, form: Form) -> None:
-    """End a token (`-` reads it from stdin) and all that were narrowed from it; by its id if you control the node."""
+    """Revoke a token (`-` reads it from stdin) and all tokens narrowed from it; by its id if you control the node."""
     if is_token_id(token):
         request = RevokeTokenRequest(token_id=token, note=note)
     else:
@@ -96,14 +98,14 @@ def revoke_token(ctx: click.Context, token: str, note: str, form: Form) -> None:
 @output_option
 @click.pass_context
 def list_revoked(ctx: click.Context, form: Form) -> None:
-    """List the tokens that were ended."""
+    """List the revoked tokens."""
     show(talk(ctx, lambda caller: caller.call(LIST_REVOKED)), form, _revoked_table)
 
 
 def _print(token: Macaroon, limits: dict[str, object]) -> None:
     caveats = _caveats(**limits)  # type: ignore[arg-type]
     if not caveats:
-        _refuse("say what it is limited to: --org, --app, --machine, --actions, --expires, --source or --for")
+        _refuse("no limit given: use --org, --app, --machine, --actions, --expires, --source or --for")
     try:
         click.echo(to_text(narrow(token, *caveats)))
     except ValueError as error:
@@ -137,7 +139,7 @@ def _caveats(
 def _at_hand(ctx: click.Context) -> Macaroon:
     text = _known(ctx)
     if text is None:
-        raise Unauthorized("no token at hand: run this where the node runs, or set HAWKER_TOKEN")
+        raise Unauthorized("no token found: run this on the node's host, or set HAWKER_TOKEN")
     try:
         return from_text(text)
     except ValueError:  # the root token, which is a key

@@ -19,17 +19,19 @@ _HEADINGS = ("hosts", "regions", "loss", "p50", "p99", "all", "copies")
 
 
 @click.command("catalog")
-@click.option("--seeds", type=Seeds(), default=SEEDS, show_default=True, help="Play so many, or these.")
+@click.option("--seeds", type=Seeds(), default=SEEDS, show_default=True, help="The number of seeds, or a range.")
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
-              help="Play replication with this bug in it.")  # fmt: skip
+              help="Plant this bug in replication.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
 @click.option("--files", type=click.Path(path_type=Path, file_okay=False),
-              help="Keep the catalogs in real files in this directory, and remove them.")  # fmt: skip
+              help="Use real files in this directory, and remove them.")  # fmt: skip
 @click.option("--spread", "sizes", type=click.IntRange(2, 5_000), multiple=True, metavar="HOSTS",
-              help="Measure instead how a change spreads over so many. Can be repeated.")  # fmt: skip
-@click.option("--changes", type=click.IntRange(1), default=20, show_default=True, help="How many are measured.")
-@click.option("--loss", type=click.FloatRange(0, 0.9), default=0.01, show_default=True, help="Of messages.")
-@click.option("--json", "json", is_flag=True, help="One object a line for each seed or size.")
+              help="Measure how a change spreads over this many hosts; may be repeated.")  # fmt: skip
+@click.option("--changes", type=click.IntRange(1), default=20, show_default=True, help="Number of measured changes.")
+@click.option(
+    "--loss", type=click.FloatRange(0, 0.9), default=0.01, show_default=True, help="The share of lost messages."
+)
+@click.option("--json", "json", is_flag=True, help="Print one object a line for each seed or size.")
 def command(
     seeds: range,
     plant: str | None,

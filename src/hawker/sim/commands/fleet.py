@@ -20,22 +20,20 @@ MOST_NODES = 2000
 
 
 @click.command("fleet")
-@click.option("--seeds", type=Seeds(), default=SEEDS, show_default=True, help="Play so many, or these.")
-@click.option("--nodes", type=click.IntRange(3, MOST_NODES), help="So many nodes; 3 to 20, by the seed, unless told.")
-@click.option("--light", is_flag=True, help="Nodes with the fake of the worker, for fleets of hundreds.")
+@click.option("--seeds", type=Seeds(), default=SEEDS, show_default=True, help="The number of seeds, or a range.")
+@click.option("--nodes", type=click.IntRange(3, MOST_NODES), help="Number of nodes; default 3 to 20, by the seed.")
+@click.option("--light", is_flag=True, help="Use the fake of the worker, for fleets of hundreds of nodes.")
 @click.option("--minutes", type=click.FloatRange(0.1, 60), default=MINUTES, show_default=True,
-              help="Of virtual time, for which clients and faults go on.")  # fmt: skip
+              help="Virtual minutes of clients and faults.")  # fmt: skip
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
-              help="Play nodes with this bug in them.")  # fmt: skip
+              help="Plant this bug in the nodes.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
-@click.option("--only", type=Numbers(), help="Only these operations of the seeds, as a trace numbers them.")
-@click.option(
-    "--narrow", type=click.IntRange(1, MOST_NODES), help="The operations of the seeds among so many nodes only."
-)
+@click.option("--only", type=Numbers(), help="Play only these operations, as a trace numbers them.")
+@click.option("--narrow", type=click.IntRange(1, MOST_NODES), help="Play the operations among this many nodes only.")
 @click.option("--tries", type=click.IntRange(0, 10_000), default=TRIES, show_default=True,
-              help="Runs to spend on the shortest story of what was found; 0 for none.")  # fmt: skip
-@click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
-@click.option("--json", "json", is_flag=True, help="One object a line for each seed.")
+              help="Runs to spend on the shortest story of a finding; 0: no story.")  # fmt: skip
+@click.option("--trace", is_flag=True, help="Print the whole trace, and no story.")
+@click.option("--json", "json", is_flag=True, help="Print one object a line for each seed.")
 def command(
     seeds: range,
     nodes: int | None,

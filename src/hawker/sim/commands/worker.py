@@ -37,9 +37,9 @@ class BenchPlace(Place):
 
 
 TABLE = {
-    "catalog": Place("hawker.sim.commands.catalog", "Play the catalog's replication under faults."),
-    "fleet": Place("hawker.sim.commands.fleet", "Play whole fleets under faults."),
-    "schedulers": BenchPlace("bench.schedulers.command", "Give one workload to five ways to place it, side by side."),
+    "catalog": Place("hawker.sim.commands.catalog", "Simulate the catalog's replication under faults."),
+    "fleet": Place("hawker.sim.commands.fleet", "Simulate whole fleets under faults."),
+    "schedulers": BenchPlace("bench.schedulers.command", "Compare five schedulers on one workload, in a checkout."),
 }
 
 
@@ -71,16 +71,16 @@ class Numbers(click.ParamType[frozenset[int]]):
 
 
 @click.group("sim", cls=LazyGroup, table=TABLE, invoke_without_command=True)
-@click.option("--seed", type=click.IntRange(0), help="Play this one.")
+@click.option("--seed", type=click.IntRange(0), help="Play this seed.")
 @click.option("--seeds", type=Seeds(), help=f"Play so many, or these; {SEEDS} unless told.")
 @click.option("--minutes", type=click.FloatRange(0.1, 600), default=MINUTES, show_default=True,
-              help="Of virtual time, for which clients and faults go on.")  # fmt: skip
+              help="Virtual minutes of clients and faults.")  # fmt: skip
 @click.option("--plant", type=click.Choice([plant.name for plant in PLANTS]), metavar="NAME",
-              help="Play a worker with this bug in it.")  # fmt: skip
+              help="Plant this bug in the worker.")  # fmt: skip
 @click.option("--plants", is_flag=True, help="List the bugs that can be planted.")
-@click.option("--only", type=Numbers(), help="Only these operations of the seed, as a story names them.")
-@click.option("--trace", is_flag=True, help="Print everything that happened, and no story.")
-@click.option("--json", "json", is_flag=True, help="One object a line for each seed.")
+@click.option("--only", type=Numbers(), help="Play only these operations, as a story numbers them.")
+@click.option("--trace", is_flag=True, help="Print the whole trace, and no story.")
+@click.option("--json", "json", is_flag=True, help="Print one object a line for each seed.")
 @click.pass_context
 def command(
     ctx: click.Context,

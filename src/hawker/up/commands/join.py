@@ -12,11 +12,11 @@ from hawker.cli.output import note
 from hawker.log import Secret
 from hawker.up.commands.up import settings_of, settings_options
 
-_HELP = """Make this host one of the cluster that the node at ADDRESS is in, and run a node on it.
+_HELP = """Join the cluster of the node at ADDRESS, and run a node on this host.
 
 ADDRESS is a URL, or HOST or HOST:PORT of any living node. The token is that node's root token, in DATA_DIR/token there;
-from now on it is this node's, too. Without --advertise, others reach this host by the address that it speaks to the
-other node from. Takes every option of `hawker up`; the next time, `hawker up` is enough.
+it becomes this node's token too. Without --advertise, this host advertises the address from which it contacts the other
+node. `join` takes every option of `hawker up`; the next time, `hawker up` is enough.
 
 \b
 Examples:
@@ -53,7 +53,9 @@ command = click.Command(
         click.Argument(["address"], metavar="ADDRESS"),
         click.Option(["--token"], metavar="TOKEN", help="The other node's root token. [env var: HAWKER_TOKEN]"),
         click.Option(
-            ["--start/--no-start"], default=True, help="Go on as `hawker up`; or only write what was learned."
+            ["--start/--no-start"],
+            default=True,
+            help="Then run the node as `hawker up` does, or only write the cluster's data.",
         ),
         *settings_options(),
     ],

@@ -36,7 +36,7 @@ _log = bind("hawker.reconcile")
 LATE_S = 3600.0
 
 _PARTS: Mapping[LostPart, tuple[Kind, str]] = {
-    LostPart.CGROUP: (Kind.LOST_CGROUP, "its control group is gone or empty: nothing limits the machine"),
+    LostPart.CGROUP: (Kind.LOST_CGROUP, "its control group is missing or empty: nothing limits the machine"),
     LostPart.RUNTIME_STATE: (Kind.LOST_RUNTIME_STATE, "the runtime does not know the machine's container"),
 }
 
@@ -121,7 +121,7 @@ class Look:
         before = deps.clock.now() - deps.settings.destroyed_kept_s - LATE_S
         gone = (record for _, record in deps.store.scan(DESTROYED) if record.updated_at < before)
         late = sum(deps.store.get(ARCHIVED, record.id) is None for record in gone)
-        return [Finding(Kind.LATE_HISTORIES, archive.name, f"{late} wait to be archived")] if late else []
+        return [Finding(Kind.LATE_HISTORIES, archive.name, f"{late} histories wait for the archive")] if late else []
 
     # What belongs to no machine.
 
@@ -130,13 +130,13 @@ class Look:
         known = read.machines.keys() | foreign.keys()
         kinds = {
             Kind.STRAY_INSTANCE: (listed.instances, "no machine has it"),
-            Kind.STRAY_NETWORK: (listed.networks, "a network namespace of no machine"),
-            Kind.STRAY_DIRECTORY: (listed.directories, "a directory of no machine"),
+            Kind.STRAY_NETWORK: (listed.networks, "a network namespace that belongs to no machine"),
+            Kind.STRAY_DIRECTORY: (listed.directories, "a directory that belongs to no machine"),
         }
         found = [
             Finding(kind, each, what) for kind, (seen, what) in kinds.items() for each in seen if each not in known
         ]
-        found += [Finding(Kind.STRAY_MOUNT, path, "of no machine and no image") for path in listed.mounts]
+        found += [Finding(Kind.STRAY_MOUNT, path, "it belongs to no machine and no image") for path in listed.mounts]
         found += [Finding(Kind.STRAY_INTERFACE, name, "of no machine") for name in self._stray_links(listed, known)]
         found += [Finding(Kind.FOREIGN_INSTANCE, each, what) for each, what in foreign.items()]
         there = (await self._list()).names() if found else frozenset()
@@ -164,7 +164,7 @@ class Look:
                 continue
             if seen.instance_id is not None and seen.instance_id < first_ulid(node.created_at):
                 how = "runs" if seen.phase in ALIVE else "ended"
-                found[machine_id] = f"it {how}; a store that was here before this one made it"
+                found[machine_id] = f"it {how}; another store, used here before, created it"
         return found
 
     # What the records do not know, or know wrongly.
@@ -206,9 +206,9 @@ class Look:
         mounted = await self._deps.rootfs.visible()
         off = [each for each, record in read.machines.items() if record.state in OFF and each not in read.busy]
         return [
-            *(Finding(Kind.LEFT_MOUNTED, each, "the machine is off and its rootfs is mounted")
+            *(Finding(Kind.LEFT_MOUNTED, each, "the machine is off, but its root filesystem is mounted")
               for each in off if each in mounted),
-            *(Finding(Kind.LOST_ROOTFS, each, "the machine runs and its rootfs is not mounted here")
+            *(Finding(Kind.LOST_ROOTFS, each, "the machine runs, but its root filesystem is not mounted on the host")
               for each in healthy if each not in mounted),
         ]  # fmt: skip
 
@@ -217,9 +217,9 @@ class Look:
         still = await self._deps.driver.suspended()
         suspended = {each for each, record in healthy.items() if record.state is State.SUSPENDED}
         return [
-            *(Finding(Kind.NOT_HELD, each, "the machine is suspended, and its instance runs")
+            *(Finding(Kind.NOT_HELD, each, "the machine is suspended, but its instance runs")
               for each in sorted(suspended - still)),
-            *(Finding(Kind.LEFT_HELD, each, "the machine is started, and its instance is held still")
+            *(Finding(Kind.LEFT_HELD, each, "the machine is started, but its instance is frozen")
               for each in sorted(still & healthy.keys() - suspended)),
         ]  # fmt: skip
 
@@ -230,7 +230,9 @@ class Look:
         lost = await networks.lost({each: record.network for each, record in healthy.items()})
         found = [Finding(Kind.LOST_NETWORK, each, what) for each, what in lost.items()]
         if not await networks.guarded():
-            found.append(Finding(Kind.LOST_RULES, "host", "the node's packet rules are gone: networks are not apart"))
+            found.append(
+                Finding(Kind.LOST_RULES, "host", "the node's packet rules are missing: networks are not isolated")
+            )
         return found
 
     async def _fences(self, read: Books) -> list[Finding]:
@@ -240,7 +242,7 @@ class Look:
         moving = any(record.app in apps for each, record in read.machines.items() if each in read.busy)
         if moving or await self._deps.fences.stand():
             return []
-        return [Finding(Kind.LOST_POLICIES, "host", "the packet rules are not what the network policies say")]
+        return [Finding(Kind.LOST_POLICIES, "host", "the packet rules differ from the network policies")]
 
     def _still(self, read: Books, finding: Finding) -> bool:
         record = read.machines.get(MachineId(finding.about))

@@ -69,11 +69,11 @@ class VolumeLook:
         found += [Finding(Kind.STRAY_VOLUME_MOUNT, each, "of no volume") for each in before.strays & after.strays]
         guests = self._deps.driver.features.disks  # have volumes by themselves: here nothing is mounted, or left so
         left = frozenset() if guests else mounted & quiet.keys() - used
-        found += [Finding(Kind.VOLUME_LEFT_MOUNTED, each, "no machine that runs has it") for each in sorted(left)]
+        found += [Finding(Kind.VOLUME_LEFT_MOUNTED, each, "no running machine has it") for each in sorted(left)]
         lost = {each for each in quiet if each not in before.files | after.files}
         found += [Finding(Kind.LOST_VOLUME, each, "its file is not on this host") for each in sorted(lost)]
         unmounted = frozenset() if guests else used - lost - before.mounted - after.mounted
-        what = "its machine runs, and it is not mounted here"
+        what = "its machine runs, but the volume is not mounted"
         found += [Finding(Kind.LOST_VOLUME_MOUNT, each, what) for each in sorted(unmounted)]
         return [each for each in found if self._still(volumes, each)]
 
@@ -177,7 +177,7 @@ def _attachments(reader: Reader, volumes: Mapping[VolumeId, VolumeRecord]) -> li
     for _, machine in reader.scan(MACHINES):
         has = volume_id_of(machine.config)
         if has is not None and has in volumes and volumes[has].machine is None:
-            what = f"machine {machine.id} has it, and its record says nobody"
+            what = f"machine {machine.id} has it, but its record names no machine"
             found.append(Finding(Kind.WRONG_ATTACHMENT, has, what))
     return found
 

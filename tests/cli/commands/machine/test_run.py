@@ -96,9 +96,9 @@ def test_a_whole_config_may_come_from_a_file(node: FakeNode, hawker: Hawker, tmp
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("run",), "which image?"),
-        (("run", "--attach", "-d", "web:3"), "--attach stays"),
-        (("run", "--attach", "--skip-launch", "web:3"), "--attach stays"),
+        (("run",), "no image"),
+        (("run", "--attach", "-d", "web:3"), "--attach "),
+        (("run", "--attach", "--skip-launch", "web:3"), "--attach "),
         (("create", "--config", "nowhere"), "cannot read nowhere"),
     ],
 )

@@ -50,4 +50,4 @@ def test_waiting_may_be_left_out(node: FakeNode, hawker: Hawker) -> None:
 
 def test_a_concurrent_change_is_told_apart(node: FakeNode, hawker: Hawker) -> None:
     node.failures["update_machine"] = Conflict("machine update failed due to concurrent update")
-    assert "hint: something else changed it" in hawker("machine", "update", "web").err
+    assert "hint: another client changed it" in hawker("machine", "update", "web").err

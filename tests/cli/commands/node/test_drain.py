@@ -14,9 +14,9 @@ def test_machines_are_moved_with_progress_and_a_table(hawker: Hawker, node: Fake
     said = hawker("node", "drain", "0badc")
     assert said.status == 0
     assert said.err.splitlines() == [
-        "0badcafe takes no new machines; 1 to move",
-        f"shop: name-1 ({FIRST}) is ordered elsewhere",
-        f"shop: name-1 ({FIRST}) is now 3d8f00000000ff",
+        "0badcafe accepts no new machines; 1 machines to move",
+        f"shop: name-1 ({FIRST}): ordering a copy on another node",
+        f"shop: name-1 ({FIRST}): moved, the copy is 3d8f00000000ff",
         "1 moved, 0 stay",
     ]
     assert said.out.splitlines()[1].split() == ["shop", FIRST, "name-1", "3d8f00000000ff", "moved"]

@@ -7,7 +7,7 @@ from tests.cli.fake_node import FakeNode
 def test_a_node_is_forgotten(hawker: Hawker, node: FakeNode) -> None:
     node.answer = counted(0)
     said = hawker("node", "forget", "00c0")
-    assert said.out == "00c0ffee is forgotten: what it said up to epoch 4 counts no more\n"
+    assert said.out == "node 00c0ffee removed; its catalog rows up to epoch 4 are ignored\n"
     assert not node.call("forget_node").query.force
 
 
@@ -22,5 +22,5 @@ def test_a_node_that_lives_wants_force(hawker: Hawker, node: FakeNode) -> None:
 def test_a_dry_run_only_says_what_is_lost(hawker: Hawker, node: FakeNode) -> None:
     node.answer = counted(2)
     said = hawker("node", "forget", "--dry-run", "00c0")
-    assert said.status == 0 and "with 00c0ffee go 2 machines and 2 volumes" in said.err
+    assert said.status == 0 and "node 00c0ffee has 2 machines and 2 volumes" in said.err
     assert "forget_node" not in node.calls

@@ -16,7 +16,7 @@ def test_a_key_is_added_used_and_removed(hawker: Hawker, node: FakeNode, tmp_pat
     file = tmp_path / "key"
     file.write_text("AQE=\n")
     node.missing_at = ("0bad0001",)
-    assert hawker("node", "keys", "add", "--key-file", str(file)).err == "on its way to 0bad0001\n"
+    assert hawker("node", "keys", "add", "--key-file", str(file)).err == "not yet at 0bad0001\n"
     assert node.call("add_cluster_key").body.key == "AQE="
     assert hawker("node", "keys", "use", "2").status == hawker("node", "keys", "remove", "1").status == 0
     assert node.call("use_cluster_key").params.number == "2"

@@ -21,4 +21,4 @@ def test_wrong_clocks_are_told_beside_the_table(hawker: Hawker, node: FakeNode) 
     nodes["0bad0001"] = msgspec.structs.replace(nodes["0bad0001"], clock_ahead_s=-86_400.0)
     told = hawker("node", "list")
     assert told.out == before
-    assert told.err.startswith("the clock of 0bad0001 is 86400 s behind that of the node that was asked: ")
+    assert told.err.startswith("the clock of 0bad0001 is 86400 s behind the clock of the asked node: ")

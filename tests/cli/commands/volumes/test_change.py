@@ -28,7 +28,7 @@ def test_how_snapshots_are_kept_is_changed(node: FakeNode, hawker: Hawker) -> No
     node.keep("shop", volume())
     said = hawker("volumes", "update", "data", "--snapshot-retention", "1", "--no-scheduled-snapshots")
     assert node.call("update_volume").body == UpdateVolumeRequest(snapshot_retention=1, auto_backup_enabled=False)
-    assert "by hand, kept for 1 day\n" in said.out
+    assert "manual, kept for 1 day\n" in said.out
 
 
 def test_an_update_that_says_nothing_is_refused(node: FakeNode, hawker: Hawker) -> None:

@@ -48,6 +48,6 @@ def test_a_volume_is_shown_by_its_name_or_the_beginning_of_its_id(node: FakeNode
 
 def test_what_could_be_several_or_is_none_is_said(node: FakeNode, hawker: Hawker) -> None:
     shelve(node)
-    assert "could be any of" in hawker("volumes", "show", "vol_00000000000000a").err
+    assert " matches vol_" in hawker("volumes", "show", "vol_00000000000000a").err
     said = hawker("volumes", "show", "nothing")
     assert said.status == Exit.NOT_FOUND and "hawker volumes list" in said.err

@@ -30,8 +30,8 @@ Examples:
 @command_argument
 @app_option
 @click.option("-n", "--name", metavar="NAME", help="The new machine's name.")
-@click.option("-r", "--region", metavar="CODE", help="Where it shall be; where the first one is unless told.")
-@click.option("--to-app", metavar="NAME", help="In another app, which must be there.")
+@click.option("-r", "--region", metavar="CODE", help="The new machine's region; by default that of the first machine.")
+@click.option("--to-app", metavar="NAME", help="Another app, which must exist.")
 @machine_options
 @wait_option
 @within_option

@@ -14,7 +14,7 @@ from hawker.cli.summary import events
 @click.command("events")
 @machine_argument
 @app_option
-@click.option("-n", "--limit", default=20, show_default=True, help="How many, 50 at most.")
+@click.option("-n", "--limit", default=20, show_default=True, help="How many events, at most 50.")
 @output_option
 @click.pass_context
 def command(ctx: click.Context, machine: str, app: str | None, limit: int, form: Form) -> None:

@@ -14,7 +14,7 @@ from hawker.cli.notation import Variable, Written, variable
 from hawker.cli.options import app_option, machine_argument
 from hawker.cli.terminal import Descriptors, converse, is_terminal, own_descriptors, raw_mode, window
 
-_HELP = """Run COMMAND in MACHINE, with what is typed or piped here as its input, and exit with its status.
+_HELP = """Run COMMAND in MACHINE, with your terminal or pipe as its input, and exit with its status.
 
 \b
 Examples:
@@ -23,7 +23,7 @@ Examples:
   hawker machine exec -u root --cwd /srv web -- ls -l
   hawker machine exec --container db web -- psql
 
-Exit status 125 when the command was never run, 126 when it cannot be executed, 127 when it is not there.
+Exit status 125 when the command was never run, 126 when it cannot be executed, 127 when it does not exist.
 """
 
 
@@ -31,14 +31,14 @@ Exit status 125 when the command was never run, 126 when it cannot be executed, 
 @machine_argument
 @click.argument("arguments", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @app_option
-@click.option("-c", "--container", metavar="NAME", help="In this container; by default in the first one.")
-@click.option("-t/-T", "--tty/--no-tty", default=None, help="With a terminal; so by itself when there is one here.")
-@click.option("-i", "--interactive", is_flag=True, hidden=True, help="Always so; taken for habit's sake.")
-@click.option("--no-stdin", is_flag=True, help="Give it no input.")
+@click.option("-c", "--container", metavar="NAME", help="The container; default the first one.")
+@click.option("-t/-T", "--tty/--no-tty", default=None, help="Use a terminal; by default when there is one here.")
+@click.option("-i", "--interactive", is_flag=True, hidden=True, help="Accepted and ignored: input is always connected.")
+@click.option("--no-stdin", is_flag=True, help="Connect no input.")
 @click.option("-u", "--user", metavar="USER", help="Run as this user.")
 @click.option("-w", "--cwd", metavar="DIR", help="Run in this directory.")
 @click.option("-e", "--env", multiple=True, type=Written(variable, "variable"), metavar="NAME[=VALUE]",
-              help="Set a variable; NAME alone takes its value from here.")  # fmt: skip
+              help="Set a variable; NAME alone takes the value from your environment.")  # fmt: skip
 @click.pass_context
 def command(
     ctx: click.Context,

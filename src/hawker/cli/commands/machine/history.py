@@ -20,14 +20,14 @@ _WHOLE_ID = re.compile(r"[0-9a-f]{14}")
 @click.command("history")
 @machine_argument
 @app_option
-@click.option("--runs", "with_steps", is_flag=True, help="With every step of every run.")
+@click.option("--runs", "with_steps", is_flag=True, help="Show every step of every run.")
 @output_option
 @click.pass_context
 def command(ctx: click.Context, machine: str, app: str | None, with_steps: bool, form: Form) -> None:
-    """Tell all that is known of a machine, oldest first: its versions, events and runs; -o json has them whole.
+    """Show the history of a machine, oldest first: its versions, events and runs; -o json has them in full.
 
-    Also of one that was destroyed, whether the node still has its history or only the archive. Of that one, MACHINE is
-    the whole id.
+    A destroyed machine has a history too, on the node or in the archive. For a destroyed machine, MACHINE is the whole
+    id.
     """
     show(
         talk(ctx, lambda caller: _history(caller, machine, app)), form, lambda found: told(found, with_steps=with_steps)

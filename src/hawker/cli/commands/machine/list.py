@@ -39,8 +39,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("-r", "--region", metavar="CODE", help="Only machines in this region.")
 @click.option("--metadata", multiple=True, type=Written(pair, "pair"), metavar="KEY=VALUE",
               help="Only machines with this metadata.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Destroyed machines as well, as long as the node knows them.")
-@click.option("-q", "--quiet", is_flag=True, help="Only ids.")
+@click.option("--all", "everything", is_flag=True, help="Also destroyed machines, as long as the node knows them.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
 @output_option
 @click.pass_context
 def command(

@@ -14,13 +14,13 @@ from hawker.cli.output import Form, line_of_json, output_option
 @click.command("logs")
 @machine_argument
 @app_option
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the machine is destroyed.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the machine is destroyed.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @output_option
 @click.pass_context
 def command(ctx: click.Context, machine: str, app: str | None, follow: bool, lines: int | None, form: Form) -> None:
     """Print a machine's output: what it wrote to stdout on stdout, the rest on stderr. Lines of a machine with several
-    containers say whose they are.
+    containers begin with the container's name.
 
     With -o json each piece is one line, with its time, its stream and its bytes in base64."""
     talk(ctx, lambda caller: _print(caller, machine, app, follow, lines, form))

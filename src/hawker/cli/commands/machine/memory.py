@@ -22,7 +22,7 @@ from hawker.cli.tables import table
 
 @click.group("memory")
 def command() -> None:
-    """Show and change the memory of a running machine. A change holds until the machine is started anew."""
+    """Show and change the memory of a running machine. A change holds until the machine is started again."""
 
 
 @command.command("show")
@@ -31,7 +31,7 @@ def command() -> None:
 @output_option
 @click.pass_context
 def show_memory(ctx: click.Context, machine: str, app: str | None, form: Form) -> None:
-    """Show its limit, and how much of it the machine could still use."""
+    """Show the limit, and how much of it the machine could still use."""
     show(talk(ctx, lambda caller: _memory(caller, machine, app)), form, _table)
 
 
@@ -42,7 +42,7 @@ def show_memory(ctx: click.Context, machine: str, app: str | None, form: Form) -
 @output_option
 @click.pass_context
 def set_memory(ctx: click.Context, machine: str, limit: int, app: str | None, form: Form) -> None:
-    """Change its limit: up to what its config has as memory or max_memory, down to what it uses."""
+    """Change the limit: at most memory or max_memory of the config, at least what the machine uses."""
     show(talk(ctx, lambda caller: _set(caller, machine, app, limit)), form, _table)
 
 
@@ -53,7 +53,7 @@ def set_memory(ctx: click.Context, machine: str, limit: int, app: str | None, fo
 @output_option
 @click.pass_context
 def reclaim(ctx: click.Context, machine: str, amount: int, app: str | None, form: Form) -> None:
-    """Have it give back so much of what it only caches, and say how much it was."""
+    """Reclaim this amount of the machine's caches, and print how much was freed."""
     given = talk(ctx, lambda caller: _reclaim(caller, machine, app, amount))
     show(given, form, lambda given: table(("RECLAIMED",), [(f"{given.actual_mb} MiB",)]))
 

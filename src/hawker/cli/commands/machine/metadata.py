@@ -34,7 +34,7 @@ def show_metadata(ctx: click.Context, machine: str, app: str | None, form: Form)
 @app_option
 @click.pass_context
 def set_metadata(ctx: click.Context, machine: str, pairs: tuple[tuple[str, str], ...], app: str | None) -> None:
-    """Set keys; the others stay."""
+    """Set keys; the other keys stay."""
     talk(ctx, lambda caller: _update(caller, machine, app, dict(pairs)))
 
 

@@ -29,7 +29,9 @@ from hawker.errors import HawkerError
 
 Act = Callable[[Caller, Owned], Awaitable[object]]
 
-_signal_option = click.option("-s", "--signal", metavar="SIGNAL", help="Send this one instead of the configured one.")
+_signal_option = click.option(
+    "-s", "--signal", metavar="SIGNAL", help="Send this signal instead of the configured one."
+)
 
 
 def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Act) -> int:
@@ -57,7 +59,7 @@ def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Ac
 @within_option
 @click.pass_context
 def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
-    """Start machines, and wait until they run. One that is suspended goes on where it was."""
+    """Start machines, and wait until they run. A suspended machine resumes."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(START_MACHINE, params=owned.params)
@@ -71,7 +73,9 @@ def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: 
 @machines_argument
 @app_option
 @_signal_option
-@click.option("-t", "--grace", type=Written(duration, "duration"), metavar="TIME", help="How long before it is killed.")
+@click.option(
+    "-t", "--grace", type=Written(duration, "duration"), metavar="TIME", help="How long to wait before the kill."
+)
 @wait_option
 @within_option
 @click.pass_context
@@ -84,7 +88,7 @@ def stop(
     wait: bool,
     within_s: float,
 ) -> int:
-    """Stop machines: signal, wait, kill. They keep their place and can be started again."""
+    """Stop machines: signal, wait, kill. They can be started again."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(STOP_MACHINE, params=owned.params, body=StopRequest(signal=signal, timeout=grace))
@@ -101,8 +105,8 @@ def stop(
 @within_option
 @click.pass_context
 def suspend(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
-    """Hold machines still, with their memory, files and connections. `start` lets them go on; `stop` ends them. They
-    keep their room on the node."""
+    """Suspend machines: their memory, files and connections stay. `start` resumes them; `stop` ends them. They keep
+    their capacity on the node."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(SUSPEND_MACHINE, params=owned.params)
@@ -116,8 +120,10 @@ def suspend(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait
 @machines_argument
 @app_option
 @_signal_option
-@click.option("-t", "--grace", type=Written(seconds, "duration"), metavar="TIME", help="How long before it is killed.")
-@click.option("--force", is_flag=True, help="Kill it at once.")
+@click.option(
+    "-t", "--grace", type=Written(seconds, "duration"), metavar="TIME", help="How long to wait before the kill."
+)
+@click.option("--force", is_flag=True, help="Kill it without a wait.")
 @wait_option
 @within_option
 @click.pass_context
@@ -148,7 +154,7 @@ def restart(
 @click.option("-s", "--signal", metavar="SIGNAL", default="KILL", show_default=True, help="A name or a number.")
 @click.pass_context
 def kill(ctx: click.Context, machines: tuple[str, ...], app: str | None, signal: str) -> int:
-    """Send a signal to machines' processes. What follows their end is for the restart policy to say."""
+    """Send a signal to machines' processes. If they end, the restart policy decides what follows."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(SIGNAL_MACHINE, params=owned.params, body=SignalRequest(signal=signal))
@@ -159,14 +165,14 @@ def kill(ctx: click.Context, machines: tuple[str, ...], app: str | None, signal:
 @click.command("destroy")
 @machines_argument
 @app_option
-@click.option("-f", "--force", is_flag=True, help="Also machines that run.")
+@click.option("-f", "--force", is_flag=True, help="Also running machines.")
 @wait_option
 @within_option
 @click.pass_context
 def destroy(
     ctx: click.Context, machines: tuple[str, ...], app: str | None, force: bool, wait: bool, within_s: float
 ) -> int:
-    """Destroy machines: their files, addresses and places are gone. Stop them first, or use --force."""
+    """Destroy machines, with their files and addresses. Stop them first, or use --force."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(DELETE_MACHINE, params=owned.params, query=DeleteMachineQuery(force=force))
@@ -181,7 +187,7 @@ def destroy(
 @app_option
 @click.pass_context
 def cordon(ctx: click.Context, machines: tuple[str, ...], app: str | None) -> int:
-    """Take machines out of routing; they run on."""
+    """Take machines out of routing; they keep running."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(CORDON_MACHINE, params=owned.params)

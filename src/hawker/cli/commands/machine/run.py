@@ -20,7 +20,7 @@ from hawker.cli.summary import started
 from hawker.clock import SystemClock
 from hawker.config import MachineConfig
 
-_RUN_HELP = """Order a machine from IMAGE and wait until it runs. What follows the image is its command.
+_RUN_HELP = """Order a machine from IMAGE and wait until it runs. The words after IMAGE are the machine's command.
 
 \b
 Examples:
@@ -30,7 +30,7 @@ Examples:
   hawker machine run --config web.json -o json
   hawker machine run --region mad,eu --count 5 --label disk=ssd --spread hard registry.local:5000/web:3
 
-With --rm or --attach a machine that ends is not run again unless --restart says so.
+With --rm or --attach a machine that ends is not restarted unless --restart says so.
 """
 
 _CREATE_HELP = """Order a machine from IMAGE without starting it; `hawker machine start` does that later.
@@ -40,8 +40,8 @@ Examples:
   hawker machine create --name later hawker/hello
   hawker machine create --name spare --standby-for worker hawker/hello
 
-A machine that stands by for others is a spare: it is prepared on another node, and started once the node of one of
-those is lost. It cannot have services.
+A machine that stands by for others is a spare: it is prepared on another node, and starts when the node of one of
+them is lost. It cannot have services.
 """
 
 image_argument = click.argument("image", required=False)
@@ -52,8 +52,8 @@ image_argument = click.argument("image", required=False)
 @command_argument
 @placement_options
 @machine_options
-@click.option("-d", "--detach", is_flag=True, help="Do not wait until it runs; print the id alone.")
-@click.option("--attach", is_flag=True, help="Stay: print its output, exit with its status, stop it with Ctrl-C.")
+@click.option("-d", "--detach", is_flag=True, help="Print the id and do not wait until the machine runs.")
+@click.option("--attach", is_flag=True, help="Print its output, exit with its status, stop it with Ctrl-C.")
 @click.option("--skip-launch", is_flag=True, help="Prepare the machine and leave it stopped.")
 @count_options
 @within_option
@@ -73,9 +73,9 @@ def command(
     form: Form,
 ) -> int | None:
     if count.count is not None and attach:
-        raise click.UsageError("--attach stays with one machine: it cannot go with --count")
+        raise click.UsageError("--attach and --count exclude each other: --attach follows one machine")
     if attach and (detach or skip_launch):
-        raise click.UsageError("--attach stays with the machine: it cannot go with --detach or --skip-launch")
+        raise click.UsageError("--attach excludes --detach and --skip-launch: it follows the machine")
     config = ordered_config(image, arguments, flags)
     if attach or flags.rm:
         config = one_off(config)
@@ -101,7 +101,7 @@ def command(
 @machine_options
 @click.option(
     "--standby-for", "watched", metavar="MACHINE", multiple=True, shell_complete=complete_machine,
-    help="Start it once this machine's node is lost; may be repeated.",
+    help="Start it when this machine's node is lost; may be repeated.",
 )  # fmt: skip
 @output_option
 @click.pass_context
@@ -127,7 +127,7 @@ def create(
 def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) -> MachineConfig:
     config = configured(MachineConfig(), flags, sources(), image=image, command=arguments)
     if not config.image and not config.containers:
-        raise click.UsageError("which image? give it as an argument, or in the file of --config")
+        raise click.UsageError("no image: give it as an argument, or in the file of --config")
     return config
 
 

@@ -18,8 +18,8 @@ from hawker.cli.summary import started
 from hawker.clock import SystemClock
 from hawker.config import MachineConfig
 
-_HELP = """Give MACHINE a new config, which makes a new version and reboots it. Options change what they name and leave
-the rest; --config replaces the whole.
+_HELP = """Give MACHINE a new config, which makes a new version and restarts it. An option changes only its own field;
+--config replaces the whole config.
 
 \b
 Examples:
@@ -45,7 +45,7 @@ class Change:
 @app_option
 @click.option("-i", "--image", metavar="IMAGE", help="Run this image.")
 @machine_options
-@click.option("--skip-launch", is_flag=True, help="Leave it stopped afterwards.")
+@click.option("--skip-launch", is_flag=True, help="Leave the machine stopped.")
 @wait_option
 @within_option
 @output_option

@@ -20,7 +20,7 @@ from hawker.config.effective import guest
 @output_option
 @click.pass_context
 def command(ctx: click.Context, machine: str, app: str | None, form: Form) -> None:
-    """The versions of a machine's config, newest first; -o json has them whole."""
+    """The versions of a machine's config, newest first; -o json has them in full."""
     show(talk(ctx, lambda caller: _versions(caller, machine, app)), form, versions_table)
 
 

@@ -12,7 +12,7 @@ from hawker.cli.output import Form, output_option, show
 from hawker.cli.waiting import reach
 from hawker.clock import SystemClock
 
-_HELP = """Wait until a machine is in a state, and print the state; exit status 1 when it takes too long.
+_HELP = """Wait until a machine is in a state, and print the state; exit status 1 after the timeout.
 
 \b
 Examples:

@@ -13,10 +13,10 @@ from hawker.cli.exits import Failure
 from hawker.cli.tables import size
 from hawker.errors import Fault
 
-_HELP = """Copy the store of a running node to FILE. The node goes on; the copy is of one moment.
+_HELP = """Copy the store of a running node to FILE. The node keeps running; the copy is of one moment.
 
-It holds everything that the node knows of its machines, secrets in their environment included: only its owner may read
-the file. Images, logs and what machines have written are not in it.
+The copy has all records of the node's machines, with secret values in their environment: only its owner may read the
+file. It has no images, no logs and no data that machines have written.
 
 \b
 Examples:
@@ -27,7 +27,7 @@ Examples:
 
 @click.command("backup", help=_HELP)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.pass_context
 def command(ctx: click.Context, file: Path, force: bool) -> None:
     _refuse_present(file, force)
@@ -45,7 +45,7 @@ def command(ctx: click.Context, file: Path, force: bool) -> None:
 
 def _refuse_present(file: Path, force: bool) -> None:
     if file.exists() and not force:
-        raise Failure(f"{file} is there already: choose another name, or replace it with --force")
+        raise Failure(f"{file} exists: choose another name, or replace it with --force")
 
 
 async def _download(caller: Caller, draft: Path) -> int:
@@ -59,7 +59,7 @@ async def _download(caller: Caller, draft: Path) -> int:
                 count += len(part.data)
                 sent = part.sha256 or sent
         if sent != digest.hexdigest():
-            raise Fault("the copy that came is not the one that was sent: try again")
+            raise Fault("the copy was damaged in transit: try again")
         opened.flush()
         os.fsync(opened.fileno())
     return count

@@ -13,18 +13,18 @@ from hawker.cli.nodes import find_fleet_node
 @click.argument("node", metavar="NODE")
 @click.pass_context
 def cordon(ctx: click.Context, node: str) -> None:
-    """Have a node take no new machines. Those that are there go on, also over a restart of the node."""
+    """Disable scheduling on a node: it accepts no new machines, also after a restart. Its machines continue."""
     changed = talk(ctx, lambda caller: _change(caller, node, CORDON_NODE))
-    click.echo(f"{changed.id} takes no new machines")
+    click.echo(f"{changed.id} accepts no new machines")
 
 
 @click.command("uncordon")
 @click.argument("node", metavar="NODE")
 @click.pass_context
 def uncordon(ctx: click.Context, node: str) -> None:
-    """Have a node take new machines again."""
+    """Enable scheduling on a node: it accepts new machines again."""
     changed = talk(ctx, lambda caller: _change(caller, node, UNCORDON_NODE))
-    click.echo(f"{changed.id} takes new machines")
+    click.echo(f"{changed.id} accepts new machines")
 
 
 async def _change(caller: Caller, node: str, route: Unary[NodeParams, NoQuery, None, FleetNode]) -> FleetNode:

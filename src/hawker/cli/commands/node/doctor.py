@@ -9,10 +9,10 @@ from hawker.cli.exits import Exit
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.tables import table
 
-_HELP = """Compare the node's store with its host, and say what is wrong. Changes nothing unless told to.
+_HELP = """Compare the node's store with its host, and report what is wrong. Without --repair nothing is changed.
 
-The node mends most of it by itself within a minute; --repair does so now, and also mends what waits for an operator.
-What could end a healthy machine is only told. Exit status: 0 when nothing is wrong (any more), 1 when something is.
+The node repairs most findings by itself within a minute; --repair does so now, and also repairs what waits for an
+operator. A repair never ends a healthy machine. Exit status: 0 when nothing is wrong (any more), 1 otherwise.
 
 \b
 Examples:
@@ -22,14 +22,14 @@ Examples:
 
 
 @click.command("doctor", help=_HELP)
-@click.option("--repair", is_flag=True, help="Mend what is found.")
-@click.option("--end-foreign", is_flag=True, help="With --repair: end the machines of another store, too.")
+@click.option("--repair", is_flag=True, help="Repair the findings.")
+@click.option("--end-foreign", is_flag=True, help="With --repair: also end the machines of another store.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 @output_option
 @click.pass_context
 def command(ctx: click.Context, repair: bool, end_foreign: bool, as_json: bool, form: Form) -> int:
     if end_foreign and not repair:
-        raise click.UsageError("--end-foreign goes with --repair")
+        raise click.UsageError("--end-foreign needs --repair")
     answer = talk(ctx, lambda caller: _ask(caller, RepairRequest(end_foreign=end_foreign or None) if repair else None))
     show(answer, Form.JSON if as_json else form, findings_table)
     return Exit.FAILED if any(finding.outcome != "mended" for finding in answer.findings) else Exit.OK

@@ -14,13 +14,14 @@ from hawker.cli.tables import table
 from hawker.clock import SystemClock
 from hawker.ids import NodeId
 
-_HELP = """Have NODE take no new machines, and move those that it has to other nodes of its region: each is ordered
-elsewhere, and goes here once its copy runs and its checks pass. Machines of one app move one after the other.
+_HELP = """Disable scheduling on NODE, and move its machines to other nodes of its region. The command orders a copy of
+each machine elsewhere, and destroys the machine when its copy runs and its checks pass. Machines of one app move one
+after the other.
 
-Each copy has an id of its own, and a name made of the old one. Spares of a machine stand by for its copy before it
-goes; a spare that is moved stays one. A drain that was cut short is taken up by the same command. Machines with volumes
-stay; so do those for which there is no room, or that are in use: each is listed with what to do, and the exit status is
-1. `hawker node uncordon` ends it.
+Each copy has a new id, and a name made of the old one. Spares of a machine stand by for its copy before the machine is
+destroyed; a moved spare stays a spare. If you interrupt a drain, repeat the command: it continues. Machines with
+volumes stay, and so do machines without room elsewhere, or in use: each is listed with what to do, and the exit status
+is 1. `hawker node uncordon` enables scheduling again.
 
 \b
 Examples:
@@ -31,7 +32,7 @@ Examples:
 
 @click.command("drain", help=_HELP)
 @click.argument("node", metavar="NODE")
-@click.option("--keep", is_flag=True, help="Only stop what was moved; it is destroyed otherwise.")
+@click.option("--keep", is_flag=True, help="Stop the moved machines, do not destroy them.")
 @within_option
 @output_option
 @click.pass_context
@@ -39,7 +40,7 @@ def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Fo
     async def drain(caller: Caller) -> list[Moved]:
         found = await find_fleet_node(caller, node)
         answer = await caller.call(DRAIN_NODE, params=NodeParams(node_id=found.id))
-        note(f"{found.id} takes no new machines; {len(answer.machines)} to move")
+        note(f"{found.id} accepts no new machines; {len(answer.machines)} machines to move")
         mover = Mover(caller, SystemClock(), NodeId(found.id), note, within_s=within_s, keep=keep)
         moved = await mover.move_all(residents_of(answer))
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(_stays, moved))} stay")
@@ -65,7 +66,7 @@ def moved_table(moved: list[Moved]) -> str:
         (each.resident.app, each.resident.machine_id, each.name or "-", each.copy or "-", _outcome(each))
         for each in moved
     )
-    return table(("APP", "MACHINE", "NAME", "NOW", "OUTCOME"), rows)
+    return table(("APP", "MACHINE", "NAME", "COPY", "OUTCOME"), rows)
 
 
 def _outcome(each: Moved) -> str:

@@ -9,15 +9,15 @@ from hawker.cli.loss import loss_of, said_of
 from hawker.cli.nodes import find_fleet_node
 from hawker.cli.output import note
 
-_HELP = """Forget a node that is gone for good. Its rows leave the catalog of every node: its machines are no longer
+_HELP = """Remove a node that will not come back. Every node drops its rows from the catalog: its machines are no longer
 listed, and nobody waits for it.
 
-Said before anything is done: how many machines and volumes are no longer listed, and of which apps it was the home.
-Another node that knows an app becomes its home when a call needs one; an app that no other node knows is gone with its
-secrets. With --dry-run that is all.
+The command first prints the consequences: how many machines and volumes will no longer be listed, and which apps lose
+their home. The next call that needs a home moves the app to another node that knows it; an app that no other node knows
+is lost with its secrets. --dry-run prints the consequences and changes nothing.
 
-Nothing on the node itself is touched. Should it come back, it is one of the fleet again and tells what it has anew.
-A node that lives is forgotten only by --force. Machines that matter are moved away first: `hawker node drain`.
+Nothing on the node itself is touched. If it comes back, it joins the fleet again and publishes what it has. A living
+node is removed only with --force. First move the machines that matter: `hawker node drain`.
 
 \b
 Examples:
@@ -29,13 +29,13 @@ Examples:
 
 @click.command("forget", help=_HELP)
 @click.argument("node", metavar="NODE")
-@click.option("--force", is_flag=True, help="Also a node that lives.")
-@click.option("--dry-run", is_flag=True, help="Only say what is lost.")
+@click.option("--force", is_flag=True, help="Also remove a living node.")
+@click.option("--dry-run", is_flag=True, help="Print the consequences and change nothing.")
 @click.pass_context
 def command(ctx: click.Context, node: str, force: bool, dry_run: bool) -> None:
     gone = talk(ctx, lambda caller: _forget(caller, node, force, dry_run))
     if gone is not None:
-        click.echo(f"{gone.node} is forgotten: what it said up to epoch {gone.epoch} counts no more")
+        click.echo(f"node {gone.node} removed; its catalog rows up to epoch {gone.epoch} are ignored")
 
 
 async def _forget(caller: Caller, node: str, force: bool, dry_run: bool) -> ForgottenNode | None:

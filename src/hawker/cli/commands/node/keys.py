@@ -69,7 +69,7 @@ def _shown(ctx: click.Context, ask: Callable[[Caller], Awaitable[ClusterKeys]], 
     answer = talk(ctx, ask)
     show(answer, form, keys_table)
     if answer.missing_at and form is Form.TABLE:
-        note(f"on its way to {', '.join(answer.missing_at)}")
+        note(f"not yet at {', '.join(answer.missing_at)}")
 
 
 def keys_table(answer: ClusterKeys) -> str:

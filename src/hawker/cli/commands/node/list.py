@@ -13,9 +13,9 @@ from hawker.cli.output import Form, note, output_option, show
 @output_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool, form: Form) -> None:
-    """List the nodes of the fleet: their region, life and room, as the asked node knows them.
+    """List the nodes of the fleet: region, state and capacity, as the asked node knows them.
 
-    Figures of nodes in other regions are not known and shown as "-".
+    The capacity of nodes in other regions is unknown and shown as "-".
     """
     answer = talk(ctx, lambda caller: caller.call(LIST_NODES))
     show(answer, Form.JSON if as_json else form, nodes_table)

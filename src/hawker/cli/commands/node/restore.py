@@ -13,10 +13,10 @@ from hawker.place import Place
 from hawker.settings import default_data_dir
 from hawker.store.restore import restore_store
 
-_HELP = """Put the backup FILE in the place of a stopped node's store. The replaced store is kept beside it.
+_HELP = """Replace a stopped node's store with the backup FILE. The replaced store is kept beside it.
 
-When the node is started again, it takes up what runs as it is. Machines created after the backup was taken are not
-known any more, and are removed; machines destroyed since are known again, stopped; what was changed since is as it was.
+At its next start the node takes over running machines as they are. It removes machines that were created after the
+backup, brings back machines that were destroyed since, stopped, and reverts other changes.
 
 \b
 Examples:
@@ -32,7 +32,7 @@ Examples:
 def command(file: Path, data_dir: Path | None) -> None:
     place = Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())
     if not place.root.is_dir():
-        raise CannotStart(f"there is no data directory {place.root}: name it with --data-dir")
+        raise CannotStart(f"no data directory {place.root}: name it with --data-dir")
     with place.held():
         replaced = restore_store(file.absolute(), place.store, f"{instant(SystemClock().now()):%Y%m%dT%H%M%SZ}")
     if replaced is not None:

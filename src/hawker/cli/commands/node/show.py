@@ -16,8 +16,8 @@ from hawker.cli.tables import fields, local, table
 @output_option
 @click.pass_context
 def command(ctx: click.Context, node: str | None, form: Form) -> None:
-    """Show the node that is asked, or another one of the fleet: its driver and version, what it has, and what is used
-    of it. Of a node that is away, what is known of it."""
+    """Show the asked node, or another node of the fleet: its driver, version, capacity and use. For a node that is
+    down, show its last known data."""
     if node is None:
         show(talk(ctx, lambda caller: caller.call(NODE_INFO)), form, node_text)
     else:

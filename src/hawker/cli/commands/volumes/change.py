@@ -28,9 +28,9 @@ from hawker.clock import SystemClock
 @output_option
 @click.pass_context
 def update(ctx: click.Context, volume: str, app: str | None, keeping: Keeping, form: Form) -> None:
-    """Say whether VOLUME has a snapshot taken each day, and for how long those from now on are kept."""
+    """Switch daily snapshots of VOLUME, and set how long new ones are kept."""
     if keeping == Keeping(snapshot_retention=None, scheduled_snapshots=None):
-        raise click.UsageError("what shall be changed? give --snapshot-retention or --[no-]scheduled-snapshots")
+        raise click.UsageError("nothing to change: give --snapshot-retention or --[no-]scheduled-snapshots")
     body = UpdateVolumeRequest(
         snapshot_retention=keeping.snapshot_retention, auto_backup_enabled=keeping.scheduled_snapshots
     )
@@ -47,7 +47,7 @@ def update(ctx: click.Context, volume: str, app: str | None, keeping: Keeping, f
 @volume_argument
 @app_option
 @click.option("-s", "--size", required=True, metavar="GIB", type=Written(size_gib, "size"),
-              help="The new size in GiB, or +5 for that much more.")  # fmt: skip
+              help="The new size in GiB, or an increase such as +5.")  # fmt: skip
 @wait_option
 @within_option
 @output_option
@@ -55,7 +55,7 @@ def update(ctx: click.Context, volume: str, app: str | None, keeping: Keeping, f
 def extend(
     ctx: click.Context, volume: str, app: str | None, size: SizeAsked, wait: bool, within_s: float, form: Form
 ) -> None:
-    """Make VOLUME larger, also while a machine uses it. It never gets smaller again."""
+    """Make VOLUME larger, also while a machine uses it. A volume never shrinks."""
 
     async def change(caller: Caller) -> tuple[OwnedVolume, ExtendVolumeAnswer]:
         found = await find_volume(caller, volume, app)
@@ -70,4 +70,4 @@ def extend(
     changed, answer = talk(ctx, change)
     click.echo(about(changed) if form is Form.TABLE else as_json(changed.volume))
     if answer.needs_restart and changed.volume.attached_machine_id:
-        note(f"the new size is seen once it is restarted: hawker machine restart {changed.volume.attached_machine_id}")
+        note(f"the new size shows after a restart: hawker machine restart {changed.volume.attached_machine_id}")

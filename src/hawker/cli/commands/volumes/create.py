@@ -15,7 +15,7 @@ from hawker.cli.volume_summary import about
 from hawker.cli.volumes import OwnedVolume, find_volume, ready
 from hawker.clock import SystemClock
 
-_CREATE_HELP = """Create a volume NAME. Several may have one name: a machine that asks for it gets a free one.
+_CREATE_HELP = """Create a volume NAME. Several volumes may have one name: a machine that asks for it gets a free one.
 
 \b
 Examples:
@@ -29,11 +29,11 @@ Examples:
 @click.argument("name", metavar="NAME")
 @app_option
 @size_option
-@click.option("-r", "--region", metavar="CODE", help="Where it shall be.")
+@click.option("-r", "--region", metavar="CODE", help="The region of the volume.")
 @click.option(
-    "--encrypted/--no-encryption", default=None, help="Whether to encrypt it; where the host can unless told."
+    "--encrypted/--no-encryption", default=None, help="Encrypt the volume or not; by default where the host can."
 )
-@click.option("--fstype", type=click.Choice(["ext4", "raw"]), help="A filesystem, or bare blocks; ext4 unless told.")
+@click.option("--fstype", type=click.Choice(["ext4", "raw"]), help="A filesystem, or bare blocks; default ext4.")
 @click.option("--snapshot-id", metavar="SNAPSHOT", help="Restore this snapshot into it.")
 @keeping_options
 @wait_option
@@ -71,7 +71,7 @@ def command(
 @click.command("fork")
 @volume_argument
 @app_option
-@click.option("-n", "--name", metavar="NAME", help="The new volume's name; that of the first unless told.")
+@click.option("-n", "--name", metavar="NAME", help="The new volume's name; by default the same name.")
 @size_option
 @keeping_options
 @wait_option
@@ -89,7 +89,7 @@ def fork(
     within_s: float,
     form: Form,
 ) -> None:
-    """Create a volume with what VOLUME holds at this moment; VOLUME may be in use."""
+    """Create a volume with the content of VOLUME at this moment; VOLUME may be in use."""
 
     async def create(caller: Caller) -> OwnedVolume:
         source = await find_volume(caller, volume, app)

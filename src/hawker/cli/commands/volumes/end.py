@@ -24,11 +24,11 @@ Act = Callable[[Caller, OwnedVolume], Awaitable[object]]
 @app_option
 @click.pass_context
 def destroy(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> int:
-    """Destroy volumes that no machine has. For 24 hours `hawker volumes undelete` takes them back; their snapshots are
-    kept for as long as they were to be."""
+    """Destroy volumes that no machine has. `hawker volumes undelete` works for 24 hours; their snapshots are kept for
+    their own retention."""
     status = _each(ctx, volumes, app, lambda caller, owned: caller.call(DELETE_VOLUME, params=owned.params))
     if status == Exit.OK:
-        note("for 24 hours they can be had back: hawker volumes undelete VOLUME")
+        note("undelete within 24 hours: hawker volumes undelete VOLUME")
     return status
 
 
@@ -37,7 +37,7 @@ def destroy(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> in
 @app_option
 @click.pass_context
 def undelete(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> int:
-    """Take volumes back that were destroyed less than 24 hours ago; `hawker volumes list --all` shows them."""
+    """Undelete volumes that were destroyed less than 24 hours ago; `hawker volumes list --all` shows them."""
     return _each(ctx, volumes, app, lambda caller, owned: caller.call(UNDELETE_VOLUME, params=owned.params))
 
 

@@ -24,8 +24,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("list")
 @app_option
-@click.option("--all", "everything", is_flag=True, help="Destroyed ones as well, as long as they can be taken back.")
-@click.option("-q", "--quiet", is_flag=True, help="Only ids.")
+@click.option("--all", "everything", is_flag=True, help="Also destroyed volumes, as long as undelete works.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
 @output_option
 @click.pass_context
 def command(ctx: click.Context, app: str | None, everything: bool, quiet: bool, form: Form) -> None:

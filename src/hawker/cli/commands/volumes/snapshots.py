@@ -84,7 +84,7 @@ def restore_snapshot(
     within_s: float,
     form: Form,
 ) -> None:
-    """Create a volume with what SNAPSHOT holds, also when the volume that it was taken of is gone."""
+    """Create a volume with the content of SNAPSHOT, also when its volume is destroyed."""
     request = CreateVolumeRequest(
         name=name,
         size_gb=size,
