@@ -43,9 +43,9 @@ from hawker.runtime.fake_host import FakeHost
 from hawker.settings import Settings
 from hawker.store.sqlite import SqliteStore
 from hawker.up.build import deps_of, image_settings, parts_of
+from hawker.up.wiring import node_handlers
+from hawker.worker.assembly import begin
 from hawker.worker.format import enter
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 
 REGION = "bench"
@@ -115,7 +115,7 @@ async def worker(number: int, directory: Path) -> None:
         parts = parts_of(deps, node, read_facts(), http, build_metrics("bench"), None, ())
         async with anyio.create_task_group() as tasks:
             await begin(tasks, parts, Supervisor(deps, parts.runner, parts.changes), None)
-            server = Server(worker_handlers(parts), _anybody, clock, routes=(*_WORKER_ROUTES, *PEER_ROUTES))
+            server = Server(node_handlers(parts), _anybody, clock, routes=(*_WORKER_ROUTES, *PEER_ROUTES))
             await _serve(server)
 
 

@@ -20,7 +20,7 @@ from hawker.sim.kit import SOUND, Kit
 from hawker.sim.life import Worker
 from hawker.sim.loop import Hourglass
 from hawker.sim.world import Stall
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 
 T = TypeVar("T")
 CLIENTS = ("ann", "bob")
@@ -80,7 +80,7 @@ class Both:
     async def _live(self, ready: asyncio.Event) -> None:
         async with self._stall.open() as worker:
             self._worker: Worker = worker
-            handlers = worker_handlers(worker.parts)
+            handlers = node_handlers(worker.parts)
             served = [route for route in ROUTES if not handlers.missing((route,))]
             self._server = Server(handlers, _authenticate, self._stall.clock, routes=served)
             ready.set()

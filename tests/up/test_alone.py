@@ -14,7 +14,7 @@ from hawker.market.preferences import preferences
 from hawker.sim.life import APP, Worker, config_of
 from hawker.sim.world import Stall
 from hawker.up.alone import place_alone
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time
@@ -29,7 +29,7 @@ async def worker(tmp_path: Path) -> AsyncIterator[Worker]:
 
 
 async def _place(worker: Worker, *, key: str | None = None, memory_mb: int = 256, **given: Any) -> PlaceAnswer:
-    handlers = worker_handlers(worker.parts)
+    handlers = node_handlers(worker.parts)
     place_alone(worker.parts, handlers, preferences())
     guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": memory_mb}
     machine = CreateMachineRequest(config=config_of(guest=guest), region=given.pop("region", None))

@@ -11,13 +11,13 @@ from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailabl
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId
 from hawker.machine import State
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, Target
 from hawker.sim.kit import SOUND
 from hawker.sim.life import APP, Worker, params
 from hawker.sim.world import Stall
 from hawker.worker import leases
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.operations import Change, Target
+from hawker.worker.operations import Change
 from tests.worker.invariants import check_at_rest, check_store
 
 pytestmark = pytest.mark.anyio

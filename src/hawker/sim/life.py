@@ -65,8 +65,8 @@ from hawker.policy import Direction, Transport
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.sim.host import Cellar
 from hawker.sim.loop import eventually
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.parts import Parts
+from hawker.up.wiring import node_handlers
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.reconcile import Reconciler
 
 APP = "stall"
@@ -76,13 +76,13 @@ class Worker:
     """One life of the daemon, and a client of it that calls the handlers as HTTP does. What is to die with it runs in
     `tasks`."""
 
-    def __init__(self, parts: Parts, reconciler: Reconciler, host: Cellar, tasks: TaskGroup) -> None:
+    def __init__(self, parts: AssembledWorker, reconciler: Reconciler, host: Cellar, tasks: TaskGroup) -> None:
         self.tasks = tasks
         self.parts = parts
         self.host = host
         self.store = parts.deps.store
         self.reconciler = reconciler
-        self.api = LocalCaller(worker_handlers(parts), parts.deps.clock, "ann")
+        self.api = LocalCaller(node_handlers(parts), parts.deps.clock, "ann")
 
     async def app(self, name: str = APP) -> None:
         try:

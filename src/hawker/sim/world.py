@@ -42,13 +42,12 @@ from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
 from hawker.vault import KEY_BYTES, Vault
 from hawker.volume.table import VolumeTable
+from hawker.worker.assembly import AssembledWorker, assemble, begin
 from hawker.worker.changes import Changes
 from hawker.worker.health import Finding, Probe
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.scrape import ScrapeFailed
-from hawker.worker.serve import begin, join
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
 HOST_ADDRESSES = {4: "192.0.2.10", 6: "2001:db8::10"}
@@ -177,7 +176,7 @@ class World(ABC):
         await self.store.frozen.wait()
         raise Death
 
-    def _parts(self, images: ImageCache) -> Parts:
+    def _parts(self, images: ImageCache) -> AssembledWorker:
         changes, kit = Changes(), self._kit
         vault = Vault(bytes(KEY_BYTES), self.clock)
         secrets = Secrets(self.store, vault, self.clock)
@@ -204,7 +203,7 @@ class World(ABC):
             deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
         )
         metrics = build_metrics("sim")
-        return join(
+        return assemble(
             deps,
             runner,
             self.node,

@@ -7,10 +7,10 @@ from hawker.gateway.alone import NoPeers, OneNode
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.record.node import NODE
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 
-def place_alone(parts: Parts, handlers: Handlers, preferences: Preferences) -> None:
+def place_alone(parts: AssembledWorker, handlers: Handlers, preferences: Preferences) -> None:
     """Beside the worker's own answers, which stay as they are."""
     deps = parts.deps
     directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, handlers, deps.clock)
@@ -18,7 +18,7 @@ def place_alone(parts: Parts, handlers: Handlers, preferences: Preferences) -> N
     MarketHandlers(directory, peers, preferences, deps.clock, limited=limited).bind_place(handlers)
 
 
-def this_node(parts: Parts) -> Node:
+def this_node(parts: AssembledWorker) -> Node:
     """As it is now."""
     deps = parts.deps
     record = deps.store.get(NODE, "self") or parts.node

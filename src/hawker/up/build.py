@@ -47,6 +47,7 @@ from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.table import VolumeTable
+from hawker.worker.assembly import AssembledWorker, assemble
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.health import NetworkProber
@@ -55,9 +56,7 @@ from hawker.worker.lifecycle.deps import Deps, Rootfs
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
-from hawker.worker.parts import Parts
 from hawker.worker.scrape import HttpFetch
-from hawker.worker.serve import join
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry, Traces
 
@@ -170,12 +169,12 @@ def parts_of(
     metrics: Metrics,
     traces: Traces | None,
     drivers: tuple[Verdict, ...],
-) -> Parts:
+) -> AssembledWorker:
     settings, room = deps.settings, Room(deps.settings, facts)
     queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}
     keep, epoch = settings.runs_kept, facts.boot_id
     watcher = Telemetry(metrics.runs, traces)
     runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
     prober, fetch = NetworkProber(http), HttpFetch(http)
-    parts = join(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
+    parts = assemble(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
     return replace(parts, drivers=drivers)

@@ -5,15 +5,14 @@ import anyio
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import GONE
-from hawker.record.machine import MACHINES
-from hawker.worker.operations import Target
-from hawker.worker.parts import Parts
+from hawker.record.machine import MACHINES, Target
+from hawker.worker.assembly import AssembledWorker
 
 _log = bind("hawker.ephemeral")
 DEADLINE_S = 60.0
 
 
-async def destroy_everything(parts: Parts) -> None:
+async def destroy_everything(parts: AssembledWorker) -> None:
     """Returns when no machine is left, or with a warning when the deadline is over."""
     store = parts.deps.store
     for _, record in list(store.scan(MACHINES)):
@@ -32,5 +31,5 @@ async def destroy_everything(parts: Parts) -> None:
         await parts.deps.networks.withdraw()
 
 
-async def _until_gone(parts: Parts, machine_id: MachineId) -> None:
+async def _until_gone(parts: AssembledWorker, machine_id: MachineId) -> None:
     await parts.changes.until(machine_id, lambda: True if parts.deps.store.get(MACHINES, machine_id) is None else None)

@@ -24,14 +24,13 @@ from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
 from hawker.errors import Unavailable
 from hawker.fleet.joining import join_cluster
-from hawker.fleet.labels import labels_of
-from hawker.fleet.watch import WatchedStore
 from hawker.host.facts import read_facts
 from hawker.host.systemd import Notifier, handed_over
 from hawker.ids import new_node_id
 from hawker.image.cache import ImageCache
 from hawker.log import Secret
 from hawker.market.preferences import load_preferences
+from hawker.node import labels_of
 from hawker.observe.metrics import build_metrics
 from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
@@ -48,10 +47,9 @@ from hawker.up.ephemeral import destroy_everything
 from hawker.up.fleet import InFleet, in_fleet
 from hawker.up.listeners import Doors, open_doors
 from hawker.up.servers import Front, front_alone, front_of_fleet, revocations_of
+from hawker.worker.assembly import AssembledWorker, begin
 from hawker.worker.format import enter
-from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
-from hawker.worker.serve import begin
 from hawker.worker.supervisor import Supervisor
 
 _log = log.bind("hawker.up")
@@ -107,7 +105,6 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         with or_refuse(settings.data_dir):
             await enter(store)
             node = await _node_record(store, place, settings.region, clock)
-        kept = WatchedStore(store) if doors.seat else None
         place.remember(node.id)
         roster.remember(drivers)
         driver = roster.driver(drivers, node.id)
@@ -117,13 +114,13 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         with or_refuse(settings.data_dir):
-            deps = await deps_of(settings, place, driver, node.id, kept or store, images, clock, archive)
+            deps = await deps_of(settings, place, driver, node.id, store, images, clock, archive)
         traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
         parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
         patience = Patience(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             async with AsyncExitStack() as around:
-                fleet = await _fleet(around, doors, parts, kept, place)
+                fleet = await _fleet(around, doors, parts, store, place)
                 if fleet is None:
                     await _serve(place, doors, notifier, parts, None, front_alone(place, parts, preferences), signals)
                 else:
@@ -132,10 +129,10 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
 
 
 async def _fleet(
-    stack: AsyncExitStack, doors: Doors, parts: Parts, store: WatchedStore | None, place: Place
+    stack: AsyncExitStack, doors: Doors, parts: AssembledWorker, store: SqliteStore, place: Place
 ) -> InFleet | None:
     """Until the stack is closed; None for a node that is alone."""
-    if doors.seat is None or store is None:
+    if doors.seat is None:
         return None
     revoked = revocations_of(parts.node.id, store)
     return await stack.enter_async_context(in_fleet(doors.seat, parts, store, place, [revoked]))
@@ -171,7 +168,7 @@ async def _serve(
     place: Place,
     doors: Doors,
     notifier: Notifier,
-    parts: Parts,
+    parts: AssembledWorker,
     fleet: InFleet | None,
     front: Front,
     signals: AsyncIterator[signal.Signals],

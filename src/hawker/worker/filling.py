@@ -20,11 +20,11 @@ from hawker.ids import AppName, OrderId
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_APP, MachineRecord
 from hawker.store.contract import Reader, Tx
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.bids import closed
 from hawker.worker.images import Images, resolve
 from hawker.worker.order_ledger import OrderLedger, checked_key
 from hawker.worker.orders import new_record, serves_region
-from hawker.worker.parts import Parts
 
 _KEPT, _KEPT_BYTES = 256, 16 * 1024
 
@@ -50,7 +50,7 @@ class NoLuggage:
 
 
 class Filling:
-    def __init__(self, parts: Parts, ledger: OrderLedger, luggage: Luggage) -> None:
+    def __init__(self, parts: AssembledWorker, ledger: OrderLedger, luggage: Luggage) -> None:
         self._parts = parts
         self._ledger = ledger
         self._luggage = luggage

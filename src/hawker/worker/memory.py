@@ -19,14 +19,13 @@ from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.machine import WITH_INSTANCE, Operation, judge
 from hawker.node import Capacity, shortfall
-from hawker.record.machine import MachineRecord, machine_resource
+from hawker.record.machine import MachineRecord, Target, machine_resource
 from hawker.runtime.driver import Memory
 from hawker.store.contract import Tx
 from hawker.worker import leases
 from hawker.worker.capacity import overhead_mib
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.memory import MEMORY, Limit
-from hawker.worker.operations import Target
 
 _ENDS_WITHIN_S = 30.0
 

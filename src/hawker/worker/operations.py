@@ -17,14 +17,14 @@ from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
-from hawker.ids import AppName, InstanceId, MachineId, new_ulid
+from hawker.ids import InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
 from hawker.node import Capacity, Resources
 from hawker.record.app import APPS
 from hawker.record.gpu_claim import claimed_by
-from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous, machine_resource
+from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous, Target, machine_resource
 from hawker.store.contract import Reader, Tx
 from hawker.volume.attachment import attach, kept
 from hawker.worker import leases
@@ -46,15 +46,6 @@ _log = bind("hawker.operations")
 
 def _nothing(tx: Tx) -> None:
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Which machine, and the lease nonce the caller showed."""
-
-    app: AppName
-    machine_id: str
-    nonce: str | None
 
 
 @dataclass(frozen=True, slots=True)

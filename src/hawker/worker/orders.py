@@ -10,10 +10,10 @@ from hawker.record.app import AppRecord
 from hawker.record.machine import MachineRecord, Network
 from hawker.region import accepts
 from hawker.worker import leases
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
 from hawker.worker.images import Images
 from hawker.worker.names import new_name
-from hawker.worker.parts import Parts
 
 LOOPBACK = "::1"
 """The private address of a machine on the host's own network."""
@@ -31,7 +31,13 @@ def serves_region(own: str, wanted: str | None) -> None:
 
 
 def new_record(
-    parts: Parts, app: AppRecord, order: CreateMachineRequest, images: Images, *, caller: str, key: OrderId | None
+    parts: AssembledWorker,
+    app: AppRecord,
+    order: CreateMachineRequest,
+    images: Images,
+    *,
+    caller: str,
+    key: OrderId | None,
 ) -> MachineRecord:
     """The record that an order becomes if it is filled; `key` is the client's name for the order. Raises
     `Unprocessable` for a bad name."""
@@ -58,6 +64,6 @@ def new_record(
     )
 
 
-def _private_ip(parts: Parts, app: AppRecord, machine_id: MachineId) -> str:
+def _private_ip(parts: AssembledWorker, app: AppRecord, machine_id: MachineId) -> str:
     networks = parts.deps.networks
     return LOOPBACK if networks is None else networks.private_ip(app.network_id, machine_id)

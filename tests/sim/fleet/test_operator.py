@@ -5,6 +5,7 @@ import pytest
 from hawker.proof.violation import Invariant
 from hawker.record.node import NODE
 from hawker.sim.fleet.deed import OPERATOR, Deed, Verb
+from hawker.sim.fleet.joined import Joined
 from hawker.sim.fleet.operator import Operator
 from tests.sim.fleet.town import ledger_of, town_of
 
@@ -38,7 +39,7 @@ async def test_a_cordon_outlives_the_daemon_and_who_is_away_is_forgotten(tmp_pat
         await clock.sleep(30)
         await operator.work((Deed(2, 0.1, OPERATOR, Verb.FORGET, nodes=(0, 1)),), clock.monotonic())
         first = hosts[0].node
-        assert first is not None and hosts[2].id not in {node.id for node in await first.parts.fleet.nodes()}  # type: ignore[union-attr]
+        assert isinstance(first, Joined) and hosts[2].id not in {node.id for node in await first.fleet.nodes()}
         await hosts[2].begin(tasks)
         record = hosts[2].place.store.get(NODE, "self")
         assert record is not None and record.draining

@@ -84,7 +84,7 @@ async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: Worker, tmp_
     await store.write(lambda tx: tx.put(NOISE, "much", bytes(1_000_000)))
     deps = dataclasses.replace(worker.parts.deps, store=store)
     handlers = Handlers()
-    DoctorHandlers(dataclasses.replace(worker.parts, deps=deps)).bind(handlers)
+    DoctorHandlers(dataclasses.replace(worker.parts, deps=deps), tuple).bind(handlers)
     api = LocalCaller(handlers, deps.clock, "ann")
     *parts, last = await received(api)
     data = b"".join(part.data for part in parts)

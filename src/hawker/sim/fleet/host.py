@@ -1,13 +1,11 @@
 """A host of a simulated fleet: what outlives its daemons, and their lives one after the other."""
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
-from hawker.fleet.watch import WatchedStore
 from hawker.ids import NodeId
 from hawker.node import Capacity
 from hawker.record.node import NODE, NodeRecord
@@ -15,10 +13,8 @@ from hawker.sim.fleet.joined import Town, Up, joined, shut
 from hawker.sim.fleet.shelf import Shelf
 from hawker.sim.fuse import Death
 from hawker.sim.gallery import Gallery, Registry
-from hawker.sim.kit import Kit
 from hawker.sim.life import Worker
 from hawker.sim.world import World
-from hawker.store.contract import Store
 from hawker.store.memory import MemoryStore
 
 
@@ -40,9 +36,7 @@ class Host:
     def __init__(self, town: Town, node_id: NodeId, region: str, folder: Path, *, seed: int, room: Capacity) -> None:
         self.id, self.region, self._town = node_id, region, town
         self.shelf = Shelf(folder / str(node_id))
-        self._kept: WatchedStore | None = None
-        self._kit = town.kit
-        kit = replace(town.kit.worker, store=self._watched(town.kit.worker))
+        kit = replace(town.kit.worker, store=lambda store: town.kit.store(town.kit.worker.store(store)))
         record = NodeRecord(id=node_id, region=region, created_at=0.0)
         self.place = self.made(
             MemoryStore(), Path("node"), seed=seed, room=room, kit=kit, node=record, nameservers=("fdaa::3",)
@@ -112,17 +106,4 @@ class Host:
             self.node = None
 
     def _joined(self, worker: Worker) -> AbstractAsyncContextManager[Up]:
-        return joined(self._town, worker, self.kept, self.shelf)
-
-    @property
-    def kept(self) -> WatchedStore:
-        """The store of this life."""
-        assert self._kept is not None
-        return self._kept
-
-    def _watched(self, kit: Kit) -> Callable[[Store], Store]:
-        def made(store: Store) -> Store:
-            self._kept = WatchedStore(self._kit.store(kit.store(store)))
-            return self._kept
-
-        return made
+        return joined(self._town, worker, self.place.store, self.shelf)

@@ -11,18 +11,18 @@ from typing import cast
 
 import anyio
 
+from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.fleet.publish import Publisher
-from hawker.fleet.watch import WatchedStore
 from hawker.sim.fleet.commons import MISSED_S, Commons, Share
 from hawker.sim.fleet.deed import BROKERS
 from hawker.sim.fleet.host import Host, Place
-from hawker.sim.fleet.joined import Town, Up, clock_of, doors_of, opened, porter_of, publisher_of, shut
+from hawker.sim.fleet.joined import Town, Up, bundler_of, clock_of, doors_of, opened, publisher_of, shut
 from hawker.sim.fleet.swift import Swift
 from hawker.sim.fleet.wire import Door, WiredPeers
 from hawker.sim.life import Worker
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.parts import Parts
+from hawker.store.observer import Observable
+from hawker.up.wiring import node_handlers
 from hawker.worker.reconcile import Reconciler
 
 
@@ -41,16 +41,17 @@ class LightHost(Host):
     made = LightPlace
 
     def _joined(self, worker: Worker) -> AbstractAsyncContextManager[Up]:
-        return _joined(self._town, worker, self.kept, self.lives)
+        return _joined(self._town, worker, self.place.store, self.lives)
 
 
 @asynccontextmanager
-async def _joined(town: Town, worker: Worker, store: WatchedStore, life: int) -> AsyncIterator[Up]:
+async def _joined(town: Town, worker: Worker, store: Observable, life: int) -> AsyncIterator[Up]:
     me = worker.parts.node.id
     share, wired = Share(commons_of(town), me, life), WiredPeers(town.wire, me)
-    parts = replace(worker.parts, porter=porter_of(store, worker.parts, clock_of(worker)))
+    parts = worker.parts
+    handlers = node_handlers(parts, bundler=bundler_of(parts))
     publisher = publisher_of(cast(Catalog, share), clock_of(worker), store, parts)
-    peers, broker = _doors(town, worker, parts, publisher, wired)
+    peers, broker = _doors(town, worker, handlers, publisher, wired)
     node = Up(worker=worker, parts=parts, publisher=publisher, peers=peers, broker=broker)
     share.begin()
     after_s = MISSED_S
@@ -65,11 +66,10 @@ async def _joined(town: Town, worker: Worker, store: WatchedStore, life: int) ->
 
 
 def _doors(
-    town: Town, worker: Worker, parts: Parts, publisher: Publisher, wired: WiredPeers
+    town: Town, worker: Worker, handlers: Handlers, publisher: Publisher, wired: WiredPeers
 ) -> tuple[Door, Door | None]:
-    if int(parts.node.id, 16) <= BROKERS:
-        return doors_of(town, worker, parts, publisher, wired, commons_of(town))
-    handlers = worker_handlers(parts)
+    if int(worker.parts.node.id, 16) <= BROKERS:
+        return doors_of(town, worker, handlers, publisher, wired, commons_of(town))
     return Door(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
 
 

@@ -21,16 +21,15 @@ from hawker.machine import GONE
 from hawker.permission import Action, Attempt
 from hawker.record import views
 from hawker.record.app import AppRecord
-from hawker.record.machine import machine_resource
+from hawker.record.machine import Target, machine_resource
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.paging import page_of
-from hawker.worker.operations import Target
-from hawker.worker.parts import Parts
 
 _DESTROY_TIMEOUT_S = 60.0
 
 
 class AppHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

@@ -1,7 +1,7 @@
 """Answers to operators: what is wrong on the node, mended on request, and a copy of its store."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import anyio
@@ -19,10 +19,10 @@ from hawker.api.contract.doctor import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import Unavailable
-from hawker.fleet.clocks import wrong_clocks
+from hawker.ids import NodeId
 from hawker.record.node import COPY, CopyRecord
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.node import VERSION
-from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
 
 _CHUNK_BYTES = 256 * 1024
@@ -30,8 +30,11 @@ _FILE = "backup.db"
 
 
 class DoctorHandlers:
-    def __init__(self, parts: Parts) -> None:
+    """`wrong_clocks` are nodes of the fleet, and what is wrong with the clock of each."""
+
+    def __init__(self, parts: AssembledWorker, wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]]) -> None:
         self._parts = parts
+        self._wrong_clocks = wrong_clocks
         self._reconciler = Reconciler(parts.deps, parts.runner)
         self._one_backup = anyio.Lock()
 
@@ -58,9 +61,7 @@ class DoctorHandlers:
 
     def _clocks(self) -> list[Finding]:
         """What the fleet tells of wrong clocks; none can be set from here."""
-        fleet = self._parts.fleet
-        wrong = () if fleet is None else wrong_clocks(fleet.me, fleet.members)
-        return [Finding(Kind.WRONG_CLOCK, node, detail) for node, detail in wrong]
+        return [Finding(Kind.WRONG_CLOCK, node, detail) for node, detail in self._wrong_clocks()]
 
     async def back_up(self, call: Call[NoParams, NoQuery, None]) -> AsyncIterator[BackupPart]:
         return self._parts_of_copy()

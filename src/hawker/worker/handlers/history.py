@@ -9,11 +9,11 @@ from hawker.history.machine_history import answer, live_history
 from hawker.ids import MachineId
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 
 class HistoryHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

@@ -29,15 +29,15 @@ from hawker.image.credentials import Credentials
 from hawker.image.progress import PullProgress
 from hawker.log import Secret
 from hawker.record.machine import MACHINES
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.images import Versioned, digests_of
-from hawker.worker.parts import Parts
 
 _QUEUED_EVENTS = 256
 
 
 class ImageHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._images = parts.deps.images
 

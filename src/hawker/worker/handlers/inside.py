@@ -37,12 +37,12 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import ExecSession, ExecSpec, OutputChunk
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.handlers.places import names_of, place_of
 from hawker.worker.handlers.processes import process_stats
 from hawker.worker.handlers.target import find
 from hawker.worker.leases import check
-from hawker.worker.parts import Parts
 
 _DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
 _MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries
@@ -50,7 +50,7 @@ _FOLLOW_EVERY_S = 0.1
 
 
 class InsideHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

@@ -16,12 +16,12 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
 from hawker.record.ip_assignment import IpRecord
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.ip_assignments import Wish
-from hawker.worker.parts import Parts
 
 
 class IpHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._ips = parts.ips
 

@@ -19,12 +19,12 @@ from hawker.record import views
 from hawker.record.machine import MachineRecord
 from hawker.store.contract import Tx
 from hawker.worker import leases
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.target import find
-from hawker.worker.parts import Parts
 
 
 class LeaseHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

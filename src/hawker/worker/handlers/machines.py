@@ -39,12 +39,12 @@ from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
 from hawker.store.contract import Reader
 from hawker.volume import attachment
 from hawker.worker import leases
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.images import resolve
 from hawker.worker.operations import Change
 from hawker.worker.orders import new_record, serves_region
-from hawker.worker.parts import Parts
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
@@ -52,7 +52,7 @@ _SHOWN_AT_ONCE = 250
 
 
 class MachineHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

@@ -24,26 +24,25 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import BadRequest
 from hawker.ids import AppName, NodeId, OrderId
 from hawker.machine import GONE
-from hawker.record.machine import MachineRecord
+from hawker.record.machine import MachineRecord, Target
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.bids import MOST_AT_ONCE
 from hawker.worker.bids import Bids as Bidding
-from hawker.worker.filling import Filling, NoLuggage
+from hawker.worker.filling import Filling, Luggage, NoLuggage
 from hawker.worker.handlers.machines import MachineHandlers
-from hawker.worker.operations import Target
 from hawker.worker.order_ledger import OrderLedger
-from hawker.worker.parts import Parts
 
 _NO_LUGGAGE = NoLuggage()
 
 
 class MarketHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker, luggage: Luggage | None) -> None:
         deps = parts.deps
         self._parts = parts
         self._machines = MachineHandlers(parts)
         self._ledger = OrderLedger(deps.store, deps.clock, deps.table)
         self._bidding = Bidding(parts)
-        self._filling = Filling(parts, self._ledger, parts.porter or _NO_LUGGAGE)
+        self._filling = Filling(parts, self._ledger, luggage or _NO_LUGGAGE)
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(QUOTE, self.quote)

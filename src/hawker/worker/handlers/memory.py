@@ -15,13 +15,13 @@ from hawker.api.route import Call, NoQuery
 from hawker.errors import Unprocessable
 from hawker.runtime.driver import Memory
 from hawker.worker import leases
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.memory import MachineMemory
-from hawker.worker.parts import Parts
 
 
 class MemoryHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._memory = MachineMemory(parts.deps, parts.runner, parts.room)
 

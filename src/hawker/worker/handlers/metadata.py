@@ -23,12 +23,12 @@ from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 from hawker.store.contract import Tx
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.target import find
-from hawker.worker.parts import Parts
 
 
 class MetadataHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

@@ -1,6 +1,8 @@
 """Answers Prometheus: what the node counted as it went, and what it has now, which is read when it is asked."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 from anyio import to_thread
@@ -9,14 +11,15 @@ from anyio.lowlevel import checkpoint
 from hawker.api.contract.node import MACHINE_METRICS, METRICS
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.catalog.http.service import Vitals
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
-from hawker.gossip.contract import Fate
+from hawker.gossip.contract import Fate, Member
 from hawker.history.machine_history import histories_waiting
 from hawker.machine import State
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 _MIB = 1 << 20
 _PAGE = 500
@@ -31,9 +34,23 @@ class _StateOnly(msgspec.Struct, frozen=True, kw_only=True):
 _STATES = Bucket(MACHINES.name, _StateOnly)
 
 
+class MeasuredFleet(Protocol):
+    """What is measured of a fleet."""
+
+    @property
+    def members(self) -> Sequence[Member]: ...
+
+    @property
+    def vitals(self) -> Callable[[], Vitals | None]:
+        """How the catalog's replication does; None where an agent keeps the catalog."""
+
+
 class MetricsHandlers:
-    def __init__(self, parts: Parts) -> None:
+    """`fleet` is None on a node that is alone."""
+
+    def __init__(self, parts: AssembledWorker, fleet: MeasuredFleet | None) -> None:
         self._parts = parts
+        self._fleet = fleet
         self._metrics = parts.metrics
 
     def bind(self, handlers: Handlers) -> None:
@@ -86,7 +103,7 @@ class MetricsHandlers:
             runs.queue_waiting.labels(queue.name).set(queue.waiting)
 
     def _read_fleet(self) -> None:
-        fleet, metrics = self._parts.fleet, self._metrics.fleet
+        fleet, metrics = self._fleet, self._metrics.fleet
         if fleet is None:
             return
         fates = Counter(member.fate for member in fleet.members)

@@ -21,13 +21,13 @@ from hawker.config import validate_metadata
 from hawker.errors import Fault, HawkerError, Unprocessable
 from hawker.ids import is_machine_id
 from hawker.record.network_policy import PolicyRecord, PolicyRule, PolicySelector, PortRule
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 MAX_RULES, MAX_PORTS, MAX_MACHINES, MAX_PAIRS, MAX_NAME = 64, 256, 256, 32, 63
 
 
 class PolicyHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._policies, self._fences = parts.policies, parts.deps.fences
 

@@ -20,13 +20,13 @@ from hawker.api.regions import region_list
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.record.gpu_claim import counted, taken
 from hawker.record.machine import MACHINES
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 VERSION = version("hawker")
 
 
 class NodeHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:
@@ -45,7 +45,7 @@ class NodeHandlers:
         return region_list((self._parts.node.region,), self._parts.node.region)
 
 
-def node_info(parts: Parts) -> NodeInfo:
+def node_info(parts: AssembledWorker) -> NodeInfo:
     room, used = parts.room(), parts.deps.table.used(parts.deps.store)
     given = taken(parts.deps.store)
     return NodeInfo(

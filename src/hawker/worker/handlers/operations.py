@@ -32,14 +32,14 @@ from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
 from hawker.machine import Operation, State, judge
 from hawker.record.machine import EVENTS, EventRecord, MachineRecord
 from hawker.worker import changes
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.target import find, target_of
-from hawker.worker.parts import Parts
 
 _OK = Ok(ok=True)
 
 
 class OperationHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

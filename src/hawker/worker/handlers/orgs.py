@@ -22,12 +22,12 @@ from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
 from hawker.store.contract import Reader
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.paging import page_of
-from hawker.worker.parts import Parts
 
 
 class OrgHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:
@@ -49,7 +49,7 @@ class OrgHandlers:
         )
 
 
-def readable_apps(parts: Parts, org: str, grant: Grant) -> frozenset[AppName]:
+def readable_apps(parts: AssembledWorker, org: str, grant: Grant) -> frozenset[AppName]:
     """Those of the organization that the caller may read."""
     named = (record.name for record in parts.apps.list(org) if record.org == org)
     return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))

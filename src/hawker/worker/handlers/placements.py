@@ -12,8 +12,8 @@ from hawker.node import Resources, how_many
 from hawker.permission import Action, Attempt
 from hawker.record.gpu_claim import taken
 from hawker.region import accepts
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
-from hawker.worker.parts import Parts
 
 MOST = 100_000
 _MIB = 1 << 20
@@ -24,7 +24,7 @@ _SOME_IMAGE = "image"  # its size is the same whatever it runs
 
 
 class PlacementHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:

@@ -26,7 +26,7 @@ from hawker.fsm.contract import Resource
 from hawker.fsm.run import State
 from hawker.fsm.view import RunView, StepView
 from hawker.ids import RunId, is_volume_id
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 _STATES = {
     State.QUEUED: RunState.QUEUED,
@@ -39,7 +39,7 @@ _STATES = {
 
 
 class RunHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._runner = parts.runner
 
     def bind(self, handlers: Handlers) -> None:

@@ -33,11 +33,11 @@ from hawker.errors import Unprocessable
 from hawker.record.secret import SecretKeyRecord
 from hawker.secret import keyring
 from hawker.secret.keyring import Key, key_type
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 
 class SecretKeyHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._keys = parts.deps.secret_keys
 

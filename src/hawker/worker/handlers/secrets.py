@@ -23,11 +23,11 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
 from hawker.record.secret import SecretRecord
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 
 class SecretHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._secrets = parts.deps.secrets
 

@@ -14,11 +14,11 @@ from hawker.api.route import Call, NoQuery
 from hawker.errors import NotFound
 from hawker.ids import AppName, VolumeId
 from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 
 class SnapshotHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._store = parts.deps.store
         self._snapshots = parts.snapshots
 

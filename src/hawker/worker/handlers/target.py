@@ -3,9 +3,8 @@
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.metadata import MetadataKeyParams
 from hawker.ids import AppName
-from hawker.record.machine import MachineRecord
-from hawker.worker.operations import Target
-from hawker.worker.parts import Parts
+from hawker.record.machine import MachineRecord, Target
+from hawker.worker.assembly import AssembledWorker
 
 
 def target_of(params: MachineParams, nonce: str | None) -> Target:
@@ -13,7 +12,7 @@ def target_of(params: MachineParams, nonce: str | None) -> Target:
     return Target(AppName(params.app_name), params.machine_id, nonce)
 
 
-def find(parts: Parts, params: MachineParams | MetadataKeyParams) -> MachineRecord:
+def find(parts: AssembledWorker, params: MachineParams | MetadataKeyParams) -> MachineRecord:
     """Raises `NotFound` for the app first, then for the machine."""
     store = parts.deps.store
     app = parts.apps.get(store, params.app_name)

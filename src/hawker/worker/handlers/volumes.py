@@ -41,17 +41,17 @@ from hawker.volume import views
 from hawker.volume.disks import Usage, disk_of
 from hawker.volume.operations import check_retention, new_volume
 from hawker.volume.restore import Origin, completed, origin_of
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.orders import serves_region
-from hawker.worker.parts import Parts
 
 SETTLE_S = 20.0
 """How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""
 
 
 class VolumeHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._volumes = parts.volumes
         self._zone = parts.node.id

@@ -1,16 +1,17 @@
-"""How a worker is joined and how it begins: for the daemon, and for the simulator that plays it."""
+"""What a worker is made of, as its handlers share it. Built once, by `up`."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from anyio.abc import TaskGroup
 
 from hawker.fsm.runner import Runner
 from hawker.history.archivist import Archivist
-from hawker.host.outward import Outward
 from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import Metrics
 from hawker.record.node import NodeRecord
+from hawker.runtime.probe import Verdict
 from hawker.volume.growth import Growth
 from hawker.volume.maintenance import Maintenance
 from hawker.volume.operations import Volumes
@@ -19,31 +20,60 @@ from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
 from hawker.worker.apps import Apps
 from hawker.worker.calendar import Calendar
+from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.health import Health, Prober
 from hawker.worker.ip_assignments import Ips
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Operations
-from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
 
 
-def join(
+@dataclass(frozen=True, slots=True)
+class AssembledWorker:
+    """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
+    found of each when the node began."""
+
+    node: NodeRecord
+    deps: Deps
+    runner: Runner[Deps]
+    operations: Operations
+    apps: Apps
+    volumes: Volumes
+    snapshots: Snapshots
+    origins: Origins
+    farewells: SoftDeletes
+    health: Health
+    tending: ContainerSupervisors
+    changes: Changes
+    room: Callable[[], Capacity]
+    ips: Ips
+    policies: Policies
+    metrics: Metrics
+    scraper: Scraper
+    started_at: float
+    drivers: tuple[Verdict, ...] = ()
+
+
+# How a worker is joined and how it begins: for the daemon, and for the simulator that plays it.
+
+
+def assemble(
     deps: Deps,
     runner: Runner[Deps],
     node: NodeRecord,
     *,
     room: Callable[[], Capacity],
     prober: Prober,
-    outward: Outward,
+    outward: Callable[[int], str | None],
     fetch: Fetch,
     metrics: Metrics,
-) -> Parts:
+) -> AssembledWorker:
     """Everything that handlers are given."""
     changes, volumes, snapshots = deps.table.changes, Volumes(deps, runner, room), Snapshots(deps, runner)
-    return Parts(
+    return AssembledWorker(
         node=node,
         deps=deps,
         runner=runner,
@@ -65,7 +95,9 @@ def join(
     )
 
 
-async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconciler: Reconciler | None) -> None:
+async def begin(
+    tasks: TaskGroup, parts: AssembledWorker, supervisor: Supervisor, reconciler: Reconciler | None
+) -> None:
     """Take up what the last daemon left, before the first call is answered: exits that were missed are recorded before
     runs are resumed, or a run would take a machine for running that has ended. The reconciler comes last, since it
     mends what no run is at; without one nobody tidies up after a flow. All end with the task group."""
@@ -76,7 +108,7 @@ async def begin(tasks: TaskGroup, parts: Parts, supervisor: Supervisor, reconcil
     await tasks.start(parts.runner.serve)
     await tasks.start(parts.health.serve)
     await tasks.start(parts.tending.serve)
-    await tasks.start(Calendar(parts).serve)
+    await tasks.start(Calendar(deps.store, deps.clock, parts.operations, parts.changes).serve)
     if deps.copies is not None:
         keeper = Maintenance(deps, parts.snapshots, parts.farewells)
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
