@@ -12,7 +12,7 @@ from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeHost, Fault, Instance
 from hawker.runtime.spec import InstanceSpec, Link
 from hawker.sim.fuse import Death, Fuse
-from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _PIDS = 1000
 

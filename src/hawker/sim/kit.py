@@ -15,8 +15,10 @@ from hawker.store.contract import Store
 from hawker.volume.copies import Copies
 from hawker.volume.disks import Disks
 from hawker.worker.changes import Changes
+from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Deps, Networks, Rootfs
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 
@@ -80,6 +82,7 @@ class Kit:
     table: Callable[[Clock, Changes], MachineTable] = MachineTable
     runner: type[Runner[Deps]] = Runner
     supervisor: type[Supervisor] = Supervisor
+    exits: type[ExitHandler] = ExitHandler
 
 
 SOUND = Kit()

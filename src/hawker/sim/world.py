@@ -24,7 +24,7 @@ from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState
 from hawker.record.node import NodeRecord
-from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.sim.copies import Prints
@@ -42,11 +42,10 @@ from hawker.store.contract import Store
 from hawker.store.memory import Faults, MemoryStore
 from hawker.vault import KEY_BYTES, Vault
 from hawker.volume.table import VolumeTable
-from hawker.worker.assembly import AssembledWorker, assemble, begin
+from hawker.worker.assembly import AssembledWorker, assemble, begin, reconciler_of, supervisor_of
 from hawker.worker.changes import Changes
 from hawker.worker.health import Finding, Probe
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.reconcile import Reconciler
 from hawker.worker.scrape import ScrapeFailed
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
@@ -162,8 +161,8 @@ class World(ABC):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._die_with_the_store)
                 parts = self._parts(images)
-                reconciler = Reconciler(parts.deps, parts.runner)
-                supervisor = self._kit.supervisor(parts.deps, parts.runner, parts.changes)
+                reconciler = reconciler_of(parts)
+                supervisor = supervisor_of(parts, self._kit.supervisor, self._kit.exits)
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
                 yield Worker(parts, reconciler, self.host, tasks)
                 tasks.cancel_scope.cancel()
@@ -190,7 +189,7 @@ class World(ABC):
             settings=self.settings,
             clock=self.clock,
             secrets=secrets,
-            secret_keys=SecretKeys(self.store, vault, secrets, self.clock),
+            secret_keys=SecretKeyStore(self.store, vault, secrets, self.clock),
             fences=kit.fences(self.store, self.palings),
             archive=self.archive,
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),

@@ -35,7 +35,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import Driver
 from hawker.runtime.guest_volumes import GuestVolumes
 from hawker.runtime.probe import Verdict
-from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store
@@ -52,7 +52,8 @@ from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Deps, Rootfs
+from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
@@ -112,7 +113,7 @@ async def deps_of(
         settings=settings,
         clock=clock,
         secrets=secrets,
-        secret_keys=SecretKeys(store, vault, secrets, clock),
+        secret_keys=SecretKeyStore(store, vault, secrets, clock),
         fences=Fences(store, NodeFences(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,

@@ -47,10 +47,8 @@ from hawker.up.ephemeral import destroy_everything
 from hawker.up.fleet import InFleet, in_fleet
 from hawker.up.listeners import Doors, open_doors
 from hawker.up.servers import Front, front_alone, front_of_fleet, revocations_of
-from hawker.worker.assembly import AssembledWorker, begin
+from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
 from hawker.worker.format import enter
-from hawker.worker.reconcile import Reconciler
-from hawker.worker.supervisor import Supervisor
 
 _log = log.bind("hawker.up")
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
@@ -176,7 +174,7 @@ async def _serve(
     """Take up what the last daemon left, then answer."""
     deps, settings = parts.deps, parts.deps.settings
     told = _Told()
-    supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
+    supervisor, reconciler = supervisor_of(parts), reconciler_of(parts)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
         with anyio.CancelScope() as boot, or_refuse(settings.data_dir):

@@ -24,9 +24,9 @@ from hawker.record.volume import (
     VolumeRecord,
     volume_resource,
 )
-from hawker.store.contract import Reader, Tx
+from hawker.runtime.driver import Driver
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.copies import check_room
-from hawker.volume.deps import VolumeDeps
 from hawker.volume.flows import VOLUME_FORK, VOLUME_RESTORE, VolumeInput
 from hawker.volume.operations import Volumes
 from hawker.volume.snapshots import Snapshots, refuse_held
@@ -104,8 +104,11 @@ def completed(order: CreateVolumeRequest, origin: Origin) -> CreateVolumeRequest
 
 
 class Origins:
-    def __init__(self, deps: VolumeDeps, runner: Runner[Any], volumes: Volumes, snapshots: Snapshots) -> None:
-        self._deps = deps
+    def __init__(
+        self, store: Store, driver: Driver, runner: Runner[Any], volumes: Volumes, snapshots: Snapshots
+    ) -> None:
+        self._store = store
+        self._driver = driver
         self._runner = runner
         self._volumes = volumes
         self._snapshots = snapshots
@@ -117,7 +120,7 @@ class Origins:
         check_room(await self._snapshots.copies.room(copied), origin.what)
         flow: Flow[Any] = VOLUME_RESTORE if origin.snapshot else VOLUME_FORK
         reach(f"{flow.name}.accept.before")
-        made = await self._deps.store.write(lambda tx: self._accept(tx, record, order, origin, flow))
+        made = await self._store.write(lambda tx: self._accept(tx, record, order, origin, flow))
         reach(f"{flow.name}.accept.after")
         return made
 
@@ -129,7 +132,7 @@ class Origins:
         assert now is not None, "the order has not changed"
         completed(order, now[1])
         if origin.volume is not None:
-            refuse_held(tx, self._deps.driver.features, origin.volume)
+            refuse_held(tx, self._driver.features, origin.volume)
         filled = msgspec.structs.replace(
             record,
             source_snapshot=origin.snapshot,

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Any
 
 from anyio.abc import TaskGroup
 
@@ -18,15 +20,21 @@ from hawker.volume.operations import Volumes
 from hawker.volume.restore import Origins
 from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
+from hawker.worker.admission import Admission
 from hawker.worker.apps import Apps
 from hawker.worker.calendar import Calendar
 from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
+from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.health import Health, Prober
 from hawker.worker.ip_assignments import Ips
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
+from hawker.worker.reconcile.detect import Look
+from hawker.worker.reconcile.repair import Repairs
+from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
+from hawker.worker.restored import InstanceAdoption
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
 
@@ -72,26 +80,93 @@ def assemble(
     metrics: Metrics,
 ) -> AssembledWorker:
     """Everything that handlers are given."""
-    changes, volumes, snapshots = deps.table.changes, Volumes(deps, runner, room), Snapshots(deps, runner)
+    store, clock, changes = deps.store, deps.clock, deps.table.changes
+    volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room)
+    snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner)
     return AssembledWorker(
         node=node,
         deps=deps,
         runner=runner,
-        operations=Operations(deps, runner, room),
-        apps=Apps(deps.store, deps.clock, deps.volumes),
+        operations=operations_of(deps, runner, room),
+        apps=Apps(store, clock, deps.volumes),
         volumes=volumes,
         snapshots=snapshots,
-        origins=Origins(deps, runner, volumes, snapshots),
-        farewells=SoftDeletes(deps, volumes),
-        health=Health(deps.store, deps.clock, changes, prober),
-        tending=ContainerSupervisors(deps, changes, prober),
+        origins=Origins(store, deps.driver, runner, volumes, snapshots),
+        farewells=SoftDeletes(store, clock, deps.volumes, volumes),
+        health=Health(store, clock, changes, prober),
+        tending=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
         room=room,
-        policies=Policies(deps.store, deps.clock),
-        ips=Ips(deps.store, deps.clock, deps.settings, node.region, outward),
+        policies=Policies(store, clock),
+        ips=Ips(store, clock, deps.settings, node.region, outward),
         metrics=metrics,
-        scraper=Scraper(deps.store, node.id, fetch),
-        started_at=deps.clock.now(),
+        scraper=Scraper(store, node.id, fetch),
+        started_at=clock.now(),
+    )
+
+
+def operations_of(
+    deps: Deps, runner: Runner[Any], room: Callable[[], Capacity], made: type[Operations] = Operations
+) -> Operations:
+    admission = Admission(deps.table, deps.driver, deps.settings, room)
+    pool = IPv4Network(deps.settings.ipv4_pool)
+    return made(deps.store, deps.table, deps.driver, deps.networks, deps.secrets, deps.clock, runner, admission, pool)
+
+
+def supervisor_of(
+    worker: AssembledWorker, made: type[Supervisor] = Supervisor, exits: type[ExitHandler] = ExitHandler
+) -> Supervisor:
+    deps = worker.deps
+    return made(deps.store, deps.clock, worker.changes, exit_handler_of(worker, exits), adoption_of(worker))
+
+
+def exit_handler_of(worker: AssembledWorker, made: type[ExitHandler] = ExitHandler) -> ExitHandler:
+    deps = worker.deps
+    return made(deps.store, deps.table, deps.driver, deps.clock, worker.runner)
+
+
+def adoption_of(worker: AssembledWorker) -> InstanceAdoption:
+    deps = worker.deps
+    return InstanceAdoption(deps.store, deps.table, deps.driver, deps.settings, deps.clock)
+
+
+def reconciler_of(worker: AssembledWorker) -> Reconciler:
+    deps, runner = worker.deps, worker.runner
+    look = Look(
+        deps.store,
+        deps.images,
+        deps.driver,
+        deps.rootfs,
+        deps.networks,
+        deps.settings,
+        deps.clock,
+        deps.fences,
+        deps.archive,
+        VolumeLook(deps.store, deps.driver, deps.disks),
+    )
+    repairs = Repairs(
+        deps.store,
+        deps.table,
+        deps.driver,
+        deps.rootfs,
+        deps.networks,
+        deps.fences,
+        runner,
+        exit_handler_of(worker),
+        adoption_of(worker),
+        VolumeRepairs(deps.store, deps.disks, runner),
+    )
+    return Reconciler(
+        deps.store,
+        deps.table,
+        deps.settings,
+        deps.clock,
+        deps.rootfs,
+        deps.networks,
+        deps.archive,
+        runner,
+        look,
+        repairs,
     )
 
 
@@ -110,12 +185,15 @@ async def begin(
     await tasks.start(parts.tending.serve)
     await tasks.start(Calendar(deps.store, deps.clock, parts.operations, parts.changes).serve)
     if deps.copies is not None:
-        keeper = Maintenance(deps, parts.snapshots, parts.farewells)
+        keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.farewells)
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
-        tasks.start_soon(Growth(deps, parts.volumes).serve, deps.settings.reconcile_every_s)
+        tasks.start_soon(
+            Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,
+            deps.settings.reconcile_every_s,
+        )
     if reconciler is not None:
         tasks.start_soon(reconciler.serve, deps.settings.reconcile_every_s)
     if deps.archive is not None:
-        archivist = Archivist(deps, parts.runner, deps.archive)
+        archivist = Archivist(deps.store, deps.clock, parts.runner, deps.archive)
         tasks.start_soon(archivist.serve, deps.settings.reconcile_every_s)

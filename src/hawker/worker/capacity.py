@@ -9,8 +9,8 @@ from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts, disk_of
 from hawker.node import Capacity, Resources
 from hawker.record.machine import MachineRecord
+from hawker.runtime.driver import Driver
 from hawker.settings import Settings
-from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.environment import resources
 
 _MIB = 1 << 20
@@ -70,11 +70,6 @@ def kept_layer(record: MachineRecord | None) -> str | None:
 # what the monitor around it needs beside the guest's memory.
 
 
-def room_for(deps: Deps, config: MachineConfig) -> Resources:
-    asked = resources(config, deps.settings.machine_disk_mib)
-    return msgspec.structs.replace(asked, memory_mib=asked.memory_mib + overhead_mib(deps))
-
-
-def overhead_mib(deps: Deps) -> int:
-    """Of memory, of every machine whatever its size."""
-    return deps.driver.features.overhead_mib
+def room_for(settings: Settings, driver: Driver, config: MachineConfig) -> Resources:
+    asked = resources(config, settings.machine_disk_mib)
+    return msgspec.structs.replace(asked, memory_mib=asked.memory_mib + driver.features.overhead_mib)

@@ -23,7 +23,7 @@ from hawker.sim.fleet.wire import Door, WiredPeers
 from hawker.sim.life import Worker
 from hawker.store.observer import Observable
 from hawker.up.wiring import node_handlers
-from hawker.worker.reconcile import Reconciler
+from hawker.worker.assembly import operations_of, reconciler_of
 
 
 class LightPlace(Place):
@@ -32,8 +32,8 @@ class LightPlace(Place):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._die_with_the_store)
             parts = self._parts(self.images())
-            parts = replace(parts, operations=Swift(parts.deps, parts.runner, parts.room))
-            yield Worker(parts, Reconciler(parts.deps, parts.runner), self.host, tasks)
+            parts = replace(parts, operations=operations_of(parts.deps, parts.runner, parts.room, Swift))
+            yield Worker(parts, reconciler_of(parts), self.host, tasks)
             tasks.cancel_scope.cancel()
 
 

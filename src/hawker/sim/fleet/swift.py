@@ -27,7 +27,7 @@ class Swift(Operations):
     """Creates, starts, stops and destroys; other operations are not played."""
 
     def _accept(self, tx: Tx, flow: Flow[Given], machine_id: MachineId, input: Given) -> None:
-        record, table = tx.get(MACHINES, machine_id), self._deps.table
+        record, table = tx.get(MACHINES, machine_id), self._table
         assert record is not None, "it was changed in this transaction"
         match flow.name:
             case CREATE.name | START.name:
@@ -45,4 +45,4 @@ class Swift(Operations):
 
     def _rest(self, tx: Tx, record: MachineRecord) -> None:
         happened = Happened("stop", "stopped")
-        self._deps.table.change(tx, record, happened, state=State.STOPPED, holds=at_rest(record), awaited=None)
+        self._table.change(tx, record, happened, state=State.STOPPED, holds=at_rest(record), awaited=None)

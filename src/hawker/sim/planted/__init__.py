@@ -69,7 +69,7 @@ PLANTS: tuple[Plant, ...] = (
     _plant(
         "exit-twice",
         "an exit is recorded by the flow and by the supervisor",
-        Kit(supervisor=watch.RecordsTwice),
+        Kit(exits=watch.RecordsTwice),
         I.EXIT_ONCE,
         I.LEGAL_PATH,
     ),

@@ -10,7 +10,7 @@ from hawker.runtime.fake import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec
 from hawker.sim.host import Cellar
-from hawker.worker.lifecycle.deps import Networks, Rootfs
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 
 
 class _Driver(FakeDriver):

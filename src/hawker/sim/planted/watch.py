@@ -2,14 +2,11 @@
 
 import msgspec
 
-from hawker.fsm.runner import Runner
 from hawker.ids import InstanceId, MachineId
 from hawker.record.machine import MACHINES
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
-from hawker.worker.changes import Changes
 from hawker.worker.exit_handling import ExitHandler
-from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.supervisor import Supervisor
 
 
@@ -17,20 +14,14 @@ class WatchesOnlyItsOwn(Supervisor):
     """Watches what is started in its time, not what an earlier daemon started."""
 
     async def _record_missed(self) -> None:
-        for _, record in self._deps.store.scan(MACHINES):
+        for _, record in self._store.scan(MACHINES):
             if record.running is not None:
                 self._watched[record.id] = record.running.instance_id
 
 
-class RecordsTwice(Supervisor):
+class RecordsTwice(ExitHandler):
     """Does not ask whether a flow has recorded the exit already."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps], changes: Changes) -> None:
-        super().__init__(deps, runner, changes)
-        self._endings = _Again(deps, runner)
-
-
-class _Again(ExitHandler):
     def _exited(self, tx: Tx, machine_id: MachineId, instance_id: InstanceId, exit: Exit) -> None:
         record = tx.get(MACHINES, machine_id)
         if record is not None and record.running is not None and record.running.instance_id == instance_id:

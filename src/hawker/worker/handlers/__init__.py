@@ -8,7 +8,7 @@ from hawker.api.contract.node import NodeInfo
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
-from hawker.worker.assembly import AssembledWorker
+from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.filling import Luggage
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
@@ -32,7 +32,9 @@ from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
 from hawker.worker.handlers.snapshots import SnapshotHandlers
+from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.handlers.volumes import VolumeHandlers
+from hawker.worker.memory import MachineMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,33 +52,69 @@ ALONE = FleetSide()
 
 
 def node_info_of(worker: AssembledWorker) -> Callable[[], NodeInfo]:
-    return partial(node_info, worker)
+    deps = worker.deps
+    return partial(node_info, worker.node, deps.store, deps.driver.name, worker.drivers, worker.room, worker.started_at)
 
 
-def worker_handlers(parts: AssembledWorker, side: FleetSide = ALONE) -> Handlers:
+def worker_handlers(worker: AssembledWorker, side: FleetSide = ALONE) -> Handlers:
     """Everything that this worker answers."""
     handlers = Handlers()
-    AppHandlers(parts).bind(handlers)
-    MachineHandlers(parts).bind(handlers)
-    OperationHandlers(parts).bind(handlers)
-    HistoryHandlers(parts).bind(handlers)
-    InsideHandlers(parts).bind(handlers)
-    SecretKeyHandlers(parts).bind(handlers)
-    SecretHandlers(parts).bind(handlers)
-    OrgHandlers(parts).bind(handlers)
-    VolumeHandlers(parts).bind(handlers)
-    SnapshotHandlers(parts).bind(handlers)
-    LeaseHandlers(parts).bind(handlers)
-    MemoryHandlers(parts).bind(handlers)
-    MetadataHandlers(parts).bind(handlers)
-    IpHandlers(parts).bind(handlers)
-    PolicyHandlers(parts).bind(handlers)
-    NodeHandlers(parts).bind(handlers)
-    PlacementHandlers(parts).bind(handlers)
-    MarketHandlers(parts, side.luggage).bind(handlers)
-    MetricsHandlers(parts, side.fleet).bind(handlers)
-    RunHandlers(parts).bind(handlers)
-    ImageHandlers(parts).bind(handlers)
-    DoctorHandlers(parts, side.wrong_clocks).bind(handlers)
-    CatalogHandlers(side.catalog).bind(handlers)
+    for bind in (_bind_machines, _bind_volumes, _bind_apps):
+        bind(worker, handlers)
+    _bind_node(worker, side, handlers)
     return handlers
+
+
+def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
+    deps, runner = worker.deps, worker.runner
+    store, table, driver, clock = deps.store, deps.table, deps.driver, deps.clock
+    machines = MachineFinder(store, table, worker.apps)
+    MachineHandlers(worker).bind(handlers)
+    OperationHandlers(machines, store, driver, worker.operations, worker.changes).bind(handlers)
+    HistoryHandlers(store, deps.archive).bind(handlers)
+    InsideHandlers(machines, store, table, driver, clock).bind(handlers)
+    LeaseHandlers(machines, store, table, clock).bind(handlers)
+    MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
+    MetadataHandlers(machines, store, table, deps.fences).bind(handlers)
+
+
+def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
+    deps = worker.deps
+    VolumeHandlers(
+        deps.store,
+        deps.settings,
+        deps.clock,
+        deps.volumes,
+        deps.disks,
+        deps.volume_keys,
+        worker.node,
+        worker.apps,
+        worker.volumes,
+        worker.origins,
+        worker.farewells,
+    ).bind(handlers)
+    SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
+
+
+def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
+    deps, apps = worker.deps, worker.apps
+    AppHandlers(deps.store, deps.table, worker.runner, worker.operations, apps).bind(handlers)
+    SecretKeyHandlers(deps.store, deps.clock, deps.secrets, deps.secret_keys, apps).bind(handlers)
+    SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
+    OrgHandlers(deps.store, apps).bind(handlers)
+    IpHandlers(deps.store, apps, worker.ips).bind(handlers)
+    PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
+
+
+def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> None:
+    deps, runner = worker.deps, worker.runner
+    NodeHandlers(worker.node, node_info_of(worker)).bind(handlers)
+    PlacementHandlers(deps.store, deps.table, deps.driver, deps.settings, worker.node, worker.room).bind(handlers)
+    MarketHandlers(worker, side.luggage).bind(handlers)
+    MetricsHandlers(
+        deps.store, deps.table, deps.archive, runner, worker.room, worker.metrics, worker.scraper, side.fleet
+    ).bind(handlers)
+    RunHandlers(runner).bind(handlers)
+    ImageHandlers(deps.store, deps.images, deps.rootfs).bind(handlers)
+    DoctorHandlers(deps.store, deps.settings, deps.clock, reconciler_of(worker), side.wrong_clocks).bind(handlers)
+    CatalogHandlers(side.catalog).bind(handlers)

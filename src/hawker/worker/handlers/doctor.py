@@ -18,10 +18,12 @@ from hawker.api.contract.doctor import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.ids import NodeId
 from hawker.record.node import COPY, CopyRecord
-from hawker.worker.assembly import AssembledWorker
+from hawker.settings import Settings
+from hawker.store.contract import Store
 from hawker.worker.handlers.node import VERSION
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
 
@@ -32,10 +34,19 @@ _FILE = "backup.db"
 class DoctorHandlers:
     """`wrong_clocks` are nodes of the fleet, and what is wrong with the clock of each."""
 
-    def __init__(self, parts: AssembledWorker, wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]]) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        reconciler: Reconciler,
+        wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
         self._wrong_clocks = wrong_clocks
-        self._reconciler = Reconciler(parts.deps, parts.runner)
+        self._reconciler = reconciler
         self._one_backup = anyio.Lock()
 
     def bind(self, handlers: Handlers) -> None:
@@ -68,11 +79,10 @@ class DoctorHandlers:
 
     async def _parts_of_copy(self) -> AsyncIterator[BackupPart]:
         """One at a time, because all go through one file. A crash leaves it to the next backup to write over it."""
-        deps = self._parts.deps
-        file, mark = deps.settings.data_dir / _FILE, CopyRecord(taken_at=deps.clock.now(), version=VERSION)
+        file, mark = self._settings.data_dir / _FILE, CopyRecord(taken_at=self._clock.now(), version=VERSION)
         async with self._one_backup:
             try:
-                await deps.store.backup(file, lambda tx: tx.put(COPY, "self", mark))
+                await self._store.backup(file, lambda tx: tx.put(COPY, "self", mark))
                 async for part in _read(file):
                     yield part
             finally:

@@ -31,18 +31,20 @@ from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.node import LogChunk
 from hawker.api.handlers import Channel, Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
 from hawker.config.signals import signal_number
 from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
-from hawker.runtime.driver import ExecSession, ExecSpec, OutputChunk
-from hawker.worker.assembly import AssembledWorker
+from hawker.runtime.driver import Driver, ExecSession, ExecSpec, OutputChunk
+from hawker.store.contract import Store
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.handlers.places import names_of, place_of
 from hawker.worker.handlers.processes import process_stats
-from hawker.worker.handlers.target import find
+from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.leases import check
+from hawker.worker.table import MachineTable
 
 _DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
 _MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries
@@ -50,8 +52,14 @@ _FOLLOW_EVERY_S = 0.1
 
 
 class InsideHandlers:
-    def __init__(self, parts: AssembledWorker) -> None:
-        self._parts = parts
+    def __init__(
+        self, machines: MachineFinder, store: Store, table: MachineTable, driver: Driver, clock: Clock
+    ) -> None:
+        self._machines = machines
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._clock = clock
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(EXEC_MACHINE, self.exec)
@@ -61,10 +69,10 @@ class InsideHandlers:
 
     async def exec(self, call: Call[MachineParams, NoQuery, ExecRequest]) -> ExecAnswer:
         record = self._started(call.params)
-        check(record, call.nonce, self._parts.deps.clock.now())
+        check(record, call.nonce, self._clock.now())
         timeout_s = min(float(call.body.timeout or _DEFAULT_TIMEOUT_S), _LONGEST_TIMEOUT_S)
         place = place_of(record, call.body.container, in_machine=bool(call.body.machine))
-        session = await self._parts.deps.driver.exec(record.id, ExecSpec(argv=_argv(call.body), process=place))
+        session = await self._driver.exec(record.id, ExecSpec(argv=_argv(call.body), process=place))
         try:
             with one_error(), anyio.fail_after(timeout_s):
                 return await _run(session, (call.body.stdin or "").encode())
@@ -76,12 +84,10 @@ class InsideHandlers:
 
     async def processes(self, call: Call[MachineParams, ProcessesQuery, None]) -> tuple[ProcessStat, ...]:
         record = self._started(call.params)
-        return process_stats(
-            await self._parts.deps.driver.processes(record.id), call.query, self._parts.deps.clock.now()
-        )
+        return process_stats(await self._driver.processes(record.id), call.query, self._clock.now())
 
     async def logs(self, call: Call[MachineParams, LogsQuery, None]) -> AsyncIterator[LogChunk]:
-        record = find(self._parts, call.params)
+        record = self._machines.find(call.params)
         return self._log_chunks(record.id, call.query)
 
     async def terminal(
@@ -100,7 +106,7 @@ class InsideHandlers:
             cols=wanted.cols,
             process=place_of(record, wanted.container, in_machine=False),
         )
-        session = await self._parts.deps.driver.exec(record.id, spec)
+        session = await self._driver.exec(record.id, spec)
         try:
             with one_error(), suppress(Unavailable):  # nobody is left to be told
                 async with anyio.create_task_group() as tasks:
@@ -112,7 +118,7 @@ class InsideHandlers:
                 await session.close()
 
     def _started(self, params: MachineParams) -> MachineRecord:
-        record = find(self._parts, params)
+        record = self._machines.find(params)
         judge(Operation.EXEC, record.state)
         return record
 
@@ -121,12 +127,12 @@ class InsideHandlers:
         after, tail = -1 if query.after is None else query.after, query.tail
         instance: InstanceId | None = None
         while True:
-            record = self._parts.deps.table.lookup(self._parts.deps.store, machine_id)
+            record = self._table.lookup(self._store, machine_id)
             latest = record.running.instance_id if record and record.running else None
             if instance is not None and latest != instance:
                 after = -1  # positions are an instance's own
             instance = latest
-            chunks = self._parts.deps.driver.output(machine_id, after=after, tail=tail)
+            chunks = self._driver.output(machine_id, after=after, tail=tail)
             for chunk in chunks:
                 yield _chunk(chunk, names_of(record))
                 after = chunk.position
@@ -134,7 +140,7 @@ class InsideHandlers:
             if not chunks:
                 if not query.follow or record is None or record.state in GONE:
                     return
-                await self._parts.deps.clock.sleep(_FOLLOW_EVERY_S)
+                await self._clock.sleep(_FOLLOW_EVERY_S)
 
 
 def _argv(body: ExecRequest) -> tuple[str, ...]:

@@ -13,19 +13,23 @@ from hawker.api.contract.lease import (
 from hawker.api.contract.machine import MachineParams
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
 from hawker.errors import NotFound
 from hawker.machine import GONE
 from hawker.record import views
 from hawker.record.machine import MachineRecord
-from hawker.store.contract import Tx
+from hawker.store.contract import Store, Tx
 from hawker.worker import leases
-from hawker.worker.assembly import AssembledWorker
-from hawker.worker.handlers.target import find
+from hawker.worker.handlers.target import MachineFinder
+from hawker.worker.table import MachineTable
 
 
 class LeaseHandlers:
-    def __init__(self, parts: AssembledWorker) -> None:
-        self._parts = parts
+    def __init__(self, machines: MachineFinder, store: Store, table: MachineTable, clock: Clock) -> None:
+        self._machines = machines
+        self._store = store
+        self._table = table
+        self._clock = clock
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(CREATE_LEASE, self.create)
@@ -33,8 +37,8 @@ class LeaseHandlers:
         handlers.on(RELEASE_LEASE, self.release)
 
     async def create(self, call: Call[MachineParams, LeaseQuery, LeaseRequest]) -> LeaseAnswer:
-        clock, table = self._parts.deps.clock, self._parts.deps.table
-        machine_id = find(self._parts, call.params).id
+        clock, table = self._clock, self._table
+        machine_id = self._machines.find(call.params).id
         ttl_s = float(call.body.ttl or call.query.ttl or leases.DEFAULT_S)
         fresh = leases.new(clock, call.caller, call.body.description or "", ttl_s)
 
@@ -44,21 +48,21 @@ class LeaseHandlers:
                 raise NotFound("machine not found")
             return leases.acquire(tx, table, clock, record, nonce=call.nonce, fresh=fresh)
 
-        held = await self._parts.deps.store.write(apply)
+        held = await self._store.write(apply)
         return views.lease(held, leases.require(held, clock.now()))
 
     async def get(self, call: Call[MachineParams, NoQuery, None]) -> LeaseAnswer:
-        record = find(self._parts, call.params)
-        return views.lease(record, leases.require(record, self._parts.deps.clock.now()))
+        record = self._machines.find(call.params)
+        return views.lease(record, leases.require(record, self._clock.now()))
 
     async def release(self, call: Call[MachineParams, NoQuery, None]) -> LeaseReleased:
-        deps, machine_id = self._parts.deps, find(self._parts, call.params).id
+        machine_id = self._machines.find(call.params).id
 
         def apply(tx: Tx) -> None:
-            record = deps.table.lookup(tx, machine_id)
+            record = self._table.lookup(tx, machine_id)
             if record is None or record.state in GONE:
                 raise NotFound("lease not found")
-            leases.release(tx, deps.table, record, nonce=call.nonce, now=deps.clock.now())
+            leases.release(tx, self._table, record, nonce=call.nonce, now=self._clock.now())
 
-        await deps.store.write(apply)
+        await self._store.write(apply)
         return lease_released()

@@ -12,18 +12,19 @@ from hawker.api.contract.memory import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
 from hawker.errors import Unprocessable
 from hawker.runtime.driver import Memory
 from hawker.worker import leases
-from hawker.worker.assembly import AssembledWorker
-from hawker.worker.handlers.target import find, target_of
+from hawker.worker.handlers.target import MachineFinder, target_of
 from hawker.worker.memory import MachineMemory
 
 
 class MemoryHandlers:
-    def __init__(self, parts: AssembledWorker) -> None:
-        self._parts = parts
-        self._memory = MachineMemory(parts.deps, parts.runner, parts.room)
+    def __init__(self, machines: MachineFinder, clock: Clock, memory: MachineMemory) -> None:
+        self._machines = machines
+        self._clock = clock
+        self._memory = memory
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(GET_MEMORY, self.get)
@@ -31,15 +32,15 @@ class MemoryHandlers:
         handlers.on(RECLAIM_MEMORY, self.reclaim)
 
     async def get(self, call: Call[MachineParams, NoQuery, None]) -> MemoryAnswer:
-        return _shown(await self._memory.read(find(self._parts, call.params)))
+        return _shown(await self._memory.read(self._machines.find(call.params)))
 
     async def set(self, call: Call[MachineParams, NoQuery, SetMemoryRequest]) -> MemoryAnswer:
-        find(self._parts, call.params)
+        self._machines.find(call.params)
         return _shown(await self._memory.set_limit(target_of(call.params, call.nonce), call.body.limit_mb))
 
     async def reclaim(self, call: Call[MachineParams, NoQuery, ReclaimRequest]) -> ReclaimAnswer:
-        record = find(self._parts, call.params)
-        leases.check(record, call.nonce, self._parts.deps.clock.now())
+        record = self._machines.find(call.params)
+        leases.check(record, call.nonce, self._clock.now())
         if call.body.amount_mb < 0:
             raise Unprocessable(f"amount_mb must not be negative, but is {call.body.amount_mb}")
         return ReclaimAnswer(actual_mb=await self._memory.reclaim(record, call.body.amount_mb))

@@ -14,13 +14,14 @@ from hawker.api.route import Call, NoQuery
 from hawker.errors import NotFound
 from hawker.ids import AppName, VolumeId
 from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord
-from hawker.worker.assembly import AssembledWorker
+from hawker.store.contract import Store
+from hawker.volume.snapshots import Snapshots
 
 
 class SnapshotHandlers:
-    def __init__(self, parts: AssembledWorker) -> None:
-        self._store = parts.deps.store
-        self._snapshots = parts.snapshots
+    def __init__(self, store: Store, snapshots: Snapshots) -> None:
+        self._store = store
+        self._snapshots = snapshots
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_SNAPSHOTS, self.list)

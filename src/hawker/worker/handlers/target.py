@@ -4,7 +4,10 @@ from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.metadata import MetadataKeyParams
 from hawker.ids import AppName
 from hawker.record.machine import MachineRecord, Target
+from hawker.store.contract import Reader
+from hawker.worker.apps import Apps
 from hawker.worker.assembly import AssembledWorker
+from hawker.worker.table import MachineTable
 
 
 def target_of(params: MachineParams, nonce: str | None) -> Target:
@@ -12,8 +15,20 @@ def target_of(params: MachineParams, nonce: str | None) -> Target:
     return Target(AppName(params.app_name), params.machine_id, nonce)
 
 
+class MachineFinder:
+    """Finds the machine that a call names."""
+
+    def __init__(self, store: Reader, table: MachineTable, apps: Apps) -> None:
+        self._store = store
+        self._table = table
+        self._apps = apps
+
+    def find(self, params: MachineParams | MetadataKeyParams) -> MachineRecord:
+        """Raises `NotFound` for the app first, then for the machine."""
+        app = self._apps.get(self._store, params.app_name)
+        return self._table.find(self._store, app.name, params.machine_id)
+
+
 def find(parts: AssembledWorker, params: MachineParams | MetadataKeyParams) -> MachineRecord:
     """Raises `NotFound` for the app first, then for the machine."""
-    store = parts.deps.store
-    app = parts.apps.get(store, params.app_name)
-    return parts.deps.table.find(store, app.name, params.machine_id)
+    return MachineFinder(parts.deps.store, parts.deps.table, parts.apps).find(params)

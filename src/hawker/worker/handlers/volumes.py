@@ -31,17 +31,23 @@ from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Page
+from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
 from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
+from hawker.record.node import NodeRecord
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord
-from hawker.store.contract import Reader
+from hawker.settings import Settings
+from hawker.store.contract import Reader, Store
 from hawker.volume import views
-from hawker.volume.disks import Usage, disk_of
-from hawker.volume.operations import check_retention, new_volume
-from hawker.volume.restore import Origin, completed, origin_of
-from hawker.worker.assembly import AssembledWorker
+from hawker.volume.disks import Disks, Usage, disk_of
+from hawker.volume.encryption import VolumeKeys
+from hawker.volume.operations import Volumes, check_retention, new_volume
+from hawker.volume.restore import Origin, Origins, completed, origin_of
+from hawker.volume.soft_delete import SoftDeletes
+from hawker.volume.table import VolumeTable
+from hawker.worker.apps import Apps
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.orders import serves_region
@@ -51,10 +57,32 @@ SETTLE_S = 20.0
 
 
 class VolumeHandlers:
-    def __init__(self, parts: AssembledWorker) -> None:
-        self._parts = parts
-        self._volumes = parts.volumes
-        self._zone = parts.node.id
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        volume_table: VolumeTable,
+        disks: Disks | None,
+        volume_keys: VolumeKeys | None,
+        node: NodeRecord,
+        apps: Apps,
+        volumes: Volumes,
+        origins: Origins,
+        soft_deletes: SoftDeletes,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._volume_table = volume_table
+        self._disks = disks
+        self._volume_keys = volume_keys
+        self._node = node
+        self._apps = apps
+        self._origins = origins
+        self._soft_deletes = soft_deletes
+        self._volumes = volumes
+        self._zone = node.id
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_VOLUMES, self.list_)
@@ -67,28 +95,28 @@ class VolumeHandlers:
         handlers.on(UNDELETE_VOLUME, self.undelete)
 
     async def list_(self, call: Call[AppParams, ListVolumesQuery, None]) -> Page[Volume]:
-        parts, query = self._parts, call.query
-        app = parts.apps.get(parts.deps.store, call.params.app_name)
-        with parts.deps.store.snapshot() as reader:
-            there = parts.deps.volumes.of_app(reader, app.name, after_of(query.cursor))
+        query = call.query
+        app = self._apps.get(self._store, call.params.app_name)
+        with self._store.snapshot() as reader:
+            there = self._volume_table.of_app(reader, app.name, after_of(query.cursor))
             page = page_of(there, lambda record: record.id, query.limit, query.cursor)
         shown = [await self._show(record, summary=query.summary) for record in page.items]
         return Page(tuple(shown), next_cursor=page.next_cursor)
 
     async def create(self, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
-        parts, body = self._parts, call.body
-        app = parts.apps.get(parts.deps.store, call.params.app_name)
-        serves_region(parts.node.region, body.region)
+        body = call.body
+        app = self._apps.get(self._store, call.params.app_name)
+        serves_region(self._node.region, body.region)
         origin = self._origin(body, app.org, call.grant)
         if origin is not None:
             body = completed(body, origin)
         encrypted = await self._encrypted(body) if origin is None else origin.encrypted
-        max_gb = parts.deps.settings.max_volume_gb
-        record = new_volume(parts.deps.clock, app.name, parts.node.region, body, encrypted=encrypted, max_gb=max_gb)
+        max_gb = self._settings.max_volume_gb
+        record = new_volume(self._clock, app.name, self._node.region, body, encrypted=encrypted, max_gb=max_gb)
         if origin is None:
             record = await self._volumes.create(self._with_key(record))
         else:
-            record = await parts.origins.create(record, body, origin)
+            record = await self._origins.create(record, body, origin)
         return await self.settled(app.name, record)
 
     async def settled(self, app: AppName, record: VolumeRecord) -> Volume:
@@ -122,7 +150,7 @@ class VolumeHandlers:
 
     async def undelete(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
         params = call.params
-        return await self._show(await self._parts.farewells.undelete(AppName(params.app_name), params.volume_id))
+        return await self._show(await self._soft_deletes.undelete(AppName(params.app_name), params.volume_id))
 
     async def extend(self, call: Call[VolumeParams, NoQuery, ExtendVolumeRequest]) -> ExtendVolumeAnswer:
         """A restart is needed only where the host cannot grow what is in use; then that is said."""
@@ -134,8 +162,8 @@ class VolumeHandlers:
 
     async def of_org(self, call: Call[OrgParams, OrgVolumesQuery, None]) -> OrgVolumes:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
-        apps = readable_apps(self._parts, call.params.org_slug, call.grant)
-        with self._parts.deps.store.snapshot() as reader:
+        apps = readable_apps(self._apps, call.params.org_slug, call.grant)
+        with self._store.snapshot() as reader:
             there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
             page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
         last = page.items[-1] if page.items else None
@@ -153,11 +181,11 @@ class VolumeHandlers:
 
     def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> Origin | None:
         """What it is to be made from: of the same organization, and nothing that the caller may not read."""
-        found = origin_of(body, self._parts.deps.store)
+        found = origin_of(body, self._store)
         if found is None:
             return None
         app, origin = found
-        owner = self._parts.deps.store.get(APPS, app)
+        owner = self._store.get(APPS, app)
         if owner is not None and owner.org != org:
             raise NotFound(f"{origin.what} not found")
         grant.check(Attempt(Action.READ, org=org, app=app))
@@ -177,14 +205,14 @@ class VolumeHandlers:
         return lacks is None if body.encrypted is None else body.encrypted
 
     def _with_key(self, record: VolumeRecord) -> VolumeRecord:
-        keys = self._parts.deps.volume_keys
+        keys = self._volume_keys
         return msgspec.structs.replace(record, key=keys.new(record.id)) if record.encrypted and keys else record
 
     async def _show(self, record: VolumeRecord, *, summary: bool = False) -> Volume:
         return views.volume(record, self._zone, await self._usage(record, summary=summary))
 
     async def _usage(self, record: VolumeRecord, *, summary: bool) -> Usage | None:
-        disks = self._parts.deps.disks
+        disks = self._disks
         return None if summary or disks is None else await disks.usage(disk_of(record))
 
 

@@ -15,7 +15,7 @@ from hawker.node import Resources
 from hawker.record.machine import MachineRecord
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, Limits, MountSpec, ProcessSpec
 from hawker.volume.attachment import mount_of
-from hawker.worker.lifecycle.deps import ContainerMounts
+from hawker.worker.lifecycle.host_adapters import ContainerMounts
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHARED_WEIGHT = 6  # a shared cpu is a sixteenth of a performance one when all want to run
