@@ -168,7 +168,10 @@ ROOM = Capacity(cpus=8, memory_mib=1024, disk_mib=100_000)
 async def test_a_node_sells_a_guests_memory_and_what_its_vmm_needs(tmp_path: Path, guests: bool, expected: int) -> None:
     async with Stall(tmp_path, guests=guests).open() as worker:
         deps = worker.parts.deps
-        assert room_for(deps.settings, deps.driver, config_of(guest={"memory_mb": 300})).memory_mib == 300 + expected
+        assert (
+            room_for(deps.settings, deps.driver.features.overhead_mib, config_of(guest={"memory_mb": 300})).memory_mib
+            == 300 + expected
+        )
 
 
 async def test_admission_counts_it(tmp_path: Path) -> None:

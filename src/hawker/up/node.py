@@ -26,9 +26,10 @@ from hawker.errors import Unavailable
 from hawker.fleet.joining import join_cluster
 from hawker.host.facts import read_facts
 from hawker.host.systemd import Notifier, handed_over
-from hawker.ids import new_node_id
+from hawker.ids import MachineId, new_node_id
 from hawker.image.cache import ImageCache
-from hawker.log import Secret
+from hawker.log import Secret, bind
+from hawker.machine import GONE
 from hawker.market.preferences import load_preferences
 from hawker.node import labels_of
 from hawker.observe.metrics import build_metrics
@@ -36,6 +37,7 @@ from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
+from hawker.record.machine import MACHINES, Target
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.roster import Roster
 from hawker.settings import Settings
@@ -43,14 +45,41 @@ from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
 from hawker.up.boot_refusal import or_refuse, wrapped_in
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
-from hawker.up.ephemeral import destroy_everything
 from hawker.up.fleet import InFleet, in_fleet
 from hawker.up.listeners import Doors, open_doors
 from hawker.up.servers import Front, front_alone, front_of_fleet, revocations_of
 from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
 from hawker.worker.format import enter
 
-_log = log.bind("hawker.up")
+_log = bind("hawker.ephemeral")
+DEADLINE_S = 60.0
+
+
+async def destroy_everything(parts: AssembledWorker) -> None:
+    """Returns when no machine is left, or with a warning when the deadline is over."""
+    store = parts.deps.store
+    for _, record in list(store.scan(MACHINES)):
+        if record.state not in GONE:
+            nonce = record.lease.nonce if record.lease else None
+            await parts.operations.destroy(Target(record.app, record.id, nonce), force=True)
+    with anyio.move_on_after(DEADLINE_S) as scope:
+        for key, _ in list(store.scan(MACHINES)):
+            await _until_gone(parts, MachineId(key))
+    if scope.cancelled_caught:
+        _log.warning("machines left behind", extra={"count": store.count(MACHINES)})
+        return
+    if parts.deps.rootfs is not None:
+        await parts.deps.rootfs.withdraw()
+    if parts.deps.networks is not None:
+        await parts.deps.networks.withdraw()
+
+
+async def _until_gone(parts: AssembledWorker, machine_id: MachineId) -> None:
+    await parts.changes.until(machine_id, lambda: True if parts.deps.store.get(MACHINES, machine_id) is None else None)
+
+
+# The end of an ephemeral node: every machine is destroyed, so that nothing of it is left on the host.
+
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 
 

@@ -56,7 +56,7 @@ class Admission:
 
     def admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Granted:
         """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
-        asked, room = room_for(self._settings, self._driver, config), self._room()
+        asked, room = room_for(self._settings, self._driver.features.overhead_mib, config), self._room()
         missing = shortfall(room, self._table.used(tx).minus(record.holds), asked)
         gpus = claim(tx, room.gpus, config, record)
         if missing or isinstance(gpus, dict):

@@ -110,7 +110,19 @@ def operations_of(
 ) -> Operations:
     admission = Admission(deps.table, deps.driver, deps.settings, room)
     pool = IPv4Network(deps.settings.ipv4_pool)
-    return made(deps.store, deps.table, deps.driver, deps.networks, deps.secrets, deps.clock, runner, admission, pool)
+    suspend = deps.driver.features.suspend
+    return made(
+        deps.store,
+        deps.table,
+        deps.driver.name,
+        None if suspend is None else suspend.value,
+        deps.networks,
+        deps.secrets,
+        deps.clock,
+        runner,
+        admission,
+        pool,
+    )
 
 
 def supervisor_of(
@@ -134,7 +146,7 @@ def reconciler_of(worker: AssembledWorker) -> Reconciler:
     deps, runner = worker.deps, worker.runner
     look = Look(
         deps.store,
-        deps.images,
+        lambda digest: deps.images.find(digest) is not None,
         deps.driver,
         deps.rootfs,
         deps.networks,

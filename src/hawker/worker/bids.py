@@ -221,7 +221,11 @@ class _Counter:
 
 def asked_by(parts: AssembledWorker, machine: CreateMachineRequest) -> Resources:
     """What a machine would hold of the node from the first moment."""
-    return Resources() if machine.skip_launch else room_for(parts.deps.settings, parts.deps.driver, machine.config)
+    return (
+        Resources()
+        if machine.skip_launch
+        else room_for(parts.deps.settings, parts.deps.driver.features.overhead_mib, machine.config)
+    )
 
 
 def closed(reader: Reader) -> str | None:

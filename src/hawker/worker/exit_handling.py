@@ -16,9 +16,8 @@ from hawker.store.contract import Store, Tx
 from hawker.worker.exits import Followup, record_exit
 from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.destroy import DESTROY
-from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import START, Launch
-from hawker.worker.lifecycle.stop import Halt
+from hawker.worker.lifecycle.stop import REST, Halt, Rest
 from hawker.worker.table import MachineTable
 
 _log = bind("hawker.endings")

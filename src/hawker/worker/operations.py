@@ -26,7 +26,6 @@ from hawker.node import Resources
 from hawker.record.app import APPS
 from hawker.record.gpu_claim import claimed_by
 from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous, Target, machine_resource
-from hawker.runtime.driver import Driver
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import attach, kept
@@ -65,13 +64,15 @@ class Change:
 
 
 class Operations:
-    """`networks` is None where machines use the host's own; `ipv4_pool` is for traffic outwards."""
+    """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `networks` is None where
+    machines use the host's own; `ipv4_pool` is for traffic outwards."""
 
     def __init__(
         self,
         store: Store,
         table: MachineTable,
-        driver: Driver,
+        driver: str,
+        suspension: str | None,
         networks: Networks | None,
         secrets: Secrets,
         clock: Clock,
@@ -82,6 +83,7 @@ class Operations:
         self._store = store
         self._table = table
         self._driver = driver
+        self._suspension = suspension
         self._networks = networks
         self._clock = clock
         self._secrets = secrets
@@ -155,9 +157,8 @@ class Operations:
 
     async def suspend(self, target: Target) -> str:
         """How it is done. Raises `NotServed` where the driver cannot."""
-        driver = self._driver
-        if driver.features.suspend is None:
-            what = f"suspending a machine is not served by this node's driver ({driver.name}) as it is set up"
+        if self._suspension is None:
+            what = f"suspending a machine is not served by this node's driver ({self._driver}) as it is set up"
             raise NotServed(f"{what}: stop the machine instead")
 
         def apply(tx: Tx) -> None:
@@ -168,7 +169,7 @@ class Operations:
                 self._begin(tx, record, SUSPEND, Happened("suspend", "suspending", "user"), State.SUSPENDING)
 
         await self._commit(SUSPEND, apply)
-        return driver.features.suspend.value
+        return self._suspension
 
     def _begin(self, tx: Tx, record: MachineRecord, flow: Flow[Hold], event: Happened, state: State) -> None:
         """With the instance that it has."""

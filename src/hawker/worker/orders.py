@@ -41,7 +41,7 @@ def new_record(
 ) -> MachineRecord:
     """The record that an order becomes if it is filled; `key` is the client's name for the order. Raises
     `Unprocessable` for a bad name."""
-    clock = parts.deps.clock
+    clock, overhead_mib = parts.deps.clock, parts.deps.driver.features.overhead_mib
     machine_id, now = new_machine_id(clock), clock.now()
     launch = not order.skip_launch
     return MachineRecord(
@@ -55,7 +55,7 @@ def new_record(
         image=images.shown,
         container_images=images.of_containers,
         network=Network(private_ip=_private_ip(parts, app, machine_id), network_id=app.network_id),
-        holds=room_for(parts.deps.settings, parts.deps.driver, order.config) if launch else Resources(),
+        holds=room_for(parts.deps.settings, overhead_mib, order.config) if launch else Resources(),
         cordoned=bool(order.skip_service_registration),
         lease=leases.new(clock, caller, "", float(order.lease_ttl)) if order.lease_ttl else None,
         order=key,

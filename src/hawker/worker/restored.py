@@ -82,7 +82,7 @@ class InstanceAdoption:
             Happened("start", "started"),
             state=State.STARTED,
             running=Running(instance_id=seen.instance_id, pid=seen.pid, started_at=seen.started_at),
-            holds=room_for(self._settings, self._driver, record.config),
+            holds=room_for(self._settings, self._driver.features.overhead_mib, record.config),
             previous=None,
             awaited=None,
         )

@@ -17,23 +17,20 @@ from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
-from hawker.worker.handlers.leases import LeaseHandlers
 from hawker.worker.handlers.machines import MachineHandlers
 from hawker.worker.handlers.market import MarketHandlers
-from hawker.worker.handlers.memory import MemoryHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
 from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import NodeHandlers, node_info
-from hawker.worker.handlers.operations import OperationHandlers
+from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
 from hawker.worker.handlers.placements import PlacementHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
-from hawker.worker.handlers.snapshots import SnapshotHandlers
 from hawker.worker.handlers.target import MachineFinder
-from hawker.worker.handlers.volumes import VolumeHandlers
+from hawker.worker.handlers.volumes import SnapshotHandlers, VolumeHandlers
 from hawker.worker.memory import MachineMemory
 
 

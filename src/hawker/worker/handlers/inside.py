@@ -1,7 +1,7 @@
 """Answers to the calls into a running machine: commands, processes, output, a terminal."""
 
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 import anyio
@@ -17,6 +17,7 @@ from hawker.api.contract.exec import (
     Exited,
     Input,
     InputEnd,
+    ListenSocket,
     LogsQuery,
     Output,
     ProcessesQuery,
@@ -37,14 +38,70 @@ from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
-from hawker.runtime.driver import Driver, ExecSession, ExecSpec, OutputChunk
+from hawker.runtime.driver import Driver, ExecSession, ExecSpec, OutputChunk, ProcessInfo
 from hawker.store.contract import Store
 from hawker.worker.handlers.leaf import one_error
-from hawker.worker.handlers.places import names_of, place_of
-from hawker.worker.handlers.processes import process_stats
 from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.leases import check
 from hawker.worker.table import MachineTable
+
+
+def names_of(record: MachineRecord | None) -> tuple[str, ...]:
+    """The containers of what runs, in their order. During an update that is still the previous version."""
+    if record is None:
+        return ()
+    config = record.config if record.previous is None else record.previous.config
+    return tuple(each.name or "" for each in config.containers or ())
+
+
+def place_of(record: MachineRecord, container: str | None, *, in_machine: bool) -> int:
+    """The place of the container, the first one's when none is named. Raises `BadRequest` when there is no such one."""
+    names = names_of(record)
+    if in_machine and container:
+        raise BadRequest("container and machine exclude each other")
+    if in_machine and names:
+        raise BadRequest(f"this machine has no files of its own to run; name a container: {', '.join(names)}")
+    if not container:
+        return 0
+    if container not in names:
+        there = f"it has {', '.join(names)}" if names else "it has none"
+        raise BadRequest(f"there is no container {container!r:.80} in this machine: {there}")
+    return names.index(container)
+
+
+# The list of processes in a machine, as the API sorts and shows it.
+
+_ORDERS = ("asc", "desc")
+
+
+def process_stats(found: Sequence[ProcessInfo], query: ProcessesQuery, now: float) -> tuple[ProcessStat, ...]:
+    """Sorted by pid unless the query says otherwise. Raises `BadRequest`."""
+    sort_by, order = query.sort_by or "pid", query.order or "asc"
+    sortable = tuple(name for name in ProcessStat.__struct_fields__ if name != "listen_sockets")
+    if sort_by not in sortable:
+        raise BadRequest(f"sort_by must be one of {', '.join(sortable)}")
+    if order not in _ORDERS:
+        raise BadRequest(f"order must be one of {', '.join(_ORDERS)}")
+    stats = [_stat(process, now) for process in found]
+    return tuple(sorted(stats, key=lambda stat: getattr(stat, sort_by), reverse=order == "desc"))
+
+
+def _stat(process: ProcessInfo, now: float) -> ProcessStat:
+    ran_s = max(0.0, now - process.started_at)
+    return ProcessStat(
+        pid=process.pid,
+        stime=int(process.cpu_s),
+        rtime=int(ran_s),
+        command=process.command,
+        directory=process.cwd,
+        cpu=round(100 * process.cpu_s / ran_s) if ran_s else 0,
+        rss=process.rss_bytes,
+        container=process.container,
+        listen_sockets=tuple(ListenSocket(proto=socket.proto, address=socket.address) for socket in process.sockets),
+    )
+
+
+# Where in a machine a call means: which of its containers, by name.
 
 _DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
 _MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries

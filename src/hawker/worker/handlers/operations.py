@@ -4,6 +4,16 @@ from contextlib import suppress
 
 from hawker.api.bounds import LONGEST_WAIT_S, SHORTEST_WAIT_S
 from hawker.api.contract.body import Ok
+from hawker.api.contract.lease import (
+    CREATE_LEASE,
+    GET_LEASE,
+    RELEASE_LEASE,
+    LeaseAnswer,
+    LeaseQuery,
+    LeaseReleased,
+    LeaseRequest,
+    lease_released,
+)
 from hawker.api.contract.machine import (
     MachineParams,
     SignalRequest,
@@ -24,19 +34,32 @@ from hawker.api.contract.machine_operation import (
     RestartQuery,
     WaitQuery,
 )
+from hawker.api.contract.memory import (
+    GET_MEMORY,
+    RECLAIM_MEMORY,
+    SET_MEMORY,
+    MemoryAnswer,
+    ReclaimAnswer,
+    ReclaimRequest,
+    SetMemoryRequest,
+)
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
 from hawker.config.duration import parse_seconds
 from hawker.config.signals import LONGEST_STOP_S, signal_name, signal_number
-from hawker.errors import BadRequest, NotFound, Unavailable, WrongState
-from hawker.machine import Operation, State, judge
+from hawker.errors import BadRequest, NotFound, Unavailable, Unprocessable, WrongState
+from hawker.machine import GONE, Operation, State, judge
+from hawker.record import views
 from hawker.record.machine import EVENTS, EventRecord, MachineRecord
-from hawker.runtime.driver import Driver
-from hawker.store.contract import Store
-from hawker.worker import changes
+from hawker.runtime.driver import Driver, Memory
+from hawker.store.contract import Store, Tx
+from hawker.worker import changes, leases
 from hawker.worker.changes import Changes
 from hawker.worker.handlers.target import MachineFinder, target_of
+from hawker.worker.memory import MachineMemory
 from hawker.worker.operations import Operations
+from hawker.worker.table import MachineTable
 
 _OK = Ok(ok=True)
 
@@ -154,3 +177,83 @@ def _bounded(seconds: float) -> float:
     if not 0 <= seconds <= LONGEST_STOP_S:
         raise BadRequest(f"timeout must be between 0 and {LONGEST_STOP_S:g} seconds, not {seconds:g}")
     return seconds
+
+
+# Answers about leases.
+
+
+class LeaseHandlers:
+    def __init__(self, machines: MachineFinder, store: Store, table: MachineTable, clock: Clock) -> None:
+        self._machines = machines
+        self._store = store
+        self._table = table
+        self._clock = clock
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(CREATE_LEASE, self.create)
+        handlers.on(GET_LEASE, self.get)
+        handlers.on(RELEASE_LEASE, self.release)
+
+    async def create(self, call: Call[MachineParams, LeaseQuery, LeaseRequest]) -> LeaseAnswer:
+        clock, table = self._clock, self._table
+        machine_id = self._machines.find(call.params).id
+        ttl_s = float(call.body.ttl or call.query.ttl or leases.DEFAULT_S)
+        fresh = leases.new(clock, call.caller, call.body.description or "", ttl_s)
+
+        def apply(tx: Tx) -> MachineRecord:
+            record = table.get(tx, machine_id)
+            if record.state in GONE:
+                raise NotFound("machine not found")
+            return leases.acquire(tx, table, clock, record, nonce=call.nonce, fresh=fresh)
+
+        held = await self._store.write(apply)
+        return views.lease(held, leases.require(held, clock.now()))
+
+    async def get(self, call: Call[MachineParams, NoQuery, None]) -> LeaseAnswer:
+        record = self._machines.find(call.params)
+        return views.lease(record, leases.require(record, self._clock.now()))
+
+    async def release(self, call: Call[MachineParams, NoQuery, None]) -> LeaseReleased:
+        machine_id = self._machines.find(call.params).id
+
+        def apply(tx: Tx) -> None:
+            record = self._table.lookup(tx, machine_id)
+            if record is None or record.state in GONE:
+                raise NotFound("lease not found")
+            leases.release(tx, self._table, record, nonce=call.nonce, now=self._clock.now())
+
+        await self._store.write(apply)
+        return lease_released()
+
+
+# Answers about the memory of a running machine.
+
+
+class MemoryHandlers:
+    def __init__(self, machines: MachineFinder, clock: Clock, memory: MachineMemory) -> None:
+        self._machines = machines
+        self._clock = clock
+        self._memory = memory
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(GET_MEMORY, self.get)
+        handlers.on(SET_MEMORY, self.set)
+        handlers.on(RECLAIM_MEMORY, self.reclaim)
+
+    async def get(self, call: Call[MachineParams, NoQuery, None]) -> MemoryAnswer:
+        return _shown(await self._memory.read(self._machines.find(call.params)))
+
+    async def set(self, call: Call[MachineParams, NoQuery, SetMemoryRequest]) -> MemoryAnswer:
+        self._machines.find(call.params)
+        return _shown(await self._memory.set_limit(target_of(call.params, call.nonce), call.body.limit_mb))
+
+    async def reclaim(self, call: Call[MachineParams, NoQuery, ReclaimRequest]) -> ReclaimAnswer:
+        record = self._machines.find(call.params)
+        leases.check(record, call.nonce, self._clock.now())
+        if call.body.amount_mb < 0:
+            raise Unprocessable(f"amount_mb must not be negative, but is {call.body.amount_mb}")
+        return ReclaimAnswer(actual_mb=await self._memory.reclaim(record, call.body.amount_mb))
+
+
+def _shown(found: Memory) -> MemoryAnswer:
+    return MemoryAnswer(limit_mb=found.limit_mib, available_mb=found.available_mib)

@@ -79,7 +79,7 @@ class PlacementHandlers:
 
     def _asked(self, body: PlacementsRequest, config: MachineConfig) -> Resources:
         """What one machine would take, with its volume."""
-        machine = room_for(self._settings, self._driver, config)
+        machine = room_for(self._settings, self._driver.features.overhead_mib, config)
         volume_bytes = body.volume_size_bytes or (_VOLUME_BYTES if body.volume_name else 0)
         return machine.plus(Resources(disk_mib=-(-volume_bytes // _MIB)))
 

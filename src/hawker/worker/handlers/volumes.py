@@ -9,11 +9,13 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
 from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
     CREATE_VOLUME,
     DELETE_VOLUME,
     EXTEND_VOLUME,
     GET_VOLUME,
     LIST_ORG_VOLUMES,
+    LIST_SNAPSHOTS,
     LIST_VOLUMES,
     UNDELETE_VOLUME,
     UPDATE_VOLUME,
@@ -23,9 +25,12 @@ from hawker.api.contract.volume import (
     ListVolumesQuery,
     OrgVolumes,
     OrgVolumesQuery,
+    SnapshotBackup,
+    SnapshotCreated,
     UpdateVolumeRequest,
     Volume,
     VolumeParams,
+    VolumeSnapshot,
 )
 from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
@@ -33,11 +38,11 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Page
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
-from hawker.ids import AppName
+from hawker.ids import AppName, VolumeId
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
 from hawker.record.node import NodeRecord
-from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord
+from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord, VolumeRecord
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store
 from hawker.volume import views
@@ -45,6 +50,7 @@ from hawker.volume.disks import Disks, Usage, disk_of
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.operations import Volumes, check_retention, new_volume
 from hawker.volume.restore import Origin, Origins, completed, origin_of
+from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
 from hawker.volume.table import VolumeTable
 from hawker.worker.apps import Apps
@@ -230,4 +236,42 @@ def _matches(record: VolumeRecord, query: OrgVolumesQuery) -> bool:
         (not query.state or record.state in query.state)
         and (not query.region or record.region == query.region)
         and (since is None or record.updated_at > since)
+    )
+
+
+# Answers about snapshots of volumes.
+
+
+class SnapshotHandlers:
+    def __init__(self, store: Store, snapshots: Snapshots) -> None:
+        self._store = store
+        self._snapshots = snapshots
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_SNAPSHOTS, self.list)
+        handlers.on(CREATE_SNAPSHOT, self.create)
+
+    async def create(self, call: Call[VolumeParams, NoQuery, None]) -> SnapshotCreated:
+        app, volume_id = AppName(call.params.app_name), VolumeId(call.params.volume_id)
+        return SnapshotCreated(Msg=SnapshotBackup(backup=_shown(await self._snapshots.take(app, volume_id))))
+
+    async def list(self, call: Call[VolumeParams, NoQuery, None]) -> tuple[VolumeSnapshot, ...]:
+        """Also those of a volume that is gone, as long as they are kept."""
+        volume_id = VolumeId(call.params.volume_id)
+        with self._store.snapshot() as reader:
+            volume = reader.get(VOLUMES, volume_id) or reader.get(GONE_VOLUMES, volume_id)
+            if volume is None or volume.app != call.params.app_name:
+                raise NotFound("volume not found")
+            return tuple(map(_shown, self._snapshots.of_volume(reader, volume_id)))
+
+
+def _shown(record: SnapshotRecord) -> VolumeSnapshot:
+    return VolumeSnapshot(
+        id=record.id,
+        size=record.size,
+        volume_size=record.volume_gb * GB,
+        digest="",
+        created_at=instant(record.created_at),
+        status=record.status.value,
+        retention_days=record.retention_days,
     )

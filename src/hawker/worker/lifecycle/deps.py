@@ -20,8 +20,7 @@ from hawker.volume.copies import Copies
 from hawker.volume.disks import Disks
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.table import VolumeTable
-from hawker.worker.lifecycle.gpus import Devices
-from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
+from hawker.worker.lifecycle.host_adapters import Devices, Networks, Rootfs
 from hawker.worker.table import MachineTable
 
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input

@@ -8,7 +8,7 @@ both times, with no run at its machine, promised all the while what the host did
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from hawker.archive.archive import Archive
@@ -17,8 +17,7 @@ from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.run import Run
 from hawker.history.machine_history import histories_waiting
-from hawker.ids import MachineId, first_ulid
-from hawker.image.cache import ImageCache
+from hawker.ids import Digest, MachineId, first_ulid
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
 from hawker.netpolicy.enforcement import Fences
@@ -89,7 +88,7 @@ class Look:
     def __init__(
         self,
         store: Store,
-        images: ImageCache,
+        has_image: Callable[[Digest], bool],
         driver: Driver,
         rootfs: Rootfs | None,
         networks: Networks | None,
@@ -100,7 +99,7 @@ class Look:
         volumes: VolumeLook,
     ) -> None:
         self._store = store
-        self._images = images
+        self._has_image = has_image
         self._driver = driver
         self._rootfs = rootfs
         self._networks = networks
@@ -279,7 +278,7 @@ class Look:
         """Whatever a machine is started from next."""
         settled = (each for each in read.machines.values() if each.id not in read.busy and each.state in SETTLED)
         users = Counter(digest for record in settled for digest in digests_of(record))
-        missing = {digest: count for digest, count in users.items() if self._images.find(digest) is None}
+        missing = {digest: count for digest, count in users.items() if not self._has_image(digest)}
         noun = {1: "1 machine needs it"}
         return [
             Finding(Kind.LOST_IMAGE, digest, f"{noun.get(count, f'{count} machines need it')} to start again")

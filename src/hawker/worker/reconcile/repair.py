@@ -24,9 +24,8 @@ from hawker.worker.images import needed
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.pull import PULL, PullInput, image_resource
-from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import runs
-from hawker.worker.lifecycle.stop import STOP, Halt
+from hawker.worker.lifecycle.stop import REST, STOP, Halt, Rest
 from hawker.worker.reconcile import store_check
 from hawker.worker.reconcile.detect import has_run
 from hawker.worker.reconcile.findings import Finding, Kind

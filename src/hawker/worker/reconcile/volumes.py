@@ -22,8 +22,8 @@ from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.disks import Disks, disk_of
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VOLUME_FORK, VOLUME_RESTORE, VolumeInput
 from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import runs
+from hawker.worker.lifecycle.stop import REST, Rest
 from hawker.worker.reconcile.findings import Finding, Kind
 
 _RESTS = frozenset({VolumeState.CREATED, VolumeState.PENDING_DESTROY, VolumeState.SCHEDULING_DESTROY})

@@ -1,9 +1,11 @@
+""""""
+
 import pytest
 
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.up.ephemeral import DEADLINE_S, destroy_everything
+from hawker.up.node import DEADLINE_S, destroy_everything
 
 pytestmark = pytest.mark.anyio
 
