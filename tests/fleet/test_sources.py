@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.fleet.publish import Publisher
-from hawker.fleet.rows import KEYS, Self
+from hawker.fleet.rows import KEYS, NodeFacts
 from hawker.fleet.sources import follow, worker_sources
 from hawker.record.machine import MACHINES
 from hawker.record.node import NODE
@@ -12,7 +12,7 @@ from tests.fleet.desk import Desk
 
 pytestmark = pytest.mark.anyio
 
-SAID = Self(api="http://a", version="1", drivers=("fake",), labels={}, started_at=1.0)
+SAID = NodeFacts(api="http://a", version="1", drivers=("fake",), labels={}, started_at=1.0)
 
 
 async def test_every_source_has_rows_of_the_worker(worker: Worker) -> None:

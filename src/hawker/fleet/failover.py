@@ -7,11 +7,11 @@ from typing import Protocol
 from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound
 from hawker.fleet.failover_rule import DOWN, Spare, Takeover, Verdict, Watched, judge
-from hawker.fleet.failover_view import Sight
+from hawker.fleet.failover_view import FailoverView
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, OFF, State
-from hawker.record.machine import MACHINES, MachineRecord, Target, current_lease
+from hawker.record.machine import MACHINES, MachineRecord, MachineTarget, current_lease
 from hawker.record.takeover import FENCED, TAKEOVERS, FencedRecord, TakeoverRecord
 from hawker.store.contract import Store, Tx
 
@@ -26,10 +26,10 @@ class MachineOperations(Protocol):
     """What failover does to this worker's machines. `also` is done in the transaction of the operation. Both raise
     `HawkerError`, `stop` raises `NotFound` once the machine is destroyed."""
 
-    async def start(self, target: Target, *, also: Callable[[Tx], None]) -> State: ...
+    async def start(self, target: MachineTarget, *, also: Callable[[Tx], None]) -> State: ...
 
     async def stop(
-        self, target: Target, *, signal: str | None, timeout_s: float | None, also: Callable[[Tx], None]
+        self, target: MachineTarget, *, signal: str | None, timeout_s: float | None, also: Callable[[Tx], None]
     ) -> None: ...
 
 
@@ -42,7 +42,7 @@ class Failover:
         store: Store,
         clock: Clock,
         operations: MachineOperations,
-        sight: Sight,
+        sight: FailoverView,
         hear: Callable[[Callable[[MachineId], None]], None],
     ) -> None:
         self._me = node
@@ -192,9 +192,9 @@ class Failover:
             return
         _log.warning("machine gave way to its spare", extra={"machine": record.id, "spare": takeover.spare})
 
-    def _target(self, record: MachineRecord) -> Target:
+    def _target(self, record: MachineRecord) -> MachineTarget:
         lease = current_lease(record, self._clock.now())
-        return Target(record.app, record.id, lease.nonce if lease else None)
+        return MachineTarget(record.app, record.id, lease.nonce if lease else None)
 
     def _tell(self, spare_id: MachineId, verdict: Verdict, watched: Watched) -> None:
         if self._told.get(spare_id) is not verdict:

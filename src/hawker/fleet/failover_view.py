@@ -32,13 +32,13 @@ _TAKEN_FROM = (
 )
 
 
-class Asked(Protocol):
+class CatalogQueries(Protocol):
     """The part of a `Catalog` that answers queries."""
 
     async def query(self, statement: Statement, *, timeout_s: float) -> Table: ...
 
 
-class Sight(Protocol):
+class FailoverView(Protocol):
     async def fates(self) -> Mapping[NodeId, str]:
         """Of the region's nodes that are not forgotten, this one included."""
 
@@ -56,13 +56,13 @@ class Sight(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogSight:
+class CatalogView:
     """`believed` is what gossip says of nodes, `ask` asks a node what it believes of another. Rows are read with a
     deadline; what cannot be read is raised."""
 
     me: NodeId
     region: str
-    catalog: Asked
+    catalog: CatalogQueries
     believed: Callable[[], Mapping[NodeId, str]]
     ask: Callable[[NodeId, NodeId], Awaitable[str]]
 
@@ -114,14 +114,14 @@ def _number(value: Value) -> float:
     return msgspec.convert(value, float, strict=False)
 
 
-def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: Asked) -> CatalogSight:
+def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: CatalogQueries) -> CatalogView:
     """What a node sees through its fleet: gossip for the fates, calls to other nodes for witnesses."""
 
     async def ask(witness: NodeId, about: NodeId) -> str:
         caller = fleet.caller(witness, _CALLER)
         return (await caller.call(MEMBER_FATE, params=NodeParams(node_id=about))).fate
 
-    return CatalogSight(
+    return CatalogView(
         me=node.id,
         region=node.region,
         catalog=catalog,

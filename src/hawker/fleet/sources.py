@@ -8,8 +8,8 @@ from functools import partial
 
 from hawker.fleet.publish import Publisher, Source
 from hawker.fleet.rows import (
+    NodeFacts,
     Row,
-    Self,
     app_row,
     capacity_row,
     health_rows,
@@ -38,7 +38,7 @@ _ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedState:
     """What a worker has that others are told of. `health_of` are the results of a machine's checks, `room` is what the
     host has to sell, `images` are the digests of the images that are here."""
 
@@ -49,7 +49,7 @@ class Published:
     images: Callable[[], Iterable[str]]
 
 
-def worker_sources(published: Published, said: Self) -> tuple[Source, ...]:
+def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, ...]:
     rows = _Rows(published, said)
     keys = partial(_keys, published.store)
     return (
@@ -79,7 +79,7 @@ def _one() -> tuple[str, ...]:
 
 
 class _Rows:
-    def __init__(self, published: Published, said: Self) -> None:
+    def __init__(self, published: PublishedState, said: NodeFacts) -> None:
         self._published = published
         self._said = said
         self._store = published.store

@@ -160,7 +160,7 @@ def machine_id_of(context: StepContext[Any, Any]) -> MachineId:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MachineTarget:
     """Which machine, and the lease nonce the caller showed."""
 
     app: AppName

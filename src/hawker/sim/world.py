@@ -44,8 +44,8 @@ from hawker.vault import KEY_BYTES, Vault
 from hawker.volume.table import VolumeTable
 from hawker.worker.assembly import AssembledWorker, assemble, begin, reconciler_of, supervisor_of
 from hawker.worker.changes import Changes
-from hawker.worker.health import Finding, Probe
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.health import Probe, ProbeResult
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.scrape import ScrapeFailed
 
 ROOM = Capacity(cpus=4, memory_mib=1024, disk_mib=100_000)
@@ -58,13 +58,13 @@ class Prober:
     """Answers probes as told, by port; passing otherwise. `asked` are those that came."""
 
     def __init__(self) -> None:
-        self.answers: dict[int, Finding] = {}
+        self.answers: dict[int, ProbeResult] = {}
         self.asked: list[Probe] = []
 
-    async def __call__(self, probe: Probe) -> Finding:
+    async def __call__(self, probe: Probe) -> ProbeResult:
         self.asked.append(probe)
         await anyio.lowlevel.checkpoint()
-        return self.answers.get(probe.port, Finding(True, "Success"))
+        return self.answers.get(probe.port, ProbeResult(True, "Success"))
 
 
 class Fetcher:
@@ -179,7 +179,7 @@ class World(ABC):
         changes, kit = Changes(), self._kit
         vault = Vault(bytes(KEY_BYTES), self.clock)
         secrets = Secrets(self.store, vault, self.clock)
-        deps = Deps(
+        deps = FlowDeps(
             store=kit.store(self.store),
             table=kit.table(self.clock, changes),
             images=images,

@@ -52,7 +52,7 @@ from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
@@ -95,7 +95,7 @@ async def deps_of(
     images: ImageCache,
     clock: Clock,
     archive: Archive | None,
-) -> Deps:
+) -> FlowDeps:
     network = _network(place, node_id, driver)
     if network is not None:
         await network.boot()
@@ -103,7 +103,7 @@ async def deps_of(
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
     disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
-    return Deps(
+    return FlowDeps(
         store=store,
         table=MachineTable(clock, Changes()),
         images=images,
@@ -163,7 +163,7 @@ def traces_of(
 
 
 def parts_of(
-    deps: Deps,
+    deps: FlowDeps,
     node: NodeRecord,
     facts: Facts,
     http: aiohttp.ClientSession,

@@ -29,7 +29,7 @@ from hawker.fleet.fleet import Fleet, ring_of
 from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.fleet.members import Members
 from hawker.fleet.publish import Publisher, Source
-from hawker.fleet.rows import Self
+from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import follow, worker_sources
 from hawker.gateway.peers import HttpPeers
 from hawker.gossip.contract import Member, Meta
@@ -42,7 +42,7 @@ from hawker.node import labels_of
 from hawker.place import Place
 from hawker.settings import Settings
 from hawker.store.observer import Observable
-from hawker.up.catalog import Kept, agent_catalog, own_catalog, token_of_agent
+from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog, token_of_agent
 from hawker.up.wiring import failover_of, node_handlers, published_by
 from hawker.worker.assembly import AssembledWorker
 
@@ -94,7 +94,7 @@ class InFleet:
 
     parts: AssembledWorker
     handlers: Handlers
-    kept: Kept
+    kept: NodeCatalog
     gossip: GossipNode
     peers: HttpPeers
     tokens: PeerTokens
@@ -206,7 +206,7 @@ async def gossiping(gossip: Gossips, *, task_status: TaskStatus[None] = TASK_STA
 
 async def _catalog(
     stack: AsyncExitStack, parts: AssembledWorker, place: Place, meeting: GossipBridge[SqliteStorage]
-) -> Kept:
+) -> NodeCatalog:
     deps = parts.deps
     if deps.settings.catalog_url is not None:
         token = token_of_agent(deps.settings.catalog_token_file)
@@ -219,7 +219,7 @@ def _gossip(
     seat: Seat,
     parts: AssembledWorker,
     api: str,
-    kept: Kept,
+    kept: NodeCatalog,
     meeting: GossipBridge[SqliteStorage],
     members: Members,
     remember: Callable[[Keyring], None],
@@ -254,8 +254,8 @@ async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:
         _log.warning("no other node was found yet", extra={"error": str(error)})
 
 
-def _said(parts: AssembledWorker, api: str) -> Self:
-    return Self(
+def _said(parts: AssembledWorker, api: str) -> NodeFacts:
+    return NodeFacts(
         api=api,
         version=PROGRAM_VERSION,
         drivers=(parts.deps.driver.name,),

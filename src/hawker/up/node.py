@@ -37,7 +37,7 @@ from hawker.observe.spans import load_exporter
 from hawker.observe.stall import Patience
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
-from hawker.record.machine import MACHINES, Target
+from hawker.record.machine import MACHINES, MachineTarget
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.roster import Roster
 from hawker.settings import Settings
@@ -61,7 +61,7 @@ async def destroy_everything(parts: AssembledWorker) -> None:
     for _, record in list(store.scan(MACHINES)):
         if record.state not in GONE:
             nonce = record.lease.nonce if record.lease else None
-            await parts.operations.destroy(Target(record.app, record.id, nonce), force=True)
+            await parts.operations.destroy(MachineTarget(record.app, record.id, nonce), force=True)
     with anyio.move_on_after(DEADLINE_S) as scope:
         for key, _ in list(store.scan(MACHINES)):
             await _until_gone(parts, MachineId(key))
@@ -178,7 +178,7 @@ async def _node_record(store: Store, place: Place, region: str, clock: Clock) ->
     return record
 
 
-class _Told:
+class StopSignal:
     """To stop, by a signal. One that comes while the node still begins, which may wait for a disk, ends that."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ async def _serve(
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps, settings = parts.deps, parts.deps.settings
-    told = _Told()
+    told = StopSignal()
     supervisor, reconciler = supervisor_of(parts), reconciler_of(parts)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)

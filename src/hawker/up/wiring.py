@@ -10,11 +10,11 @@ from hawker.catalog.contract import Catalog
 from hawker.fleet.app_bundle import AppBundler
 from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.failover import Failover
-from hawker.fleet.failover_view import Sight
+from hawker.fleet.failover_view import FailoverView
 from hawker.fleet.fleet import Fleet
 from hawker.fleet.handlers import ClusterHandlers
 from hawker.fleet.members import wrong_clocks
-from hawker.fleet.sources import Published
+from hawker.fleet.sources import PublishedState
 from hawker.gossip.contract import Member
 from hawker.ids import NodeId
 from hawker.node import labels_of
@@ -48,9 +48,9 @@ def node_handlers(
     return handlers
 
 
-def published_by(worker: AssembledWorker) -> Published:
+def published_by(worker: AssembledWorker) -> PublishedState:
     images = worker.deps.images
-    return Published(
+    return PublishedState(
         node=worker.node.id,
         store=worker.deps.store,
         health_of=worker.health.of,
@@ -59,7 +59,7 @@ def published_by(worker: AssembledWorker) -> Published:
     )
 
 
-def failover_of(worker: AssembledWorker, sight: Sight) -> Failover:
+def failover_of(worker: AssembledWorker, sight: FailoverView) -> Failover:
     deps = worker.deps
     return Failover(worker.node.id, deps.store, deps.clock, worker.operations, sight, worker.changes.listen)
 

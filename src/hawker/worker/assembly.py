@@ -17,7 +17,7 @@ from hawker.runtime.probe import Verdict
 from hawker.volume.growth import Growth
 from hawker.volume.maintenance import Maintenance
 from hawker.volume.operations import Volumes
-from hawker.volume.restore import Origins
+from hawker.volume.restore import VolumeClones
 from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
 from hawker.worker.admission import Admission
@@ -27,8 +27,8 @@ from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.health import Health, Prober
-from hawker.worker.ip_assignments import Ips
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.ip_assignments import IpAllocator
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
@@ -45,19 +45,19 @@ class AssembledWorker:
     found of each when the node began."""
 
     node: NodeRecord
-    deps: Deps
-    runner: Runner[Deps]
+    deps: FlowDeps
+    runner: Runner[FlowDeps]
     operations: Operations
     apps: Apps
     volumes: Volumes
     snapshots: Snapshots
-    origins: Origins
+    origins: VolumeClones
     farewells: SoftDeletes
     health: Health
     tending: ContainerSupervisors
     changes: Changes
     room: Callable[[], Capacity]
-    ips: Ips
+    ips: IpAllocator
     policies: Policies
     metrics: Metrics
     scraper: Scraper
@@ -69,8 +69,8 @@ class AssembledWorker:
 
 
 def assemble(
-    deps: Deps,
-    runner: Runner[Deps],
+    deps: FlowDeps,
+    runner: Runner[FlowDeps],
     node: NodeRecord,
     *,
     room: Callable[[], Capacity],
@@ -91,14 +91,14 @@ def assemble(
         apps=Apps(store, clock, deps.volumes),
         volumes=volumes,
         snapshots=snapshots,
-        origins=Origins(store, deps.driver, runner, volumes, snapshots),
+        origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         farewells=SoftDeletes(store, clock, deps.volumes, volumes),
         health=Health(store, clock, changes, prober),
         tending=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
         room=room,
         policies=Policies(store, clock),
-        ips=Ips(store, clock, deps.settings, node.region, outward),
+        ips=IpAllocator(store, clock, deps.settings, node.region, outward),
         metrics=metrics,
         scraper=Scraper(store, node.id, fetch),
         started_at=clock.now(),
@@ -106,7 +106,7 @@ def assemble(
 
 
 def operations_of(
-    deps: Deps, runner: Runner[Any], room: Callable[[], Capacity], made: type[Operations] = Operations
+    deps: FlowDeps, runner: Runner[Any], room: Callable[[], Capacity], made: type[Operations] = Operations
 ) -> Operations:
     admission = Admission(deps.table, deps.driver, deps.settings, room)
     pool = IPv4Network(deps.settings.ipv4_pool)

@@ -17,7 +17,7 @@ from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import OFF
-from hawker.record.machine import MACHINES, MachineRecord, Target
+from hawker.record.machine import MACHINES, MachineRecord, MachineTarget
 from hawker.store.contract import Store
 from hawker.worker.changes import Changes
 from hawker.worker.operations import Operations
@@ -133,7 +133,7 @@ class Calendar:
         if record is None:
             return
         try:
-            await self._operations.start(Target(record.app, machine_id, None))
+            await self._operations.start(MachineTarget(record.app, machine_id, None))
         except HawkerError as error:
             fields = {"machine": machine_id, "schedule": record.config.schedule, "error": str(error)}
             _log.warning("a scheduled machine could not be started", extra=fields)

@@ -20,11 +20,11 @@ from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.machine import WITH_INSTANCE, Operation, judge
 from hawker.node import Capacity, shortfall
-from hawker.record.machine import MachineRecord, Target, machine_resource
+from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
 from hawker.runtime.driver import Driver, Memory
 from hawker.store.contract import Store, Tx
 from hawker.worker import leases
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.memory import MEMORY, Limit
 from hawker.worker.table import MachineTable
 
@@ -40,7 +40,7 @@ class MachineMemory:
         table: MachineTable,
         driver: Driver,
         clock: Clock,
-        runner: Runner[Deps],
+        runner: Runner[FlowDeps],
         room: Callable[[], Capacity],
     ) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class MachineMemory:
         await self.read(record)
         return await self._driver.reclaim_memory(record.id, amount_mib)
 
-    async def set_limit(self, target: Target, limit_mib: int) -> Memory:
+    async def set_limit(self, target: MachineTarget, limit_mib: int) -> Memory:
         """Raises `Conflict` when the host is full or another change is under way, `WrongState` when the machine uses
         more than that."""
         self._check_served()

@@ -25,7 +25,7 @@ from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
 from hawker.node import Resources
 from hawker.record.app import APPS
 from hawker.record.gpu_claim import claimed_by
-from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous, Target, machine_resource
+from hawker.record.machine import BY_NAME, Lease, MachineRecord, MachineTarget, Previous, machine_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import attach, kept
@@ -51,7 +51,7 @@ def _nothing(tx: Tx) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """A new version of a machine's config. `lease` is taken with it: both are promised, or neither."""
 
     config: MachineConfig
@@ -124,7 +124,7 @@ class Operations:
 
         return await self._commit(CREATE, apply)
 
-    async def start(self, target: Target, *, also: Callable[[Tx], None] = _nothing) -> State:
+    async def start(self, target: MachineTarget, *, also: Callable[[Tx], None] = _nothing) -> State:
         """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has.
         `also` is done in the transaction of a start that was needed."""
 
@@ -155,7 +155,7 @@ class Operations:
         await self._overtake(before)
         return before.state
 
-    async def suspend(self, target: Target) -> str:
+    async def suspend(self, target: MachineTarget) -> str:
         """How it is done. Raises `NotServed` where the driver cannot."""
         if self._suspension is None:
             what = f"suspending a machine is not served by this node's driver ({self._driver}) as it is set up"
@@ -179,7 +179,7 @@ class Operations:
 
     async def stop(
         self,
-        target: Target,
+        target: MachineTarget,
         *,
         signal: str | None,
         timeout_s: float | None,
@@ -198,7 +198,7 @@ class Operations:
 
         await self._overtake(await self._commit(STOP, apply), START, SUSPEND, RESUME, RESTART, UPDATE)
 
-    async def restart(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
+    async def restart(self, target: MachineTarget, *, signal: str | None, timeout_s: float | None) -> None:
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
             judge(Operation.RESTART, self._state(tx, record))
@@ -219,7 +219,7 @@ class Operations:
 
         await self._overtake(await self._commit(RESTART, apply))
 
-    async def update(self, target: Target, change: Change) -> MachineRecord:
+    async def update(self, target: MachineTarget, change: ConfigChange) -> MachineRecord:
         """Make a new version. Raises `Conflict` when `current_version` is stale or another change is under way.
 
         Until the old instance has made room, the machine holds what either version needs."""
@@ -268,12 +268,12 @@ class Operations:
         await self._overtake(before)
         return updated
 
-    def _lease(self, record: MachineRecord, target: Target, change: Change) -> Lease | None:
+    def _lease(self, record: MachineRecord, target: MachineTarget, change: ConfigChange) -> Lease | None:
         if change.lease is None:
             return record.lease
         return leases.taken(record, target.nonce, self._clock.now(), change.lease)
 
-    async def destroy(self, target: Target, *, force: bool) -> None:
+    async def destroy(self, target: MachineTarget, *, force: bool) -> None:
         def apply(tx: Tx) -> MachineRecord | None:
             record = self._claim(tx, target)
             if judge(Operation.DESTROY, self._state(tx, record), force=force) is Verdict.NOTHING_TO_DO:
@@ -287,7 +287,7 @@ class Operations:
         overtaken = (CREATE, START, STOP, SUSPEND, RESUME, RESTART, UPDATE)
         await self._overtake(await self._commit(DESTROY, apply), *overtaken)
 
-    async def cordon(self, target: Target, cordoned: bool) -> None:
+    async def cordon(self, target: MachineTarget, cordoned: bool) -> None:
         def apply(tx: Tx) -> None:
             record = self._claim(tx, target)
             if record.state in GONE:
@@ -304,7 +304,7 @@ class Operations:
         reach(f"{flow.name}.accept.after")
         return promised
 
-    def _claim(self, tx: Tx, target: Target) -> MachineRecord:
+    def _claim(self, tx: Tx, target: MachineTarget) -> MachineRecord:
         record = self._table.find(tx, target.app, target.machine_id)
         leases.check(record, target.nonce, self._clock.now())
         return record

@@ -11,10 +11,10 @@ from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
-from hawker.worker.health import Finding
+from hawker.worker.health import ProbeResult
 
 pytestmark = pytest.mark.anyio
-BAD = Finding(False, "refused")
+BAD = ProbeResult(False, "refused")
 
 
 def container(name: str, command: str = "serve", **more: Any) -> dict[str, Any]:

@@ -25,10 +25,10 @@ from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover import Failover
 from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.fleet import Fleet, ring_of
-from hawker.fleet.gossip_bridge import GossipBridge, Told
+from hawker.fleet.gossip_bridge import GossipBridge, MembersToReplica
 from hawker.fleet.members import Members
 from hawker.fleet.publish import Publisher
-from hawker.fleet.rows import Self
+from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import follow, worker_sources
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, BrokerHandlers
@@ -149,7 +149,7 @@ def _joined(stack: AsyncExitStack, town: Town, worker: Worker, store: Observable
     region = parts.node.region
     replica = Replica(me, region, storage, clock, send=meeting.send, ask=meeting.ask, run=inline)
     meeting.replica = replica
-    members = Members(lambda: gossip, Told(replica), clock, lambda some: None)
+    members = Members(lambda: gossip, MembersToReplica(replica), clock, lambda some: None)
     gossip = _gossip(town, parts, clock, storage, meeting, members)
     meeting.gossip = gossip
     wired = WiredPeers(town.wire, me)
@@ -189,7 +189,7 @@ def bundler_of(parts: AssembledWorker) -> AppBundler:
 def publisher_of(catalog: Catalog, clock: LoopClock, store: Observable, parts: AssembledWorker) -> Publisher:
     """It hears of every change."""
     me, drivers = parts.node.id, (parts.deps.driver.name,)
-    said = Self(api=f"http://{me}", version="sim", drivers=drivers, labels={}, started_at=0.0)
+    said = NodeFacts(api=f"http://{me}", version="sim", drivers=drivers, labels={}, started_at=0.0)
     publisher = Publisher(catalog, clock, me, worker_sources(published_by(parts), said))
     follow(publisher, store, parts.changes.listen)
     return publisher

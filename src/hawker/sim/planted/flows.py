@@ -15,7 +15,7 @@ from hawker.fsm.runner import Runner
 from hawker.record.machine import MACHINES, machine_id_of
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Context, Deps
+from hawker.worker.lifecycle.deps import Context, FlowDeps
 
 Change = Callable[[Flow[Any], Step], Step | None]
 
@@ -84,7 +84,7 @@ def _named(flows: Sequence[Flow[Any]], flow: str, step: str) -> Step:
     return row
 
 
-class SkipsAStep(Runner[Deps]):
+class SkipsAStep(Runner[FlowDeps]):
     """Takes the step that was under way when the daemon died for one that was done."""
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

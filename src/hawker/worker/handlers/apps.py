@@ -24,7 +24,7 @@ from hawker.machine import GONE
 from hawker.permission import Action, Attempt
 from hawker.record import views
 from hawker.record.app import AppRecord
-from hawker.record.machine import Target, machine_resource
+from hawker.record.machine import MachineTarget, machine_resource
 from hawker.store.contract import Store
 from hawker.worker.apps import Apps
 from hawker.worker.handlers.paging import page_of
@@ -82,7 +82,7 @@ class AppHandlers:
         for record in machines:
             if record.state not in GONE:
                 nonce = record.lease.nonce if record.lease else None
-                await self._operations.destroy(Target(app.name, record.id, nonce), force=True)
+                await self._operations.destroy(MachineTarget(app.name, record.id, nonce), force=True)
         for record in machines:
             run = self._runner.list(resource=machine_resource(record.id), flow="destroy", limit=1)
             if run:

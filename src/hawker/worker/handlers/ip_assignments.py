@@ -18,11 +18,11 @@ from hawker.permission import Action, Attempt
 from hawker.record.ip_assignment import IpRecord
 from hawker.store.contract import Store
 from hawker.worker.apps import Apps
-from hawker.worker.ip_assignments import Ips, Wish
+from hawker.worker.ip_assignments import IpAllocator, IpRequest
 
 
 class IpHandlers:
-    def __init__(self, store: Store, apps: Apps, ips: Ips) -> None:
+    def __init__(self, store: Store, apps: Apps, ips: IpAllocator) -> None:
         self._store = store
         self._apps = apps
         self._ips = ips
@@ -41,7 +41,7 @@ class IpHandlers:
         body, app = call.body, self._apps.get(self._store, call.params.app_name)
         if body.org_slug not in (None, "", app.org):
             call.grant.check(Attempt(Action.WRITE, org=body.org_slug))
-        wish = Wish(
+        wish = IpRequest(
             type=body.type or "",
             region=body.region or "",
             service_name=body.service_name or "",

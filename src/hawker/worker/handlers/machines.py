@@ -43,7 +43,7 @@ from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.images import resolve
-from hawker.worker.operations import Change
+from hawker.worker.operations import ConfigChange
 from hawker.worker.orders import new_record, serves_region
 
 _EVENTS_IN_MACHINE = 20
@@ -115,7 +115,7 @@ class MachineHandlers:
         leases.check(current, call.nonce, parts.deps.clock.now())
         skip = self._check_secrets(current.app, body)
         images = await resolve(parts.deps.images, body.config)
-        change = Change(
+        change = ConfigChange(
             config=body.config,
             image=images.shown,
             container_images=images.of_containers,

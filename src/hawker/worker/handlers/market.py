@@ -24,7 +24,7 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import BadRequest
 from hawker.ids import AppName, NodeId, OrderId
 from hawker.machine import GONE
-from hawker.record.machine import MachineRecord, Target
+from hawker.record.machine import MachineRecord, MachineTarget
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.bids import MOST_AT_ONCE
 from hawker.worker.bids import Bids as Bidding
@@ -65,7 +65,7 @@ class MarketHandlers:
         made = await self._ledger.cancel(app, order, anyway=call.query.destroy)
         if made is not None and call.query.destroy and made.state not in GONE:
             nonce = made.lease.nonce if made.lease else None
-            await self._parts.operations.destroy(Target(app, made.id, nonce), force=True)
+            await self._parts.operations.destroy(MachineTarget(app, made.id, nonce), force=True)
         return CancelAnswer(filled=None if made is None else self._shown(made, with_nonce=True))
 
     async def claim(self, call: Call[ClaimParams, NoQuery, ClaimRequest]) -> Claim:

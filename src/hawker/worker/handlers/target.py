@@ -3,16 +3,16 @@
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.metadata import MetadataKeyParams
 from hawker.ids import AppName
-from hawker.record.machine import MachineRecord, Target
+from hawker.record.machine import MachineRecord, MachineTarget
 from hawker.store.contract import Reader
 from hawker.worker.apps import Apps
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.table import MachineTable
 
 
-def target_of(params: MachineParams, nonce: str | None) -> Target:
+def target_of(params: MachineParams, nonce: str | None) -> MachineTarget:
     """`nonce` is the lease's that the call carries."""
-    return Target(AppName(params.app_name), params.machine_id, nonce)
+    return MachineTarget(AppName(params.app_name), params.machine_id, nonce)
 
 
 class MachineFinder:

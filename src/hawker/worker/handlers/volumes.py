@@ -49,7 +49,7 @@ from hawker.volume import views
 from hawker.volume.disks import Disks, Usage, disk_of
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.operations import Volumes, check_retention, new_volume
-from hawker.volume.restore import Origin, Origins, completed, origin_of
+from hawker.volume.restore import VolumeClones, VolumeOrigin, completed, origin_of
 from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
 from hawker.volume.table import VolumeTable
@@ -74,7 +74,7 @@ class VolumeHandlers:
         node: NodeRecord,
         apps: Apps,
         volumes: Volumes,
-        origins: Origins,
+        origins: VolumeClones,
         soft_deletes: SoftDeletes,
     ) -> None:
         self._store = store
@@ -185,7 +185,7 @@ class VolumeHandlers:
             error_regions=(),
         )
 
-    def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> Origin | None:
+    def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> VolumeOrigin | None:
         """What it is to be made from: of the same organization, and nothing that the caller may not read."""
         found = origin_of(body, self._store)
         if found is None:

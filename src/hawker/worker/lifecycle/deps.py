@@ -27,7 +27,7 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
 
 @dataclass(frozen=True, slots=True)
-class Deps:
+class FlowDeps:
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
     `disks` and `copies` where there are no volumes, `gpus` where the node has none."""
 
@@ -50,14 +50,14 @@ class Deps:
     gpus: Devices | None = None
 
 
-Context: TypeAlias = StepContext[Deps, I]
+Context: TypeAlias = StepContext[FlowDeps, I]
 
 
-def machine_of(context: StepContext[Deps, msgspec.Struct]) -> MachineRecord:
+def machine_of(context: StepContext[FlowDeps, msgspec.Struct]) -> MachineRecord:
     """The record as last committed. Raises `NotFound`. Inside a commit, ask the transaction instead."""
     return context.deps.table.get(context.deps.store, machine_id_of(context))
 
 
-def machine_in(tx: Tx, context: StepContext[Deps, msgspec.Struct]) -> MachineRecord:
+def machine_in(tx: Tx, context: StepContext[FlowDeps, msgspec.Struct]) -> MachineRecord:
     """The record as the transaction sees it; for commits, which run in the store's writer."""
     return context.deps.table.get(tx, machine_id_of(context))

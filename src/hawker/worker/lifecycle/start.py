@@ -22,7 +22,7 @@ from hawker.store.contract import Tx
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.images import needed
-from hawker.worker.lifecycle.deps import Context, Deps, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
 from hawker.worker.lifecycle.environment import Disks, Surroundings, containers_spec, instance_spec, with_kernel
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, gpus_of, take_gpus
 from hawker.worker.lifecycle.pull import PullInput, image_resource
@@ -248,7 +248,7 @@ def _rest(tx: Tx, context: Context[Launch]) -> None:
 def mark_failed(tx: Tx, ended: EndedRun[Launch]) -> None:
     """A machine that could not be started is off, and its history says why. One whose old instance could not even be
     ended still runs."""
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = tx.get(MACHINES, ended.resource.id)
     if ended.ending is Ending.DONE or record is None or not _is_awaited(record, ended.input):
         return
