@@ -25,11 +25,11 @@ _log = bind("hawker.keeper")
 
 
 class Maintenance:
-    def __init__(self, store: Store, clock: Clock, snapshots: Snapshots, farewells: SoftDeletes) -> None:
+    def __init__(self, store: Store, clock: Clock, snapshots: Snapshots, soft_deletes: SoftDeletes) -> None:
         self._store = store
         self._clock = clock
         self._snapshots = snapshots
-        self._farewells = farewells
+        self._soft_deletes = soft_deletes
         self._leaps = Leaps(clock)
         self._leap_s = 0.0  # that the records have not heard of
         self._again_at: dict[VolumeId, float] = {}  # monotonic
@@ -49,12 +49,12 @@ class Maintenance:
             _log.warning("the wall clock was set", extra={"seconds": round(self._leap_s, 3)})
             await self._store.write(partial(self._shift, seconds=self._leap_s))
             self._leap_s = 0.0
-        await self._farewells.empty()
+        await self._soft_deletes.empty()
         await self._snapshots.expire()
         await self._back_up()
 
     def _shift(self, tx: Tx, seconds: float) -> None:
-        self._farewells.shift(tx, seconds)
+        self._soft_deletes.shift(tx, seconds)
         self._snapshots.shift(tx, seconds)
 
     async def _back_up(self) -> None:

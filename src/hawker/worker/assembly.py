@@ -52,7 +52,7 @@ class AssembledWorker:
     volumes: Volumes
     snapshots: Snapshots
     origins: VolumeClones
-    farewells: SoftDeletes
+    soft_deletes: SoftDeletes
     health: Health
     tending: ContainerSupervisors
     changes: Changes
@@ -92,7 +92,7 @@ def assemble(
         volumes=volumes,
         snapshots=snapshots,
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
-        farewells=SoftDeletes(store, clock, deps.volumes, volumes),
+        soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
         health=Health(store, clock, changes, prober),
         tending=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
@@ -197,7 +197,7 @@ async def begin(
     await tasks.start(parts.tending.serve)
     await tasks.start(Calendar(deps.store, deps.clock, parts.operations, parts.changes).serve)
     if deps.copies is not None:
-        keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.farewells)
+        keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.soft_deletes)
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
         tasks.start_soon(

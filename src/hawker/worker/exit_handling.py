@@ -3,6 +3,8 @@
 The supervisor comes here when it sees an end, the reconciler when nobody saw it.
 """
 
+from typing import Any
+
 from hawker.clock import Clock
 from hawker.errors import NotFound
 from hawker.failpoint import reach
@@ -14,7 +16,6 @@ from hawker.record.machine import MACHINES, machine_resource
 from hawker.runtime.driver import ALIVE, Driver, Exit, Phase
 from hawker.store.contract import Store, Tx
 from hawker.worker.exits import Followup, record_exit
-from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import REST, Halt, Rest
@@ -27,9 +28,7 @@ _LOST = "the instance was lost, as after a reboot of the host"
 class ExitHandler:
     """Remembers nothing; whoever comes second finds the exit recorded and changes nothing."""
 
-    def __init__(
-        self, store: Store, table: MachineTable, driver: Driver, clock: Clock, runner: Runner[FlowDeps]
-    ) -> None:
+    def __init__(self, store: Store, table: MachineTable, driver: Driver, clock: Clock, runner: Runner[Any]) -> None:
         self._store = store
         self._table = table
         self._driver = driver

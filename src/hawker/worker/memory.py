@@ -5,6 +5,7 @@ start needs what its config says.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,6 @@ from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
 from hawker.runtime.driver import Driver, Memory
 from hawker.store.contract import Store, Tx
 from hawker.worker import leases
-from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.memory import MEMORY, Limit
 from hawker.worker.table import MachineTable
 
@@ -40,7 +40,7 @@ class MachineMemory:
         table: MachineTable,
         driver: Driver,
         clock: Clock,
-        runner: Runner[FlowDeps],
+        runner: Runner[Any],
         room: Callable[[], Capacity],
     ) -> None:
         self._store = store

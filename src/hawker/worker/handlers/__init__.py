@@ -88,7 +88,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.apps,
         worker.volumes,
         worker.origins,
-        worker.farewells,
+        worker.soft_deletes,
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
 

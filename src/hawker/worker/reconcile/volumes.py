@@ -21,7 +21,6 @@ from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.disks import Disks, disk_of
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VOLUME_FORK, VOLUME_RESTORE, VolumeInput
-from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.stop import REST, Rest
 from hawker.worker.reconcile.findings import Finding, Kind
@@ -89,7 +88,7 @@ class VolumeLook:
 class VolumeRepairs:
     """Each looks again whether its finding still is one."""
 
-    def __init__(self, store: Store, disks: Disks | None, runner: Runner[FlowDeps]) -> None:
+    def __init__(self, store: Store, disks: Disks | None, runner: Runner[Any]) -> None:
         self._store = store
         self._disks = disks
         self._runner = runner
