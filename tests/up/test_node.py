@@ -1,4 +1,4 @@
-""""""
+"""The end of a node whose machines go with it."""
 
 import pytest
 
@@ -6,6 +6,9 @@ from hawker.runtime.fake_host import Fault
 from hawker.sim.life import Worker
 from hawker.sim.world import Stall
 from hawker.up.node import DEADLINE_S, destroy_everything
+from tests.fixtures.virtual_worker import anyio_backend, stall, worker
+
+__all__ = ["anyio_backend", "stall", "worker"]
 
 pytestmark = pytest.mark.anyio
 

@@ -44,9 +44,6 @@ class HistoryDeps(Protocol):
 Context: TypeAlias = StepContext[HistoryDeps, I]
 
 
-# What archiving needs of the node that it is part of. The worker's own `Deps` has it all.
-
-
 class Export(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to say: the store has it all."""
 

@@ -32,7 +32,7 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
 
 class VolumeDeps(Protocol):
-    """`disks` and `copies` are None on a node that has no volumes."""
+    """What flows of volumes are given. `disks` and `copies` are None on a node that has no volumes."""
 
     @property
     def store(self) -> Store: ...
@@ -51,9 +51,6 @@ class VolumeDeps(Protocol):
 
 
 Context: TypeAlias = StepContext[VolumeDeps, I]
-
-
-# What the operations and flows of volumes need of their node. The worker's own `Deps` has it all.
 
 
 class VolumeInput(msgspec.Struct, frozen=True, kw_only=True):
