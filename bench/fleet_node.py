@@ -43,10 +43,9 @@ from hawker.runtime.fake_host import FakeHost
 from hawker.settings import Settings
 from hawker.store.sqlite import SqliteStore
 from hawker.up.build import deps_of, image_settings, parts_of
+from hawker.up.wiring import node_handlers
+from hawker.worker.assembly import begin, supervisor_of
 from hawker.worker.format import enter
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.serve import begin
-from hawker.worker.supervisor import Supervisor
 
 REGION = "bench"
 ROOM = Capacity(cpus=4_000, memory_mib=64 << 20, disk_mib=1 << 30)
@@ -114,8 +113,8 @@ async def worker(number: int, directory: Path) -> None:
         deps = await deps_of(settings, place, driver, node.id, store, images, clock, None)
         parts = parts_of(deps, node, read_facts(), http, build_metrics("bench"), None, ())
         async with anyio.create_task_group() as tasks:
-            await begin(tasks, parts, Supervisor(deps, parts.runner, parts.changes), None)
-            server = Server(worker_handlers(parts), _anybody, clock, routes=(*_WORKER_ROUTES, *PEER_ROUTES))
+            await begin(tasks, parts, supervisor_of(parts), None)
+            server = Server(node_handlers(parts), _anybody, clock, routes=(*_WORKER_ROUTES, *PEER_ROUTES))
             await _serve(server)
 
 

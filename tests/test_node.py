@@ -1,7 +1,11 @@
+""""""
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.node import Capacity, Resources, how_many, shortfall
+from hawker.errors import CannotStart
+from hawker.node import MAX_LABELS, Capacity, Resources, how_many, labels_of, shortfall
 
 HOST = Capacity(cpus=4, memory_mib=8192, disk_mib=10_000, shared_ratio=2.0)
 
@@ -58,3 +62,26 @@ def test_how_many_fit_is_the_last_number_that_is_not_short(
     assert 0 <= fits <= most
     assert fits == 0 or not shortfall(capacity, Resources(), asked.times(fits))
     assert fits == most or shortfall(capacity, Resources(), asked.times(fits + 1))
+
+
+def test_labels_are_pairs() -> None:
+    assert labels_of(("disk=ssd", "example.com/rack=a=1", "gpu=")) == {
+        "disk": "ssd",
+        "example.com/rack": "a=1",
+        "gpu": "",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "disk", "=ssd", "a b=c", "disk=a,b", "disk=\n", f"disk={'x' * 257}", f"{'k' * 65}=v"]
+)
+def test_what_is_no_label_is_refused(text: str) -> None:
+    with pytest.raises(CannotStart, match="is not KEY=VALUE, such as disk=ssd"):
+        labels_of((text,))
+
+
+def test_a_label_is_given_once_and_there_are_not_many() -> None:
+    with pytest.raises(CannotStart, match="label disk is given twice"):
+        labels_of(("disk=a", "disk=b"))
+    with pytest.raises(CannotStart, match="at most 64 labels, not 65"):
+        labels_of(f"l{number}=" for number in range(MAX_LABELS + 1))

@@ -20,7 +20,7 @@ from hawker.sim.harness.loop import VirtualTimeLoop
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 
 T = TypeVar("T")
 CLIENTS = ("ann", "bob")
@@ -80,7 +80,7 @@ class Both:
     async def _live(self, ready: asyncio.Event) -> None:
         async with self._stall.open() as worker:
             self._worker: SimWorker = worker
-            handlers = worker_handlers(worker.parts)
+            handlers = node_handlers(worker.parts)
             served = [route for route in ROUTES if not handlers.missing((route,))]
             self._server = Server(handlers, _authenticate, self._stall.clock, routes=served)
             ready.set()

@@ -247,3 +247,37 @@ async def test_a_closed_store_refuses_writes(tmp_path: Path) -> None:
         await store.close()
         with pytest.raises(Unavailable):
             await store.write(put_all("a"))
+
+
+# What was written is told.
+
+
+async def test_each_change_is_told_once_and_after_its_commit(store: Store) -> None:
+    assert isinstance(store, SqliteStore | MemoryStore)
+    told = list[tuple[str, str, bool]]()
+    store.listen(lambda bucket, key: told.append((bucket, key, store.get(FRUITS, "a") is not None)))
+
+    def apply(tx: Tx) -> None:
+        tx.put(FRUITS, "a", Fruit(name="apple"))
+        tx.put(FRUITS, "a", Fruit(name="apple"))
+        tx.put(OTHERS, "b", Fruit(name="pear"))
+
+    await store.write(apply)
+    assert told == [("fruits", "a", True), ("others", "b", True)]
+    told.clear()
+    await store.write(lambda tx: tx.delete(FRUITS, "a"))
+    assert told == [("fruits", "a", False)]
+
+
+async def test_a_change_that_is_rolled_back_is_not_told(store: Store) -> None:
+    assert isinstance(store, SqliteStore | MemoryStore)
+    told = list[str]()
+    store.listen(lambda bucket, key: told.append(key))
+
+    def fails(tx: Tx) -> None:
+        tx.put(FRUITS, "a", Fruit(name="apple"))
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        await store.write(fails)
+    assert not told and store.count(FRUITS) == 0

@@ -1,6 +1,5 @@
 """What nodes ask a worker about apps and what it has."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 from hawker.machine import State
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -65,8 +64,8 @@ class Told:
 
 
 async def test_its_catalog_speaks_for_its_neighbours(worker: SimWorker) -> None:
-    parts = replace(worker.parts, catalog=Told())  # type: ignore[arg-type]  # as much as is asked
-    api = InProcessCaller(worker_handlers(parts), parts.deps.clock, "ann")
+    handlers = node_handlers(worker.parts, catalog=Told())  # type: ignore[arg-type]  # as much as is asked
+    api = InProcessCaller(handlers, worker.parts.deps.clock, "ann")
     assert (await api.call(GET_OWNER, params=owner("machine", "here"))).node == "0000000b"
     for missing in (owner("machine", "there"), owner("snapshot", "here")):
         with pytest.raises(NotFound):
@@ -108,7 +107,7 @@ class Alive:
 async def test_a_node_that_lives_stays_the_home_of_its_apps(worker: SimWorker) -> None:
     with pytest.raises(NotServed):
         await worker.api.call(SETTLE_HOME, params=AppParams(app_name=APP), body=HomeRequest())
-    parts = replace(worker.parts, porter=object(), fleet=Alive())  # type: ignore[arg-type]  # as much as is asked
-    api = InProcessCaller(worker_handlers(parts), parts.deps.clock, "ann")
+    handlers = node_handlers(worker.parts, bundler=object(), fleet=Alive())  # type: ignore[arg-type]  # as much as is asked
+    api = InProcessCaller(handlers, worker.parts.deps.clock, "ann")
     with pytest.raises(Conflict, match="node 0000000b, the home of app 'shop', lives"):
         await api.call(SETTLE_HOME, params=NAME, body=HomeRequest(old="0000000b", take=True))

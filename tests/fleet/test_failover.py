@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.fleet.failover import Failover
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.record.takeover import FENCED, TAKEOVERS
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.up.wiring import failover_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ class Fleet:
     def __init__(self, worker: SimWorker) -> None:
         self.worker = worker
         self.seen = Seen(worker.parts.node.id)
-        self.sentinel = Failover(worker.parts, self.seen)
+        self.sentinel = failover_of(worker.parts, self.seen)
 
     def state(self, machine_id: str) -> State:
         return self.worker.record(machine_id).state

@@ -10,7 +10,7 @@ import hawker.catalog
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import Unavailable
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
-from hawker.fleet.failover_view import CatalogSight
+from hawker.fleet.failover_view import CatalogView
 from hawker.ids import MachineId, NodeId
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ def rows() -> Rows:
     return Rows()
 
 
-def sight(rows: Rows, answers: Mapping[NodeId, str | None] | None = None) -> CatalogSight:
+def sight(rows: Rows, answers: Mapping[NodeId, str | None] | None = None) -> CatalogView:
     said = answers or {}
 
     async def ask(node: NodeId, about: NodeId) -> str:
@@ -60,7 +60,7 @@ def sight(rows: Rows, answers: Mapping[NodeId, str | None] | None = None) -> Cat
     fates = {LOST: DOWN, **dict.fromkeys(said, ALIVE)}
     for node in (ME, *fates):
         rows.put("INSERT OR IGNORE INTO nodes (node, region) VALUES (?, 'mad')", node)
-    return CatalogSight(me=ME, region="mad", catalog=rows, believed=lambda: fates, ask=ask)
+    return CatalogView(me=ME, region="mad", catalog=rows, believed=lambda: fates, ask=ask)
 
 
 async def test_the_row_that_counts_is_that_of_the_greatest_generation(rows: Rows) -> None:

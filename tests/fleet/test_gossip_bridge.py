@@ -14,7 +14,7 @@ from hawker.catalog.replica import Replica
 from hawker.catalog.storage import MemberRow as Row
 from hawker.catalog.storage import SqliteStorage
 from hawker.errors import Unavailable
-from hawker.fleet.gossip_bridge import GossipBridge, Told, Untold
+from hawker.fleet.gossip_bridge import GossipBridge, MembersToMirror, MembersToReplica
 from hawker.fleet.members import Members
 from hawker.fleet.rows import image_row, upsert
 from hawker.gossip.contract import NodeMeta
@@ -51,7 +51,7 @@ class Stand:
         self.replica: Replica[SqliteStorage] = Replica(
             node, "mad", storage, clock, send=self.meeting.send, ask=self.meeting.ask, run=here
         )
-        self.members = Members(lambda: self.gossip, Told(self.replica), clock, lambda some: None)
+        self.members = Members(lambda: self.gossip, MembersToReplica(self.replica), clock, lambda some: None)
         listener = Listener(
             on_member=self.members.heard,
             on_message=self.meeting.on_message,
@@ -126,7 +126,7 @@ async def test_without_a_catalog_of_its_own_a_node_passes_over_what_is_for_one()
     with pytest.raises(Unavailable, match="keeps no catalog"):
         await meeting.on_request(OTHER, b"x")
     kept: list[Sequence[Row]] = []
-    untold = Untold(kept.append)
+    untold = MembersToMirror(kept.append)
     untold.on_member(OTHER, region="mad", alive=True)
     rows = [Row(host=OTHER, state="alive", since=1.0)]
     await untold.set_members(rows)

@@ -39,7 +39,8 @@ from hawker.ids import NodeId
 from hawker.permission import Attempt
 from hawker.record.node import NODE
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
+from hawker.worker.handlers import node_info_of
 from tests.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio
@@ -100,12 +101,12 @@ class Fair:
             clock=worker.parts.deps.clock,
             save=self.saved.append,
         )
-        self.handlers = worker_handlers(replace(worker.parts, fleet=fleet, catalog=self.desk))
+        self.handlers = node_handlers(worker.parts, fleet=fleet, catalog=self.desk)
         self.api = InProcessCaller(self.handlers, worker.parts.deps.clock, "ann")
 
     def _handlers_of_other(self, worker: SimWorker) -> Handlers:
         node = msgspec.structs.replace(worker.parts.node, id=OTHER)
-        return worker_handlers(replace(worker.parts, node=node))
+        return node_handlers(replace(worker.parts, node=node))
 
     def _caller(self, node_id: NodeId, behalf: str) -> Caller:
         assert node_id == OTHER and behalf == "ann"
@@ -171,7 +172,8 @@ class Named:
 
 
 async def test_only_the_root_token_is_given_keys(fair: Fair, worker: SimWorker) -> None:
-    handlers = ClusterHandlers(worker.parts)
+    parts = worker.parts
+    handlers = ClusterHandlers(parts.node, parts.deps.store, {}, node_info_of(parts), None)
 
     def call(grant: Grant) -> "Call[NoParams, NoQuery, AddKeyRequest]":
         return Call(params=NoParams(), query=NoQuery(), body=AddKeyRequest(), grant=grant, request_id="")

@@ -10,8 +10,8 @@ from hawker.config.services import Service
 from hawker.fleet.rows import (
     COLUMNS,
     KEYS,
+    NodeFacts,
     Row,
-    Self,
     app_row,
     capacity_row,
     health_rows,
@@ -39,7 +39,9 @@ from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import machine
 
 NODE = NodeId("0000000a")
-SAID = Self(api="http://10.0.0.1:4282", version="1", drivers=("container",), labels={"disk": "ssd"}, started_at=5.0)
+SAID = NodeFacts(
+    api="http://10.0.0.1:4282", version="1", drivers=("container",), labels={"disk": "ssd"}, started_at=5.0
+)
 APP = AppRecord(id="a", number=1, name=AppName("web"), org="me", network="default", network_id=1, created_at=1.0)
 
 TAKEOVER = TakeoverRecord(machine=MachineId("d1"), spare=MachineId("e1"), owner=NodeId("bbbbbbbb"), seen=2.5, at=3.5)

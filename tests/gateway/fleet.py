@@ -30,7 +30,7 @@ from hawker.record.volume import VOLUMES
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import ROOM, MemoryWorld
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 
 
 class Loss(Enum):
@@ -59,7 +59,7 @@ class Host:
         async with self.stall.open() as worker:
             self.worker = worker
             node = NodeRecord(id=self.id, region=self.region, created_at=0.0)
-            self.handlers = worker_handlers(replace(worker.parts, node=node))
+            self.handlers = node_handlers(replace(worker.parts, node=node))
             task_status.started()
             await over.wait()
         gone.set()

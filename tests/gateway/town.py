@@ -40,7 +40,7 @@ from hawker.record.node import NodeRecord
 from hawker.record.volume import VOLUMES
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import ROOM, MemoryWorld
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 
 APP = "shop"
 SHOP = AppParams(app_name=APP)
@@ -275,10 +275,8 @@ async def opened(directory: Path, number: int, region: str) -> AsyncIterator[Hos
     stall = MemoryWorld(directory / node.id, seed=number, room=room, node=node)
     async with stall.open() as worker:
         deps = worker.parts.deps
-        porter = AppBundler(deps.store, deps.secrets, deps.clock, node.id, vaults_of(lambda: (KEY,), deps.clock))
-        parts = replace(worker.parts, porter=porter)
-        worker.parts = parts
-        handlers = worker_handlers(parts)
+        bundler = AppBundler(deps.store, deps.secrets, deps.clock, node.id, vaults_of(lambda: (KEY,), deps.clock))
+        handlers = node_handlers(worker.parts, bundler=bundler)
         revocations = Revocations(deps.store, deps.clock)
         tokens = Tokens(Secret(ROOT), deps.clock, revocations, lambda app: None)
         TokenHandlers(tokens, revocations, deps.clock, lambda app: True).bind(handlers)

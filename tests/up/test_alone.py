@@ -19,7 +19,7 @@ from hawker.record.node import NODE
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
 from hawker.up.alone import handlers_alone
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 from tests.worker.hourglass import in_virtual_time
 
 anyio_backend = in_virtual_time
@@ -34,7 +34,7 @@ async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
 
 
 def _api(worker: SimWorker) -> InProcessCaller:
-    own = worker_handlers(worker.parts)
+    own = node_handlers(worker.parts)
     TokensElsewhere().bind(own)
     return InProcessCaller(handlers_alone(worker.parts, own, preferences()), worker.parts.deps.clock, "ann")
 

@@ -57,7 +57,8 @@ async def growth(worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.Monk
         return used(95)
 
     monkeypatch.setattr(stall.disks, "usage", nearly_full)
-    return Growth(worker.parts.deps, worker.parts.volumes)
+    deps = worker.parts.deps
+    return Growth(deps.store, deps.settings, deps.clock, deps.disks, worker.parts.volumes)
 
 
 def size(worker: SimWorker) -> int:

@@ -7,11 +7,11 @@ from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import VOLUMES, Fstype
-from hawker.volume.restore import Origin, completed
+from hawker.volume.restore import VolumeOrigin, completed
 from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
-ORIGIN = Origin(what="snapshot vs_1", size_gb=4, fstype=Fstype.EXT4, encrypted=False, key=None)
+ORIGIN = VolumeOrigin(what="snapshot vs_1", size_gb=4, fstype=Fstype.EXT4, encrypted=False, key=None)
 
 
 def test_what_an_order_leaves_open_is_as_the_origin_has_it() -> None:

@@ -1,6 +1,5 @@
 """Facts about snapshots: what they hold, how they are told, and when they end."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -167,9 +166,9 @@ async def test_a_file_that_no_record_knows_is_left_alone(shelf: Shelf) -> None:
 
 
 async def test_a_node_without_volumes_says_so(worker: SimWorker) -> None:
-    deps = replace(worker.parts.deps, copies=None)
+    deps = worker.parts.deps
     with pytest.raises(NotServed):
-        _ = module.Snapshots(deps, worker.parts.runner).copies
+        _ = module.Snapshots(deps.store, deps.driver, deps.clock, None, worker.parts.runner).copies
 
 
 async def with_suspended(shelf: Shelf) -> str:

@@ -33,7 +33,8 @@ async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
 
 
 def _admission(worker: SimWorker) -> Admission:
-    return Admission(worker.parts.deps, lambda: ROOM)
+    deps = worker.parts.deps
+    return Admission(deps.table, deps.driver, deps.settings, lambda: ROOM)
 
 
 async def _new(worker: SimWorker, *, launch: bool = True) -> MachineRecord:

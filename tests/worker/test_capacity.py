@@ -18,7 +18,7 @@ from hawker.runtime.fake_host import FakeFault
 from hawker.settings import Settings
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.capacity import Room, at_rest, kept_layer, overhead_mib, room_for
+from hawker.worker.capacity import Room, at_rest, kept_layer, room_for
 from tests.worker.invariants import check_at_rest
 from tests.worker.machines import machine
 
@@ -172,8 +172,10 @@ ROOM = Capacity(cpus=8, memory_mib=1024, disk_mib=100_000)
 async def test_a_node_sells_a_guests_memory_and_what_its_vmm_needs(tmp_path: Path, guests: bool, expected: int) -> None:
     async with MemoryWorld(tmp_path, guests=guests).open() as worker:
         deps = worker.parts.deps
-        assert overhead_mib(deps) == expected
-        assert room_for(deps, config_of(guest={"memory_mb": 300})).memory_mib == 300 + expected
+        assert (
+            room_for(deps.settings, deps.driver.features.overhead_mib, config_of(guest={"memory_mb": 300})).memory_mib
+            == 300 + expected
+        )
 
 
 async def test_admission_counts_it(tmp_path: Path) -> None:

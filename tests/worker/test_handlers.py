@@ -4,10 +4,10 @@ from hawker.api.contract.market import MARKET_ROUTES
 from hawker.api.contract.token import TOKEN_ROUTES
 from hawker.api.routes import ROUTES
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.handlers import worker_handlers
+from hawker.up.wiring import node_handlers
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_every_route_of_the_table_is_answered_but_for_those_of_the_broker(worker: SimWorker) -> None:
-    assert worker_handlers(worker.parts).missing(set(ROUTES) - {*TOKEN_ROUTES, *MARKET_ROUTES}) == ()
+    assert node_handlers(worker.parts).missing(set(ROUTES) - {*TOKEN_ROUTES, *MARKET_ROUTES}) == ()

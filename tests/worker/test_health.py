@@ -12,7 +12,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.health import Finding, NetworkProber, Probe
+from hawker.worker.health import NetworkProber, Probe, ProbeResult
 
 pytestmark = pytest.mark.anyio
 Serve = Callable[[bytes], Awaitable[int]]
@@ -103,7 +103,7 @@ async def test_a_long_answer_is_cut(prober: NetworkProber, serve: Serve) -> None
     assert finding.passing and len(finding.output) <= 2048
 
 
-BAD = Finding(False, "refused")
+BAD = ProbeResult(False, "refused")
 
 
 def _check(**more: object) -> dict[str, dict[str, object]]:

@@ -12,13 +12,13 @@ from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailabl
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId
 from hawker.machine import State
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, MachineTarget
 from hawker.sim.node.kit import SOUND
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.sim.node.world import MemoryWorld
 from hawker.worker import leases
-from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.operations import Change, Target
+from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.operations import ConfigChange
 from tests.worker.invariants import check_at_rest, check_store
 
 pytestmark = pytest.mark.anyio
@@ -147,12 +147,12 @@ async def test_cordon_is_shown_and_brings_no_destroyed_machine_back(worker: SimW
 async def test_a_machine_of_another_app_is_not_found(worker: SimWorker) -> None:
     machine_id = await worker.started()
     await worker.app("other")
-    target = Target(AppName("other"), machine_id, None)
+    target = MachineTarget(AppName("other"), machine_id, None)
     with pytest.raises(NotFound, match="machine not found"):
         await worker.parts.operations.stop(target, signal=None, timeout_s=None)
 
 
-class Helpless(Runner[Deps]):
+class Helpless(Runner[FlowDeps]):
     """Cannot cancel, as when the disk fills up right after an operation was promised."""
 
     async def cancel(self, run_id: RunId, reason: str) -> None:
@@ -177,8 +177,8 @@ async def test_an_update_and_the_lease_that_it_takes_are_promised_together(worke
     machine_id = await worker.started()
     before, clock = worker.record(machine_id), worker.parts.deps.clock
     lease = leases.new(clock, "ann", "", 60)
-    change = Change(before.config, before.image, launch=True, current_version=None, lease=lease)
-    target = Target(AppName(APP), machine_id, None)
+    change = ConfigChange(before.config, before.image, launch=True, current_version=None, lease=lease)
+    target = MachineTarget(AppName(APP), machine_id, None)
     assert (await worker.parts.operations.update(target, change)).lease == lease
     await worker.reaches(machine_id, State.STARTED)
     with pytest.raises(LeaseHeld):

@@ -15,8 +15,8 @@ from hawker.runtime.fake_host import FakeFault
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import MemoryStore, StoreFaults
+from hawker.worker.assembly import adoption_of
 from hawker.worker.lifecycle.start import START, Launch
-from hawker.worker.restored import take_up_restored
 from tests.worker.invariants import check_store
 
 pytestmark = pytest.mark.anyio
@@ -263,7 +263,7 @@ async def test_it_is_done_once_and_not_without_the_mark(stall: MemoryWorld) -> N
         assert worker.store.get(COPY, "self") is None
         before = worker.record(case.machine_id)
         stall.host.script("inspect", FakeFault(error=AssertionError("nobody looks")))
-        await take_up_restored(worker.parts.deps)
+        await adoption_of(worker.parts).take_up_restored()
         assert worker.record(case.machine_id) == before
 
 

@@ -2,6 +2,9 @@
 whoever makes an app of them.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
 import msgspec
 
 from hawker.api.contract.app import App, AppParams
@@ -23,16 +26,17 @@ from hawker.api.contract.owner import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.app import app_name
-from hawker.catalog.contract import Statement
+from hawker.catalog.contract import Catalog, Statement
+from hawker.clock import Clock
 from hawker.errors import Conflict, NotFound, NotServed
-from hawker.gossip.contract import Fate
-from hawker.ids import NodeId
+from hawker.fleet.app_bundle import AppBundler
+from hawker.gossip.contract import Fate, Member
+from hawker.ids import AppName, NodeId
 from hawker.record import views
 from hawker.record.app import APPS, NAMES, NameRecord
 from hawker.record.machine import DESTROYED, MACHINES
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
-from hawker.store.contract import Bucket, Tx
-from hawker.worker.parts import Parts
+from hawker.store.contract import Bucket, Reader, Store, Tx
 
 
 class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +57,38 @@ _ROWS = {
 }
 
 
+class AppCounts(Protocol):
+    """What an app has on this node."""
+
+    def machine_count(self, reader: Reader, name: str) -> int: ...
+
+    def volume_count(self, reader: Reader, name: AppName) -> int: ...
+
+
 class PeerAppHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._store = parts.deps.store
+    """`enforce` puts an app's network policies in force soon. `catalog` and `bundler` are None, and there are no
+    `members`, on a node that is alone."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        store: Store,
+        clock: Clock,
+        *,
+        counts: AppCounts,
+        enforce: Callable[[str], Awaitable[None]],
+        catalog: Catalog | None,
+        bundler: AppBundler | None,
+        members: Callable[[], Sequence[Member]],
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._clock = clock
+        self._counts = counts
+        self._enforce = enforce
+        self._catalog = catalog
+        self._bundler = bundler
+        self._members = members
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(GET_OWNER, self.owner)
@@ -70,42 +102,38 @@ class PeerAppHandlers:
         for bucket in _PLACES[call.params.kind]:
             found = self._store.get(bucket, call.params.id)
             if found is not None:
-                return Owner(node=self._parts.node.id, app=found.app)
+                return Owner(node=self._node, app=found.app)
         told = await self._told(call.params)
         if told is None:
             raise NotFound(f"{call.params.kind} not found")
         return told
 
     async def _told(self, params: OwnerParams) -> Owner | None:
-        if self._parts.catalog is None or params.kind not in _ROWS:
+        if self._catalog is None or params.kind not in _ROWS:
             return None
-        table = await self._parts.catalog.query(Statement(query=_ROWS[params.kind], params=(params.id,)))
+        table = await self._catalog.query(Statement(query=_ROWS[params.kind], params=(params.id,)))
         return next((Owner(node=str(node), app=str(app)) for node, app in table.rows), None)
 
     async def carry(self, call: Call[AppParams, NoQuery, OrderedApp]) -> App:
-        porter = self._parts.porter
-        if porter is None:
+        if self._bundler is None:
             raise NotServed("this node is of no cluster")
-        record = await porter.carry(call.body)
-        await self._parts.deps.fences.renew_soon(record.name)
-        apps = self._parts.apps
-        return views.app(
-            record, apps.machine_count(self._store, record.name), apps.volume_count(self._store, record.name)
-        )
+        record = await self._bundler.carry(call.body)
+        await self._enforce(record.name)
+        machines = self._counts.machine_count(self._store, record.name)
+        return views.app(record, machines, self._counts.volume_count(self._store, record.name))
 
     async def settle(self, call: Call[AppParams, NoQuery, HomeRequest]) -> AppCopy:
         """Not while gossip says that the home lives, whoever believes that it was forgotten."""
-        parts, body = self._parts, call.body
-        if parts.porter is None:
+        body = call.body
+        if self._bundler is None:
             raise NotServed("this node is of no cluster")
-        members = parts.fleet.members if parts.fleet else ()
-        if body.take and any(each.node == body.old and each.fate in _LIVES for each in members):
+        if body.take and any(each.node == body.old and each.fate in _LIVES for each in self._members()):
             raise Conflict(f"node {body.old:.40}, the home of app '{call.params.app_name:.80}', lives")
-        return await parts.porter.settle(call.params.app_name, body.old, take=body.take)
+        return await self._bundler.settle(call.params.app_name, body.old, take=body.take)
 
     async def keep(self, call: Call[AppParams, NoQuery, NameRequest]) -> NameKept:
         """Kept for whoever asked first, until it is released."""
-        name, body, now = app_name(call.params.app_name), call.body, self._parts.deps.clock.now()
+        name, body, now = app_name(call.params.app_name), call.body, self._clock.now()
         fresh = NameRecord(claim=body.claim, home=NodeId(body.home), at=now)
 
         def apply(tx: Tx) -> tuple[NameRecord, bool]:

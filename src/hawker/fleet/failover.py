@@ -1,19 +1,19 @@
 """Stands by: starts this worker's spares when the hosts of what they stand by for are lost, and ends machines of this
 worker that a spare elsewhere has taken over from while this node was away."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound
 from hawker.fleet.failover_rule import DOWN, Spare, Takeover, Verdict, Watched, judge
-from hawker.fleet.failover_view import Sight
+from hawker.fleet.failover_view import FailoverView
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, OFF, State
-from hawker.record.machine import MACHINES, MachineRecord, current_lease
+from hawker.record.machine import MACHINES, MachineRecord, MachineTarget, current_lease
 from hawker.record.takeover import FENCED, TAKEOVERS, FencedRecord, TakeoverRecord
-from hawker.store.contract import Tx
-from hawker.worker.operations import Operations, Target
-from hawker.worker.parts import Parts
+from hawker.store.contract import Store, Tx
 
 LOOK_S = 1.0
 """Between two looks. Nothing is asked of anybody while every node of the region is there."""
@@ -22,19 +22,38 @@ _log = bind("hawker.spares")
 _READY = OFF | {State.CREATED}
 
 
-class Failover:
-    """One task of a worker that is part of a fleet."""
+class MachineOperations(Protocol):
+    """What failover does to this worker's machines. `also` is done in the transaction of the operation. Both raise
+    `HawkerError`, `stop` raises `NotFound` once the machine is destroyed."""
 
-    def __init__(self, parts: Parts, sight: Sight) -> None:
-        self._me: NodeId = parts.node.id
-        self._store = parts.deps.store
-        self._clock = parts.deps.clock
-        self._operations: Operations = parts.operations
+    async def start(self, target: MachineTarget, *, also: Callable[[Tx], None]) -> State: ...
+
+    async def stop(
+        self, target: MachineTarget, *, signal: str | None, timeout_s: float | None, also: Callable[[Tx], None]
+    ) -> None: ...
+
+
+class Failover:
+    """One task of a worker that is part of a fleet. `hear` has a listener called after each change of a machine."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        store: Store,
+        clock: Clock,
+        operations: MachineOperations,
+        sight: FailoverView,
+        hear: Callable[[Callable[[MachineId], None]], None],
+    ) -> None:
+        self._me = node
+        self._store = store
+        self._clock = clock
+        self._operations = operations
         self._sight = sight
         self._spares: dict[MachineId, None] = {}
         self._told: dict[MachineId, Verdict] = {}
         self._by_hand: dict[MachineId, None] = {}
-        parts.changes.listen(self._note)
+        hear(self._note)
 
     async def serve(self) -> None:
         """Until cancelled."""
@@ -173,9 +192,9 @@ class Failover:
             return
         _log.warning("machine gave way to its spare", extra={"machine": record.id, "spare": takeover.spare})
 
-    def _target(self, record: MachineRecord) -> Target:
+    def _target(self, record: MachineRecord) -> MachineTarget:
         lease = current_lease(record, self._clock.now())
-        return Target(record.app, record.id, lease.nonce if lease else None)
+        return MachineTarget(record.app, record.id, lease.nonce if lease else None)
 
     def _tell(self, spare_id: MachineId, verdict: Verdict, watched: Watched) -> None:
         if self._told.get(spare_id) is not verdict:

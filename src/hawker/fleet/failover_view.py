@@ -6,14 +6,18 @@ from typing import Protocol
 
 import msgspec
 
+from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
 from hawker.catalog.change import Value
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import HawkerError
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
+from hawker.fleet.fleet import Fleet
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
+from hawker.record.node import NodeRecord
 
 QUERY_S = 5.0
+_CALLER = "spares"
 _RUNS = frozenset({State.STARTED, State.STARTING, State.RESTARTING, State.UPDATING})
 _NODES = "SELECT node FROM nodes WHERE region = ?"
 _WATCHED = "SELECT node, id, state, updated_at FROM machines WHERE id = ? ORDER BY generation DESC LIMIT 1"
@@ -28,13 +32,13 @@ _TAKEN_FROM = (
 )
 
 
-class Asked(Protocol):
+class CatalogQueries(Protocol):
     """The part of a `Catalog` that answers queries."""
 
     async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable: ...
 
 
-class Sight(Protocol):
+class FailoverView(Protocol):
     async def fates(self) -> Mapping[NodeId, str]:
         """Of the region's nodes that are not forgotten, this one included."""
 
@@ -52,13 +56,13 @@ class Sight(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogSight:
+class CatalogView:
     """`believed` is what gossip says of nodes, `ask` asks a node what it believes of another. Rows are read with a
     deadline; what cannot be read is raised."""
 
     me: NodeId
     region: str
-    catalog: Asked
+    catalog: CatalogQueries
     believed: Callable[[], Mapping[NodeId, str]]
     ask: Callable[[NodeId, NodeId], Awaitable[str]]
 
@@ -108,3 +112,19 @@ def _takeover(row: tuple[Value, ...]) -> Takeover:
 
 def _number(value: Value) -> float:
     return msgspec.convert(value, float, strict=False)
+
+
+def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: CatalogQueries) -> CatalogView:
+    """What a node sees through its fleet: gossip for the fates, calls to other nodes for witnesses."""
+
+    async def ask(witness: NodeId, about: NodeId) -> str:
+        caller = fleet.caller(witness, _CALLER)
+        return (await caller.call(MEMBER_FATE, params=NodeParams(node_id=about))).fate
+
+    return CatalogView(
+        me=node.id,
+        region=node.region,
+        catalog=catalog,
+        believed=lambda: {member.node: str(member.fate) for member in fleet.members},
+        ask=ask,
+    )

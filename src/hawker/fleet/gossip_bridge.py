@@ -54,7 +54,7 @@ class GossipBridge(Generic[S]):
             self.replica.on_message(node, encode(ForgetOrigin(origin=node, epoch=fence, hop=0)))
 
 
-class Told:
+class MembersToReplica:
     """Keeps `members.Replicates` for a replica in this process."""
 
     def __init__(self, replica: Replica[SqliteStorage]) -> None:
@@ -75,7 +75,7 @@ class Told:
         return self._replica.engine.position(scope, self._replica.engine.me)
 
 
-class Untold:
+class MembersToMirror:
     """Keeps `members.Replicates` where an agent keeps the catalog, which has members of its own: `keep` is for those
     that gossip knows."""
 

@@ -1,5 +1,7 @@
 """Answers about the cluster: joining it, its nodes, its keys. A node that is alone is the one node there is."""
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
 from hawker.api.caller import Caller
@@ -30,28 +32,38 @@ from hawker.api.contract.cluster import (
     NodeMachine,
     NodeParams,
 )
-from hawker.api.contract.node import NODE_INFO
+from hawker.api.contract.node import NODE_INFO, NodeInfo
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import Forbidden, HawkerError, NotFound, WrongState
 from hawker.fleet.fleet import Fleet
-from hawker.fleet.labels import labels_of
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.record.machine import MACHINES
-from hawker.record.node import NODE
-from hawker.store.contract import Tx
-from hawker.worker.handlers.node import VERSION, node_info
-from hawker.worker.parts import Parts
+from hawker.record.node import NODE, NodeRecord
+from hawker.store.contract import Store, Tx
 
 _ASK_S = 3.0
 _ALONE = "this node is in no cluster: start it with `hawker up --advertise HOST` to begin one"
 
 
 class ClusterHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    """`node_info` is what the node's worker says of it; `fleet` is None on a node that is alone."""
+
+    def __init__(
+        self,
+        node: NodeRecord,
+        store: Store,
+        labels: Mapping[str, str],
+        node_info: Callable[[], NodeInfo],
+        fleet: Fleet | None,
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._labels = labels
+        self._node_info = node_info
+        self._fleet = fleet
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(JOIN_CLUSTER, self.join)
@@ -69,22 +81,22 @@ class ClusterHandlers:
 
     async def join(self, call: Call[NoParams, NoQuery, JoinRequest]) -> JoinAnswer:
         _only_root(call.grant)
-        return self._fleet().welcome(VERSION)
+        return self._known().welcome(self._node_info().version)
 
     async def list(self, call: Call[NoParams, NoQuery, None]) -> FleetNodes:
         """What this node says of itself is what it knows, not what it told."""
-        fleet, mine = self._parts.fleet, self._mine()
+        fleet, mine = self._fleet, self._mine()
         if fleet is None:
             return FleetNodes(nodes=(mine,))
         return FleetNodes(nodes=tuple(mine if node.id == mine.id else node for node in await fleet.nodes()))
 
     async def get(self, call: Call[NodeParams, NoQuery, None]) -> FleetNode:
         """With what the node says itself, if it answers."""
-        node_id, fleet = call.params.node_id, self._parts.fleet
-        if node_id == self._parts.node.id:
-            return msgspec.structs.replace(self._mine(), info=node_info(self._parts))
+        node_id, fleet = call.params.node_id, self._fleet
+        if node_id == self._node.id:
+            return msgspec.structs.replace(self._mine(), info=self._node_info())
         if fleet is None:
-            raise NotFound(f"there is no node {node_id!r:.40}; this one is alone, and is {self._parts.node.id}")
+            raise NotFound(f"there is no node {node_id!r:.40}; this one is alone, and is {self._node.id}")
         node = await fleet.node(node_id)
         try:
             caller = fleet.caller(NodeId(node.id), call.caller)
@@ -110,60 +122,59 @@ class ClusterHandlers:
         if other is not None:
             return await other.call(DRAIN_NODE, params=call.params)
         node = await self._set(cordoned=True, draining=True)
-        there = (record for _, record in self._parts.deps.store.scan(MACHINES))
+        there = (record for _, record in self._store.scan(MACHINES))
         return DrainAnswer(node=node, machines=tuple(NodeMachine(id=each.id, app=each.app) for each in there))
 
     async def forget(self, call: Call[NodeParams, ForgetQuery, None]) -> ForgottenNode:
-        return await self._fleet().forget(call.params.node_id, force=call.query.force)
+        return await self._known().forget(call.params.node_id, force=call.query.force)
 
     async def fate(self, call: Call[NodeParams, NoQuery, None]) -> MemberFate:
-        fates = {member.node: str(member.fate) for member in self._fleet().members}
+        fates = {member.node: str(member.fate) for member in self._known().members}
         return MemberFate(fate=fates.get(NodeId(call.params.node_id), "unknown"))
 
     async def keys(self, call: Call[NoParams, NoQuery, None]) -> ClusterKeys:
-        return self._fleet().keys()
+        return self._known().keys()
 
     async def add_key(self, call: Call[NoParams, NoQuery, AddKeyRequest]) -> ClusterKeys:
         _only_root(call.grant)
-        return self._fleet().add_key(call.body.key)
+        return self._known().add_key(call.body.key)
 
     async def use_key(self, call: Call[KeyParams, NoQuery, None]) -> ClusterKeys:
         _only_root(call.grant)
-        return self._fleet().use_key(_number(call.params.number))
+        return self._known().use_key(_number(call.params.number))
 
     async def remove_key(self, call: Call[KeyParams, NoQuery, None]) -> ClusterKeys:
         _only_root(call.grant)
-        return self._fleet().remove_key(_number(call.params.number))
+        return self._known().remove_key(_number(call.params.number))
 
-    def _fleet(self) -> Fleet:
+    def _known(self) -> Fleet:
         """Raises `WrongState` on a node that is alone."""
-        if self._parts.fleet is None:
+        if self._fleet is None:
             raise WrongState(_ALONE)
-        return self._parts.fleet
+        return self._fleet
 
     async def _other(self, call: Call[NodeParams, NoQuery, None]) -> Caller | None:
         """The way to the node that is meant; None when it is this one. Raises `NotFound`, `Unavailable`."""
         node_id = call.params.node_id
-        if node_id == self._parts.node.id:
+        if node_id == self._node.id:
             return None
-        if self._parts.fleet is None:
-            raise NotFound(f"there is no node {node_id!r:.40}; this one is alone, and is {self._parts.node.id}")
-        node = await self._parts.fleet.node(node_id)
-        return self._parts.fleet.caller(NodeId(node.id), call.caller)
+        if self._fleet is None:
+            raise NotFound(f"there is no node {node_id!r:.40}; this one is alone, and is {self._node.id}")
+        node = await self._fleet.node(node_id)
+        return self._fleet.caller(NodeId(node.id), call.caller)
 
     async def _set(self, *, cordoned: bool, draining: bool = False) -> FleetNode:
         """Durable when it returns."""
 
         def apply(tx: Tx) -> None:
-            record = tx.get(NODE, "self") or self._parts.node
+            record = tx.get(NODE, "self") or self._node
             tx.put(NODE, "self", msgspec.structs.replace(record, cordoned=cordoned, draining=draining))
 
-        await self._parts.deps.store.write(apply)
+        await self._store.write(apply)
         return self._mine()
 
     def _mine(self) -> FleetNode:
-        parts = self._parts
-        record, info = parts.deps.store.get(NODE, "self") or parts.node, node_info(parts)
+        record, info = self._store.get(NODE, "self") or self._node, self._node_info()
         return FleetNode(
             id=record.id,
             region=record.region,
@@ -171,11 +182,11 @@ class ClusterHandlers:
             cordoned=record.cordoned,
             draining=record.draining,
             version=info.version,
-            labels=labels_of(parts.deps.settings.labels),
+            labels=dict(self._labels),
             drivers=(info.driver,),
             since=info.started_at,
             started_at=info.started_at,
-            api=parts.fleet.api if parts.fleet else "",
+            api=self._fleet.api if self._fleet else "",
             machines=sum(info.machines.values()),
             capacity=info.capacity,
             used=info.used,

@@ -40,7 +40,7 @@ class Source:
     looked_at: bool = False
 
 
-class Ledger:
+class PublishedRows:
     """What the catalog was told. Pure."""
 
     def __init__(self) -> None:
@@ -52,19 +52,19 @@ class Ledger:
         self._told = {row.at: row.digest for row in found}
         self._of = {}
 
-    def changes(self, source: str, key: str, rows: Iterable[Row]) -> "Changes":
+    def changes(self, source: str, key: str, rows: Iterable[Row]) -> "RowChanges":
         """What is to be told so that the catalog has exactly `rows` of this key."""
         wanted = {row.at: row for row in rows}
         gone = self._of.get((source, key), frozenset()) - wanted.keys()
         new = tuple(row for at, row in wanted.items() if self._told.get(at) != row.digest)
-        return Changes(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
+        return RowChanges(source=source, key=key, new=new, gone=tuple(sorted(gone, key=repr)), rows=frozenset(wanted))
 
     def strays(self) -> tuple[RowKey, ...]:
         """What the catalog has and no source does, once every source was asked."""
         owned = {at for rows in self._of.values() for at in rows}
         return tuple(at for at in self._told if at not in owned)
 
-    def told(self, changes: "Changes") -> None:
+    def told(self, changes: "RowChanges") -> None:
         for row in changes.new:
             self._told[row.at] = row.digest
         for at in changes.gone:
@@ -80,7 +80,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class RowChanges:
     """Of one key of a source; `rows` is all that it then has."""
 
     source: str
@@ -100,7 +100,7 @@ class Publisher:
         self._clock = clock
         self._node = node
         self._sources = {source.name: source for source in sources}
-        self._ledger = Ledger()
+        self._ledger = PublishedRows()
         self._noted: dict[tuple[str, str], None] = {}
         self._calm: dict[tuple[str, str], None] = {}
         self._wake, self._progress = anyio.Event(), anyio.Event()
@@ -198,7 +198,7 @@ class Publisher:
 
     async def _tell(self, places: Sequence[tuple[str, str]]) -> None:
         """In transactions of a bounded length; a key's changes are in one of them."""
-        batch: list[Changes] = []
+        batch: list[RowChanges] = []
         statements: list[Statement] = []
         for name, key in places:
             changes = self._ledger.changes(name, key, self._sources[name].rows(key))
@@ -209,7 +209,7 @@ class Publisher:
                 batch, statements = [], []
         await self._commit(batch, statements)
 
-    async def _commit(self, batch: list[Changes], statements: list[Statement]) -> None:
+    async def _commit(self, batch: list[RowChanges], statements: list[Statement]) -> None:
         await self._transact(statements)
         for changes in batch:
             self._ledger.told(changes)

@@ -74,7 +74,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Self:
+class NodeFacts:
     """What a node says of itself beside its record."""
 
     api: str
@@ -84,7 +84,7 @@ class Self:
     started_at: float
 
 
-def node_row(record: NodeRecord, said: Self) -> Row:
+def node_row(record: NodeRecord, said: NodeFacts) -> Row:
     values = (
         record.region,
         said.api,

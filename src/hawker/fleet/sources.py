@@ -2,13 +2,14 @@
 and for what is in no store: health, room, images.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from hawker.fleet.publish import Publisher, Source
 from hawker.fleet.rows import (
+    NodeFacts,
     Row,
-    Self,
     app_row,
     capacity_row,
     health_rows,
@@ -19,25 +20,38 @@ from hawker.fleet.rows import (
     takeover_row,
     volume_row,
 )
-from hawker.fleet.watch import WatchedStore
-from hawker.ids import MachineId
+from hawker.ids import MachineId, NodeId
+from hawker.node import Capacity
 from hawker.record.app import APPS
-from hawker.record.capacity import USED
+from hawker.record.capacity import USED, used
+from hawker.record.check import CheckResult
 from hawker.record.gpu_claim import taken
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.node import NODE
 from hawker.record.takeover import TAKEOVERS
 from hawker.record.volume import VOLUMES
-from hawker.store.contract import Bucket
-from hawker.worker.parts import Parts
+from hawker.store.contract import Bucket, Reader
+from hawker.store.observer import Observable
 
 HEALTH, IMAGES = "health", "images"
 _ALL = "all"
 
 
-def worker_sources(parts: Parts, said: Self) -> tuple[Source, ...]:
-    rows = _Rows(parts, said)
-    keys = partial(_keys, parts)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedState:
+    """What a worker has that others are told of. `health_of` are the results of a machine's checks, `room` is what the
+    host has to sell, `images` are the digests of the images that are here."""
+
+    node: NodeId
+    store: Reader
+    health_of: Callable[[MachineRecord], Iterable[CheckResult]]
+    room: Callable[[], Capacity]
+    images: Callable[[], Iterable[str]]
+
+
+def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, ...]:
+    rows = _Rows(published, said)
+    keys = partial(_keys, published.store)
     return (
         Source(name=NODE.name, every=partial(keys, NODE), rows=rows.node),
         Source(name=APPS.name, every=partial(keys, APPS), rows=rows.app),
@@ -50,14 +64,14 @@ def worker_sources(parts: Parts, said: Self) -> tuple[Source, ...]:
     )
 
 
-def follow(publisher: Publisher, store: WatchedStore, parts: Parts) -> None:
-    """Have it hear of every change."""
+def follow(publisher: Publisher, store: Observable, hear: Callable[[Callable[[MachineId], None]], None]) -> None:
+    """Have the publisher told of every change in the store, and of machines whose health changed, by `hear`."""
     store.listen(publisher.note)
-    parts.changes.listen(partial(publisher.note, HEALTH))
+    hear(partial(publisher.note, HEALTH))
 
 
-def _keys(parts: Parts, bucket: Bucket[object]) -> list[str]:
-    return [key for key, _ in parts.deps.store.scan(bucket)]
+def _keys(reader: Reader, bucket: Bucket[object]) -> list[str]:
+    return [key for key, _ in reader.scan(bucket)]
 
 
 def _one() -> tuple[str, ...]:
@@ -65,11 +79,11 @@ def _one() -> tuple[str, ...]:
 
 
 class _Rows:
-    def __init__(self, parts: Parts, said: Self) -> None:
-        self._parts = parts
+    def __init__(self, published: PublishedState, said: NodeFacts) -> None:
+        self._published = published
         self._said = said
-        self._store = parts.deps.store
-        self._node = parts.node.id
+        self._store = published.store
+        self._node = published.node
 
     def node(self, key: str) -> Iterable[Row]:
         record = self._store.get(NODE, key)
@@ -93,13 +107,10 @@ class _Rows:
 
     def health(self, key: str) -> Iterable[Row]:
         record = self._store.get(MACHINES, MachineId(key))
-        return () if record is None else health_rows(self._node, record, self._parts.health.of(record))
+        return () if record is None else health_rows(self._node, record, self._published.health_of(record))
 
     def capacity(self, key: str) -> Iterable[Row]:
-        parts = self._parts
-        used = parts.deps.table.used(self._store)
-        return (capacity_row(self._node, parts.room(), used, taken(self._store)),)
+        return (capacity_row(self._node, self._published.room(), used(self._store), taken(self._store)),)
 
     def images(self, key: str) -> Iterable[Row]:
-        images = self._parts.deps.images.list()
-        return (image_row(self._node, digest) for digest in {str(image.digest): None for image in images})
+        return (image_row(self._node, digest) for digest in dict.fromkeys(self._published.images()))

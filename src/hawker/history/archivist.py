@@ -12,19 +12,19 @@ import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from hawker.archive.archive import Archive
+from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
-from hawker.history.deps import HistoryDeps
 from hawker.history.flow import ARCHIVE, Export, history_resource
 from hawker.history.machine_history import histories_waiting
 from hawker.ids import MachineId, RunId
 from hawker.log import bind
 from hawker.record.history import ARCHIVED
 from hawker.record.machine import DESTROYED, machine_resource
-from hawker.store.contract import Reader, Tx
+from hawker.store.contract import Reader, Store, Tx
 
 _log = bind("hawker.archivist")
 
@@ -37,8 +37,9 @@ _PAGE = 200
 class Archivist:
     """`serve` begins the runs of flow `archive`; nobody else does, except an operator who retries one."""
 
-    def __init__(self, deps: HistoryDeps, runner: Runner[Any], archive: Archive) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, clock: Clock, runner: Runner[Any], archive: Archive) -> None:
+        self._store = store
+        self._clock = clock
         self._runner = runner
         self._archive = archive
         self._under_way: set[MachineId] = set()
@@ -56,7 +57,7 @@ class Archivist:
                 except HawkerError as error:
                     _log.error("cannot look for histories to archive", extra={"error": str(error)})
                 if not self._doubtful:
-                    await self._deps.clock.sleep(every_s)
+                    await self._clock.sleep(every_s)
 
     async def _until_taken(self, every_s: float) -> None:
         """Returns once the archive takes something, if that was in doubt; says so for as long as it does not."""
@@ -69,10 +70,10 @@ class Archivist:
                 fields = {
                     "archive": self._archive.name,
                     "error": str(error),
-                    "waiting": histories_waiting(self._deps.store),
+                    "waiting": histories_waiting(self._store),
                 }
                 _log.warning("histories cannot be archived", extra=fields)
-                await self._deps.clock.sleep(every_s)
+                await self._clock.sleep(every_s)
 
     async def _hand_out(self, sender: MemoryObjectSendStream[MachineId]) -> None:
         """Each history that waits to whoever is free, until the archive is in doubt again."""
@@ -84,7 +85,7 @@ class Archivist:
 
     async def _due(self) -> AsyncIterator[MachineId]:
         """In pages, so that a store full of destroyed machines keeps nobody waiting."""
-        store, after = self._deps.store, None
+        store, after = self._store, None
         while histories_waiting(store) and (page := list(store.scan(DESTROYED, after=after, limit=_PAGE))):
             for key, record in page:
                 if self._is_due(store, record.id):
@@ -99,7 +100,7 @@ class Archivist:
             return False  # its last word is not spoken
         last = next(journal.newest(reader, history_resource(machine_id)), None)
         ended_at = None if last is None else last.ended_at
-        return ended_at is None or ended_at + AGAIN_S <= self._deps.clock.now()
+        return ended_at is None or ended_at + AGAIN_S <= self._clock.now()
 
     async def _work(self, receiver: MemoryObjectReceiveStream[MachineId]) -> None:
         async for machine_id in receiver:
@@ -114,7 +115,7 @@ class Archivist:
     async def _archive_one(self, machine_id: MachineId) -> None:
         """One run from its beginning to its end. One that fails puts the archive in doubt."""
         try:
-            run_id = await self._deps.store.write(lambda tx: self._begin(tx, machine_id))
+            run_id = await self._store.write(lambda tx: self._begin(tx, machine_id))
             if run_id is not None and (await self._runner.wait(run_id, LONGEST_RUN_S)).state is not State.DONE:
                 self._doubtful = True
         except HawkerError as error:

@@ -4,17 +4,44 @@ A step that comes again does the same again: the file follows from what the stor
 Whatever fails, the history stays in the store, and the archivist asks for another run.
 """
 
+from typing import Protocol, TypeAlias, TypeVar
+
 import msgspec
 
 from hawker.archive.archive import Archive
+from hawker.clock import Clock
 from hawker.errors import NotServed
-from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Resource, Step
-from hawker.history.deps import Context
+from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Resource, Step, StepContext
 from hawker.history.machine_history import destroyed_history
 from hawker.ids import MachineId
 from hawker.record.history import ArchiveRecord
 from hawker.record.machine import machine_id_of
-from hawker.store.contract import Tx
+from hawker.store.contract import Store, Tx
+
+I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
+
+
+class DestroyedMachines(Protocol):
+    """The worker's table of machines, as far as it concerns those that are destroyed."""
+
+    def archived(self, tx: Tx, machine_id: MachineId, record: ArchiveRecord) -> None:
+        """Its history is in the archive, whole."""
+
+
+class HistoryDeps(Protocol):
+    """`archive` is None where histories are not kept."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def table(self) -> DestroyedMachines: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def archive(self) -> Archive | None: ...
+
+
+Context: TypeAlias = StepContext[HistoryDeps, I]
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True):

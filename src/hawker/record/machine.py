@@ -3,6 +3,7 @@
 Records tolerate unknown fields, so that an older worker reads what a newer one wrote.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -156,3 +157,12 @@ def machine_resource(machine_id: MachineId) -> Resource:
 
 def machine_id_of(context: StepContext[Any, Any]) -> MachineId:
     return MachineId(context.resource.id)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineTarget:
+    """Which machine, and the lease nonce the caller showed."""
+
+    app: AppName
+    machine_id: str
+    nonce: str | None

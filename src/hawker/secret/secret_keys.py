@@ -21,7 +21,7 @@ MAX_KEYS = 256
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
-class SecretKeys:
+class SecretKeyStore:
     """Their changes count in the same version as those of the app's secrets."""
 
     def __init__(self, store: Store, vault: Vault, secrets: Secrets, clock: Clock) -> None:

@@ -18,6 +18,7 @@ from hawker.clock import Clock
 from hawker.errors import NotServed, Unavailable
 from hawker.store.codec import decode, encode
 from hawker.store.contract import Bucket, Durability, Reader, Tx
+from hawker.store.observer import ChangeListener, ChangeListeners
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -124,7 +125,7 @@ class _Transaction(_View):
 
 
 class MemoryStore(_View):
-    """Keeps `store.contract.Store`. `clock` is needed only when `faults.delay_s` is set."""
+    """Keeps `store.contract.Store` and `Observable`. `clock` is needed only when `faults.delay_s` is set."""
 
     def __init__(self, clock: Clock | None = None, faults: StoreFaults | None = None) -> None:
         super().__init__({})
@@ -134,6 +135,7 @@ class MemoryStore(_View):
         self._pending: list[Changes] = []
         self._failed: set[int] = set()
         self._closed = False
+        self._listeners = ChangeListeners()
         self.commits = 0
         self.frozen = anyio.Event()
 
@@ -141,6 +143,9 @@ class MemoryStore(_View):
     def pending(self) -> int:
         """How many of the newest commits a crash may lose."""
         return len(self._pending)
+
+    def listen(self, listener: ChangeListener) -> None:
+        self._listeners.add(listener)
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         """Raises `Unavailable` when the store is closed, and what `apply` raises."""
@@ -202,6 +207,7 @@ class MemoryStore(_View):
             await anyio.sleep_forever()
         for call in tx.calls:
             call()
+        self._listeners.tell(tx.changes)
 
     def _make_durable(self) -> None:
         for changes in self._pending:

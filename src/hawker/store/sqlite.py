@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -21,7 +22,7 @@ import apsw
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.store.codec import decode, encode
 from hawker.store.contract import Bucket, Durability, Reader, Tx
-from hawker.store.observer import SilentStoreObserver, StoreObserver
+from hawker.store.observer import ChangeListener, ChangeListeners, SilentStoreObserver, StoreObserver
 from hawker.store.writer import Job, StoreWriter
 
 T = TypeVar("T")
@@ -53,13 +54,15 @@ _log = logging.getLogger("hawker.store")
 
 
 class SqliteStore:
-    """Keeps `store.contract.Store`. Raises `CannotStart` when the file is in use, damaged or too new."""
+    """Keeps `store.contract.Store`, and `Observable`. Raises `CannotStart` when the file is in use, damaged or too
+    new."""
 
     def __init__(
         self, path: Path, observer: StoreObserver | None = None, *, writer: Callable[..., StoreWriter] = StoreWriter
     ) -> None:
         self._path = path
         self._observer = observer or SilentStoreObserver()
+        self._listeners = ChangeListeners()
         self._connection = _open(path)
         self._log_pages = 0
         self._connection.set_wal_hook(self._note_log_size)
@@ -71,6 +74,9 @@ class SqliteStore:
     def waiting(self) -> int:
         """How many transactions the writer has not begun."""
         return self._writer.waiting
+
+    def listen(self, listener: ChangeListener) -> None:
+        self._listeners.add(listener)
 
     def get(self, bucket: Bucket[T], key: str) -> T | None:
         """Raises `Unavailable` when the file cannot be read."""
@@ -141,7 +147,10 @@ class SqliteStore:
     def _apply(self, job: Job) -> None:
         self._connection.execute("SAVEPOINT job")
         try:
-            job.result = job.apply(_Transaction(self._connection, job.calls))
+            tx = _Transaction(self._connection, job.calls)
+            job.result = job.apply(tx)
+            if self._listeners and tx.changed:
+                tx.on_commit(partial(self._listeners.tell, tx.changed))
         except BaseException as error:  # it is the caller's, and is raised there
             if not self._connection.in_transaction:  # SQLite has rolled back everything: disk full, I/O error
                 raise apsw.Error(str(error)) from error
@@ -214,16 +223,21 @@ class _View:
 
 
 class _Transaction(_View):
-    __slots__ = ("_calls",)
+    """`changed` has each bucket and key once, in the order of the first change."""
+
+    __slots__ = ("_calls", "changed")
 
     def __init__(self, connection: apsw.Connection, calls: list[Callable[[], None]]) -> None:
         super().__init__(connection)
         self._calls = calls
+        self.changed: dict[tuple[str, str], None] = {}
 
     def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        self.changed[bucket.name, key] = None
         self.connection.execute(_PUT, (bucket.name, key.encode(), encode(value)))
 
     def delete(self, bucket: Bucket[T], key: str) -> None:
+        self.changed[bucket.name, key] = None
         self.connection.execute(_DELETE, (bucket.name, key.encode()))
 
     def on_commit(self, call: Callable[[], None]) -> None:

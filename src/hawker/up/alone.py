@@ -8,10 +8,10 @@ from hawker.gateway.alone import NoPeers, OneNode
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.record.node import NODE
-from hawker.worker.parts import Parts
+from hawker.worker.assembly import AssembledWorker
 
 
-def handlers_alone(parts: Parts, own: Handlers, preferences: Preferences) -> Handlers:
+def handlers_alone(parts: AssembledWorker, own: Handlers, preferences: Preferences) -> Handlers:
     """All of `ROUTES`: orders by the market, all else by the worker itself, whose answers are `own`."""
     deps, handlers = parts.deps, Handlers()
     directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, own, deps.clock)
@@ -22,7 +22,7 @@ def handlers_alone(parts: Parts, own: Handlers, preferences: Preferences) -> Han
     return handlers
 
 
-def this_node(parts: Parts) -> Node:
+def this_node(parts: AssembledWorker) -> Node:
     """As it is now."""
     deps = parts.deps
     record = deps.store.get(NODE, "self") or parts.node

@@ -35,7 +35,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import NodeDriver
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.runtime.guest_volumes import GuestVolumes
-from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store
@@ -47,17 +47,17 @@ from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.table import VolumeTable
+from hawker.worker.assembly import AssembledWorker, assemble
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Deps, Rootfs
+from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.network import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
-from hawker.worker.parts import Parts
 from hawker.worker.scrape import HttpFetch
-from hawker.worker.serve import join
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry, Traces
 
@@ -95,7 +95,7 @@ async def deps_of(
     images: ImageCache,
     clock: Clock,
     archive: Archive | None,
-) -> Deps:
+) -> FlowDeps:
     network = _network(place, node_id, driver)
     if network is not None:
         await network.boot()
@@ -103,7 +103,7 @@ async def deps_of(
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
     disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
-    return Deps(
+    return FlowDeps(
         store=store,
         table=MachineTable(clock, Changes()),
         images=images,
@@ -113,7 +113,7 @@ async def deps_of(
         settings=settings,
         clock=clock,
         secrets=secrets,
-        secret_keys=SecretKeys(store, vault, secrets, clock),
+        secret_keys=SecretKeyStore(store, vault, secrets, clock),
         fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
@@ -163,19 +163,19 @@ def traces_of(
 
 
 def parts_of(
-    deps: Deps,
+    deps: FlowDeps,
     node: NodeRecord,
     facts: Facts,
     http: aiohttp.ClientSession,
     metrics: MetricsRegistry,
     traces: Traces | None,
     drivers: tuple[DriverVerdict, ...],
-) -> Parts:
+) -> AssembledWorker:
     settings, room = deps.settings, Room(deps.settings, facts)
     queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}
     keep, epoch = settings.runs_kept, facts.boot_id
     watcher = Telemetry(metrics.runs, traces)
     runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
     prober, fetch = NetworkProber(http), HttpFetch(http)
-    parts = join(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
+    parts = assemble(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
     return replace(parts, drivers=drivers)

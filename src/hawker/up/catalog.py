@@ -25,7 +25,7 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.errors import CannotStart
 from hawker.fleet.fleet import Forgets
-from hawker.fleet.gossip_bridge import GossipBridge, Told, Untold
+from hawker.fleet.gossip_bridge import GossipBridge, MembersToMirror, MembersToReplica
 from hawker.fleet.members import Replicates
 from hawker.ids import NodeId
 from hawker.log import Secret
@@ -34,7 +34,7 @@ from hawker.record.node import NodeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class NodeCatalog:
     """`running` is the time in which it may be asked. `mirror` is there where an agent keeps the catalog, `app`, which
     answers over HTTP, where this node does; `fences` are the nodes that were forgotten, `schema` a fingerprint."""
 
@@ -51,7 +51,7 @@ class Kept:
 
 def own_catalog(
     storage: SqliteStorage, node: NodeRecord, place: Place, clock: Clock, meeting: GossipBridge[SqliteStorage]
-) -> Kept:
+) -> NodeCatalog:
     """Over HTTP, whoever has the node's root token may write its rows."""
     access = CatalogAccess(token=load_or_create_token(place.token, clock).reveal())
     pool = ReadPool(lambda: ReadConnection(place.catalog, clock))
@@ -78,9 +78,9 @@ def own_catalog(
         pool.close()
 
     positions = storage.positions(Scope.GLOBAL)
-    return Kept(
+    return NodeCatalog(
         catalog=replica,
-        told=Told(replica),
+        told=MembersToReplica(replica),
         running=running,
         forgets=replica,
         schema=storage.schema_fingerprint,
@@ -105,7 +105,7 @@ def token_of_agent(file: Path | None) -> Secret | None:
     return Secret(text)
 
 
-async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock, token: Secret | None = None) -> Kept:
+async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock, token: Secret | None = None) -> NodeCatalog:
     session = await stack.enter_async_context(aiohttp.ClientSession())
     catalog = AgentCatalog(session, url, clock, token)
     mirror = Mirror(catalog, clock)
@@ -117,4 +117,6 @@ async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock, token: Se
             yield
             tasks.cancel_scope.cancel()
 
-    return Kept(catalog=catalog, told=Untold(mirror.set_members), running=running, fences={}, mirror=mirror)
+    return NodeCatalog(
+        catalog=catalog, told=MembersToMirror(mirror.set_members), running=running, fences={}, mirror=mirror
+    )

@@ -4,7 +4,7 @@ other nodes call it. Its machines need none of it: whatever is away here, the wo
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from socket import socket
 from typing import Protocol
@@ -15,6 +15,7 @@ from anyio import TASK_STATUS_IGNORED, to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker import log
+from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, url_of
 from hawker.api.server import PROGRAM_VERSION
 from hawker.auth.peer_tokens import PeerTokens
@@ -23,15 +24,13 @@ from hawker.clock import Clock
 from hawker.cluster import USUAL_PEER_PORT, Cluster, found_cluster, read_cluster, write_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
 from hawker.fleet.app_bundle import AppBundler, vaults_of
+from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.fleet import Fleet, ring_of
 from hawker.fleet.gossip_bridge import GossipBridge
-from hawker.fleet.labels import labels_of
 from hawker.fleet.members import Members
 from hawker.fleet.publish import Publisher, Source
-from hawker.fleet.rows import Self
+from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import follow, worker_sources
-from hawker.fleet.standby import sentinel
-from hawker.fleet.watch import WatchedStore
 from hawker.gateway.peers import HttpPeers
 from hawker.gossip.contract import Member, NodeMeta
 from hawker.gossip.keyring import Keyring
@@ -39,10 +38,13 @@ from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
 from hawker.ids import NodeId
+from hawker.node import labels_of
 from hawker.place import Place
 from hawker.settings import Settings
-from hawker.up.catalog import Kept, agent_catalog, own_catalog, token_of_agent
-from hawker.worker.parts import Parts
+from hawker.store.observer import Observable
+from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog, token_of_agent
+from hawker.up.wiring import failover_of, node_handlers, published_by
+from hawker.worker.assembly import AssembledWorker
 
 _log = log.bind("hawker.up")
 _LEAVE_S = 1.0
@@ -88,10 +90,11 @@ def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFleet:
-    """`parts` are the worker's, now with its fleet; `tokens` is whom the address for peers answers."""
+    """`handlers` is what the node answers by itself; `tokens` is whom the address for peers answers."""
 
-    parts: Parts
-    kept: Kept
+    parts: AssembledWorker
+    handlers: Handlers
+    kept: NodeCatalog
     gossip: GossipNode
     peers: HttpPeers
     tokens: PeerTokens
@@ -100,19 +103,20 @@ class InFleet:
 
 @asynccontextmanager
 async def in_fleet(
-    seat: Seat, parts: Parts, store: WatchedStore, place: Place, more: Sequence[Source] = ()
+    seat: Seat, parts: AssembledWorker, store: Observable, place: Place, more: Sequence[Source] = ()
 ) -> AsyncIterator[InFleet]:
     """One of the cluster, until the context is left; then the others are told that it was meant. `more` is what else is
     published. Nobody else has to be there."""
     write_cluster(place.cluster, seat.cluster)
     async with AsyncExitStack() as stack:
         joined = await _joined(stack, seat, parts, store, place, more)
-        parts, gossip, catalog = joined.inside.parts, joined.inside.gossip, joined.inside.kept.catalog
+        gossip, catalog = joined.inside.gossip, joined.inside.kept.catalog
         tasks = await stack.enter_async_context(_tasks(gossip))
         await stack.enter_async_context(joined.inside.kept.running())
         tasks.start_soon(joined.members.serve)
         await tasks.start(joined.inside.publisher.serve)
-        tasks.start_soon(sentinel(parts, joined.fleet, catalog).serve)
+        sight = catalog_sight(parts.node, joined.fleet, catalog)
+        tasks.start_soon(failover_of(parts, sight).serve)
         tasks.start_soon(_find_others, gossip, [peer.address for peer in seat.cluster.peers])
         _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": seat.gossips_at, "api": joined.api})
         yield joined.inside
@@ -127,7 +131,7 @@ class _Joined:
 
 
 async def _joined(
-    stack: AsyncExitStack, seat: Seat, parts: Parts, store: WatchedStore, place: Place, more: Sequence[Source]
+    stack: AsyncExitStack, seat: Seat, parts: AssembledWorker, store: Observable, place: Place, more: Sequence[Source]
 ) -> _Joined:
     """All objects, of which none serves yet."""
     clock, api = parts.deps.clock, url_of(seat.listener)
@@ -149,12 +153,21 @@ async def _joined(
         save=partial(write_cluster, place.cluster),
         vitals=kept.vitals,
     )
-    porter = AppBundler(store, parts.deps.secrets, clock, parts.node.id, vaults_of(partial(_keys, gossip), clock))
-    parts = replace(parts, fleet=fleet, catalog=kept.catalog, porter=porter)
-    sources = (*worker_sources(parts, _said(parts, api)), *more)
+    vaults = vaults_of(partial(_keys, gossip), clock)
+    bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
+    handlers = node_handlers(parts, fleet=fleet, catalog=kept.catalog, bundler=bundler)
+    sources = (*worker_sources(published_by(parts), _said(parts, api)), *more)
     publisher = Publisher(kept.catalog, clock, parts.node.id, sources)
-    follow(publisher, store, parts)
-    inside = InFleet(parts=parts, kept=kept, gossip=gossip, peers=peers, tokens=tokens, publisher=publisher)
+    follow(publisher, store, parts.changes.listen)
+    inside = InFleet(
+        parts=parts,
+        handlers=handlers,
+        kept=kept,
+        gossip=gossip,
+        peers=peers,
+        tokens=tokens,
+        publisher=publisher,
+    )
     return _Joined(inside=inside, fleet=fleet, members=members, api=api)
 
 
@@ -191,7 +204,9 @@ async def gossiping(gossip: Gossips, *, task_status: TaskStatus[None] = TASK_STA
         ) from error
 
 
-async def _catalog(stack: AsyncExitStack, parts: Parts, place: Place, meeting: GossipBridge[SqliteStorage]) -> Kept:
+async def _catalog(
+    stack: AsyncExitStack, parts: AssembledWorker, place: Place, meeting: GossipBridge[SqliteStorage]
+) -> NodeCatalog:
     deps = parts.deps
     if deps.settings.catalog_url is not None:
         token = token_of_agent(deps.settings.catalog_token_file)
@@ -202,9 +217,9 @@ async def _catalog(stack: AsyncExitStack, parts: Parts, place: Place, meeting: G
 
 def _gossip(
     seat: Seat,
-    parts: Parts,
+    parts: AssembledWorker,
     api: str,
-    kept: Kept,
+    kept: NodeCatalog,
     meeting: GossipBridge[SqliteStorage],
     members: Members,
     remember: Callable[[Keyring], None],
@@ -239,8 +254,8 @@ async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:
         _log.warning("no other node was found yet", extra={"error": str(error)})
 
 
-def _said(parts: Parts, api: str) -> Self:
-    return Self(
+def _said(parts: AssembledWorker, api: str) -> NodeFacts:
+    return NodeFacts(
         api=api,
         version=PROGRAM_VERSION,
         drivers=(parts.deps.driver.name,),

@@ -24,19 +24,20 @@ from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
 from hawker.errors import Unavailable
 from hawker.fleet.joining import join_cluster
-from hawker.fleet.labels import labels_of
-from hawker.fleet.watch import WatchedStore
 from hawker.host.facts import read_facts
 from hawker.host.systemd import Notifier, handed_over
-from hawker.ids import new_node_id
+from hawker.ids import MachineId, new_node_id
 from hawker.image.cache import ImageCache
-from hawker.log import Secret
+from hawker.log import Secret, bind
+from hawker.machine import GONE
 from hawker.market.preferences import load_preferences
+from hawker.node import labels_of
 from hawker.observe.metrics import build_metrics
 from hawker.observe.spans import load_exporter
 from hawker.observe.stall import StallLimits
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
+from hawker.record.machine import MACHINES, MachineTarget
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver_selection import DriverSelection
 from hawker.settings import Settings
@@ -44,17 +45,41 @@ from hawker.store.contract import Store
 from hawker.store.sqlite import SqliteStore
 from hawker.up.boot_refusal import or_refuse, wrapped_in
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
-from hawker.up.ephemeral import destroy_everything
 from hawker.up.fleet import InFleet, in_fleet
 from hawker.up.listeners import Doors, open_doors
 from hawker.up.servers import Front, front_alone, front_of_fleet, revocations_of
+from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
 from hawker.worker.format import enter
-from hawker.worker.parts import Parts
-from hawker.worker.reconcile import Reconciler
-from hawker.worker.serve import begin
-from hawker.worker.supervisor import Supervisor
 
-_log = log.bind("hawker.up")
+_log = bind("hawker.ephemeral")
+DEADLINE_S = 60.0
+
+
+async def destroy_everything(parts: AssembledWorker) -> None:
+    """Returns when no machine is left, or with a warning when the deadline is over."""
+    store = parts.deps.store
+    for _, record in list(store.scan(MACHINES)):
+        if record.state not in GONE:
+            nonce = record.lease.nonce if record.lease else None
+            await parts.operations.destroy(MachineTarget(record.app, record.id, nonce), force=True)
+    with anyio.move_on_after(DEADLINE_S) as scope:
+        for key, _ in list(store.scan(MACHINES)):
+            await _until_gone(parts, MachineId(key))
+    if scope.cancelled_caught:
+        _log.warning("machines left behind", extra={"count": store.count(MACHINES)})
+        return
+    if parts.deps.rootfs is not None:
+        await parts.deps.rootfs.withdraw()
+    if parts.deps.networks is not None:
+        await parts.deps.networks.withdraw()
+
+
+async def _until_gone(parts: AssembledWorker, machine_id: MachineId) -> None:
+    await parts.changes.until(machine_id, lambda: True if parts.deps.store.get(MACHINES, machine_id) is None else None)
+
+
+# The end of an ephemeral node: every machine is destroyed, so that nothing of it is left on the host.
+
 _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five seconds
 
 
@@ -107,7 +132,6 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         with or_refuse(settings.data_dir):
             await enter(store)
             node = await _node_record(store, place, settings.region, clock)
-        kept = WatchedStore(store) if doors.seat else None
         place.remember(node.id)
         roster.remember(drivers)
         driver = roster.driver(drivers, node.id)
@@ -117,13 +141,13 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
             await images.open()
         http = await stack.enter_async_context(aiohttp.ClientSession())
         with or_refuse(settings.data_dir):
-            deps = await deps_of(settings, place, driver, node.id, kept or store, images, clock, archive)
+            deps = await deps_of(settings, place, driver, node.id, store, images, clock, archive)
         traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
         parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
         patience = StallLimits(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             async with AsyncExitStack() as around:
-                fleet = await _fleet(around, doors, parts, kept, place)
+                fleet = await _fleet(around, doors, parts, store, place)
                 if fleet is None:
                     await _serve(place, doors, notifier, parts, None, front_alone(place, parts, preferences), signals)
                 else:
@@ -132,10 +156,10 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
 
 
 async def _fleet(
-    stack: AsyncExitStack, doors: Doors, parts: Parts, store: WatchedStore | None, place: Place
+    stack: AsyncExitStack, doors: Doors, parts: AssembledWorker, store: SqliteStore, place: Place
 ) -> InFleet | None:
     """Until the stack is closed; None for a node that is alone."""
-    if doors.seat is None or store is None:
+    if doors.seat is None:
         return None
     revoked = revocations_of(parts.node.id, store)
     return await stack.enter_async_context(in_fleet(doors.seat, parts, store, place, [revoked]))
@@ -154,7 +178,7 @@ async def _node_record(store: Store, place: Place, region: str, clock: Clock) ->
     return record
 
 
-class _Told:
+class StopSignal:
     """To stop, by a signal. One that comes while the node still begins, which may wait for a disk, ends that."""
 
     def __init__(self) -> None:
@@ -171,15 +195,15 @@ async def _serve(
     place: Place,
     doors: Doors,
     notifier: Notifier,
-    parts: Parts,
+    parts: AssembledWorker,
     fleet: InFleet | None,
     front: Front,
     signals: AsyncIterator[signal.Signals],
 ) -> None:
     """Take up what the last daemon left, then answer."""
     deps, settings = parts.deps, parts.deps.settings
-    told = _Told()
-    supervisor, reconciler = Supervisor(deps, parts.runner, parts.changes), Reconciler(deps, parts.runner)
+    told = StopSignal()
+    supervisor, reconciler = supervisor_of(parts), reconciler_of(parts)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
         with anyio.CancelScope() as boot, or_refuse(settings.data_dir):

@@ -28,8 +28,8 @@ from hawker.record.revocation import REVOKED
 from hawker.store.contract import Reader
 from hawker.up.alone import handlers_alone
 from hawker.up.fleet import InFleet
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.parts import Parts
+from hawker.up.wiring import node_handlers
+from hawker.worker.assembly import AssembledWorker
 
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
@@ -43,7 +43,7 @@ class Front:
     peers: Server | None = None
 
 
-def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
+def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences) -> Front:
     """For a node that knows no others: the worker's own answers, and orders in the market of one."""
     store, clock = parts.deps.store, parts.deps.clock
 
@@ -53,7 +53,7 @@ def front_alone(place: Place, parts: Parts, preferences: Preferences) -> Front:
 
     revocations = Revocations(store, clock)
     tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
-    own = worker_handlers(parts)
+    own = node_handlers(parts)
     TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(own)
     handlers = handlers_alone(parts, own, preferences)
     limiter = _limiter(parts)
@@ -67,7 +67,7 @@ def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferen
     revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
     tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
     about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
-    own = worker_handlers(parts)
+    own = fleet.handlers
     about_tokens.bind(own)
     fleet.peers.ask_also(directory.address_of)
     peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
@@ -114,5 +114,5 @@ def revocations_of(node: NodeId, store: Reader) -> Source:
     return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)
 
 
-def _limiter(parts: Parts) -> RateLimits | None:
+def _limiter(parts: AssembledWorker) -> RateLimits | None:
     return RateLimits(parts.deps.clock, parts.metrics.api.limited) if parts.deps.settings.rate_limits else None

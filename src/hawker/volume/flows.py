@@ -4,9 +4,12 @@ A volume's file is made under another name and published whole; it is removed on
 nobody has the volume and its time is over.
 """
 
+from typing import Protocol, TypeAlias, TypeVar
+
 import msgspec
 
-from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
+from hawker.clock import Clock
+from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step, StepContext
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
@@ -17,11 +20,37 @@ from hawker.record.volume import (
     VolumeRecord,
     VolumeState,
 )
-from hawker.store.contract import Tx
+from hawker.runtime.driver import Driver
+from hawker.settings import Settings
+from hawker.store.contract import Store, Tx
 from hawker.volume.copies import Copies
-from hawker.volume.deps import Context, VolumeDeps
 from hawker.volume.disks import Disks, disk_of
 from hawker.volume.retention import kept_until
+from hawker.volume.table import VolumeTable
+
+I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
+
+
+class VolumeDeps(Protocol):
+    """What flows of volumes are given. `disks` and `copies` are None on a node that has no volumes."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def driver(self) -> Driver: ...
+    @property
+    def volumes(self) -> VolumeTable: ...
+    @property
+    def disks(self) -> Disks | None: ...
+    @property
+    def copies(self) -> Copies | None: ...
+
+
+Context: TypeAlias = StepContext[VolumeDeps, I]
 
 
 class VolumeInput(msgspec.Struct, frozen=True, kw_only=True):

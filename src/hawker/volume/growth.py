@@ -2,15 +2,17 @@
 when so much of it is used, up to `size_gb_limit`. Nothing is stored; a full host only makes it wait.
 """
 
+from hawker.clock import Clock
 from hawker.config.storage import Mount
 from hawker.errors import HawkerError
 from hawker.log import bind
 from hawker.machine import State
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.volume import VolumeRecord, VolumeState
+from hawker.settings import Settings
+from hawker.store.contract import Store
 from hawker.volume.attachment import attached_to, mount_of, volume_id_of
-from hawker.volume.deps import VolumeDeps
-from hawker.volume.disks import Usage, disk_of
+from hawker.volume.disks import Disks, Usage, disk_of
 from hawker.volume.operations import Volumes
 
 _log = bind("hawker.growth")
@@ -26,8 +28,11 @@ def larger_size(volume: VolumeRecord, mount: Mount, usage: Usage, max_gb: int) -
 
 
 class Growth:
-    def __init__(self, deps: VolumeDeps, volumes: Volumes) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, settings: Settings, clock: Clock, disks: Disks | None, volumes: Volumes) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._disks = disks
         self._volumes = volumes
 
     async def serve(self, every_s: float) -> None:
@@ -36,22 +41,22 @@ class Growth:
                 await self.once()
             except (HawkerError, OSError) as error:
                 _log.error("volumes are not looked at", extra={"error": str(error)})
-            await self._deps.clock.sleep(every_s)
+            await self._clock.sleep(every_s)
 
     async def once(self) -> None:
-        for _, machine in list(self._deps.store.scan(MACHINES)):
+        for _, machine in list(self._store.scan(MACHINES)):
             mount = mount_of(machine.config)
             if mount is not None and mount.extend_threshold_percent and machine.state is State.STARTED:
                 await self._look(machine, mount)
 
     async def _look(self, machine: MachineRecord, mount: Mount) -> None:
         """One that could not grow in use has its size from the next launch on: until then, its figures are the old."""
-        volume_id, disks = volume_id_of(machine.config), self._deps.disks
-        volume = None if volume_id is None else attached_to(self._deps.store, volume_id, machine.id)
+        volume_id, disks = volume_id_of(machine.config), self._disks
+        volume = None if volume_id is None else attached_to(self._store, volume_id, machine.id)
         if disks is None or volume is None or volume.state is not VolumeState.CREATED or volume.behind:
             return
         usage = await disks.usage(disk_of(volume))
-        size_gb = None if usage is None else larger_size(volume, mount, usage, self._deps.settings.max_volume_gb)
+        size_gb = None if usage is None else larger_size(volume, mount, usage, self._settings.max_volume_gb)
         if size_gb is None:
             return
         fields = {"volume": volume.id, "machine": machine.id, "size_gb": size_gb}

@@ -9,12 +9,12 @@ from functools import partial
 
 from anyio.lowlevel import checkpoint
 
+from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.ids import VolumeId
 from hawker.log import bind
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
-from hawker.store.contract import Tx
-from hawker.volume.deps import VolumeDeps
+from hawker.store.contract import Store, Tx
 from hawker.volume.retention import Leaps, backup_due
 from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
@@ -25,11 +25,12 @@ _log = bind("hawker.keeper")
 
 
 class Maintenance:
-    def __init__(self, deps: VolumeDeps, snapshots: Snapshots, farewells: SoftDeletes) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, clock: Clock, snapshots: Snapshots, soft_deletes: SoftDeletes) -> None:
+        self._store = store
+        self._clock = clock
         self._snapshots = snapshots
-        self._farewells = farewells
-        self._leaps = Leaps(deps.clock)
+        self._soft_deletes = soft_deletes
+        self._leaps = Leaps(clock)
         self._leap_s = 0.0  # that the records have not heard of
         self._again_at: dict[VolumeId, float] = {}  # monotonic
 
@@ -39,26 +40,26 @@ class Maintenance:
                 await self.once()
             except (HawkerError, OSError) as error:
                 _log.error("volumes are not looked after", extra={"error": str(error)})
-            await self._deps.clock.sleep(every_s)
+            await self._clock.sleep(every_s)
 
     async def once(self) -> None:
         """First of all, whether the clock was set: else a day that never passed would count."""
         self._leap_s += self._leaps.since_last_look()
         if self._leap_s:
             _log.warning("the wall clock was set", extra={"seconds": round(self._leap_s, 3)})
-            await self._deps.store.write(partial(self._shift, seconds=self._leap_s))
+            await self._store.write(partial(self._shift, seconds=self._leap_s))
             self._leap_s = 0.0
-        await self._farewells.empty()
+        await self._soft_deletes.empty()
         await self._snapshots.expire()
         await self._back_up()
 
     def _shift(self, tx: Tx, seconds: float) -> None:
-        self._farewells.shift(tx, seconds)
+        self._soft_deletes.shift(tx, seconds)
         self._snapshots.shift(tx, seconds)
 
     async def _back_up(self) -> None:
-        clock = self._deps.clock
-        for _, record in list(self._deps.store.scan(VOLUMES)):
+        clock = self._clock
+        for _, record in list(self._store.scan(VOLUMES)):
             await checkpoint()
             if self._is_due(record, clock.now()) and self._again_at.get(record.id, 0.0) <= clock.monotonic():
                 await self._take(record)
@@ -72,5 +73,5 @@ class Maintenance:
             await self._snapshots.take(record.app, record.id, automatic=True)
             self._again_at.pop(record.id, None)
         except HawkerError as error:
-            self._again_at[record.id] = self._deps.clock.monotonic() + RETRY_S
+            self._again_at[record.id] = self._clock.monotonic() + RETRY_S
             _log.warning("a volume is not backed up", extra={"volume": record.id, "error": str(error)})

@@ -20,10 +20,11 @@ from hawker.node import Capacity, Resources, shortfall
 from hawker.record.app import APPS
 from hawker.record.capacity import used
 from hawker.record.volume import GOING, IN_MAKING, Fstype, VolumeRecord, VolumeState, volume_resource
-from hawker.store.contract import Reader, Tx
-from hawker.volume.deps import VolumeDeps
+from hawker.settings import Settings
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.disks import Disks
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VolumeInput
+from hawker.volume.table import VolumeTable
 
 DEFAULT_GB = 3
 DEFAULT_RETENTION_DAYS = 5
@@ -87,20 +88,31 @@ R = TypeVar("R")
 class Volumes:
     """`room` answers what the node has; asked inside each transaction that takes some of it."""
 
-    def __init__(self, deps: VolumeDeps, runner: Runner[Any], room: Callable[[], Capacity]) -> None:
-        self._deps = deps
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        volume_table: VolumeTable,
+        disks: Disks | None,
+        runner: Runner[Any],
+        room: Callable[[], Capacity],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._volume_table = volume_table
+        self._disks = disks
         self._runner = runner
         self._room = room
 
     @property
     def disks(self) -> Disks:
         """Raises `NotServed` on a node without volumes."""
-        if self._deps.disks is None:
+        if self._disks is None:
             raise NotServed("this node has no volumes: its driver runs machines in the host's own file system")
-        return self._deps.disks
+        return self._disks
 
     def get(self, app: AppName, volume_id: str) -> VolumeRecord:
-        return self._deps.volumes.find(self._deps.store, app, volume_id)
+        return self._volume_table.find(self._store, app, volume_id)
 
     async def create(self, record: VolumeRecord, flow: Flow[Any] = VOLUME_CREATE) -> VolumeRecord:
         """Admit and create in one transaction; `flow` fills it. Raises `NoRoom`, `Unprocessable` when the app has too
@@ -118,14 +130,14 @@ class Volumes:
         """Write a new volume's record if it may be. The caller accepts the run that makes it."""
         if tx.get(APPS, record.app) is None:
             raise NotFound("app not found")
-        if sum(1 for _ in self._deps.volumes.of_app(tx, record.app)) >= MAX_VOLUMES:
+        if sum(1 for _ in self._volume_table.of_app(tx, record.app)) >= MAX_VOLUMES:
             raise Unprocessable(f"an app has at most {MAX_VOLUMES} volumes, with those that are to be destroyed")
         self._check_room(tx, record.holds, record.region)
-        self._deps.volumes.insert(tx, record)
+        self._volume_table.insert(tx, record)
 
     async def extend(self, app: AppName, volume_id: str, size_gb: int) -> VolumeRecord:
         """Promise the new size. One that it has already is no change. Raises `NoRoom`, `Unprocessable` for less."""
-        check_size(size_gb, self._deps.settings.max_volume_gb)
+        check_size(size_gb, self._settings.max_volume_gb)
 
         def apply(tx: Tx) -> VolumeRecord:
             record = self._changeable(tx, app, volume_id)
@@ -134,7 +146,7 @@ class Volumes:
             if size_gb == record.size_gb:
                 return record
             self._check_room(tx, _more(record, size_gb), record.region)
-            extended = self._deps.volumes.change(tx, record, size_gb=size_gb, state=VolumeState.EXTENDING)
+            extended = self._volume_table.change(tx, record, size_gb=size_gb, state=VolumeState.EXTENDING)
             self._accept(tx, VOLUME_EXTEND, record.id)
             return extended
 
@@ -145,36 +157,36 @@ class Volumes:
         self, app: AppName, volume_id: str, *, retention: int | None, auto_backup: bool | None
     ) -> VolumeRecord:
         def apply(tx: Tx) -> VolumeRecord:
-            record = self._deps.volumes.find(tx, app, volume_id)
-            return self._deps.volumes.change(
+            record = self._volume_table.find(tx, app, volume_id)
+            return self._volume_table.change(
                 tx,
                 record,
                 snapshot_retention=record.snapshot_retention if retention is None else retention,
                 auto_backup=record.auto_backup if auto_backup is None else auto_backup,
             )
 
-        return await self._deps.store.write(apply)
+        return await self._store.write(apply)
 
     async def delete(self, app: AppName, volume_id: str) -> VolumeRecord:
         """Let it go: it can be had back until `destroy_at`, and holds its room until then. Raises `WrongState` while a
         machine has it."""
 
         def apply(tx: Tx) -> VolumeRecord:
-            record = self._deps.volumes.find(tx, app, volume_id)
+            record = self._volume_table.find(tx, app, volume_id)
             if record.state in GOING:
                 return record
-            return self._deps.volumes.let_go(tx, self._changeable(tx, app, volume_id))
+            return self._volume_table.let_go(tx, self._changeable(tx, app, volume_id))
 
-        return await self._deps.store.write(apply)
+        return await self._store.write(apply)
 
     async def destroy(self, volume_id: VolumeId) -> None:
         """For good, of one that was let go of. Raises `NotFound`, `WrongState` for any other."""
 
         def apply(tx: Tx) -> None:
-            record = self._deps.volumes.get(tx, volume_id)
+            record = self._volume_table.get(tx, volume_id)
             if record.state is not VolumeState.PENDING_DESTROY or record.machine is not None:
                 raise WrongState(f"volume {volume_id} is {record.state}, and not to be destroyed")
-            self._deps.volumes.change(tx, record, state=VolumeState.DESTROYED)
+            self._volume_table.change(tx, record, state=VolumeState.DESTROYED)
             self._accept(tx, VOLUME_DESTROY, volume_id)
 
         await self._commit(VOLUME_DESTROY, apply)
@@ -190,7 +202,7 @@ class Volumes:
             return None
 
     def _changeable(self, reader: Reader, app: AppName, volume_id: str) -> VolumeRecord:
-        record = self._deps.volumes.find(reader, app, volume_id)
+        record = self._volume_table.find(reader, app, volume_id)
         if record.state in GOING or record.state in IN_MAKING:
             raise WrongState(f"volume {record.id} is {record.state} and cannot be changed now")
         return record
@@ -211,7 +223,7 @@ class Volumes:
     async def _commit(self, flow: Flow[Any], apply: Callable[[Tx], R]) -> R:
         """Durably. Once it returns the operation is promised, whether the answer arrives or not."""
         reach(f"{flow.name}.accept.before")
-        promised = await self._deps.store.write(apply)
+        promised = await self._store.write(apply)
         reach(f"{flow.name}.accept.after")
         return promised
 

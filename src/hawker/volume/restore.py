@@ -24,16 +24,16 @@ from hawker.record.volume import (
     VolumeRecord,
     volume_resource,
 )
-from hawker.store.contract import Reader, Tx
+from hawker.runtime.driver import Driver
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.copies import check_room
-from hawker.volume.deps import VolumeDeps
 from hawker.volume.flows import VOLUME_FORK, VOLUME_RESTORE, VolumeInput
 from hawker.volume.operations import Volumes
 from hawker.volume.snapshots import Snapshots, refuse_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class VolumeOrigin:
     """What a new volume is made from. `what` names it, `size_gb` is the least that it needs."""
 
     what: str
@@ -45,7 +45,7 @@ class Origin:
     volume: VolumeId | None = None
 
 
-def origin_of(order: CreateVolumeRequest, reader: Reader) -> tuple[str, Origin] | None:
+def origin_of(order: CreateVolumeRequest, reader: Reader) -> tuple[str, VolumeOrigin] | None:
     """The app that it belongs to, and the origin; None for an order of an empty volume. Raises `NotFound`,
     `WrongState` when nothing can be made from it now, `Unprocessable`."""
     if order.snapshot_id and order.source_volume_id:
@@ -63,10 +63,10 @@ def origin_of(order: CreateVolumeRequest, reader: Reader) -> tuple[str, Origin] 
     return None
 
 
-def _of_snapshot(snapshot: SnapshotRecord) -> Origin:
+def _of_snapshot(snapshot: SnapshotRecord) -> VolumeOrigin:
     if snapshot.status is not SnapshotStatus.CREATED:
         raise WrongState(f"snapshot {snapshot.id} is {snapshot.status}, and cannot be restored")
-    return Origin(
+    return VolumeOrigin(
         what=f"snapshot {snapshot.id}",
         size_gb=snapshot.volume_gb,
         fstype=snapshot.fstype,
@@ -76,10 +76,10 @@ def _of_snapshot(snapshot: SnapshotRecord) -> Origin:
     )
 
 
-def _of_volume(volume: VolumeRecord) -> Origin:
+def _of_volume(volume: VolumeRecord) -> VolumeOrigin:
     if volume.state not in MADE:
         raise WrongState(f"volume {volume.id} is {volume.state}, and cannot be forked")
-    return Origin(
+    return VolumeOrigin(
         what=f"volume {volume.id}",
         size_gb=volume.size_gb,
         fstype=volume.fstype,
@@ -89,7 +89,7 @@ def _of_volume(volume: VolumeRecord) -> Origin:
     )
 
 
-def completed(order: CreateVolumeRequest, origin: Origin) -> CreateVolumeRequest:
+def completed(order: CreateVolumeRequest, origin: VolumeOrigin) -> CreateVolumeRequest:
     """The order with what it leaves to its origin. Raises `Unprocessable` naming the field that contradicts it."""
     if order.size_gb is not None and order.size_gb < origin.size_gb:
         raise Unprocessable(f"size_gb: {origin.what} needs at least {origin.size_gb} GB, not {order.size_gb}")
@@ -103,33 +103,36 @@ def completed(order: CreateVolumeRequest, origin: Origin) -> CreateVolumeRequest
     return msgspec.structs.replace(order, size_gb=order.size_gb or origin.size_gb, fstype=origin.fstype.value)
 
 
-class Origins:
-    def __init__(self, deps: VolumeDeps, runner: Runner[Any], volumes: Volumes, snapshots: Snapshots) -> None:
-        self._deps = deps
+class VolumeClones:
+    def __init__(
+        self, store: Store, driver: Driver, runner: Runner[Any], volumes: Volumes, snapshots: Snapshots
+    ) -> None:
+        self._store = store
+        self._driver = driver
         self._runner = runner
         self._volumes = volumes
         self._snapshots = snapshots
 
-    async def create(self, record: VolumeRecord, order: CreateVolumeRequest, origin: Origin) -> VolumeRecord:
+    async def create(self, record: VolumeRecord, order: CreateVolumeRequest, origin: VolumeOrigin) -> VolumeRecord:
         """`record` is as an empty one is made of the completed order. Promised once this returns."""
         copied = origin.snapshot or origin.volume
         assert copied is not None, "an origin is a snapshot or a volume"
         check_room(await self._snapshots.copies.room(copied), origin.what)
         flow: Flow[Any] = VOLUME_RESTORE if origin.snapshot else VOLUME_FORK
         reach(f"{flow.name}.accept.before")
-        made = await self._deps.store.write(lambda tx: self._accept(tx, record, order, origin, flow))
+        made = await self._store.write(lambda tx: self._accept(tx, record, order, origin, flow))
         reach(f"{flow.name}.accept.after")
         return made
 
     def _accept(
-        self, tx: Tx, record: VolumeRecord, order: CreateVolumeRequest, origin: Origin, flow: Flow[Any]
+        self, tx: Tx, record: VolumeRecord, order: CreateVolumeRequest, origin: VolumeOrigin, flow: Flow[Any]
     ) -> VolumeRecord:
         """The origin is asked once more: a snapshot may have come to its end meanwhile, a volume have grown."""
         now = origin_of(order, tx)
         assert now is not None, "the order has not changed"
         completed(order, now[1])
         if origin.volume is not None:
-            refuse_held(tx, self._deps.driver.features, origin.volume)
+            refuse_held(tx, self._driver.features, origin.volume)
         filled = msgspec.structs.replace(
             record,
             source_snapshot=origin.snapshot,

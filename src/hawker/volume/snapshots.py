@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from hawker.clock import Clock
 from hawker.errors import NotFound, NotServed, Unprocessable, WrongState
 from hawker.failpoint import reach
 from hawker.fsm.contract import WhenBusy
@@ -31,10 +32,9 @@ from hawker.record.volume import (
     VolumeRecord,
     volume_resource,
 )
-from hawker.runtime.driver import Features
-from hawker.store.contract import Durability, Reader, Tx
+from hawker.runtime.driver import Driver, Features
+from hawker.store.contract import Durability, Reader, Store, Tx
 from hawker.volume.copies import Copies, check_room
-from hawker.volume.deps import VolumeDeps
 from hawker.volume.flows import VOLUME_SNAPSHOT, Take
 from hawker.volume.retention import kept_until
 
@@ -61,8 +61,11 @@ _log = bind("hawker.snapshots")
 
 
 class Snapshots:
-    def __init__(self, deps: VolumeDeps, runner: Runner[Any]) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, driver: Driver, clock: Clock, copies: Copies | None, runner: Runner[Any]) -> None:
+        self._store = store
+        self._driver = driver
+        self._clock = clock
+        self._copies = copies
         self._runner = runner
 
     def of_volume(self, reader: Reader, volume_id: VolumeId) -> list[SnapshotRecord]:
@@ -79,10 +82,10 @@ class Snapshots:
 
     async def take(self, app: AppName, volume_id: VolumeId, *, automatic: bool = False) -> SnapshotRecord:
         """Promised once this returns. Raises `NotFound`, `WrongState` while another is taken, `NoRoom`."""
-        self._owned(self._deps.store, app, volume_id)
+        self._owned(self._store, app, volume_id)
         check_room(await self.copies.room(volume_id), f"volume {volume_id}")
         reach("volume_snapshot.accept.before")
-        record = await self._deps.store.write(lambda tx: self._accept(tx, app, volume_id, automatic))
+        record = await self._store.write(lambda tx: self._accept(tx, app, volume_id, automatic))
         reach("volume_snapshot.accept.after")
         return record
 
@@ -90,7 +93,7 @@ class Snapshots:
         volume, there = self._owned(tx, app, volume_id), self.of_volume(tx, volume_id)
         if volume.state not in MADE:
             raise WrongState(f"cannot snapshot volume {volume_id} in state '{volume.state}'")
-        refuse_held(tx, self._deps.driver.features, volume_id)
+        refuse_held(tx, self._driver.features, volume_id)
         for each in there:
             if each.status in IN_TAKING:
                 raise WrongState(f"snapshot is already scheduled at {_rfc3339(each.created_at)}")
@@ -108,9 +111,9 @@ class Snapshots:
         return record
 
     def _made(self, volume: VolumeRecord, automatic: bool) -> SnapshotRecord:
-        now = self._deps.clock.now()
+        now = self._clock.now()
         return SnapshotRecord(
-            id=new_snapshot_id(self._deps.clock),
+            id=new_snapshot_id(self._clock),
             volume=volume.id,
             app=volume.app,
             status=SnapshotStatus.WAITING,
@@ -126,7 +129,7 @@ class Snapshots:
 
     async def expire(self) -> list[SnapshotId]:
         """Forget those that are too old, and remove their files; also what an earlier daemon left to remove."""
-        now, store = self._deps.clock.now(), self._deps.store
+        now, store = self._clock.now(), self._store
         for snapshot_id in [key for key, record in store.scan(SNAPSHOTS) if record.kept_until <= now]:
             await store.write(partial(self._forget, snapshot_id=SnapshotId(snapshot_id), now=now))
         removed = []
@@ -154,9 +157,9 @@ class Snapshots:
     @property
     def copies(self) -> Copies:
         """Raises `NotServed` on a node without volumes."""
-        if self._deps.copies is None:
+        if self._copies is None:
             raise NotServed("this node has no volumes: its driver runs machines in the host's own file system")
-        return self._deps.copies
+        return self._copies
 
     def _owned(self, reader: Reader, app: AppName, volume_id: VolumeId) -> VolumeRecord:
         volume = reader.get(VOLUMES, volume_id)

@@ -2,38 +2,41 @@
 lets go of it; the flow that removes the file is begun here, once its day is over.
 """
 
+from hawker.clock import Clock
 from hawker.errors import HawkerError, WrongState
 from hawker.ids import AppName, VolumeId
 from hawker.log import bind
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
-from hawker.store.contract import Tx
-from hawker.volume.deps import VolumeDeps
+from hawker.store.contract import Store, Tx
 from hawker.volume.operations import Volumes
+from hawker.volume.table import VolumeTable
 
 _log = bind("hawker.farewell")
 _LEAVING = frozenset({VolumeState.SCHEDULING_DESTROY, VolumeState.PENDING_DESTROY})
 
 
 class SoftDeletes:
-    def __init__(self, deps: VolumeDeps, volumes: Volumes) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, clock: Clock, volume_table: VolumeTable, volumes: Volumes) -> None:
+        self._store = store
+        self._clock = clock
+        self._volume_table = volume_table
         self._volumes = volumes
 
     async def undelete(self, app: AppName, volume_id: str) -> VolumeRecord:
         """Raises `WrongState` when it was not deleted; one that is gone is `NotFound`."""
 
         def apply(tx: Tx) -> VolumeRecord:
-            record = self._deps.volumes.find(tx, app, volume_id)
+            record = self._volume_table.find(tx, app, volume_id)
             if record.state not in _LEAVING:
                 raise WrongState(f"volume {volume_id} is {record.state}, so there is nothing to take back")
-            return self._deps.volumes.change(tx, record, state=VolumeState.CREATED, destroy_at=None)
+            return self._volume_table.change(tx, record, state=VolumeState.CREATED, destroy_at=None)
 
-        return await self._deps.store.write(apply)
+        return await self._store.write(apply)
 
     async def empty(self) -> list[VolumeId]:
         """Begin the end of those whose day is over; which these are."""
-        now, begun = self._deps.clock.now(), []
-        for _, record in list(self._deps.store.scan(VOLUMES)):
+        now, begun = self._clock.now(), []
+        for _, record in list(self._store.scan(VOLUMES)):
             if record.state not in _LEAVING or record.destroy_at is None or record.destroy_at > now:
                 continue
             try:
@@ -49,4 +52,4 @@ class SoftDeletes:
         """The wall clock was set: a day is as long as it would have been."""
         for _, record in list(tx.scan(VOLUMES)):
             if record.destroy_at is not None:
-                self._deps.volumes.change(tx, record, destroy_at=record.destroy_at + seconds)
+                self._volume_table.change(tx, record, destroy_at=record.destroy_at + seconds)

@@ -15,10 +15,12 @@ from hawker.ids import MachineId
 from hawker.node import Capacity, Resources, shortfall
 from hawker.record.gpu_claim import claim
 from hawker.record.machine import BY_IPV4, MachineRecord
+from hawker.runtime.driver import Driver
+from hawker.settings import Settings
 from hawker.store.contract import Reader
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import room_for
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.table import MachineTable
 
 _NAMES = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}
 _GPUS = "GPUs"
@@ -35,14 +37,16 @@ class Granted:
 class Admission:
     """`room` answers what the node has."""
 
-    def __init__(self, deps: Deps, room: Callable[[], Capacity]) -> None:
-        self._deps = deps
+    def __init__(self, table: MachineTable, driver: Driver, settings: Settings, room: Callable[[], Capacity]) -> None:
+        self._table = table
+        self._driver = driver
+        self._settings = settings
         self._room = room
 
     def place(self, tx: Reader, record: MachineRecord) -> MachineRecord:
         """A new machine with its devices; one that is not to be launched has none. Raises `NoRoom`."""
         room = self._room()
-        missing = shortfall(room, self._deps.table.used(tx), record.holds)
+        missing = shortfall(room, self._table.used(tx), record.holds)
         gpus = claim(tx, room.gpus, record.config, record) if record.holds.memory_mib else ()
         if isinstance(gpus, dict):
             missing |= gpus
@@ -52,8 +56,8 @@ class Admission:
 
     def admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Granted:
         """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
-        asked, room = room_for(self._deps, config), self._room()
-        missing = shortfall(room, self._deps.table.used(tx).minus(record.holds), asked)
+        asked, room = room_for(self._settings, self._driver.features.overhead_mib, config), self._room()
+        missing = shortfall(room, self._table.used(tx).minus(record.holds), asked)
         gpus = claim(tx, room.gpus, config, record)
         if missing or isinstance(gpus, dict):
             what = _NAMES[next(iter(missing))] if missing else _GPUS

@@ -26,9 +26,9 @@ from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER
 from hawker.record.node import NODE
 from hawker.store.contract import Reader
 from hawker.volume import attachment
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
 from hawker.worker.images import names_of
-from hawker.worker.parts import Parts
 from hawker.worker.table import order_key
 
 MOST_AT_ONCE = 64
@@ -43,7 +43,7 @@ _MEDIA_TYPE = ""  # of a layer that is only counted
 class Bids:
     """`driver` is the name that an order may ask for."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
         self._labels = parse_labels(",".join(parts.deps.settings.labels))
         self._known: OrderedDict[bytes, _Wanted | Bid] = OrderedDict()
@@ -184,7 +184,7 @@ class _Wanted:
 class _Counter:
     """What one call has looked up already."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._store = parts.deps.store
         self.room: Capacity = parts.room()
         self.used: Resources = parts.deps.table.used(self._store)
@@ -219,9 +219,13 @@ class _Counter:
         return found
 
 
-def asked_by(parts: Parts, machine: CreateMachineRequest) -> Resources:
+def asked_by(parts: AssembledWorker, machine: CreateMachineRequest) -> Resources:
     """What a machine would hold of the node from the first moment."""
-    return Resources() if machine.skip_launch else room_for(parts.deps, machine.config)
+    return (
+        Resources()
+        if machine.skip_launch
+        else room_for(parts.deps.settings, parts.deps.driver.features.overhead_mib, machine.config)
+    )
 
 
 def closed(reader: Reader) -> str | None:

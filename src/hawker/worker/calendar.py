@@ -12,13 +12,15 @@ from math import inf
 import anyio
 from anyio.abc import TaskStatus
 
+from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import OFF
-from hawker.record.machine import MACHINES, MachineRecord
-from hawker.worker.operations import Target
-from hawker.worker.parts import Parts
+from hawker.record.machine import MACHINES, MachineRecord, MachineTarget
+from hawker.store.contract import Store
+from hawker.worker.changes import Changes
+from hawker.worker.operations import Operations
 
 RETRY_S = 60.0  # after a start that was refused: the host is full, say, or someone holds the machine's lease
 LONGEST_WAIT_S = 60.0  # so that a wall clock that was set is noticed
@@ -80,15 +82,17 @@ class _Entry:
 class Calendar:
     """Follows the table of machines and starts those that are due."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, clock: Clock, operations: Operations, changes: Changes) -> None:
+        self._store = store
+        self._clock = clock
+        self._operations = operations
         self._entries: dict[MachineId, _Entry] = {}
         self._noted: dict[MachineId, None] = {}
         self._wake = anyio.Event()
-        parts.changes.listen(self._note)
+        changes.listen(self._note)
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        for _, record in list(self._parts.deps.store.scan(MACHINES)):
+        for _, record in list(self._store.scan(MACHINES)):
             self._follow(record.id, record)
         task_status.started()
         while True:
@@ -97,7 +101,7 @@ class Calendar:
             self._wake = anyio.Event()
             noted, self._noted = self._noted, {}
             for machine_id in noted:
-                self._follow(machine_id, self._parts.deps.store.get(MACHINES, machine_id))
+                self._follow(machine_id, self._store.get(MACHINES, machine_id))
             await self._start_due()
 
     def _note(self, machine_id: MachineId) -> None:
@@ -115,21 +119,21 @@ class Calendar:
         first = min((entry.try_at for entry in self._entries.values()), default=inf)
         if first == inf:
             return inf
-        return min(LONGEST_WAIT_S, max(0.0, first - self._parts.deps.clock.now()))
+        return min(LONGEST_WAIT_S, max(0.0, first - self._clock.now()))
 
     async def _start_due(self) -> None:
-        now = self._parts.deps.clock.now()
+        now = self._clock.now()
         for machine_id, entry in list(self._entries.items()):
             if entry.try_at <= now:
                 self._entries[machine_id] = _Entry(entry.due_at, now + RETRY_S)
                 await self._start(machine_id)
 
     async def _start(self, machine_id: MachineId) -> None:
-        record = self._parts.deps.store.get(MACHINES, machine_id)
+        record = self._store.get(MACHINES, machine_id)
         if record is None:
             return
         try:
-            await self._parts.operations.start(Target(record.app, machine_id, None))
+            await self._operations.start(MachineTarget(record.app, machine_id, None))
         except HawkerError as error:
             fields = {"machine": machine_id, "schedule": record.config.schedule, "error": str(error)}
             _log.warning("a scheduled machine could not be started", extra=fields)

@@ -4,14 +4,18 @@ from pathlib import Path
 
 import msgspec
 
-from hawker.config import MachineConfig, Persist, persistence
+from hawker.config import (
+    MachineConfig,
+    Persist,
+    guest,
+    persistence,
+)
+from hawker.config.effective_containers import temp_dirs
 from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts, disk_of
 from hawker.node import Capacity, Resources
 from hawker.record.machine import MachineRecord
 from hawker.settings import Settings
-from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.lifecycle.environment import resources
 
 _MIB = 1 << 20
 _KEPT_BACK = 0.05  # of the host's memory, for the host itself
@@ -70,11 +74,19 @@ def kept_layer(record: MachineRecord | None) -> str | None:
 # what the monitor around it needs beside the guest's memory.
 
 
-def room_for(deps: Deps, config: MachineConfig) -> Resources:
-    asked = resources(config, deps.settings.machine_disk_mib)
-    return msgspec.structs.replace(asked, memory_mib=asked.memory_mib + overhead_mib(deps))
+def room_for(settings: Settings, overhead_mib: int, config: MachineConfig) -> Resources:
+    """`overhead_mib` is what the node's driver needs of memory for every machine, whatever its size."""
+    asked = resources(config, settings.machine_disk_mib)
+    return msgspec.structs.replace(asked, memory_mib=asked.memory_mib + overhead_mib)
 
 
-def overhead_mib(deps: Deps) -> int:
-    """Of memory, of every machine whatever its size."""
-    return deps.driver.features.overhead_mib
+def resources(config: MachineConfig, disk_mib: int) -> Resources:
+    """What a machine with this config takes of its node while it runs."""
+    size = guest(config)
+    performance = size.cpu_kind == "performance"
+    return Resources(
+        shared_cpus=0 if performance else size.cpus,
+        performance_cpus=size.cpus if performance else 0,
+        memory_mib=size.memory_mb,
+        disk_mib=disk_mib + sum(each.size_mib for each in temp_dirs(config) if each.storage == "disk"),
+    )

@@ -61,7 +61,7 @@ WAITABLE = ("started", "stopped", "suspended", "destroyed", "failed", SETTLED_WO
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WaitTarget:
     """Any of `states`; of that `version`, if given; reached after the event `from_event_id`, if given."""
 
     states: frozenset[State]
@@ -70,17 +70,17 @@ class Wanted:
     from_event_id: str | None = None
 
 
-def wanted(words: tuple[str, ...], version: str | None, from_event_id: str | None) -> Wanted:
+def wanted(words: tuple[str, ...], version: str | None, from_event_id: str | None) -> WaitTarget:
     """Read the query's words; the caller has checked that each is in `WAITABLE`."""
     states = {State(word) for word in words if word != SETTLED_WORD}
     if SETTLED_WORD in words:
         states |= SETTLED
-    return Wanted(states=frozenset(states), words=words, version=version, from_event_id=from_event_id)
+    return WaitTarget(states=frozenset(states), words=words, version=version, from_event_id=from_event_id)
 
 
 def reached(
     record: MachineRecord,
-    wanted: Wanted,
+    wanted: WaitTarget,
     events_since: Callable[[str], list[EventRecord]],
     begun: str | None = None,
 ) -> State | None:
@@ -120,7 +120,7 @@ def _restarting(event: EventRecord) -> bool:
 async def wait(
     changes: Changes,
     record_of: Callable[[], MachineRecord],
-    wanted: Wanted,
+    wanted: WaitTarget,
     timeout_s: float,
     events_since: Callable[[str], list[EventRecord]],
 ) -> tuple[State, MachineRecord]:

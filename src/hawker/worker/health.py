@@ -39,13 +39,13 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeResult:
     passing: bool
     output: str
 
 
 class Prober(Protocol):
-    async def __call__(self, probe: Probe) -> Finding: ...
+    async def __call__(self, probe: Probe) -> ProbeResult: ...
 
 
 class NetworkProber:
@@ -54,20 +54,20 @@ class NetworkProber:
     def __init__(self, http: aiohttp.ClientSession) -> None:
         self._http = http
 
-    async def __call__(self, probe: Probe) -> Finding:
+    async def __call__(self, probe: Probe) -> ProbeResult:
         try:
             with anyio.fail_after(probe.timeout_s):
                 return await (self._connect(probe) if probe.path is None else self._ask(probe))
         except TimeoutError:
-            return Finding(False, f"no answer within {probe.timeout_s:g} s")
+            return ProbeResult(False, f"no answer within {probe.timeout_s:g} s")
         except (OSError, aiohttp.ClientError, ValueError) as error:
-            return Finding(False, (str(error) or type(error).__name__)[:_OUTPUT_LIMIT])
+            return ProbeResult(False, (str(error) or type(error).__name__)[:_OUTPUT_LIMIT])
 
-    async def _connect(self, probe: Probe) -> Finding:
+    async def _connect(self, probe: Probe) -> ProbeResult:
         async with await anyio.connect_tcp(probe.host, probe.port):
-            return Finding(True, "Success")
+            return ProbeResult(True, "Success")
 
-    async def _ask(self, probe: Probe) -> Finding:
+    async def _ask(self, probe: Probe) -> ProbeResult:
         host = f"[{probe.host}]" if ":" in probe.host else probe.host
         url = f"{'https' if probe.tls else 'http'}://{host}:{probe.port}{probe.path}"
         async with self._http.request(
@@ -79,7 +79,7 @@ class NetworkProber:
             allow_redirects=False,
         ) as answer:
             body = (await answer.content.read(_OUTPUT_LIMIT)).decode("utf-8", "replace")
-            return Finding(
+            return ProbeResult(
                 200 <= answer.status < 300, body if answer.status < 300 else f"status {answer.status}: {body}"
             )
 

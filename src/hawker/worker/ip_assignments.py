@@ -39,7 +39,7 @@ EGRESS = frozenset({"egress_v4", "egress_v6", "egress_pair"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class IpRequest:
     """What a caller asks for; empty is not said. `network` and `org` are of a `private_v6`."""
 
     type: str
@@ -49,7 +49,7 @@ class Wish:
     org: str = ""
 
 
-class Ips:
+class IpAllocator:
     """`outward` says what the host's own address is."""
 
     def __init__(self, store: Store, clock: Clock, settings: Settings, region: str, outward: OwnAddress) -> None:
@@ -67,7 +67,7 @@ class Ips:
         """In the order in which they were given."""
         return sorted((record for _, record in self._store.scan(IPS, f"{app}/")), key=lambda record: record.id)
 
-    async def allocate(self, app: str, wish: Wish) -> IpRecord:
+    async def allocate(self, app: str, wish: IpRequest) -> IpRecord:
         """Durable when it returns. What cannot be given twice, because there is one of it, is given once: asking again
         answers the same. Raises `BadRequest` for an unknown type, `Unprocessable` for what this node cannot give."""
         kind = _type(wish.type)
@@ -120,7 +120,7 @@ class Ips:
 
         await self._store.write(apply)
 
-    def _check(self, kind: IpType, wish: Wish) -> None:
+    def _check(self, kind: IpType, wish: IpRequest) -> None:
         if len(wish.service_name) > _MAX_SERVICE_NAME:
             raise Unprocessable(f"service_name is longer than {_MAX_SERVICE_NAME} characters")
         if wish.region not in ("", GLOBAL) and not accepts(wish.region, self._region):
@@ -191,7 +191,7 @@ def _type(text: str) -> IpType:
         raise BadRequest("invalid ip address type") from None
 
 
-def _network(app: AppRecord, kind: IpType, wish: Wish) -> _Network | None:
+def _network(app: AppRecord, kind: IpType, wish: IpRequest) -> _Network | None:
     """The private network that the address is in, if it is in one."""
     if wish.org not in ("", app.org) and kind is not IpType.PRIVATE_V6:
         raise Unprocessable(f"org_slug: app '{app.name}' belongs to '{app.org}'")
@@ -200,7 +200,7 @@ def _network(app: AppRecord, kind: IpType, wish: Wish) -> _Network | None:
     return _Network(wish.org or app.org, network_name(wish.network) if wish.network or wish.org else app.network)
 
 
-def _same(there: IpRecord, wish: Wish) -> IpRecord:
+def _same(there: IpRecord, wish: IpRequest) -> IpRecord:
     if wish.service_name not in ("", there.service_name):
         raise Unprocessable(f"service_name: the app has {there.ip} for another service: release it first")
     return there

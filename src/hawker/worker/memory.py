@@ -5,9 +5,11 @@ start needs what its config says.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from hawker.clock import Clock
 from hawker.config import guest
 from hawker.config.rules import MIN_MEMORY_MIB
 from hawker.errors import Conflict, NotServed, Unprocessable, WrongState
@@ -19,14 +21,12 @@ from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.machine import WITH_INSTANCE, Operation, judge
 from hawker.node import Capacity, shortfall
-from hawker.record.machine import MachineRecord, machine_resource
-from hawker.runtime.driver import Memory
-from hawker.store.contract import Tx
+from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
+from hawker.runtime.driver import Driver, Memory
+from hawker.store.contract import Store, Tx
 from hawker.worker import leases
-from hawker.worker.capacity import overhead_mib
-from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.memory import MEMORY, Limit
-from hawker.worker.operations import Target
+from hawker.worker.table import MachineTable
 
 _ENDS_WITHIN_S = 30.0
 
@@ -34,8 +34,19 @@ _ENDS_WITHIN_S = 30.0
 class MachineMemory:
     """`room` answers what the node has."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps], room: Callable[[], Capacity]) -> None:
-        self._deps = deps
+    def __init__(
+        self,
+        store: Store,
+        table: MachineTable,
+        driver: Driver,
+        clock: Clock,
+        runner: Runner[Any],
+        room: Callable[[], Capacity],
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._clock = clock
         self._runner = runner
         self._room = room
 
@@ -44,21 +55,21 @@ class MachineMemory:
         self._check_served()
         if record.state not in WITH_INSTANCE:
             raise WrongState(f"unable to read the memory of machine from current state: '{record.state}'")
-        return await self._deps.driver.memory(record.id)
+        return await self._driver.memory(record.id)
 
     async def reclaim(self, record: MachineRecord, amount_mib: int) -> int:
         """How much it was in fact."""
         await self.read(record)
-        return await self._deps.driver.reclaim_memory(record.id, amount_mib)
+        return await self._driver.reclaim_memory(record.id, amount_mib)
 
-    async def set_limit(self, target: Target, limit_mib: int) -> Memory:
+    async def set_limit(self, target: MachineTarget, limit_mib: int) -> Memory:
         """Raises `Conflict` when the host is full or another change is under way, `WrongState` when the machine uses
         more than that."""
         self._check_served()
 
         def apply(tx: Tx) -> RunId:
-            record = self._deps.table.find(tx, target.app, target.machine_id)
-            leases.check(record, target.nonce, self._deps.clock.now())
+            record = self._table.find(tx, target.app, target.machine_id)
+            leases.check(record, target.nonce, self._clock.now())
             judge(Operation.MEMORY, record.state)
             if journal.active(tx, machine_resource(record.id)) is not None:
                 raise Conflict("another change of the machine is under way")
@@ -66,31 +77,31 @@ class MachineMemory:
             return self._accept(tx, record, limit_mib)
 
         reach("memory.accept.before")
-        run_id = await self._deps.store.write(apply)
+        run_id = await self._store.write(apply)
         reach("memory.accept.after")
         run = await self._runner.wait(run_id, _ENDS_WITHIN_S)
         if run.state is not RunState.DONE:
             raise error_of(run.fault) if run.fault is not None else Conflict("the change was overtaken")
-        return await self._deps.driver.memory(MachineId(target.machine_id))
+        return await self._driver.memory(MachineId(target.machine_id))
 
     def _accept(self, tx: Tx, record: MachineRecord, limit_mib: int) -> RunId:
         assert record.running is not None, "a started machine has an instance"
         held_mib, asked_mib = record.holds.memory_mib, self._with_overhead(record, limit_mib)
         asked = msgspec.structs.replace(record.holds, memory_mib=asked_mib)
-        if asked_mib > held_mib and shortfall(self._room(), self._deps.table.used(tx).minus(record.holds), asked):
+        if asked_mib > held_mib and shortfall(self._room(), self._table.used(tx).minus(record.holds), asked):
             raise Conflict(
                 "could not reserve resource for machine: insufficient memory available to fulfill request on the "
                 "current host"
             )
-        self._deps.table.change(tx, record, holds=asked)
+        self._table.change(tx, record, holds=asked)
         meant = Limit(instance_id=record.running.instance_id, limit_mib=limit_mib, held_mib=held_mib)
         return self._runner.accept(tx, MEMORY, machine_resource(record.id), meant)
 
     def _with_overhead(self, record: MachineRecord, limit_mib: int) -> int:
-        return max(limit_mib, guest(record.config).memory_mb) + overhead_mib(self._deps)
+        return max(limit_mib, guest(record.config).memory_mb) + self._driver.features.overhead_mib
 
     def _check_served(self) -> None:
-        driver = self._deps.driver
+        driver = self._driver
         if not driver.features.limits:
             what = "its machines have no limits"
             raise NotServed(f"a machine's memory is not served by this node's driver ({driver.name}): {what}")

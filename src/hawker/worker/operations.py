@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hawker.clock import Clock
 from hawker.config import MachineConfig, stop_config
 from hawker.errors import AlreadyExists, Conflict, HawkerError, NotFound, NotServed
 from hawker.failpoint import reach
@@ -17,28 +18,29 @@ from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
-from hawker.ids import AppName, InstanceId, MachineId, new_ulid
+from hawker.ids import InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
-from hawker.node import Capacity, Resources
+from hawker.node import Resources
 from hawker.record.app import APPS
 from hawker.record.gpu_claim import claimed_by
-from hawker.record.machine import BY_NAME, Lease, MachineRecord, Previous, machine_resource
-from hawker.store.contract import Reader, Tx
+from hawker.record.machine import BY_NAME, Lease, MachineRecord, MachineTarget, Previous, machine_resource
+from hawker.secret.secrets import Secrets
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import attach, kept
 from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
 from hawker.worker.capacity import at_rest
 from hawker.worker.lifecycle.create import CREATE
-from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.destroy import DESTROY
+from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, Restart
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, Hold
 from hawker.worker.lifecycle.update import UPDATE
-from hawker.worker.table import Happened
+from hawker.worker.table import Happened, MachineTable
 
 R = TypeVar("R")
 _log = bind("hawker.operations")
@@ -49,16 +51,7 @@ def _nothing(tx: Tx) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Which machine, and the lease nonce the caller showed."""
-
-    app: AppName
-    machine_id: str
-    nonce: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """A new version of a machine's config. `lease` is taken with it: both are promised, or neither."""
 
     config: MachineConfig
@@ -71,13 +64,32 @@ class Change:
 
 
 class Operations:
-    """`room` answers what the node has; asked inside each transaction that takes some of it."""
+    """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `networks` is None where
+    machines use the host's own; `ipv4_pool` is for traffic outwards."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps], room: Callable[[], Capacity]) -> None:
-        self._deps = deps
+    def __init__(
+        self,
+        store: Store,
+        table: MachineTable,
+        driver: str,
+        suspension: str | None,
+        networks: Networks | None,
+        secrets: Secrets,
+        clock: Clock,
+        runner: Runner[Any],
+        admission: Admission,
+        ipv4_pool: IPv4Network,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._suspension = suspension
+        self._networks = networks
+        self._clock = clock
+        self._secrets = secrets
         self._runner = runner
-        self._admission = Admission(deps, room)
-        self._ipv4_pool = IPv4Network(deps.settings.ipv4_pool)
+        self._admission = admission
+        self._ipv4_pool = ipv4_pool
 
     async def create(
         self,
@@ -94,25 +106,25 @@ class Operations:
 
         def apply(tx: Tx) -> MachineRecord:
             first(tx)
-            made = self._deps.table.made_for(tx, record.app, record.order)
+            made = self._table.made_for(tx, record.app, record.order)
             if made is not None:
                 return made
             if tx.get(APPS, record.app) is None:
                 raise NotFound("app not found")
             if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
                 raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
-            placed = self._with_ipv4(tx, attach(tx, record, self._deps.clock.now()))
+            placed = self._with_ipv4(tx, attach(tx, record, self._clock.now()))
             placed = self._admission.place(tx, placed)
-            self._deps.table.insert(tx, placed)
-            self._deps.secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
+            self._table.insert(tx, placed)
+            self._secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
             run = self._launch(launch)
-            made = self._deps.table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
+            made = self._table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
             self._accept(tx, CREATE, record.id, run)
             return made
 
         return await self._commit(CREATE, apply)
 
-    async def start(self, target: Target, *, also: Callable[[Tx], None] = _nothing) -> State:
+    async def start(self, target: MachineTarget, *, also: Callable[[Tx], None] = _nothing) -> State:
         """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has.
         `also` is done in the transaction of a start that was needed."""
 
@@ -125,7 +137,7 @@ class Operations:
             elif verdict is Verdict.GO:
                 run = self._launch(True)
                 granted = self._admission.admit(tx, record, record.config)
-                self._deps.table.change(
+                self._table.change(
                     tx,
                     record,
                     Happened("start", "starting", "user"),
@@ -143,11 +155,10 @@ class Operations:
         await self._overtake(before)
         return before.state
 
-    async def suspend(self, target: Target) -> str:
+    async def suspend(self, target: MachineTarget) -> str:
         """How it is done. Raises `NotServed` where the driver cannot."""
-        driver = self._deps.driver
-        if driver.features.suspend is None:
-            what = f"suspending a machine is not served by this node's driver ({driver.name}) as it is set up"
+        if self._suspension is None:
+            what = f"suspending a machine is not served by this node's driver ({self._driver}) as it is set up"
             raise NotServed(f"{what}: stop the machine instead")
 
         def apply(tx: Tx) -> None:
@@ -158,17 +169,17 @@ class Operations:
                 self._begin(tx, record, SUSPEND, Happened("suspend", "suspending", "user"), State.SUSPENDING)
 
         await self._commit(SUSPEND, apply)
-        return driver.features.suspend.value
+        return self._suspension
 
     def _begin(self, tx: Tx, record: MachineRecord, flow: Flow[Hold], event: Happened, state: State) -> None:
         """With the instance that it has."""
         assert record.running is not None, "a machine that runs, or is held still, has an instance"
-        self._deps.table.change(tx, record, event, state=state)
+        self._table.change(tx, record, event, state=state)
         self._accept(tx, flow, record.id, Hold(instance_id=record.running.instance_id))
 
     async def stop(
         self,
-        target: Target,
+        target: MachineTarget,
         *,
         signal: str | None,
         timeout_s: float | None,
@@ -181,21 +192,19 @@ class Operations:
             also(tx)
             if judge(Operation.STOP, record.state) is Verdict.NOTHING_TO_DO:
                 return None
-            self._deps.table.change(
-                tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None
-            )
+            self._table.change(tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None)
             self._accept(tx, STOP, record.id, _halt(record, signal, timeout_s))
             return record
 
         await self._overtake(await self._commit(STOP, apply), START, SUSPEND, RESUME, RESTART, UPDATE)
 
-    async def restart(self, target: Target, *, signal: str | None, timeout_s: float | None) -> None:
+    async def restart(self, target: MachineTarget, *, signal: str | None, timeout_s: float | None) -> None:
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
             judge(Operation.RESTART, self._state(tx, record))
             run = self._relaunch(record, True, signal, timeout_s)
             granted = self._admission.admit(tx, record, record.config)
-            self._deps.table.change(
+            self._table.change(
                 tx,
                 record,
                 Happened("restart", "restarting", "user"),
@@ -210,7 +219,7 @@ class Operations:
 
         await self._overtake(await self._commit(RESTART, apply))
 
-    async def update(self, target: Target, change: Change) -> MachineRecord:
+    async def update(self, target: MachineTarget, change: ConfigChange) -> MachineRecord:
         """Make a new version. Raises `Conflict` when `current_version` is stale or another change is under way.
 
         Until the old instance has made room, the machine holds what either version needs."""
@@ -227,12 +236,12 @@ class Operations:
                 granted = self._admission.admit(tx, record, change.config)
             else:
                 granted = Granted(Resources(), claimed_by(record))
-            updated = self._deps.table.change(
+            updated = self._table.change(
                 tx,
                 record,
                 Happened("update", "updating", "user"),
                 state=State.UPDATING,
-                version=self._deps.table.next_version(tx, record),
+                version=self._table.next_version(tx, record),
                 config=config,
                 image=change.image,
                 container_images=dict(change.container_images),
@@ -250,8 +259,8 @@ class Operations:
                     holds=at_rest(record) if state in OFF else record.holds,
                 ),
             )
-            self._deps.table.add_version(tx, updated)
-            self._deps.secrets.pin(tx, updated.app, updated.id, updated.version, skip=change.skip_secrets)
+            self._table.add_version(tx, updated)
+            self._secrets.pin(tx, updated.app, updated.id, updated.version, skip=change.skip_secrets)
             self._accept(tx, UPDATE, record.id, run)
             return record, updated
 
@@ -259,17 +268,17 @@ class Operations:
         await self._overtake(before)
         return updated
 
-    def _lease(self, record: MachineRecord, target: Target, change: Change) -> Lease | None:
+    def _lease(self, record: MachineRecord, target: MachineTarget, change: ConfigChange) -> Lease | None:
         if change.lease is None:
             return record.lease
-        return leases.taken(record, target.nonce, self._deps.clock.now(), change.lease)
+        return leases.taken(record, target.nonce, self._clock.now(), change.lease)
 
-    async def destroy(self, target: Target, *, force: bool) -> None:
+    async def destroy(self, target: MachineTarget, *, force: bool) -> None:
         def apply(tx: Tx) -> MachineRecord | None:
             record = self._claim(tx, target)
             if judge(Operation.DESTROY, self._state(tx, record), force=force) is Verdict.NOTHING_TO_DO:
                 return None
-            self._deps.table.change(
+            self._table.change(
                 tx, record, Happened("destroy", "destroying", "user"), state=State.DESTROYING, lease=None, awaited=None
             )
             self._accept(tx, DESTROY, record.id, Halt(signal="SIGKILL", timeout_s=0.0))
@@ -278,26 +287,26 @@ class Operations:
         overtaken = (CREATE, START, STOP, SUSPEND, RESUME, RESTART, UPDATE)
         await self._overtake(await self._commit(DESTROY, apply), *overtaken)
 
-    async def cordon(self, target: Target, cordoned: bool) -> None:
+    async def cordon(self, target: MachineTarget, cordoned: bool) -> None:
         def apply(tx: Tx) -> None:
             record = self._claim(tx, target)
             if record.state in GONE:
                 raise NotFound("machine not found")
             if record.cordoned != cordoned:
-                self._deps.table.change(tx, record, cordoned=cordoned)
+                self._table.change(tx, record, cordoned=cordoned)
 
-        await self._deps.store.write(apply)
+        await self._store.write(apply)
 
     async def _commit(self, flow: Flow[Any], apply: Callable[[Tx], R]) -> R:
         """Durably. Once it returns the operation is promised, whether the answer arrives or not."""
         reach(f"{flow.name}.accept.before")
-        promised = await self._deps.store.write(apply)
+        promised = await self._store.write(apply)
         reach(f"{flow.name}.accept.after")
         return promised
 
-    def _claim(self, tx: Tx, target: Target) -> MachineRecord:
-        record = self._deps.table.find(tx, target.app, target.machine_id)
-        leases.check(record, target.nonce, self._deps.clock.now())
+    def _claim(self, tx: Tx, target: MachineTarget) -> MachineRecord:
+        record = self._table.find(tx, target.app, target.machine_id)
+        leases.check(record, target.nonce, self._clock.now())
         return record
 
     def _state(self, tx: Reader, record: MachineRecord) -> State:
@@ -306,7 +315,7 @@ class Operations:
         return State.STOPPED if waits else record.state
 
     def _with_ipv4(self, tx: Tx, record: MachineRecord) -> MachineRecord:
-        if self._deps.networks is None:
+        if self._networks is None:
             return record
         address = free_ipv4(tx, self._ipv4_pool, record.id)
         return msgspec.structs.replace(record, network=msgspec.structs.replace(record.network, ipv4=address))
@@ -329,12 +338,12 @@ class Operations:
         self._runner.accept(tx, flow, machine_resource(machine_id), input, when_busy=WhenBusy.QUEUE)
 
     def _launch(self, launch: bool) -> Launch:
-        return Launch(instance_id=InstanceId(new_ulid(self._deps.clock)), launch=launch)
+        return Launch(instance_id=InstanceId(new_ulid(self._clock)), launch=launch)
 
     def _relaunch(self, record: MachineRecord, launch: bool, signal: str | None, timeout_s: float | None) -> Restart:
         halt = _halt(record, signal, timeout_s)
         return Restart(
-            instance_id=InstanceId(new_ulid(self._deps.clock)),
+            instance_id=InstanceId(new_ulid(self._clock)),
             launch=launch,
             signal=halt.signal,
             timeout_s=halt.timeout_s,

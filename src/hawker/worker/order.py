@@ -36,7 +36,7 @@ from hawker.worker.apps import Apps
 from hawker.worker.bids import closed
 from hawker.worker.capacity import room_for
 from hawker.worker.images import Images, resolve
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable, order_key
 
@@ -150,7 +150,7 @@ def serves_region(own: str, wanted: str | None) -> None:
 
 def new_record(
     node: NodeRecord,
-    deps: Deps,
+    deps: FlowDeps,
     app: AppRecord,
     order: CreateMachineRequest,
     images: Images,
@@ -174,7 +174,7 @@ def new_record(
         image=images.shown,
         container_images=images.of_containers,
         network=Network(private_ip=_private_ip(deps, app, machine_id), network_id=app.network_id),
-        holds=room_for(deps, order.config) if launch else Resources(),
+        holds=room_for(deps.settings, deps.driver.features.overhead_mib, order.config) if launch else Resources(),
         cordoned=bool(order.skip_service_registration),
         lease=leases.new(clock, caller, "", float(order.lease_ttl)) if order.lease_ttl else None,
         order=key,
@@ -183,7 +183,7 @@ def new_record(
     )
 
 
-def _private_ip(deps: Deps, app: AppRecord, machine_id: MachineId) -> str:
+def _private_ip(deps: FlowDeps, app: AppRecord, machine_id: MachineId) -> str:
     networks = deps.networks
     return LOOPBACK if networks is None else networks.private_ip(app.network_id, machine_id)
 
@@ -218,7 +218,7 @@ class OrderIntake:
     def __init__(
         self,
         node: NodeRecord,
-        deps: Deps,
+        deps: FlowDeps,
         apps: Apps,
         operations: Operations,
         ledger: OrderLedger,

@@ -4,6 +4,7 @@ import pytest
 
 from hawker.proof.violation import Invariant
 from hawker.record.node import NODE
+from hawker.sim.fleet.cluster import GossipingNode
 from hawker.sim.fleet.operator import Operator
 from hawker.sim.fleet.plan import OPERATOR, FleetOperation, FleetVerb
 from tests.sim.fleet.clusters import cluster_of, ledger_of
@@ -38,7 +39,7 @@ async def test_a_cordon_outlives_the_daemon_and_who_is_away_is_forgotten(tmp_pat
         await clock.sleep(30)
         await operator.work((FleetOperation(2, 0.1, OPERATOR, FleetVerb.FORGET, nodes=(0, 1)),), clock.monotonic())
         first = hosts[0].node
-        assert first is not None and hosts[2].id not in {node.id for node in await first.parts.fleet.nodes()}  # type: ignore[union-attr]
+        assert isinstance(first, GossipingNode) and hosts[2].id not in {node.id for node in await first.fleet.nodes()}
         await hosts[2].begin(tasks)
         record = hosts[2].place.store.get(NODE, "self")
         assert record is not None and record.draining

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.fsm.contract import Done, Flow, Outcome, Step
 from hawker.sim.node.crash_points import CrashPoints, Death, with_crash_points
-from hawker.worker.lifecycle.rest import Rest
+from hawker.worker.lifecycle.stop import Rest
 
 pytestmark = pytest.mark.anyio
 

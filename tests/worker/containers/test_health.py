@@ -9,7 +9,7 @@ from hawker.config.containers import TcpHealthcheck
 from hawker.config.effective_containers import Healthcheck
 from hawker.sim.harness.loop import LoopClock
 from hawker.worker.containers.health import Watch
-from hawker.worker.health import Finding
+from hawker.worker.health import ProbeResult
 
 pytestmark = pytest.mark.anyio
 
@@ -28,10 +28,10 @@ class Patient:
         self.turns = 0
         self.watch = Watch(checks, self.clock, self._answer, self._turned)
 
-    async def _answer(self, check: Healthcheck) -> Finding:
+    async def _answer(self, check: Healthcheck) -> ProbeResult:
         self.asked.append((check.name, round(self.clock.monotonic(), 3)))
         await anyio.lowlevel.checkpoint()
-        return Finding(self.well, "well" if self.well else "ill")
+        return ProbeResult(self.well, "well" if self.well else "ill")
 
     def _turned(self) -> None:
         self.turns += 1

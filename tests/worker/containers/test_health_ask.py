@@ -12,7 +12,7 @@ from hawker.runtime.fake_host import FakeHost
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import FakeProber, MemoryWorld
 from hawker.worker.containers.health import Asker
-from hawker.worker.health import Finding, Probe
+from hawker.worker.health import Probe, ProbeResult
 
 pytestmark = pytest.mark.anyio
 CONTAINERS = [{"name": name, "image": "hawker/hello", "exec": ["serve"], "env": {"ME": name}} for name in ("web", "db")]
@@ -67,9 +67,9 @@ async def test_an_http_check_is_asked_as_it_says() -> None:
 
 async def test_a_command_is_run_in_its_container_and_passes_with_zero(worker: SimWorker, stall: MemoryWorld) -> None:
     ask = await asker(worker, stall)
-    assert await ask(1, check(exec={"command": ["sh", "-c", "echo $ME"]})) == Finding(True, "db\n")
-    assert await ask(0, check(exec={"command": ["sh", "-c", "echo $ME; exit 4"]})) == Finding(False, "web\n")
-    assert await ask(0, check(exec={"command": ["true"]})) == Finding(True, "exited with 0")
+    assert await ask(1, check(exec={"command": ["sh", "-c", "echo $ME"]})) == ProbeResult(True, "db\n")
+    assert await ask(0, check(exec={"command": ["sh", "-c", "echo $ME; exit 4"]})) == ProbeResult(False, "web\n")
+    assert await ask(0, check(exec={"command": ["true"]})) == ProbeResult(True, "exited with 0")
 
 
 async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: SimWorker, stall: MemoryWorld) -> None:
@@ -77,7 +77,7 @@ async def test_a_command_that_is_not_there_or_takes_too_long_fails(worker: SimWo
     missing = await ask(0, check(exec={"command": ["/nope"]}))
     assert not missing.passing and "no such file" in missing.output
     late = await ask(0, check(exec={"command": ["sleep", "60"]}, timeout=2))
-    assert late == Finding(False, "the command did not end within 2 s")
+    assert late == ProbeResult(False, "the command did not end within 2 s")
 
 
 async def test_a_machine_that_is_gone_fails_its_checks(worker: SimWorker, stall: MemoryWorld) -> None:

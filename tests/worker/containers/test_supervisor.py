@@ -11,10 +11,10 @@ from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.health import Finding
+from hawker.worker.health import ProbeResult
 
 pytestmark = pytest.mark.anyio
-BAD = Finding(False, "refused")
+BAD = ProbeResult(False, "refused")
 
 
 def container(name: str, command: str = "serve", **more: Any) -> dict[str, Any]:

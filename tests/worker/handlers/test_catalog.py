@@ -1,6 +1,5 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -49,7 +48,7 @@ class Canned:
 
 def _caller(worker: SimWorker, catalog: Canned | None) -> InProcessCaller:
     handlers = Handlers()
-    CatalogHandlers(replace(worker.parts, catalog=catalog)).bind(handlers)
+    CatalogHandlers(catalog).bind(handlers)
     return InProcessCaller(handlers, worker.parts.deps.clock, "tester")
 
 

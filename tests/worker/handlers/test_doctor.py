@@ -1,4 +1,3 @@
-import dataclasses
 import hashlib
 from pathlib import Path
 
@@ -82,9 +81,8 @@ def left_over(directory: Path) -> list[Path]:
 async def test_a_backup_is_a_store_that_says_that_it_is_one(worker: SimWorker, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "real.db")
     await store.write(lambda tx: tx.put(NOISE, "much", bytes(1_000_000)))
-    deps = dataclasses.replace(worker.parts.deps, store=store)
-    handlers = Handlers()
-    DoctorHandlers(dataclasses.replace(worker.parts, deps=deps)).bind(handlers)
+    deps, handlers = worker.parts.deps, Handlers()
+    DoctorHandlers(store, deps.settings, deps.clock, worker.reconciler, tuple).bind(handlers)
     api = InProcessCaller(handlers, deps.clock, "ann")
     *parts, last = await received(api)
     data = b"".join(part.data for part in parts)

@@ -48,7 +48,7 @@ async def test_an_app_that_is_not_there_has_none(worker: SimWorker) -> None:
 
 
 async def test_a_network_of_another_org_needs_a_right_there(worker: SimWorker) -> None:
-    handlers = IpHandlers(worker.parts)
+    handlers = IpHandlers(worker.store, worker.parts.apps, worker.parts.ips)
 
     def call(org: str) -> Call[Any, Any, Any]:
         body = AssignIpRequest(type="private_v6", org_slug=org)

@@ -107,7 +107,7 @@ async def test_destroyed_ones_are_listed_when_asked_for(worker: SimWorker, front
 
 async def test_a_token_for_one_app_sees_its_machines(worker: SimWorker, front: str) -> None:
     call = Call(params=HOME, query=OrgMachinesQuery(), body=None, grant=OnlyApp(APP), request_id="01H")
-    answer = await OrgHandlers(worker.parts).machines(call)
+    answer = await OrgHandlers(worker.store, worker.parts.apps).machines(call)
     assert [machine.id for machine in answer.machines] == [front]
 
 

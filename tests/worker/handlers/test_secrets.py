@@ -57,7 +57,7 @@ async def test_one_is_set_shown_and_removed(worker: SimWorker) -> None:
 
 async def test_values_are_shown_to_who_controls_the_app(worker: SimWorker) -> None:
     await worker.api.call(SET_SECRET, params=secret("A"), body=SetSecretRequest(value="1"))
-    handlers = SecretHandlers(worker.parts)
+    handlers = SecretHandlers(worker.store, worker.parts.deps.secrets, worker.parts.apps)
     for shown in (False, True):
         query = SecretsQuery(show_secrets=shown)
         call = Call(params=HERE, query=query, body=None, grant=Reader("ann"), request_id="01H")

@@ -5,11 +5,16 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
 from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
+    CREATE_VOLUME,
     LIST_ORG_VOLUMES,
+    LIST_SNAPSHOTS,
     LIST_VOLUMES,
     UPDATE_VOLUME,
+    CreateVolumeRequest,
     ListVolumesQuery,
     OrgVolumes,
     OrgVolumesQuery,
@@ -20,7 +25,7 @@ from hawker.api.contract.volume import (
 from hawker.api.route import Page
 from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
 from hawker.ids import VolumeId
-from hawker.record.volume import VOLUMES
+from hawker.record.volume import SNAPSHOTS, VOLUMES
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
 
@@ -105,3 +110,22 @@ async def test_how_snapshots_are_kept_can_be_changed_within_bounds(worker: SimWo
     assert (changed.snapshot_retention, changed.auto_backup_enabled) == (7, False)
     with pytest.raises(BadRequest, match="between 1 and 60"):
         await change(snapshot_retention=0)
+
+
+async def test_the_answer_to_a_snapshot_is_in_the_live_api_s_envelope(worker: SimWorker) -> None:
+    body = CreateVolumeRequest(name="data", size_gb=1)
+    volume = await worker.api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+    params = VolumeParams(app_name=APP, volume_id=volume.id)
+    backup = (await worker.api.call(CREATE_SNAPSHOT, params=params)).Msg.backup
+    record = worker.store.get(SNAPSHOTS, backup.id)
+    assert record is not None
+    assert (backup.status, backup.created_at, backup.volume_size) == ("waiting", instant(record.created_at), 1 << 30)
+    await worker.at_rest()
+    [listed] = await worker.api.call(LIST_SNAPSHOTS, params=params)
+    assert (listed.id, listed.status, listed.retention_days) == (backup.id, "created", 5)
+
+
+async def test_a_volume_of_another_app_or_none_has_no_snapshots_to_tell(worker: SimWorker) -> None:
+    for app in (APP, "nobody"):
+        with pytest.raises(NotFound):
+            await worker.api.call(LIST_SNAPSHOTS, params=VolumeParams(app_name=app, volume_id="vol_0000000000000000"))

@@ -7,7 +7,8 @@ from hawker.image.config import ImageConfig
 from hawker.node import Resources
 from hawker.runtime.spec import InstanceSpec
 from hawker.sim.node.sim_worker import config_of
-from hawker.worker.lifecycle.environment import Surroundings, command, instance_spec, platform_env, resources
+from hawker.worker.capacity import resources
+from hawker.worker.lifecycle.environment import Surroundings, command, instance_spec, platform_env
 from tests.worker.machines import machine
 
 IMAGE = ImageConfig(

@@ -8,8 +8,8 @@ from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, MountSpec, ProcessSpec
 from hawker.sim.node.sim_worker import config_of
-from hawker.worker.lifecycle.deps import ContainerMounts
 from hawker.worker.lifecycle.environment import Surroundings, containers_spec
+from hawker.worker.lifecycle.host_adapters import ContainerMounts
 from tests.worker.machines import machine
 
 WEB = ImageConfig(env=("A=image",), entrypoint=("/web",), cmd=("serve",), user="www", working_dir="/srv")

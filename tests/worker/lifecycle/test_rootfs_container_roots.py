@@ -13,7 +13,7 @@ from hawker.host.mount import is_mounted, mounts, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import ImageSettings
-from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 from hawker.worker.lifecycle.rootfs import HostRootfs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.usefixtures("nothing_stray")]

@@ -5,13 +5,13 @@ sockets, and no thread: the catalog's calls are made where its worker stands.
 import base64
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
+from hawker.api.handlers import Handlers
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens
 from hawker.catalog.change import Scope
@@ -23,14 +23,13 @@ from hawker.cluster import Cluster, Keyring
 from hawker.errors import HawkerError
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover import Failover
-from hawker.fleet.failover_view import CatalogSight
+from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.fleet import Fleet, ring_of
-from hawker.fleet.gossip_bridge import GossipBridge, Told
+from hawker.fleet.gossip_bridge import GossipBridge, MembersToReplica
 from hawker.fleet.members import Members
 from hawker.fleet.publish import Publisher
-from hawker.fleet.rows import Self
+from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import follow, worker_sources
-from hawker.fleet.watch import WatchedStore
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
@@ -50,9 +49,9 @@ from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
 from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.store.contract import Store
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.parts import Parts
+from hawker.store.observer import Observable
+from hawker.up.wiring import failover_of, node_handlers, published_by
+from hawker.worker.assembly import AssembledWorker
 
 T = TypeVar("T")
 
@@ -78,7 +77,7 @@ class LiveNode:
     """A node that is up: its worker, who tells of it, and who answers there. Not all of a light fleet have a broker."""
 
     worker: SimWorker
-    parts: Parts
+    parts: AssembledWorker
     publisher: Publisher
     peers: SimEndpoint
     broker: SimEndpoint | None
@@ -108,7 +107,7 @@ def address_of(node: NodeId) -> str:
 
 @asynccontextmanager
 async def joined(
-    cluster: SimCluster, worker: SimWorker, store: WatchedStore, catalog_disk: FakeCatalogDisk
+    cluster: SimCluster, worker: SimWorker, store: Observable, catalog_disk: FakeCatalogDisk
 ) -> AsyncIterator[GossipingNode]:
     """One of the fleet until the context is left. The worker's tasks serve it, and die with it."""
     async with AsyncExitStack() as stack:
@@ -146,7 +145,7 @@ def shut(call_network: CallNetwork, me: NodeId, node: LiveNode) -> None:
 
 
 def _joined(
-    stack: AsyncExitStack, cluster: SimCluster, worker: SimWorker, store: WatchedStore, catalog_disk: FakeCatalogDisk
+    stack: AsyncExitStack, cluster: SimCluster, worker: SimWorker, store: Observable, catalog_disk: FakeCatalogDisk
 ) -> GossipingNode:
     parts, clock, me = worker.parts, clock_of(worker), worker.parts.node.id
     meeting: GossipBridge[SqliteStorage] = GossipBridge()
@@ -154,7 +153,7 @@ def _joined(
     region = parts.node.region
     replica = Replica(me, region, storage, clock, send=meeting.send, ask=meeting.ask, run=inline)
     meeting.replica = replica
-    members = Members(lambda: gossip, Told(replica), clock, lambda some: None)
+    members = Members(lambda: gossip, MembersToReplica(replica), clock, lambda some: None)
     gossip = _gossip(cluster, parts, clock, storage, meeting, members)
     meeting.gossip = gossip
     wired = SimPeers(cluster.call_network, me)
@@ -167,11 +166,11 @@ def _joined(
         clock=clock,
         save=lambda cluster: None,
     )
-    parts = replace(parts, fleet=fleet, catalog=replica, porter=porter_of(store, parts, clock))
+    handlers = node_handlers(parts, fleet=fleet, catalog=replica, bundler=bundler_of(parts))
     publisher = publisher_of(replica, clock, store, parts)
     glance = PointReader(catalog_disk.file)
     stack.callback(glance.close)
-    peers, broker = endpoints_of(cluster, worker, parts, publisher, wired, glance)
+    peers, broker = endpoints_of(cluster, worker, handlers, publisher, wired, glance)
     return GossipingNode(
         worker=worker,
         parts=parts,
@@ -186,24 +185,26 @@ def _joined(
     )
 
 
-def porter_of(store: Store, parts: Parts, clock: LoopClock) -> AppBundler:
-    return AppBundler(store, parts.deps.secrets, clock, parts.node.id, vaults_of(lambda: [KEY], clock))
+def bundler_of(parts: AssembledWorker) -> AppBundler:
+    deps = parts.deps
+    return AppBundler(deps.store, deps.secrets, deps.clock, parts.node.id, vaults_of(lambda: [KEY], deps.clock))
 
 
-def publisher_of(catalog: Catalog, clock: LoopClock, store: WatchedStore, parts: Parts) -> Publisher:
+def publisher_of(catalog: Catalog, clock: LoopClock, store: Observable, parts: AssembledWorker) -> Publisher:
     """It hears of every change."""
     me, drivers = parts.node.id, (parts.deps.driver.name,)
-    said = Self(api=f"http://{me}", version="sim", drivers=drivers, labels={}, started_at=0.0)
-    publisher = Publisher(catalog, clock, me, worker_sources(parts, said))
-    follow(publisher, store, parts)
+    said = NodeFacts(api=f"http://{me}", version="sim", drivers=drivers, labels={}, started_at=0.0)
+    publisher = Publisher(catalog, clock, me, worker_sources(published_by(parts), said))
+    follow(publisher, store, parts.changes.listen)
     return publisher
 
 
 def endpoints_of(
-    cluster: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers, looks: Looks
+    cluster: SimCluster, worker: SimWorker, own: Handlers, publisher: Publisher, wired: SimPeers, looks: Looks
 ) -> tuple[SimEndpoint, SimEndpoint]:
     """The worker's and the broker's, as `up.front` makes them."""
-    clock, me, store = clock_of(worker), parts.node.id, parts.deps.store
+    parts, clock = worker.parts, clock_of(worker)
+    me, store = parts.node.id, parts.deps.store
     directory = CatalogDirectory(looks, clock, me, parts.node.region)
     revocations = FleetRevocations(directory.revoked, Revocations(store, clock))
     tokens = TokenHandlers(
@@ -212,7 +213,6 @@ def endpoints_of(
         clock,
         lambda app: directory.org_of(app) is not None,
     )
-    own = worker_handlers(parts)
     tokens.bind(own)
     peers = cluster.kit.peers(BesidePeers(me, own, clock, wired, publisher.written))
     market = MarketHandlers(directory, peers, preferences(), clock, limited=False)
@@ -225,7 +225,7 @@ def endpoints_of(
 
 def _gossip(
     cluster: SimCluster,
-    parts: Parts,
+    parts: AssembledWorker,
     clock: LoopClock,
     storage: SqliteStorage,
     meeting: GossipBridge[SqliteStorage],
@@ -252,18 +252,8 @@ def _gossip(
 
 
 def _sentinel(cluster: SimCluster, node: GossipingNode) -> Failover:
-    async def ask(other: NodeId, about: NodeId) -> str:
-        caller = node.fleet.caller(other, "spares")
-        return (await caller.call(MEMBER_FATE, params=NodeParams(node_id=about))).fate
-
-    sight = CatalogSight(
-        me=node.parts.node.id,
-        region=node.parts.node.region,
-        catalog=node.replica,
-        believed=lambda: {member.node: str(member.fate) for member in node.fleet.members},
-        ask=ask,
-    )
-    return Failover(node.parts, cluster.kit.sight(sight))
+    sight = catalog_sight(node.parts.node, node.fleet, node.replica)
+    return failover_of(node.parts, cluster.kit.sight(sight))
 
 
 async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:

@@ -1,13 +1,11 @@
 """A host of a simulated fleet: what outlives its daemons, and their lives one after the other."""
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
-from hawker.fleet.watch import WatchedStore
 from hawker.ids import NodeId
 from hawker.node import Capacity
 from hawker.record.node import NODE, NodeRecord
@@ -15,10 +13,8 @@ from hawker.sim.fleet.cluster import LiveNode, SimCluster, joined, shut
 from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_images import FakeRegistry
-from hawker.sim.node.kit import WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import VirtualWorld
-from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore
 
 
@@ -38,9 +34,7 @@ class FleetHost:
     ) -> None:
         self.id, self.region, self._cluster = node_id, region, cluster
         self.catalog_disk = FakeCatalogDisk(folder / str(node_id))
-        self._kept: WatchedStore | None = None
-        self._kit = cluster.kit
-        kit = replace(cluster.kit.worker, store=self._watched(cluster.kit.worker))
+        kit = replace(cluster.kit.worker, store=lambda store: cluster.kit.store(cluster.kit.worker.store(store)))
         record = NodeRecord(id=node_id, region=region, created_at=0.0)
         self.place = self.made(
             MemoryStore(), Path("node"), seed=seed, room=room, kit=kit, node=record, nameservers=("fdaa::3",)
@@ -110,17 +104,4 @@ class FleetHost:
             self.node = None
 
     def _joined(self, worker: SimWorker) -> AbstractAsyncContextManager[LiveNode]:
-        return joined(self._cluster, worker, self.kept, self.catalog_disk)
-
-    @property
-    def kept(self) -> WatchedStore:
-        """The store of this life."""
-        assert self._kept is not None
-        return self._kept
-
-    def _watched(self, kit: WorkerKit) -> Callable[[Store], Store]:
-        def made(store: Store) -> Store:
-            self._kept = WatchedStore(self._kit.store(kit.store(store)))
-            return self._kept
-
-        return made
+        return joined(self._cluster, worker, self.place.store, self.catalog_disk)

@@ -9,7 +9,7 @@ from typing import Protocol
 from hawker.api.directory import Peers
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
-from hawker.fleet.failover_view import Sight
+from hawker.fleet.failover_view import FailoverView
 from hawker.ids import NodeId
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.store.contract import Store
@@ -29,7 +29,7 @@ def _peers(peers: Peers) -> Peers:
     return peers
 
 
-def _sight(sight: Sight) -> Sight:
+def _sight(sight: FailoverView) -> FailoverView:
     return sight
 
 
@@ -45,7 +45,7 @@ class FleetKit:
     worker: WorkerKit = SOUND
     store: Callable[[Store], Store] = _store
     peers: Callable[[Peers], Peers] = _peers
-    sight: Callable[[Sight], Sight] = _sight
+    sight: Callable[[FailoverView], FailoverView] = _sight
     storage: Makes = _storage
 
 

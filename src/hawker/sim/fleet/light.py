@@ -12,29 +12,38 @@ from typing import TypeVar, cast
 import anyio
 import msgspec
 
+from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.fleet.publish import Publisher
-from hawker.fleet.watch import WatchedStore
 from hawker.fsm.contract import Flow
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.sim.fleet.cluster import LiveNode, SimCluster, clock_of, endpoints_of, opened, porter_of, publisher_of, shut
+from hawker.sim.fleet.cluster import (
+    LiveNode,
+    SimCluster,
+    bundler_of,
+    clock_of,
+    endpoints_of,
+    opened,
+    publisher_of,
+    shut,
+)
 from hawker.sim.fleet.host import FleetHost, NodeWorld
 from hawker.sim.fleet.network import SimEndpoint, SimPeers
 from hawker.sim.fleet.plan import BROKERS
 from hawker.sim.fleet.shared_catalog import MISSED_S, SharedCatalog, SharedCatalogView
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Tx
+from hawker.store.observer import Observable
+from hawker.up.wiring import node_handlers
+from hawker.worker.assembly import operations_of, reconciler_of
 from hawker.worker.capacity import at_rest
-from hawker.worker.handlers import worker_handlers
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP
 from hawker.worker.operations import Operations
-from hawker.worker.parts import Parts
-from hawker.worker.reconcile import Reconciler
 from hawker.worker.table import Happened
 
 Given = TypeVar("Given", bound=msgspec.Struct)
@@ -44,7 +53,7 @@ class InstantOperations(Operations):
     """Creates, starts, stops and destroys; other operations are not played."""
 
     def _accept(self, tx: Tx, flow: Flow[Given], machine_id: MachineId, input: Given) -> None:
-        record, table = tx.get(MACHINES, machine_id), self._deps.table
+        record, table = tx.get(MACHINES, machine_id), self._table
         assert record is not None, "it was changed in this transaction"
         match flow.name:
             case CREATE.name | START.name:
@@ -62,7 +71,7 @@ class InstantOperations(Operations):
 
     def _rest(self, tx: Tx, record: MachineRecord) -> None:
         happened = Happened("stop", "stopped")
-        self._deps.table.change(tx, record, happened, state=State.STOPPED, holds=at_rest(record), awaited=None)
+        self._table.change(tx, record, happened, state=State.STOPPED, holds=at_rest(record), awaited=None)
 
 
 # The operations of a worker whose machines are never launched: each is over in the transaction that begins it.
@@ -75,8 +84,8 @@ class LightWorld(NodeWorld):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._die_with_the_store)
             parts = self._parts(self.images())
-            parts = replace(parts, operations=InstantOperations(parts.deps, parts.runner, parts.room))
-            yield SimWorker(parts, Reconciler(parts.deps, parts.runner), self.host, tasks)
+            parts = replace(parts, operations=operations_of(parts.deps, parts.runner, parts.room, InstantOperations))
+            yield SimWorker(parts, reconciler_of(parts), self.host, tasks)
             tasks.cancel_scope.cancel()
 
 
@@ -84,16 +93,17 @@ class LightHost(FleetHost):
     made = LightWorld
 
     def _joined(self, worker: SimWorker) -> AbstractAsyncContextManager[LiveNode]:
-        return _joined(self._cluster, worker, self.kept, self.lives)
+        return _joined(self._cluster, worker, self.place.store, self.lives)
 
 
 @asynccontextmanager
-async def _joined(cluster: SimCluster, worker: SimWorker, store: WatchedStore, life: int) -> AsyncIterator[LiveNode]:
+async def _joined(cluster: SimCluster, worker: SimWorker, store: Observable, life: int) -> AsyncIterator[LiveNode]:
     me = worker.parts.node.id
     share, wired = SharedCatalogView(shared_catalog_of(cluster), me, life), SimPeers(cluster.call_network, me)
-    parts = replace(worker.parts, porter=porter_of(store, worker.parts, clock_of(worker)))
+    parts = worker.parts
+    handlers = node_handlers(parts, bundler=bundler_of(parts))
     publisher = publisher_of(cast(Catalog, share), clock_of(worker), store, parts)
-    peers, broker = _doors(cluster, worker, parts, publisher, wired)
+    peers, broker = _doors(cluster, worker, handlers, publisher, wired)
     node = LiveNode(worker=worker, parts=parts, publisher=publisher, peers=peers, broker=broker)
     share.begin()
     after_s = MISSED_S
@@ -108,11 +118,10 @@ async def _joined(cluster: SimCluster, worker: SimWorker, store: WatchedStore, l
 
 
 def _doors(
-    cluster: SimCluster, worker: SimWorker, parts: Parts, publisher: Publisher, wired: SimPeers
+    cluster: SimCluster, worker: SimWorker, handlers: Handlers, publisher: Publisher, wired: SimPeers
 ) -> tuple[SimEndpoint, SimEndpoint | None]:
-    if int(parts.node.id, 16) <= BROKERS:
-        return endpoints_of(cluster, worker, parts, publisher, wired, shared_catalog_of(cluster))
-    handlers = worker_handlers(parts)
+    if int(worker.parts.node.id, 16) <= BROKERS:
+        return endpoints_of(cluster, worker, handlers, publisher, wired, shared_catalog_of(cluster))
     return SimEndpoint(clock=clock_of(worker), handlers=handlers, tasks=worker.tasks, written=publisher.written), None
 
 

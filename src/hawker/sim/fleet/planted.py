@@ -11,7 +11,7 @@ from hawker.catalog.change import ReplicatedTx as CatalogTx
 from hawker.catalog.contract import ApplyOutcome
 from hawker.catalog.storage import SqliteStorage
 from hawker.fleet.failover_rule import ALIVE, Spare, Takeover, Watched
-from hawker.fleet.failover_view import Sight
+from hawker.fleet.failover_view import FailoverView
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
@@ -119,9 +119,9 @@ class _Skips(SqliteStorage):
 
 
 class _Sees:
-    """A `Sight` as it is; its children see something else."""
+    """A `FailoverView` as it is; its children see something else."""
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, sight: FailoverView) -> None:
         self._sight = sight
 
     async def fates(self) -> Mapping[NodeId, str]:

@@ -16,7 +16,7 @@ from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeFault, FakeHost, Instance
 from hawker.runtime.spec import GuestLink, InstanceSpec
 from hawker.sim.node.crash_points import CrashPoints, Death
-from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _PIDS = 1000
 

@@ -15,8 +15,10 @@ from hawker.store.contract import Store
 from hawker.volume.copies import Copies
 from hawker.volume.disks import Disks
 from hawker.worker.changes import Changes
+from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Deps, Networks, Rootfs
+from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 
@@ -78,8 +80,9 @@ class WorkerKit:
     copies: Callable[[Copies], Copies] = _copies
     fences: Callable[[Store, HostFences | None], Fences] = Fences
     table: Callable[[Clock, Changes], MachineTable] = MachineTable
-    runner: type[Runner[Deps]] = Runner
+    runner: type[Runner[FlowDeps]] = Runner
     supervisor: type[Supervisor] = Supervisor
+    exits: type[ExitHandler] = ExitHandler
 
 
 SOUND = WorkerKit()

@@ -68,10 +68,11 @@ from hawker.policy import Direction, Transport
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_host import SimHost
-from hawker.worker.handlers import intake_of, worker_handlers
+from hawker.up.wiring import node_handlers
+from hawker.worker.assembly import AssembledWorker
+from hawker.worker.handlers import intake_of
 from hawker.worker.handlers.machines import MachineHandlers
 from hawker.worker.order import OrderLedger
-from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Reconciler
 
 APP = "stall"
@@ -80,7 +81,7 @@ APP = "stall"
 class _DirectOrders:
     """Orders that are given to the one worker there is, without a market: what is simulated is how it fills them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         deps = parts.deps
         self._parts = parts
         self._intake = intake_of(parts, OrderLedger(deps.store, deps.clock, deps.table))
@@ -95,8 +96,8 @@ class _DirectOrders:
         return self._show(made, nonce=made.lease.nonce if made.lease and call.body.lease_ttl else None)
 
 
-def _handlers(parts: Parts) -> Handlers:
-    handlers = worker_handlers(parts)
+def _handlers(parts: AssembledWorker) -> Handlers:
+    handlers = node_handlers(parts)
     handlers.on(CREATE_MACHINE, _DirectOrders(parts).create)
     return handlers
 
@@ -105,7 +106,7 @@ class SimWorker:
     """One life of the daemon, and a client of it that calls the handlers as HTTP does. What is to die with it runs in
     `tasks`."""
 
-    def __init__(self, parts: Parts, reconciler: Reconciler, host: SimHost, tasks: TaskGroup) -> None:
+    def __init__(self, parts: AssembledWorker, reconciler: Reconciler, host: SimHost, tasks: TaskGroup) -> None:
         self.tasks = tasks
         self.parts = parts
         self.host = host

@@ -28,7 +28,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Instance
 from hawker.runtime.spec import Ends, InstanceSpec
-from hawker.secret.secret_keys import SecretKeys
+from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
@@ -42,13 +42,11 @@ from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.vault import KEY_BYTES, Vault
 from hawker.volume.table import VolumeTable
+from hawker.worker.assembly import AssembledWorker, assemble, begin, reconciler_of, supervisor_of
 from hawker.worker.changes import Changes
-from hawker.worker.health import Finding, Probe
-from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.parts import Parts
-from hawker.worker.reconcile import Reconciler
+from hawker.worker.health import Probe, ProbeResult
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.scrape import ScrapeFailed
-from hawker.worker.serve import begin, join
 
 
 def look(
@@ -116,13 +114,13 @@ class FakeProber:
     """Answers probes as told, by port; passing otherwise. `asked` are those that came."""
 
     def __init__(self) -> None:
-        self.answers: dict[int, Finding] = {}
+        self.answers: dict[int, ProbeResult] = {}
         self.asked: list[Probe] = []
 
-    async def __call__(self, probe: Probe) -> Finding:
+    async def __call__(self, probe: Probe) -> ProbeResult:
         self.asked.append(probe)
         await anyio.lowlevel.checkpoint()
-        return self.answers.get(probe.port, Finding(True, "Success"))
+        return self.answers.get(probe.port, ProbeResult(True, "Success"))
 
 
 class FakeMetricsFetcher:
@@ -223,8 +221,8 @@ class SimWorld(ABC):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._die_with_the_store)
                 parts = self._parts(images)
-                reconciler = Reconciler(parts.deps, parts.runner)
-                supervisor = self._kit.supervisor(parts.deps, parts.runner, parts.changes)
+                reconciler = reconciler_of(parts)
+                supervisor = supervisor_of(parts, self._kit.supervisor, self._kit.exits)
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
                 yield SimWorker(parts, reconciler, self.host, tasks)
                 tasks.cancel_scope.cancel()
@@ -237,11 +235,11 @@ class SimWorld(ABC):
         await self.store.frozen.wait()
         raise Death
 
-    def _parts(self, images: ImageCache) -> Parts:
+    def _parts(self, images: ImageCache) -> AssembledWorker:
         changes, kit = Changes(), self._kit
         vault = Vault(bytes(KEY_BYTES), self.clock)
         secrets = Secrets(self.store, vault, self.clock)
-        deps = Deps(
+        deps = FlowDeps(
             store=kit.store(self.store),
             table=kit.table(self.clock, changes),
             images=images,
@@ -251,7 +249,7 @@ class SimWorld(ABC):
             settings=self.settings,
             clock=self.clock,
             secrets=secrets,
-            secret_keys=SecretKeys(self.store, vault, secrets, self.clock),
+            secret_keys=SecretKeyStore(self.store, vault, secrets, self.clock),
             fences=kit.fences(self.store, self.policies),
             archive=self.archive,
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
@@ -264,7 +262,7 @@ class SimWorld(ABC):
             deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
         )
         metrics = build_metrics("sim")
-        return join(
+        return assemble(
             deps,
             runner,
             self.node,

@@ -13,7 +13,7 @@ from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.record.check import CheckResult
 from hawker.runtime.driver import Driver, ExecSession, ExecSpec
-from hawker.worker.health import Finding, Probe, Prober
+from hawker.worker.health import Probe, Prober, ProbeResult
 
 _OUTPUT_BYTES = 2048
 _CLOSE_S = 5.0
@@ -28,7 +28,7 @@ class Asker:
         self._machine_id = machine_id
         self._host = host
 
-    async def __call__(self, index: int, check: Healthcheck) -> Finding:
+    async def __call__(self, index: int, check: Healthcheck) -> ProbeResult:
         """`index` is the container's place in its machine."""
         match check.asks:
             case TcpHealthcheck() as tcp:
@@ -53,7 +53,7 @@ class Asker:
             tls_server_name=http.tls_server_name or None,
         )
 
-    async def _exec(self, spec: ExecSpec, timeout_s: float) -> Finding:
+    async def _exec(self, spec: ExecSpec, timeout_s: float) -> ProbeResult:
         try:
             with anyio.fail_after(timeout_s):
                 session = await self._driver.exec(self._machine_id, spec)
@@ -63,12 +63,12 @@ class Asker:
                     with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
                         await session.close()
         except TimeoutError:
-            return Finding(False, f"the command did not end within {timeout_s:g} s")
+            return ProbeResult(False, f"the command did not end within {timeout_s:g} s")
         except (HawkerError, OSError) as error:
-            return Finding(False, str(error)[:_OUTPUT_BYTES])
+            return ProbeResult(False, str(error)[:_OUTPUT_BYTES])
 
 
-async def _run(session: ExecSession) -> Finding:
+async def _run(session: ExecSession) -> ProbeResult:
     """Passing when it exits with 0."""
     output = bytearray()
     await session.send_eof()
@@ -76,7 +76,7 @@ async def _run(session: ExecSession) -> Finding:
         output += data[: _OUTPUT_BYTES - len(output)]
     exit = await session.wait()
     text = exit.reason or output.decode("utf-8", "replace") or f"exited with {exit.exit_code}"
-    return Finding(exit.exit_code == 0, text)
+    return ProbeResult(exit.exit_code == 0, text)
 
 
 # When a container's check passes: so many good answers in a row, or so many bad ones, turn it. Pure.
@@ -106,7 +106,7 @@ class Tally:
 
 # How a container's check is asked: over the machine's network as any probe, or by a command inside the container.
 
-Ask = Callable[[Healthcheck], Awaitable[Finding]]
+Ask = Callable[[Healthcheck], Awaitable[ProbeResult]]
 
 
 @dataclass(frozen=True, slots=True)

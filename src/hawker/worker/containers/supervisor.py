@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
+from hawker.clock import Clock
 from hawker.config import Container
 from hawker.config.effective_containers import container_restart, container_stop, healthchecks
 from hawker.errors import HawkerError, NotFound
@@ -22,14 +23,13 @@ from hawker.log import bind
 from hawker.machine import State
 from hawker.record.check import CheckResult
 from hawker.record.machine import MACHINES, Detail, MachineRecord, Retry
-from hawker.runtime.driver import ProcessPhase, ProcessState
-from hawker.store.contract import Durability, Tx
+from hawker.runtime.driver import Driver, ProcessPhase, ProcessState
+from hawker.store.contract import Durability, Store, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.containers.health import Asker, Watch
 from hawker.worker.containers.plan import Blocked, Condition, Need, Rules, Seen, Start, plan
 from hawker.worker.health import Prober
-from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.table import EVENTS_KEPT, Happened
+from hawker.worker.table import EVENTS_KEPT, Happened, MachineTable
 
 _log = bind("hawker.containers")
 _AGAIN_S = 1.0
@@ -38,14 +38,26 @@ _AGAIN_S = 1.0
 class ContainerSupervisor:
     """Of one instance. `turned` is called when what it shows has changed."""
 
-    def __init__(self, deps: Deps, prober: Prober, record: MachineRecord, turned: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        table: MachineTable,
+        driver: Driver,
+        clock: Clock,
+        prober: Prober,
+        record: MachineRecord,
+        turned: Callable[[], None],
+    ) -> None:
         assert record.running is not None
-        self._deps = deps
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._clock = clock
         self._record = record
         self._instance: InstanceId = record.running.instance_id
         self._containers = record.config.containers or ()
         self._rules = rules_of(self._containers)
-        self._ask = Asker(deps.driver, prober, record.id, record.network.private_ip)
+        self._ask = Asker(driver, prober, record.id, record.network.private_ip)
         self._turned = turned
         self._wake = anyio.Event()
         self._watches: dict[int, _Watched] = {}
@@ -58,7 +70,7 @@ class ContainerSupervisor:
         """Until the machine is told to end, or what runs is not what its config says."""
         async with anyio.create_task_group() as tasks:
             while not await self._try(tasks):
-                await self._deps.clock.sleep(_AGAIN_S)
+                await self._clock.sleep(_AGAIN_S)
             tasks.cancel_scope.cancel()
 
     async def _try(self, tasks: TaskGroup) -> bool:
@@ -82,7 +94,7 @@ class ContainerSupervisor:
 
     async def _round(self, tasks: TaskGroup) -> bool:
         """Whether that was the last."""
-        driver, machine_id = self._deps.driver, self._record.id
+        driver, machine_id = self._driver, self._record.id
         states = await driver.process_states(machine_id)
         if [state.name for state in states] != [each.name for each in self._containers]:
             _log.error("what runs is of another version", extra={"machine": machine_id})
@@ -110,7 +122,7 @@ class ContainerSupervisor:
             self._turned()
 
     def _seen(self, index: int, state: ProcessState) -> Seen:
-        exit, clock = state.exit, self._deps.clock
+        exit, clock = state.exit, self._clock
         ran_s = ended_s = 0.0
         if exit is not None:
             first = self._first_seen.setdefault((index, state.run), clock.monotonic())
@@ -130,7 +142,7 @@ class ContainerSupervisor:
     def _retries(self, index: int, run: int) -> int:
         """Written down before a run begins; so it may be of the run that is next. With a store that has forgotten, all
         runs count as tries in a row."""
-        record = self._deps.store.get(MACHINES, self._record.id)
+        record = self._store.get(MACHINES, self._record.id)
         running = None if record is None else record.running
         noted = None if running is None else running.retries.get(self._rules[index].name)
         if noted is None or noted.run not in (run, run + 1):
@@ -144,7 +156,7 @@ class ContainerSupervisor:
                 for wait in (partial(self._wait_for_change, states), self._wake.wait):
                     tasks.start_soon(self._first, wait, tasks.cancel_scope)
                 if math.isfinite(again_in_s):
-                    await self._first(partial(self._deps.clock.sleep, again_in_s), tasks.cancel_scope)
+                    await self._first(partial(self._clock.sleep, again_in_s), tasks.cancel_scope)
         except BaseExceptionGroup as group:
             raise leaf_of(group) from group.__cause__
         self._wake = anyio.Event()
@@ -155,15 +167,15 @@ class ContainerSupervisor:
 
     async def _wait_for_change(self, states: tuple[ProcessState, ...]) -> None:
         """When the instance is over there is none; whoever records its end ends this as well."""
-        if await self._deps.driver.await_process_change(self._record.id, states) == states:
-            await self._deps.clock.sleep(_AGAIN_S)
+        if await self._driver.await_process_change(self._record.id, states) == states:
+            await self._clock.sleep(_AGAIN_S)
 
     # What is to be done.
 
     async def _start(self, start: Start) -> None:
         if start.retries:
-            await self._deps.store.write(lambda tx: self._note_retry(tx, start), Durability.ORDERED)
-        state = await self._deps.driver.start_process(self._record.id, start.container, start.run)
+            await self._store.write(lambda tx: self._note_retry(tx, start), Durability.ORDERED)
+        state = await self._driver.start_process(self._record.id, start.container, start.run)
         fields = {"machine": self._record.id, "container": state.name, "run": start.run}
         _log.info("container started", extra=fields)
 
@@ -172,7 +184,7 @@ class ContainerSupervisor:
         assert record.running is not None
         note = {self._rules[start.container].name: Retry(run=start.run, count=start.retries)}
         running = msgspec.structs.replace(record.running, retries=record.running.retries | note)
-        self._deps.table.change(tx, record, running=running)
+        self._table.change(tx, record, running=running)
 
     def _stop(self, tasks: TaskGroup, index: int, run: int) -> None:
         """Once for each run; it may take its time."""
@@ -183,32 +195,32 @@ class ContainerSupervisor:
     async def _stop_now(self, index: int, run: int) -> None:
         signal, timeout_s = container_stop(self._record.config, self._containers[index])
         try:
-            await self._deps.driver.stop_process(self._record.id, index, signal, timeout_s)
+            await self._driver.stop_process(self._record.id, index, signal, timeout_s)
         except (HawkerError, OSError) as error:
             _log.warning("cannot stop a container", extra={"machine": self._record.id, "error": str(error)})
-            await self._deps.clock.sleep(_AGAIN_S)
+            await self._clock.sleep(_AGAIN_S)
             self._stopping.discard((index, run))
             self._wake.set()
 
     async def _tell(self, blocked: tuple[Blocked, ...]) -> None:
         for each in blocked:
             if each not in self._told:
-                await self._deps.store.write(partial(self._note_blocked, why=each.why))
+                await self._store.write(partial(self._note_blocked, why=each.why))
                 self._told.add(each)
 
     def _note_blocked(self, tx: Tx, why: str) -> None:
         """Once for each instance, whatever daemon saw it."""
         record = self._still(tx)
-        for event in self._deps.table.events(tx, record.id, EVENTS_KEPT):
+        for event in self._table.events(tx, record.id, EVENTS_KEPT):
             if (event.type, event.status) == ("start", "started"):
                 break
             if event.type == "container" and event.detail is not None and event.detail.error == why:
                 return
-        self._deps.table.change(tx, record, Happened("container", "blocked", detail=Detail(error=why)))
+        self._table.change(tx, record, Happened("container", "blocked", detail=Detail(error=why)))
 
     def _still(self, tx: Tx) -> MachineRecord:
         """The record, while this instance is what runs. Raises `NotFound`."""
-        record = self._deps.table.get(tx, self._record.id)
+        record = self._table.get(tx, self._record.id)
         if record.running is None or record.running.instance_id != self._instance or record.running.exit is not None:
             raise NotFound("the instance has ended")
         return record
@@ -224,7 +236,7 @@ class ContainerSupervisor:
                 watched = None
             checks = healthchecks(self._containers[index])
             if watched is None and run is not None and checks:
-                made = Watch(checks, self._deps.clock, partial(self._ask, index), self._check_turned)
+                made = Watch(checks, self._clock, partial(self._ask, index), self._check_turned)
                 self._watches[index] = _Watched(state.name, run, made)
                 tasks.start_soon(self._watches[index].serve)
 
@@ -267,8 +279,13 @@ _SHOWN = {
 
 
 class ContainerSupervisors:
-    def __init__(self, deps: Deps, changes: Changes, prober: Prober) -> None:
-        self._deps = deps
+    def __init__(
+        self, store: Store, table: MachineTable, driver: Driver, clock: Clock, changes: Changes, prober: Prober
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._clock = clock
         self._changes = changes
         self._prober = prober
         self._tended: dict[MachineId, _Tended] = {}
@@ -296,7 +313,7 @@ class ContainerSupervisors:
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Tend until cancelled."""
         async with anyio.create_task_group() as tasks:
-            for _, record in list(self._deps.store.scan(MACHINES)):
+            for _, record in list(self._store.scan(MACHINES)):
                 self._follow(tasks, record.id, record)
             task_status.started()
             while True:
@@ -304,7 +321,7 @@ class ContainerSupervisors:
                 self._wake = anyio.Event()
                 noted, self._noted = self._noted, {}
                 for machine_id in noted:
-                    self._follow(tasks, machine_id, self._deps.store.get(MACHINES, machine_id))
+                    self._follow(tasks, machine_id, self._store.get(MACHINES, machine_id))
 
     def _note(self, machine_id: MachineId) -> None:
         self._noted[machine_id] = None
@@ -318,7 +335,15 @@ class ContainerSupervisors:
             del self._tended[machine_id]
             current = None
         if record is not None and instance is not None and current is None:
-            tender = ContainerSupervisor(self._deps, self._prober, record, lambda: self._turned(machine_id))
+            tender = ContainerSupervisor(
+                self._store,
+                self._table,
+                self._driver,
+                self._clock,
+                self._prober,
+                record,
+                lambda: self._turned(machine_id),
+            )
             self._tended[machine_id] = _Tended(instance, tender)
             tasks.start_soon(self._tended[machine_id].serve, name=f"tend {machine_id}")
 

@@ -1,8 +1,14 @@
 """The worker's answers to the route table, one file per noun. They translate; what they call decides."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from hawker.api.contract.node import NodeInfo
 from hawker.api.handlers import Handlers
-from hawker.fleet.app_handlers import PeerAppHandlers
-from hawker.fleet.handlers import ClusterHandlers
+from hawker.catalog.contract import Catalog
+from hawker.ids import NodeId
+from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bids
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
@@ -11,57 +17,108 @@ from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
-from hawker.worker.handlers.leases import LeaseHandlers
 from hawker.worker.handlers.machines import MachineHandlers
-from hawker.worker.handlers.memory import MemoryHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
-from hawker.worker.handlers.metrics import MetricsHandlers
+from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
 from hawker.worker.handlers.network_policies import PolicyHandlers
-from hawker.worker.handlers.node import NodeHandlers
-from hawker.worker.handlers.operations import OperationHandlers
+from hawker.worker.handlers.node import NodeHandlers, node_info
+from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
 from hawker.worker.handlers.orders import OrderHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
 from hawker.worker.handlers.placements import PlacementHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
-from hawker.worker.handlers.snapshots import SnapshotHandlers
-from hawker.worker.handlers.volumes import VolumeHandlers
-from hawker.worker.order import NoAppBundles, OrderIntake, OrderLedger
-from hawker.worker.parts import Parts
+from hawker.worker.handlers.target import MachineFinder
+from hawker.worker.handlers.volumes import SnapshotHandlers, VolumeHandlers
+from hawker.worker.memory import MachineMemory
+from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
 
 
-def intake_of(parts: Parts, ledger: OrderLedger) -> OrderIntake:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSide:
+    """What the worker's answers take from its fleet: nothing on a node that is alone. `wrong_clocks` are nodes, and
+    what is wrong with the clock of each."""
+
+    catalog: Catalog | None = None
+    fleet: MeasuredFleet | None = None
+    bundles: AppBundles | None = None
+    wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]] = tuple
+
+
+ALONE = FleetSide()
+
+
+def node_info_of(worker: AssembledWorker) -> Callable[[], NodeInfo]:
+    deps = worker.deps
+    return partial(node_info, worker.node, deps.store, deps.driver.name, worker.drivers, worker.room, worker.started_at)
+
+
+def intake_of(worker: AssembledWorker, ledger: OrderLedger, bundles: AppBundles | None = None) -> OrderIntake:
     """Where this worker's orders become machines."""
-    bundles = parts.porter or NoAppBundles()
-    return OrderIntake(parts.node, parts.deps, parts.apps, parts.operations, ledger, bundles)
+    return OrderIntake(worker.node, worker.deps, worker.apps, worker.operations, ledger, bundles or NoAppBundles())
 
 
-def worker_handlers(parts: Parts) -> Handlers:
+def worker_handlers(worker: AssembledWorker, side: FleetSide = ALONE) -> Handlers:
     """Everything that this worker answers."""
     handlers = Handlers()
-    AppHandlers(parts).bind(handlers)
-    ClusterHandlers(parts).bind(handlers)
-    machines = MachineHandlers(parts)
-    machines.bind(handlers)
-    OperationHandlers(parts).bind(handlers)
-    HistoryHandlers(parts).bind(handlers)
-    SecretKeyHandlers(parts).bind(handlers)
-    SecretHandlers(parts).bind(handlers)
-    VolumeHandlers(parts).bind(handlers)
-    SnapshotHandlers(parts).bind(handlers)
-    LeaseHandlers(parts).bind(handlers)
-    MemoryHandlers(parts).bind(handlers)
-    MetadataHandlers(parts).bind(handlers)
-    IpHandlers(parts).bind(handlers)
-    PolicyHandlers(parts).bind(handlers)
-    NodeHandlers(parts).bind(handlers)
-    PlacementHandlers(parts).bind(handlers)
-    ledger = OrderLedger(parts.deps.store, parts.deps.clock, parts.deps.table)
-    OrderHandlers(intake_of(parts, ledger), ledger, Bids(parts), parts.operations, machines.show).bind(handlers)
-    PeerAppHandlers(parts).bind(handlers)
-    MetricsHandlers(parts).bind(handlers)
-    DoctorHandlers(parts).bind(handlers)
-    CatalogHandlers(parts).bind(handlers)
-    handlers.add(InsideHandlers(parts), OrgHandlers(parts), RunHandlers(parts), ImageHandlers(parts))
+    for bind in (_bind_machines, _bind_volumes, _bind_apps):
+        bind(worker, handlers)
+    _bind_node(worker, side, handlers)
     return handlers
+
+
+def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
+    deps, runner = worker.deps, worker.runner
+    store, table, driver, clock = deps.store, deps.table, deps.driver, deps.clock
+    machines = MachineFinder(store, table, worker.apps)
+    MachineHandlers(worker).bind(handlers)
+    OperationHandlers(machines, store, driver, worker.operations, worker.changes).bind(handlers)
+    HistoryHandlers(store, deps.archive).bind(handlers)
+    handlers.add(InsideHandlers(machines, store, table, driver, clock))
+    LeaseHandlers(machines, store, table, clock).bind(handlers)
+    MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
+    MetadataHandlers(machines, store, table, deps.fences).bind(handlers)
+
+
+def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
+    deps = worker.deps
+    VolumeHandlers(
+        deps.store,
+        deps.settings,
+        deps.clock,
+        deps.volumes,
+        deps.disks,
+        deps.volume_keys,
+        worker.node,
+        worker.apps,
+        worker.volumes,
+        worker.origins,
+        worker.soft_deletes,
+    ).bind(handlers)
+    SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
+
+
+def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
+    deps, apps = worker.deps, worker.apps
+    AppHandlers(deps.store, deps.table, worker.runner, worker.operations, apps).bind(handlers)
+    SecretKeyHandlers(deps.store, deps.clock, deps.secrets, deps.secret_keys, apps).bind(handlers)
+    SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
+    handlers.add(OrgHandlers(deps.store, apps))
+    IpHandlers(deps.store, apps, worker.ips).bind(handlers)
+    PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
+
+
+def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> None:
+    deps, runner = worker.deps, worker.runner
+    NodeHandlers(worker.node, node_info_of(worker)).bind(handlers)
+    PlacementHandlers(deps.store, deps.table, deps.driver, deps.settings, worker.node, worker.room).bind(handlers)
+    ledger = OrderLedger(deps.store, deps.clock, deps.table)
+    intake, show = intake_of(worker, ledger, side.bundles), MachineHandlers(worker).show
+    OrderHandlers(intake, ledger, Bids(worker), worker.operations, show).bind(handlers)
+    MetricsHandlers(
+        deps.store, deps.table, deps.archive, runner, worker.room, worker.metrics, worker.scraper, side.fleet
+    ).bind(handlers)
+    handlers.add(RunHandlers(runner), ImageHandlers(deps.store, deps.images, deps.rootfs))
+    DoctorHandlers(deps.store, deps.settings, deps.clock, reconciler_of(worker), side.wrong_clocks).bind(handlers)
+    CatalogHandlers(side.catalog).bind(handlers)

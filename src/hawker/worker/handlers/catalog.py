@@ -8,15 +8,16 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Catalog, ResultTable, RowChange, Statement
 from hawker.errors import NotServed, Unprocessable
-from hawker.worker.parts import Parts
 
 TIMEOUT_S, MOST_TIMEOUT_S = 60, 600
 _BYTE_MAX = 255
 
 
 class CatalogHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._catalog = parts.catalog
+    """`catalog` is None on a node that is alone."""
+
+    def __init__(self, catalog: Catalog | None) -> None:
+        self._catalog = catalog
 
     def bind(self, handlers: Handlers) -> None:
         handlers.stream(QUERY_CATALOG, self.query)

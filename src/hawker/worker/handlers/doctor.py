@@ -1,7 +1,7 @@
 """Answers to operators: what is wrong on the node, mended on request, and a copy of its store."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import anyio
@@ -18,11 +18,13 @@ from hawker.api.contract.doctor import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.clock import Clock
 from hawker.errors import Unavailable
-from hawker.fleet.clocks import wrong_clocks
+from hawker.ids import NodeId
 from hawker.record.node import COPY, CopyRecord
+from hawker.settings import Settings
+from hawker.store.contract import Store
 from hawker.worker.handlers.node import VERSION
-from hawker.worker.parts import Parts
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
 
 _CHUNK_BYTES = 256 * 1024
@@ -30,9 +32,21 @@ _FILE = "backup.db"
 
 
 class DoctorHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._reconciler = Reconciler(parts.deps, parts.runner)
+    """`wrong_clocks` are nodes of the fleet, and what is wrong with the clock of each."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        reconciler: Reconciler,
+        wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._wrong_clocks = wrong_clocks
+        self._reconciler = reconciler
         self._one_backup = anyio.Lock()
 
     def bind(self, handlers: Handlers) -> None:
@@ -58,20 +72,17 @@ class DoctorHandlers:
 
     def _clocks(self) -> list[Finding]:
         """What the fleet tells of wrong clocks; none can be set from here."""
-        fleet = self._parts.fleet
-        wrong = () if fleet is None else wrong_clocks(fleet.me, fleet.members)
-        return [Finding(Kind.WRONG_CLOCK, node, detail) for node, detail in wrong]
+        return [Finding(Kind.WRONG_CLOCK, node, detail) for node, detail in self._wrong_clocks()]
 
     async def back_up(self, call: Call[NoParams, NoQuery, None]) -> AsyncIterator[BackupPart]:
         return self._parts_of_copy()
 
     async def _parts_of_copy(self) -> AsyncIterator[BackupPart]:
         """One at a time, because all go through one file. A crash leaves it to the next backup to write over it."""
-        deps = self._parts.deps
-        file, mark = deps.settings.data_dir / _FILE, CopyRecord(taken_at=deps.clock.now(), version=VERSION)
+        file, mark = self._settings.data_dir / _FILE, CopyRecord(taken_at=self._clock.now(), version=VERSION)
         async with self._one_backup:
             try:
-                await deps.store.backup(file, lambda tx: tx.put(COPY, "self", mark))
+                await self._store.backup(file, lambda tx: tx.put(COPY, "self", mark))
                 async for part in _read(file):
                     yield part
             finally:

@@ -3,18 +3,20 @@
 from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.archive.archive import Archive
 from hawker.archive.history import History
 from hawker.errors import NotFound
 from hawker.history.machine_history import answer, live_history
 from hawker.ids import MachineId
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
-from hawker.worker.parts import Parts
+from hawker.store.contract import Store
 
 
 class HistoryHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, archive: Archive | None) -> None:
+        self._store = store
+        self._archive = archive
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(MACHINE_HISTORY, self.tell)
@@ -26,8 +28,8 @@ class HistoryHandlers:
         return answer(history, kept)
 
     async def _find(self, machine_id: str) -> tuple[History | None, Kept]:
-        archive = self._parts.deps.archive
-        with self._parts.deps.store.snapshot() as reader:
+        archive = self._archive
+        with self._store.snapshot() as reader:
             history = live_history(reader, MachineId(machine_id))
         if history is not None or archive is None:
             return history, Kept.NODE
@@ -37,7 +39,7 @@ class HistoryHandlers:
         """Whoever may read the app may read its machines' histories; not those of an earlier app of the same name,
         which may have been somebody else's: these take someone who may read the whole node."""
         machine = history.machine
-        app = self._parts.deps.store.get(APPS, machine.app)
+        app = self._store.get(APPS, machine.app)
         if app is None or app.created_at > machine.created_at.timestamp():
             return Attempt(Action.READ)
         return Attempt(Action.READ, app=machine.app, machine=machine.id)

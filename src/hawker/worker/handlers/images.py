@@ -24,26 +24,29 @@ from hawker.api.contract.image import (
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.ids import Digest
+from hawker.image.cache import ImageCache
 from hawker.image.config import Image
 from hawker.image.progress import PullProgress
 from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
 from hawker.record.machine import MACHINES
+from hawker.store.contract import Store
 from hawker.worker.handlers.leaf import one_error
 from hawker.worker.images import Versioned, digests_of
-from hawker.worker.parts import Parts
+from hawker.worker.lifecycle.host_adapters import Rootfs
 
 _QUEUED_EVENTS = 256
 
 
 class ImageHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._images = parts.deps.images
+    def __init__(self, store: Store, images: ImageCache, rootfs: Rootfs | None) -> None:
+        self._store = store
+        self._rootfs = rootfs
+        self._images = images
 
     @answers(LIST_IMAGES)
     async def list_(self, call: Call[NoParams, NoQuery, None]) -> ImageList:
-        records = (record for _, record in self._parts.deps.store.scan(MACHINES))
+        records = (record for _, record in self._store.scan(MACHINES))
         users = Counter(digest for record in records for digest in digests_of(record))
         return ImageList(images=tuple(self._info(image, users[image.digest]) for image in self._images.list()))
 
@@ -55,8 +58,8 @@ class ImageHandlers:
     async def prune(self, call: Call[NoParams, NoQuery, PruneRequest]) -> PruneAnswer:
         report = await self._images.prune(self._in_use, call.body.unused_for_s)
         for digest in report.removed:
-            if self._parts.deps.rootfs is not None:
-                await self._parts.deps.rootfs.forget_image(digest)
+            if self._rootfs is not None:
+                await self._rootfs.forget_image(digest)
         return PruneAnswer(removed=tuple(report.removed), freed_bytes=report.freed_bytes)
 
     @answers(IMPORT_IMAGE)
@@ -65,7 +68,7 @@ class ImageHandlers:
 
     def _in_use(self) -> frozenset[Digest]:
         """Whatever a machine runs from, will run from, or would fall back to."""
-        records = [record for _, record in self._parts.deps.store.scan(MACHINES)]
+        records = [record for _, record in self._store.scan(MACHINES)]
         versions: list[Versioned] = [*records, *(record.previous for record in records if record.previous)]
         return frozenset(digest for version in versions for digest in digests_of(version))
 

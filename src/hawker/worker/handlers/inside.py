@@ -1,7 +1,7 @@
 """Answers to the calls into a running machine: commands, processes, output, a terminal."""
 
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 import anyio
@@ -17,6 +17,7 @@ from hawker.api.contract.exec import (
     Exited,
     Input,
     InputEnd,
+    ListenSocket,
     LogsQuery,
     Output,
     ProcessesQuery,
@@ -31,18 +32,76 @@ from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.node import LogChunk
 from hawker.api.handlers import SocketChannel, answers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
 from hawker.config.signals import signal_number
 from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
-from hawker.runtime.driver import ExecSession, ExecSpec, OutputChunk
+from hawker.runtime.driver import Driver, ExecSession, ExecSpec, OutputChunk, ProcessInfo
+from hawker.store.contract import Store
 from hawker.worker.handlers.leaf import one_error
-from hawker.worker.handlers.places import names_of, place_of
-from hawker.worker.handlers.processes import process_stats
-from hawker.worker.handlers.target import find
+from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.leases import check
-from hawker.worker.parts import Parts
+from hawker.worker.table import MachineTable
+
+
+def names_of(record: MachineRecord | None) -> tuple[str, ...]:
+    """The containers of what runs, in their order. During an update that is still the previous version."""
+    if record is None:
+        return ()
+    config = record.config if record.previous is None else record.previous.config
+    return tuple(each.name or "" for each in config.containers or ())
+
+
+def place_of(record: MachineRecord, container: str | None, *, in_machine: bool) -> int:
+    """The place of the container, the first one's when none is named. Raises `BadRequest` when there is no such one."""
+    names = names_of(record)
+    if in_machine and container:
+        raise BadRequest("container and machine exclude each other")
+    if in_machine and names:
+        raise BadRequest(f"this machine has no files of its own to run; name a container: {', '.join(names)}")
+    if not container:
+        return 0
+    if container not in names:
+        there = f"it has {', '.join(names)}" if names else "it has none"
+        raise BadRequest(f"there is no container {container!r:.80} in this machine: {there}")
+    return names.index(container)
+
+
+# The list of processes in a machine, as the API sorts and shows it.
+
+_ORDERS = ("asc", "desc")
+
+
+def process_stats(found: Sequence[ProcessInfo], query: ProcessesQuery, now: float) -> tuple[ProcessStat, ...]:
+    """Sorted by pid unless the query says otherwise. Raises `BadRequest`."""
+    sort_by, order = query.sort_by or "pid", query.order or "asc"
+    sortable = tuple(name for name in ProcessStat.__struct_fields__ if name != "listen_sockets")
+    if sort_by not in sortable:
+        raise BadRequest(f"sort_by must be one of {', '.join(sortable)}")
+    if order not in _ORDERS:
+        raise BadRequest(f"order must be one of {', '.join(_ORDERS)}")
+    stats = [_stat(process, now) for process in found]
+    return tuple(sorted(stats, key=lambda stat: getattr(stat, sort_by), reverse=order == "desc"))
+
+
+def _stat(process: ProcessInfo, now: float) -> ProcessStat:
+    ran_s = max(0.0, now - process.started_at)
+    return ProcessStat(
+        pid=process.pid,
+        stime=int(process.cpu_s),
+        rtime=int(ran_s),
+        command=process.command,
+        directory=process.cwd,
+        cpu=round(100 * process.cpu_s / ran_s) if ran_s else 0,
+        rss=process.rss_bytes,
+        container=process.container,
+        listen_sockets=tuple(ListenSocket(proto=socket.proto, address=socket.address) for socket in process.sockets),
+    )
+
+
+# Where in a machine a call means: which of its containers, by name.
 
 _DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
 _MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries
@@ -50,16 +109,22 @@ _FOLLOW_EVERY_S = 0.1
 
 
 class InsideHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self, machines: MachineFinder, store: Store, table: MachineTable, driver: Driver, clock: Clock
+    ) -> None:
+        self._machines = machines
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._clock = clock
 
     @answers(EXEC_MACHINE)
     async def exec(self, call: Call[MachineParams, NoQuery, ExecRequest]) -> ExecAnswer:
         record = self._started(call.params)
-        check(record, call.nonce, self._parts.deps.clock.now())
+        check(record, call.nonce, self._clock.now())
         timeout_s = min(float(call.body.timeout or _DEFAULT_TIMEOUT_S), _LONGEST_TIMEOUT_S)
         place = place_of(record, call.body.container, in_machine=bool(call.body.machine))
-        session = await self._parts.deps.driver.exec(record.id, ExecSpec(argv=_argv(call.body), process=place))
+        session = await self._driver.exec(record.id, ExecSpec(argv=_argv(call.body), process=place))
         try:
             with one_error(), anyio.fail_after(timeout_s):
                 return await _run(session, (call.body.stdin or "").encode())
@@ -72,13 +137,11 @@ class InsideHandlers:
     @answers(LIST_PROCESSES)
     async def processes(self, call: Call[MachineParams, ProcessesQuery, None]) -> tuple[ProcessStat, ...]:
         record = self._started(call.params)
-        return process_stats(
-            await self._parts.deps.driver.processes(record.id), call.query, self._parts.deps.clock.now()
-        )
+        return process_stats(await self._driver.processes(record.id), call.query, self._clock.now())
 
     @answers(MACHINE_LOGS)
     async def logs(self, call: Call[MachineParams, LogsQuery, None]) -> AsyncIterator[LogChunk]:
-        record = find(self._parts, call.params)
+        record = self._machines.find(call.params)
         return self._log_chunks(record.id, call.query)
 
     @answers(MACHINE_TERMINAL)
@@ -98,7 +161,7 @@ class InsideHandlers:
             cols=wanted.cols,
             process=place_of(record, wanted.container, in_machine=False),
         )
-        session = await self._parts.deps.driver.exec(record.id, spec)
+        session = await self._driver.exec(record.id, spec)
         try:
             with one_error(), suppress(Unavailable):  # nobody is left to be told
                 async with anyio.create_task_group() as tasks:
@@ -110,7 +173,7 @@ class InsideHandlers:
                 await session.close()
 
     def _started(self, params: MachineParams) -> MachineRecord:
-        record = find(self._parts, params)
+        record = self._machines.find(params)
         judge(Operation.EXEC, record.state)
         return record
 
@@ -119,12 +182,12 @@ class InsideHandlers:
         after, tail = -1 if query.after is None else query.after, query.tail
         instance: InstanceId | None = None
         while True:
-            record = self._parts.deps.table.lookup(self._parts.deps.store, machine_id)
+            record = self._table.lookup(self._store, machine_id)
             latest = record.running.instance_id if record and record.running else None
             if instance is not None and latest != instance:
                 after = -1  # positions are an instance's own
             instance = latest
-            chunks = self._parts.deps.driver.output(machine_id, after=after, tail=tail)
+            chunks = self._driver.output(machine_id, after=after, tail=tail)
             for chunk in chunks:
                 yield _chunk(chunk, names_of(record))
                 after = chunk.position
@@ -132,7 +195,7 @@ class InsideHandlers:
             if not chunks:
                 if not query.follow or record is None or record.state in GONE:
                     return
-                await self._parts.deps.clock.sleep(_FOLLOW_EVERY_S)
+                await self._clock.sleep(_FOLLOW_EVERY_S)
 
 
 def _argv(body: ExecRequest) -> tuple[str, ...]:

@@ -16,14 +16,16 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
 from hawker.record.ip_assignment import IpRecord
-from hawker.worker.ip_assignments import Wish
-from hawker.worker.parts import Parts
+from hawker.store.contract import Store
+from hawker.worker.apps import Apps
+from hawker.worker.ip_assignments import IpAllocator, IpRequest
 
 
 class IpHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._ips = parts.ips
+    def __init__(self, store: Store, apps: Apps, ips: IpAllocator) -> None:
+        self._store = store
+        self._apps = apps
+        self._ips = ips
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_IPS, self.list)
@@ -31,15 +33,15 @@ class IpHandlers:
         handlers.on(RELEASE_IP, self.release)
 
     async def list(self, call: Call[AppParams, NoQuery, None]) -> IpAssignments:
-        app = self._parts.apps.get(self._parts.deps.store, call.params.app_name)
+        app = self._apps.get(self._store, call.params.app_name)
         return IpAssignments(ips=tuple(map(_view, self._ips.list(app.name))))
 
     async def assign(self, call: Call[AppParams, NoQuery, AssignIpRequest]) -> IpAssignment:
         """An address in a network of another org needs a right there."""
-        body, app = call.body, self._parts.apps.get(self._parts.deps.store, call.params.app_name)
+        body, app = call.body, self._apps.get(self._store, call.params.app_name)
         if body.org_slug not in (None, "", app.org):
             call.grant.check(Attempt(Action.WRITE, org=body.org_slug))
-        wish = Wish(
+        wish = IpRequest(
             type=body.type or "",
             region=body.region or "",
             service_name=body.service_name or "",

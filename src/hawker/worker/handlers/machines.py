@@ -38,11 +38,11 @@ from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
 from hawker.store.contract import Reader
 from hawker.volume import attachment
 from hawker.worker import leases
+from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.handlers.target import find, target_of
 from hawker.worker.images import resolve
-from hawker.worker.operations import Change
-from hawker.worker.parts import Parts
+from hawker.worker.operations import ConfigChange
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
@@ -50,7 +50,7 @@ _SHOWN_AT_ONCE = 250
 
 
 class MachineHandlers:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
 
     def bind(self, handlers: Handlers) -> None:
@@ -98,7 +98,7 @@ class MachineHandlers:
         leases.check(current, call.nonce, parts.deps.clock.now())
         skip = self._check_secrets(current.app, body)
         images = await resolve(parts.deps.images, body.config)
-        change = Change(
+        change = ConfigChange(
             config=body.config,
             image=images.shown,
             container_images=images.of_containers,

@@ -22,14 +22,18 @@ from hawker.config import MachineConfig, validate_metadata
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
-from hawker.store.contract import Tx
-from hawker.worker.handlers.target import find
-from hawker.worker.parts import Parts
+from hawker.netpolicy.enforcement import Fences
+from hawker.store.contract import Store, Tx
+from hawker.worker.handlers.target import MachineFinder
+from hawker.worker.table import MachineTable
 
 
 class MetadataHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, machines: MachineFinder, store: Store, table: MachineTable, fences: Fences) -> None:
+        self._machines = machines
+        self._store = store
+        self._table = table
+        self._fences = fences
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_METADATA, self.list)
@@ -39,27 +43,27 @@ class MetadataHandlers:
         handlers.on(DELETE_METADATA, self.delete)
 
     async def list(self, call: Call[MachineParams, NoQuery, None]) -> dict[str, str]:
-        return find(self._parts, call.params).config.metadata or {}
+        return self._machines.find(call.params).config.metadata or {}
 
     async def get(self, call: Call[MetadataKeyParams, NoQuery, None]) -> MetadataValue:
-        metadata = find(self._parts, call.params).config.metadata or {}
+        metadata = self._machines.find(call.params).config.metadata or {}
         if call.params.key not in metadata:
             raise NotFound(f"metadata key '{call.params.key}' not found")
         return MetadataValue(value=metadata[call.params.key])
 
     async def update(self, call: Call[MachineParams, NoQuery, UpdateMetadataRequest]) -> None:
-        machine_id = find(self._parts, call.params).id
+        machine_id = self._machines.find(call.params).id
         await self._merge(machine_id, call.body.metadata or {}, call.body.machine_version or None)
 
     async def set(self, call: Call[MetadataKeyParams, NoQuery, SetMetadataRequest]) -> None:
-        await self._merge(find(self._parts, call.params).id, {call.params.key: call.body.value}, None)
+        await self._merge(self._machines.find(call.params).id, {call.params.key: call.body.value}, None)
 
     async def delete(self, call: Call[MetadataKeyParams, NoQuery, None]) -> None:
-        await self._merge(find(self._parts, call.params).id, {call.params.key: None}, None)
+        await self._merge(self._machines.find(call.params).id, {call.params.key: None}, None)
 
     async def _merge(self, machine_id: MachineId, changes: Mapping[str, str | None], version: str | None) -> None:
         """Null and "" remove a key; what is not named stays."""
-        table = self._parts.deps.table
+        table = self._table
 
         def apply(tx: Tx) -> AppName:
             record = table.get(tx, machine_id)
@@ -73,8 +77,8 @@ class MetadataHandlers:
             table.change(tx, record, config=_merged(record.config, changes), previous=previous)
             return record.app
 
-        app = await self._parts.deps.store.write(apply)
-        await self._parts.deps.fences.renew_soon(app)
+        app = await self._store.write(apply)
+        await self._fences.renew_soon(app)
 
 
 def _merged(config: MachineConfig, changes: Mapping[str, str | None]) -> MachineConfig:

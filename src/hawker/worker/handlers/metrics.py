@@ -1,6 +1,8 @@
 """Answers Prometheus: what the node counted as it went, and what it has now, which is read when it is asked."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from anyio import to_thread
@@ -9,14 +11,20 @@ from anyio.lowlevel import checkpoint
 from hawker.api.contract.node import MACHINE_METRICS, METRICS
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.archive.archive import Archive
+from hawker.catalog.http.service import Vitals
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
-from hawker.gossip.contract import Fate
+from hawker.fsm.runner import Runner
+from hawker.gossip.contract import Fate, Member
 from hawker.history.machine_history import histories_waiting
 from hawker.machine import State
+from hawker.node import Capacity
+from hawker.observe.metrics import MetricsRegistry
 from hawker.record.machine import MACHINES
-from hawker.store.contract import Bucket
-from hawker.worker.parts import Parts
+from hawker.store.contract import Bucket, Store
+from hawker.worker.scrape import Scraper
+from hawker.worker.table import MachineTable
 
 _MIB = 1 << 20
 _PAGE = 500
@@ -31,10 +39,39 @@ class _StateOnly(msgspec.Struct, frozen=True, kw_only=True):
 _STATES = Bucket(MACHINES.name, _StateOnly)
 
 
+class MeasuredFleet(Protocol):
+    """What is measured of a fleet."""
+
+    @property
+    def members(self) -> Sequence[Member]: ...
+
+    @property
+    def vitals(self) -> Callable[[], Vitals | None]:
+        """How the catalog's replication does; None where an agent keeps the catalog."""
+
+
 class MetricsHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._metrics = parts.metrics
+    """`fleet` is None on a node that is alone."""
+
+    def __init__(
+        self,
+        store: Store,
+        table: MachineTable,
+        archive: Archive | None,
+        runner: Runner[Any],
+        room: Callable[[], Capacity],
+        metrics: MetricsRegistry,
+        scraper: Scraper,
+        fleet: MeasuredFleet | None,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._archive = archive
+        self._runner = runner
+        self._room = room
+        self._scraper = scraper
+        self._fleet = fleet
+        self._metrics = metrics
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(METRICS, self.metrics)
@@ -49,11 +86,11 @@ class MetricsHandlers:
         return await to_thread.run_sync(self._metrics.exposition)
 
     async def machines(self, call: Call[NoParams, NoQuery, None]) -> str:
-        return await self._parts.scraper.page()
+        return await self._scraper.page()
 
     async def _read_machines(self) -> None:
         """In pages, between which the loop turns."""
-        store, counted, after = self._parts.deps.store, Counter[State](), ""
+        store, counted, after = self._store, Counter[State](), ""
         while page := list(store.scan(_STATES, after=after, limit=_PAGE)):
             counted.update(record.state for _, record in page)
             after, _ = page[-1]
@@ -62,8 +99,8 @@ class MetricsHandlers:
             self._metrics.node.machines.labels(state.value).set(counted[state])
 
     def _read_capacity(self) -> None:
-        node, room = self._metrics.node, self._parts.room()
-        used = self._parts.deps.table.used(self._parts.deps.store)
+        node, room = self._metrics.node, self._room()
+        used = self._table.used(self._store)
         node.cpus.labels("performance").set(room.cpus)
         node.cpus.labels("shared").set(int(room.cpus * room.shared_ratio))
         node.cpus_used.labels("performance").set(used.performance_cpus)
@@ -72,10 +109,10 @@ class MetricsHandlers:
         node.memory_used.set(used.memory_mib * _MIB)
         node.disk.set(room.disk_mib * _MIB)
         node.disk_used.set(used.disk_mib * _MIB)
-        node.histories.set(histories_waiting(self._parts.deps.store) if self._parts.deps.archive else 0)
+        node.histories.set(histories_waiting(self._store) if self._archive else 0)
 
     def _read_runs(self) -> None:
-        runs, runner = self._metrics.runs, self._parts.runner
+        runs, runner = self._metrics.runs, self._runner
         opened = runner.open_states()
         for state in RunState:
             if state not in ENDED:
@@ -86,7 +123,7 @@ class MetricsHandlers:
             runs.queue_waiting.labels(queue.name).set(queue.waiting)
 
     def _read_fleet(self) -> None:
-        fleet, metrics = self._parts.fleet, self._metrics.fleet
+        fleet, metrics = self._fleet, self._metrics.fleet
         if fleet is None:
             return
         fates = Counter(member.fate for member in fleet.members)

@@ -20,16 +20,20 @@ from hawker.api.route import Call, NoQuery
 from hawker.config import validate_metadata
 from hawker.errors import Fault, HawkerError, Unprocessable
 from hawker.ids import is_machine_id
+from hawker.netpolicy.enforcement import Fences
+from hawker.netpolicy.policies import Policies
 from hawker.record.network_policy import PolicyRecord, PolicyRule, PolicySelector, PortRule
-from hawker.worker.parts import Parts
+from hawker.store.contract import Store
+from hawker.worker.apps import Apps
 
 MAX_RULES, MAX_PORTS, MAX_MACHINES, MAX_PAIRS, MAX_NAME = 64, 256, 256, 32, 63
 
 
 class PolicyHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._policies, self._fences = parts.policies, parts.deps.fences
+    def __init__(self, store: Store, fences: Fences, apps: Apps, policies: Policies) -> None:
+        self._store = store
+        self._apps = apps
+        self._policies, self._fences = policies, fences
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_POLICIES, self.list)
@@ -38,7 +42,7 @@ class PolicyHandlers:
         handlers.on(DELETE_POLICY, self.delete)
 
     async def list(self, call: Call[AppParams, NoQuery, None]) -> tuple[NetworkPolicy, ...]:
-        app = self._parts.apps.get(self._parts.deps.store, call.params.app_name)
+        app = self._apps.get(self._store, call.params.app_name)
         return tuple(map(_view, self._policies.list(app.name)))
 
     async def get(self, call: Call[PolicyParams, NoQuery, None]) -> NetworkPolicy:

@@ -1,6 +1,7 @@
 """Answers about the node and its region."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from hawker.api.contract.body import instant
@@ -18,16 +19,21 @@ from hawker.api.contract.node import (
 from hawker.api.handlers import Handlers
 from hawker.api.regions import region_list
 from hawker.api.route import Call, NoParams, NoQuery
+from hawker.node import Capacity
+from hawker.record.capacity import used
 from hawker.record.gpu_claim import counted, taken
 from hawker.record.machine import MACHINES
-from hawker.worker.parts import Parts
+from hawker.record.node import NodeRecord
+from hawker.runtime.driver_probe import DriverVerdict
+from hawker.store.contract import Store
 
 VERSION = version("hawker")
 
 
 class NodeHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, node: NodeRecord, node_info: Callable[[], NodeInfo]) -> None:
+        self._node = node
+        self._node_info = node_info
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(HEALTH, self.health)
@@ -38,39 +44,46 @@ class NodeHandlers:
         return Health(status="ok", version=VERSION)
 
     async def info(self, call: Call[NoParams, NoQuery, None]) -> NodeInfo:
-        return node_info(self._parts)
+        return self._node_info()
 
     async def regions(self, call: Call[NoParams, NoQuery, None]) -> RegionList:
         """This node's own."""
-        return region_list((self._parts.node.region,), self._parts.node.region)
+        return region_list((self._node.region,), self._node.region)
 
 
-def node_info(parts: Parts) -> NodeInfo:
-    room, used = parts.room(), parts.deps.table.used(parts.deps.store)
-    given = taken(parts.deps.store)
+def node_info(
+    node: NodeRecord,
+    store: Store,
+    driver: str,
+    drivers: Sequence[DriverVerdict],
+    room: Callable[[], Capacity],
+    started_at: float,
+) -> NodeInfo:
+    """What the node is, has and holds now. `started_at` is Unix seconds."""
+    there, held = room(), used(store)
+    given = taken(store)
     return NodeInfo(
-        id=parts.node.id,
-        region=parts.node.region,
+        id=node.id,
+        region=node.region,
         version=VERSION,
-        driver=parts.deps.driver.name,
-        started_at=instant(parts.started_at),
+        driver=driver,
+        started_at=instant(started_at),
         capacity=HostCapacity(
-            cpus=room.cpus,
-            memory_mb=room.memory_mib,
-            disk_mb=room.disk_mib,
-            shared_cpu_ratio=room.shared_ratio,
-            gpus=counted(room.gpus),
+            cpus=there.cpus,
+            memory_mb=there.memory_mib,
+            disk_mb=there.disk_mib,
+            shared_cpu_ratio=there.shared_ratio,
+            gpus=counted(there.gpus),
         ),
         used=Amounts(
-            shared_cpus=used.shared_cpus,
-            performance_cpus=used.performance_cpus,
-            memory_mb=used.memory_mib,
-            disk_mb=used.disk_mib,
-            gpus=counted(gpu for gpu in room.gpus if gpu.address in given),
+            shared_cpus=held.shared_cpus,
+            performance_cpus=held.performance_cpus,
+            memory_mb=held.memory_mib,
+            disk_mb=held.disk_mib,
+            gpus=counted(gpu for gpu in there.gpus if gpu.address in given),
         ),
         drivers=tuple(
-            DriverInfo(name=each.name, usable=each.usable, reason=each.reason, chosen=each.chosen)
-            for each in parts.drivers
+            DriverInfo(name=each.name, usable=each.usable, reason=each.reason, chosen=each.chosen) for each in drivers
         ),
-        machines=dict(Counter(str(record.state) for _, record in parts.deps.store.scan(MACHINES))),
+        machines=dict(Counter(str(record.state) for _, record in store.scan(MACHINES))),
     )

@@ -26,10 +26,10 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import BadRequest
 from hawker.ids import AppName, NodeId, OrderId
 from hawker.machine import GONE
-from hawker.record.machine import MachineRecord
+from hawker.record.machine import MachineRecord, MachineTarget
 from hawker.worker.bids import MOST_AT_ONCE
 from hawker.worker.bids import Bids as Bidding
-from hawker.worker.operations import Operations, Target
+from hawker.worker.operations import Operations
 from hawker.worker.order import OrderIntake, OrderLedger
 
 Shown = Callable[..., Machine]
@@ -73,7 +73,7 @@ class OrderHandlers:
         made = await self._ledger.cancel(app, order, anyway=call.query.destroy)
         if made is not None and call.query.destroy and made.state not in GONE:
             nonce = made.lease.nonce if made.lease else None
-            await self._operations.destroy(Target(app, made.id, nonce), force=True)
+            await self._operations.destroy(MachineTarget(app, made.id, nonce), force=True)
         return CancelAnswer(filled=None if made is None else self._shown(made, with_nonce=True))
 
     async def claim(self, call: Call[ClaimParams, NoQuery, ClaimRequest]) -> Claim:

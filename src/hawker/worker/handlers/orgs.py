@@ -21,20 +21,21 @@ from hawker.config import with_guest
 from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, Store
+from hawker.worker.apps import Apps
 from hawker.worker.handlers.paging import page_of
-from hawker.worker.parts import Parts
 
 
 class OrgHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, apps: Apps) -> None:
+        self._store = store
+        self._apps = apps
 
     @answers(LIST_ORG_MACHINES)
     async def machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
-        apps = readable_apps(self._parts, call.params.org_slug, call.grant)
-        with self._parts.deps.store.snapshot() as reader:
+        apps = readable_apps(self._apps, call.params.org_slug, call.grant)
+        with self._store.snapshot() as reader:
             there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
             page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
         last = page.items[-1] if page.items else None
@@ -47,9 +48,9 @@ class OrgHandlers:
         )
 
 
-def readable_apps(parts: Parts, org: str, grant: Grant) -> frozenset[AppName]:
+def readable_apps(apps: Apps, org: str, grant: Grant) -> frozenset[AppName]:
     """Those of the organization that the caller may read."""
-    named = (record.name for record in parts.apps.list(org) if record.org == org)
+    named = (record.name for record in apps.list(org) if record.org == org)
     return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))
 
 

@@ -1,6 +1,7 @@
 """Answers about runs: what happened, step by step, and the operator's retry and abort."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,9 +25,9 @@ from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import BadRequest, NotFound
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import State
+from hawker.fsm.runner import Runner
 from hawker.fsm.view import RunView, StepView
 from hawker.ids import RunId, is_volume_id
-from hawker.worker.parts import Parts
 
 _STATES = {
     State.QUEUED: RunState.QUEUED,
@@ -39,8 +40,8 @@ _STATES = {
 
 
 class RunHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._runner = parts.runner
+    def __init__(self, runner: Runner[Any]) -> None:
+        self._runner = runner
 
     @answers(LIST_RUNS)
     async def list(self, call: Call[NoParams, ListRunsQuery, None]) -> RunList:

@@ -29,17 +29,24 @@ from hawker.api.contract.secret_key import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
 from hawker.errors import Unprocessable
 from hawker.record.secret import SecretKeyRecord
 from hawker.secret import keyring
 from hawker.secret.keyring import Key, key_type
-from hawker.worker.parts import Parts
+from hawker.secret.secret_keys import SecretKeyStore
+from hawker.secret.secrets import Secrets
+from hawker.store.contract import Store
+from hawker.worker.apps import Apps
 
 
 class SecretKeyHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._keys = parts.deps.secret_keys
+    def __init__(self, store: Store, clock: Clock, secrets: Secrets, secret_keys: SecretKeyStore, apps: Apps) -> None:
+        self._store = store
+        self._clock = clock
+        self._secrets = secrets
+        self._apps = apps
+        self._keys = secret_keys
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_SECRET_KEYS, self.list)
@@ -68,7 +75,7 @@ class SecretKeyHandlers:
         return await self._set(call.params, keyring.read(key_type(call.body.type), call.body.value))
 
     async def generate(self, call: Call[SecretParams, NoQuery, SetSecretKeyRequest]) -> SecretKeySet:
-        return await self._set(call.params, keyring.make(key_type(call.body.type), self._parts.deps.clock.token_bytes))
+        return await self._set(call.params, keyring.make(key_type(call.body.type), self._clock.token_bytes))
 
     async def delete(self, call: Call[SecretParams, NoQuery, None]) -> SecretDeleted:
         version = await self._keys.delete(call.params.app_name, call.params.secret_name)
@@ -76,7 +83,7 @@ class SecretKeyHandlers:
 
     async def encrypt(self, call: Call[SecretParams, KeyQuery, EncryptRequest]) -> Encrypted:
         key, body = self._key(call.params, call.query), call.body
-        draw = self._parts.deps.clock.token_bytes
+        draw = self._clock.token_bytes
         return Encrypted(ciphertext=key.encrypt(body.plaintext, body.associated_data or b"", draw))
 
     async def decrypt(self, call: Call[SecretParams, KeyQuery, DecryptRequest]) -> Decrypted:
@@ -106,9 +113,8 @@ class SecretKeyHandlers:
         return self._keys.key(params.app_name, params.secret_name)
 
     def _check(self, app: str, query: KeyQuery | ListKeysQuery) -> None:
-        deps = self._parts.deps
-        self._parts.apps.get(deps.store, app)
-        deps.secrets.check_version(deps.store, app, max(query.min_version or 0, query.version or 0))
+        self._apps.get(self._store, app)
+        self._secrets.check_version(self._store, app, max(query.min_version or 0, query.version or 0))
 
 
 def _view(record: SecretKeyRecord) -> SecretKey:

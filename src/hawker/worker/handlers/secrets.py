@@ -23,13 +23,16 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
 from hawker.record.secret import SecretRecord
-from hawker.worker.parts import Parts
+from hawker.secret.secrets import Secrets
+from hawker.store.contract import Store
+from hawker.worker.apps import Apps
 
 
 class SecretHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._secrets = parts.deps.secrets
+    def __init__(self, store: Store, secrets: Secrets, apps: Apps) -> None:
+        self._store = store
+        self._apps = apps
+        self._secrets = secrets
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_SECRETS, self.list)
@@ -73,8 +76,8 @@ class SecretHandlers:
 
     def _shows(self, app: str, query: SecretsQuery, grant: Grant) -> bool:
         """Whether to show values. Raises what keeps the caller from seeing anything."""
-        store = self._parts.deps.store
-        self._parts.apps.get(store, app)
+        store = self._store
+        self._apps.get(store, app)
         self._secrets.check_version(store, app, max(query.min_version or 0, query.version or 0))
         if query.show_secrets:
             grant.check(Attempt(Action.CONTROL, app=app))

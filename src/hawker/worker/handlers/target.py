@@ -3,18 +3,32 @@
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.metadata import MetadataKeyParams
 from hawker.ids import AppName
-from hawker.record.machine import MachineRecord
-from hawker.worker.operations import Target
-from hawker.worker.parts import Parts
+from hawker.record.machine import MachineRecord, MachineTarget
+from hawker.store.contract import Reader
+from hawker.worker.apps import Apps
+from hawker.worker.assembly import AssembledWorker
+from hawker.worker.table import MachineTable
 
 
-def target_of(params: MachineParams, nonce: str | None) -> Target:
+def target_of(params: MachineParams, nonce: str | None) -> MachineTarget:
     """`nonce` is the lease's that the call carries."""
-    return Target(AppName(params.app_name), params.machine_id, nonce)
+    return MachineTarget(AppName(params.app_name), params.machine_id, nonce)
 
 
-def find(parts: Parts, params: MachineParams | MetadataKeyParams) -> MachineRecord:
+class MachineFinder:
+    """Finds the machine that a call names."""
+
+    def __init__(self, store: Reader, table: MachineTable, apps: Apps) -> None:
+        self._store = store
+        self._table = table
+        self._apps = apps
+
+    def find(self, params: MachineParams | MetadataKeyParams) -> MachineRecord:
+        """Raises `NotFound` for the app first, then for the machine."""
+        app = self._apps.get(self._store, params.app_name)
+        return self._table.find(self._store, app.name, params.machine_id)
+
+
+def find(parts: AssembledWorker, params: MachineParams | MetadataKeyParams) -> MachineRecord:
     """Raises `NotFound` for the app first, then for the machine."""
-    store = parts.deps.store
-    app = parts.apps.get(store, params.app_name)
-    return parts.deps.table.find(store, app.name, params.machine_id)
+    return MachineFinder(parts.deps.store, parts.deps.table, parts.apps).find(params)

@@ -9,11 +9,13 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
 from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
     CREATE_VOLUME,
     DELETE_VOLUME,
     EXTEND_VOLUME,
     GET_VOLUME,
     LIST_ORG_VOLUMES,
+    LIST_SNAPSHOTS,
     LIST_VOLUMES,
     UNDELETE_VOLUME,
     UPDATE_VOLUME,
@@ -23,38 +25,70 @@ from hawker.api.contract.volume import (
     ListVolumesQuery,
     OrgVolumes,
     OrgVolumesQuery,
+    SnapshotBackup,
+    SnapshotCreated,
     UpdateVolumeRequest,
     Volume,
     VolumeParams,
+    VolumeSnapshot,
 )
 from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery, Page
+from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
-from hawker.ids import AppName
+from hawker.ids import AppName, VolumeId
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS
-from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord
-from hawker.store.contract import Reader
+from hawker.record.node import NodeRecord
+from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord, VolumeRecord
+from hawker.settings import Settings
+from hawker.store.contract import Reader, Store
 from hawker.volume import views
-from hawker.volume.disks import Usage, disk_of
-from hawker.volume.operations import check_retention, new_volume
-from hawker.volume.restore import Origin, completed, origin_of
+from hawker.volume.disks import Disks, Usage, disk_of
+from hawker.volume.encryption import VolumeKeys
+from hawker.volume.operations import Volumes, check_retention, new_volume
+from hawker.volume.restore import VolumeClones, VolumeOrigin, completed, origin_of
+from hawker.volume.snapshots import Snapshots
+from hawker.volume.soft_delete import SoftDeletes
+from hawker.volume.table import VolumeTable
+from hawker.worker.apps import Apps
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.order import serves_region
-from hawker.worker.parts import Parts
 
 SETTLE_S = 20.0
 """How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""
 
 
 class VolumeHandlers:
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._volumes = parts.volumes
-        self._zone = parts.node.id
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        volume_table: VolumeTable,
+        disks: Disks | None,
+        volume_keys: VolumeKeys | None,
+        node: NodeRecord,
+        apps: Apps,
+        volumes: Volumes,
+        origins: VolumeClones,
+        soft_deletes: SoftDeletes,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._volume_table = volume_table
+        self._disks = disks
+        self._volume_keys = volume_keys
+        self._node = node
+        self._apps = apps
+        self._origins = origins
+        self._soft_deletes = soft_deletes
+        self._volumes = volumes
+        self._zone = node.id
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_VOLUMES, self.list_)
@@ -67,28 +101,28 @@ class VolumeHandlers:
         handlers.on(UNDELETE_VOLUME, self.undelete)
 
     async def list_(self, call: Call[AppParams, ListVolumesQuery, None]) -> Page[Volume]:
-        parts, query = self._parts, call.query
-        app = parts.apps.get(parts.deps.store, call.params.app_name)
-        with parts.deps.store.snapshot() as reader:
-            there = parts.deps.volumes.of_app(reader, app.name, after_of(query.cursor))
+        query = call.query
+        app = self._apps.get(self._store, call.params.app_name)
+        with self._store.snapshot() as reader:
+            there = self._volume_table.of_app(reader, app.name, after_of(query.cursor))
             page = page_of(there, lambda record: record.id, query.limit, query.cursor)
         shown = [await self._show(record, summary=query.summary) for record in page.items]
         return Page(tuple(shown), next_cursor=page.next_cursor)
 
     async def create(self, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
-        parts, body = self._parts, call.body
-        app = parts.apps.get(parts.deps.store, call.params.app_name)
-        serves_region(parts.node.region, body.region)
+        body = call.body
+        app = self._apps.get(self._store, call.params.app_name)
+        serves_region(self._node.region, body.region)
         origin = self._origin(body, app.org, call.grant)
         if origin is not None:
             body = completed(body, origin)
         encrypted = await self._encrypted(body) if origin is None else origin.encrypted
-        max_gb = parts.deps.settings.max_volume_gb
-        record = new_volume(parts.deps.clock, app.name, parts.node.region, body, encrypted=encrypted, max_gb=max_gb)
+        max_gb = self._settings.max_volume_gb
+        record = new_volume(self._clock, app.name, self._node.region, body, encrypted=encrypted, max_gb=max_gb)
         if origin is None:
             record = await self._volumes.create(self._with_key(record))
         else:
-            record = await parts.origins.create(record, body, origin)
+            record = await self._origins.create(record, body, origin)
         return await self.settled(app.name, record)
 
     async def settled(self, app: AppName, record: VolumeRecord) -> Volume:
@@ -122,7 +156,7 @@ class VolumeHandlers:
 
     async def undelete(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
         params = call.params
-        return await self._show(await self._parts.farewells.undelete(AppName(params.app_name), params.volume_id))
+        return await self._show(await self._soft_deletes.undelete(AppName(params.app_name), params.volume_id))
 
     async def extend(self, call: Call[VolumeParams, NoQuery, ExtendVolumeRequest]) -> ExtendVolumeAnswer:
         """A restart is needed only where the host cannot grow what is in use; then that is said."""
@@ -134,8 +168,8 @@ class VolumeHandlers:
 
     async def of_org(self, call: Call[OrgParams, OrgVolumesQuery, None]) -> OrgVolumes:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
-        apps = readable_apps(self._parts, call.params.org_slug, call.grant)
-        with self._parts.deps.store.snapshot() as reader:
+        apps = readable_apps(self._apps, call.params.org_slug, call.grant)
+        with self._store.snapshot() as reader:
             there = (record for record in _beyond(reader, query) if record.app in apps and _matches(record, query))
             page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
         last = page.items[-1] if page.items else None
@@ -151,13 +185,13 @@ class VolumeHandlers:
             error_regions=(),
         )
 
-    def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> Origin | None:
+    def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> VolumeOrigin | None:
         """What it is to be made from: of the same organization, and nothing that the caller may not read."""
-        found = origin_of(body, self._parts.deps.store)
+        found = origin_of(body, self._store)
         if found is None:
             return None
         app, origin = found
-        owner = self._parts.deps.store.get(APPS, app)
+        owner = self._store.get(APPS, app)
         if owner is not None and owner.org != org:
             raise NotFound(f"{origin.what} not found")
         grant.check(Attempt(Action.READ, org=org, app=app))
@@ -177,14 +211,14 @@ class VolumeHandlers:
         return lacks is None if body.encrypted is None else body.encrypted
 
     def _with_key(self, record: VolumeRecord) -> VolumeRecord:
-        keys = self._parts.deps.volume_keys
+        keys = self._volume_keys
         return msgspec.structs.replace(record, key=keys.new(record.id)) if record.encrypted and keys else record
 
     async def _show(self, record: VolumeRecord, *, summary: bool = False) -> Volume:
         return views.volume(record, self._zone, await self._usage(record, summary=summary))
 
     async def _usage(self, record: VolumeRecord, *, summary: bool) -> Usage | None:
-        disks = self._parts.deps.disks
+        disks = self._disks
         return None if summary or disks is None else await disks.usage(disk_of(record))
 
 
@@ -202,4 +236,42 @@ def _matches(record: VolumeRecord, query: OrgVolumesQuery) -> bool:
         (not query.state or record.state in query.state)
         and (not query.region or record.region == query.region)
         and (since is None or record.updated_at > since)
+    )
+
+
+# Answers about snapshots of volumes.
+
+
+class SnapshotHandlers:
+    def __init__(self, store: Store, snapshots: Snapshots) -> None:
+        self._store = store
+        self._snapshots = snapshots
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_SNAPSHOTS, self.list)
+        handlers.on(CREATE_SNAPSHOT, self.create)
+
+    async def create(self, call: Call[VolumeParams, NoQuery, None]) -> SnapshotCreated:
+        app, volume_id = AppName(call.params.app_name), VolumeId(call.params.volume_id)
+        return SnapshotCreated(Msg=SnapshotBackup(backup=_shown(await self._snapshots.take(app, volume_id))))
+
+    async def list(self, call: Call[VolumeParams, NoQuery, None]) -> tuple[VolumeSnapshot, ...]:
+        """Also those of a volume that is gone, as long as they are kept."""
+        volume_id = VolumeId(call.params.volume_id)
+        with self._store.snapshot() as reader:
+            volume = reader.get(VOLUMES, volume_id) or reader.get(GONE_VOLUMES, volume_id)
+            if volume is None or volume.app != call.params.app_name:
+                raise NotFound("volume not found")
+            return tuple(map(_shown, self._snapshots.of_volume(reader, volume_id)))
+
+
+def _shown(record: SnapshotRecord) -> VolumeSnapshot:
+    return VolumeSnapshot(
+        id=record.id,
+        size=record.size,
+        volume_size=record.volume_gb * GB,
+        digest="",
+        created_at=instant(record.created_at),
+        status=record.status.value,
+        retention_days=record.retention_days,
     )

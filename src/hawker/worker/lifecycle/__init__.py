@@ -16,10 +16,9 @@ from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
 from hawker.worker.lifecycle.pull import PULL
-from hawker.worker.lifecycle.rest import REST
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import START
-from hawker.worker.lifecycle.stop import STOP
+from hawker.worker.lifecycle.stop import REST, STOP
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND
 from hawker.worker.lifecycle.update import UPDATE
 

@@ -4,7 +4,7 @@ from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, 
 from hawker.machine import GONE, State
 from hawker.record.machine import MACHINES, Detail, machine_id_of
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, Deps, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
 from hawker.worker.lifecycle.start import LAUNCHING, PATIENT, Launch, have_image, runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
@@ -37,7 +37,7 @@ async def undo_image(context: Context[Launch]) -> None:
 
 def take_back(tx: Tx, ended: EndedRun[Launch]) -> None:
     """A create that failed leaves no machine, only a history that says why."""
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = tx.get(MACHINES, ended.resource.id)
     if ended.ending is Ending.DONE or record is None or record.state in GONE or runs(record):
         return

@@ -8,7 +8,7 @@ from hawker.ids import InstanceId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, MachineRecord, machine_id_of
 from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.deps import Context, Deps
+from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.start import runs
 
 
@@ -39,7 +39,7 @@ def _limited(tx: Tx, context: Context[Limit]) -> None:
 
 def give_back(tx: Tx, ended: EndedRun[Limit]) -> None:
     """The room that was taken for a limit that could not be set."""
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = _find_meant(tx, ended)
     if ended.ending is not Ending.DONE and record is not None and record.state is State.STARTED:
         holds = msgspec.structs.replace(record.holds, memory_mib=ended.input.held_mib)

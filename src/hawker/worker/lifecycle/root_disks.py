@@ -22,7 +22,7 @@ from hawker.host.block import detach_loop, loops
 from hawker.host.mount import empty_trash, mounts, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
-from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 LEAST_MIB = 16
 """A smaller ext4 has no room for its own journal."""

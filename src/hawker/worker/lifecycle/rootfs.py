@@ -36,7 +36,7 @@ from hawker.host.root_remount import remount_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.runtime.spec_rules import container_root
-from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _OPEN_TO_ALL = 0o1777
 _MIB = 1 << 20

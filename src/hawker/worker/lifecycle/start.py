@@ -22,10 +22,9 @@ from hawker.store.contract import Tx
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.images import needed
-from hawker.worker.lifecycle.deps import ContainerMounts, ContainerRoot, Context, Deps, machine_in, machine_of
-from hawker.worker.lifecycle.environment import Surroundings, containers_spec, instance_spec
-from hawker.worker.lifecycle.gpus import gpus_of, take_gpus
-from hawker.worker.lifecycle.guest_environment import Disks, with_kernel
+from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
+from hawker.worker.lifecycle.environment import Disks, Surroundings, containers_spec, instance_spec, with_kernel
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, gpus_of, take_gpus
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
 from hawker.worker.table import Happened
@@ -224,7 +223,7 @@ def _started(tx: Tx, context: Context[Launch], seen: Inspection) -> None:
         Happened("start", "started") if executed else None,
         state=State.STARTED if executed else State.STARTING,
         running=running,
-        holds=room_for(context.deps, record.config),
+        holds=room_for(context.deps.settings, context.deps.driver.features.overhead_mib, record.config),
         gpus=kept_for(record, record.config),
         previous=None,
         awaited=None,
@@ -249,7 +248,7 @@ def _rest(tx: Tx, context: Context[Launch]) -> None:
 def mark_failed(tx: Tx, ended: EndedRun[Launch]) -> None:
     """A machine that could not be started is off, and its history says why. One whose old instance could not even be
     ended still runs."""
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = tx.get(MACHINES, ended.resource.id)
     if ended.ending is Ending.DONE or record is None or not _is_awaited(record, ended.input):
         return

@@ -3,22 +3,52 @@
 from contextlib import suppress
 from dataclasses import replace
 
+import anyio
 import msgspec
 
+from hawker.config import stop_config
+from hawker.config.effective_containers import container_stop
 from hawker.config.signals import LONGEST_STOP_S
-from hawker.errors import NotFound, SnapshotLost, WrongState
+from hawker.errors import HawkerError, NotFound, SnapshotLost, WrongState
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
+from hawker.ids import MachineId
 from hawker.machine import GONE, State
 from hawker.record.machine import MACHINES, MachineRecord, machine_id_of
-from hawker.runtime.driver import Exit
+from hawker.runtime.driver import Driver, Exit, Phase, ProcessPhase
 from hawker.store.contract import Tx
 from hawker.worker.capacity import at_rest, kept_layer
 from hawker.worker.exits import record_exit
-from hawker.worker.lifecycle.container_stop import stop_containers
 from hawker.worker.lifecycle.deps import Context, machine_in, machine_of
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
+
+
+async def stop_containers(driver: Driver, record: MachineRecord, signal: str, timeout_s: float) -> None:
+    """Nothing when there are none, or when the caller asked for another way to stop than the config's. During an update
+    the config of what runs is the previous one."""
+    config = record.config if record.previous is None else record.previous.config
+    if not config.containers or (signal, timeout_s) != stop_config(config):
+        return
+    ways = {each.name: container_stop(config, each) for each in config.containers}
+    with suppress(HawkerError):
+        seen = await driver.inspect(record.id)
+        if seen.phase is Phase.SUSPENDED:
+            await driver.resume(record.id)
+        states = await driver.process_states(record.id)
+        async with anyio.create_task_group() as tasks:
+            for index, state in enumerate(states):
+                if state.state in (ProcessPhase.STARTING, ProcessPhase.RUNNING) and state.name in ways:
+                    tasks.start_soon(_stop, driver, record.id, index, *ways[state.name])
+
+
+async def _stop(driver: Driver, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> None:
+    with suppress(HawkerError):
+        await driver.stop_process(machine_id, index, signal, timeout_s)
+
+
+# How a machine's containers are stopped with it: each in its own way, all at the same time. What is left is ended
+# with the machine, so nothing here needs to succeed.
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,3 +153,13 @@ END = replace(HALT, backoff=PATIENT)
 RELEASE = Step("release", release, points=("detached", "given_back"), backoff=PATIENT)
 
 STOP = Flow(name="stop", input=Halt, steps=(END, RELEASE, Step("rest", rest)))
+
+
+# Flow `rest`: tidy up after a machine that ended by itself and is not to be started again.
+
+
+class Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to say: the machine's record has it all."""
+
+
+REST = Flow(name="rest", input=Rest, steps=(RELEASE,))

@@ -14,7 +14,7 @@ from hawker.machine import State
 from hawker.record.machine import MACHINES, Detail, MachineRecord, machine_id_of
 from hawker.runtime.driver import Suspension
 from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.deps import Context, Deps
+from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.stop import PATIENT
 from hawker.worker.table import Happened
@@ -45,7 +45,7 @@ def _suspended(tx: Tx, context: Context[Hold]) -> None:
 
 
 def _go_on(tx: Tx, ended: Context[Hold] | EndedRun[Hold], why: str) -> None:
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = find_meant(tx, ended, State.SUSPENDING)
     if record is not None:
         happened = Happened("suspend", "failed", detail=Detail(error=why))
@@ -123,7 +123,7 @@ def _resumed(tx: Tx, context: Context[Hold], pid: int | None) -> None:
 
 def stay_suspended(tx: Tx, ended: EndedRun[Hold]) -> None:
     """It could not be resumed, and its history says why."""
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = find_meant(tx, ended, State.STARTING)
     if ended.ending is not Ending.DONE and record is not None:
         happened = Happened("start", "failed", detail=Detail(error=ended.error or "cancelled"))

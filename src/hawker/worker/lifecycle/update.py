@@ -9,7 +9,7 @@ from hawker.machine import GONE, OFF
 from hawker.record.gpu_claim import kept_for
 from hawker.record.machine import MACHINES, Detail
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, Deps
+from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.start import LAUNCHING, have_image, mark_failed, runs
 from hawker.worker.lifecycle.stop import HALT, Restart, keep
 from hawker.worker.table import Happened
@@ -24,7 +24,7 @@ async def image(context: Context[Restart]) -> Outcome:
 def fall_back(tx: Tx, ended: EndedRun[Restart]) -> None:
     """Return to the old version if its instance was never touched, else mark the machine failed. If the update was
     overtaken, by a stop, that goes on with the new version."""
-    deps: Deps = ended.deps
+    deps: FlowDeps = ended.deps
     record = tx.get(MACHINES, ended.resource.id)
     if ended.ending is Ending.DONE or record is None or record.state in GONE:
         return

@@ -13,12 +13,12 @@ from hawker.record.volume import IN_MAKING, MADE
 from hawker.store.contract import Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.disks import disk_of
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.deps import FlowDeps
 
 _LOOK_EVERY_S = 0.2
 
 
-async def mount_volume(context: StepContext[Deps, msgspec.Struct], record: MachineRecord) -> Outcome:
+async def mount_volume(context: StepContext[FlowDeps, msgspec.Struct], record: MachineRecord) -> Outcome:
     """Mount it; the path is the step's result. One that is still being made is waited for."""
     deps, volume_id = context.deps, volume_id_of(record.config)
     if volume_id is None:
@@ -37,14 +37,14 @@ async def mount_volume(context: StepContext[Deps, msgspec.Struct], record: Machi
     return Done(result=path, commit=(lambda tx: _caught_up(tx, deps, volume_id)) if grown else None)
 
 
-def _caught_up(tx: Tx, deps: Deps, volume_id: VolumeId) -> None:
+def _caught_up(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
     """What could not grow while it was in use did so with the mount."""
     volume = deps.volumes.get(tx, volume_id)
     if volume.made_gb == volume.size_gb:
         deps.volumes.change(tx, volume, behind=False)
 
 
-async def unmount_volume(deps: Deps, record: MachineRecord | None) -> None:
+async def unmount_volume(deps: FlowDeps, record: MachineRecord | None) -> None:
     """No error when there is none, or it is not mounted. Once another machine has it, it is none of ours."""
     volume_id = None if record is None else volume_id_of(record.config)
     if deps.disks is None or record is None or volume_id is None:

@@ -7,9 +7,12 @@ it may mend by itself, an operator what is asked for.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from anyio.lowlevel import checkpoint
 
+from hawker.archive.archive import Archive
+from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
 from hawker.history.flow import history_resource
@@ -18,12 +21,14 @@ from hawker.log import bind
 from hawker.record.history import ARCHIVED
 from hawker.record.machine import DESTROYED, machine_resource
 from hawker.record.volume import GONE_VOLUMES, volume_resource
-from hawker.store.contract import Reader, Tx
-from hawker.worker.lifecycle.deps import Deps
+from hawker.settings import Settings
+from hawker.store.contract import Reader, Store, Tx
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.detect import Look
 from hawker.worker.reconcile.findings import Finding, Kind, Mender
 from hawker.worker.reconcile.repair import Repairs
+from hawker.worker.table import MachineTable
 
 _log = bind("hawker.reconcile")
 
@@ -45,11 +50,29 @@ class Mended:
 class Reconciler:
     """`find` only looks; `repair` mends one finding; `serve` does both at boot and again and again."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps]) -> None:
-        self._deps = deps
+    def __init__(
+        self,
+        store: Store,
+        table: MachineTable,
+        settings: Settings,
+        clock: Clock,
+        rootfs: Rootfs | None,
+        networks: Networks | None,
+        archive: Archive | None,
+        runner: Runner[Any],
+        look: Look,
+        repairs: Repairs,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._rootfs = rootfs
+        self._networks = networks
+        self._settings = settings
+        self._clock = clock
+        self._archive = archive
         self._runner = runner
-        self._look = Look(deps)
-        self._repairs = Repairs(deps, runner)
+        self._look = look
+        self._repairs = repairs
 
     async def serve(self, every_s: float) -> None:
         while True:
@@ -57,7 +80,7 @@ class Reconciler:
                 await self.once()
             except (HawkerError, OSError) as error:
                 _log.error("cannot compare host and store", extra={"error": str(error)})
-            await self._deps.clock.sleep(every_s)
+            await self._clock.sleep(every_s)
 
     async def once(self) -> list[Finding]:
         """Find and repair, then drop what is too old to keep. A repair that fails is tried again next time."""
@@ -91,20 +114,19 @@ class Reconciler:
 
     async def _tidy(self) -> None:
         """Give back space: removed layers, unused bridges, machines destroyed and images pulled long ago."""
-        deps = self._deps
         sweeps: list[Callable[[], Awaitable[None]]] = []
-        sweeps += [deps.rootfs.sweep] if deps.rootfs is not None else []
-        sweeps += [deps.networks.sweep] if deps.networks is not None else []
+        sweeps += [self._rootfs.sweep] if self._rootfs is not None else []
+        sweeps += [self._networks.sweep] if self._networks is not None else []
         for sweep in sweeps:
             await sweep()
         async for machine_id in self._outlived():
-            await deps.store.write(partial(self._forget, machine_id=machine_id))
+            await self._store.write(partial(self._forget, machine_id=machine_id))
         await self._forget_volumes()
-        await self._runner.prune(IMAGE, deps.settings.destroyed_kept_s)
+        await self._runner.prune(IMAGE, self._settings.destroyed_kept_s)
 
     async def _forget_volumes(self) -> None:
         """Those whose file was removed long ago."""
-        store, oldest = self._deps.store, self._deps.clock.now() - self._deps.settings.destroyed_kept_s
+        store, oldest = self._store, self._clock.now() - self._settings.destroyed_kept_s
         for _, record in list(store.scan(GONE_VOLUMES)):
             if record.updated_at < oldest:
                 await store.write(partial(self._forget_volume, volume_id=record.id))
@@ -116,8 +138,8 @@ class Reconciler:
     async def _outlived(self) -> AsyncIterator[MachineId]:
         """Machines destroyed long ago; not before their history is in the archive, if there is to be one. In pages:
         with an archive that is away for days there may be many."""
-        store, after = self._deps.store, ""
-        oldest = self._deps.clock.now() - self._deps.settings.destroyed_kept_s
+        store, after = self._store, ""
+        oldest = self._clock.now() - self._settings.destroyed_kept_s
         while page := list(store.scan(DESTROYED, after=after, limit=_PAGE)):
             for _, record in page:
                 if record.updated_at < oldest and self._is_kept_elsewhere(store, record.id):
@@ -126,9 +148,9 @@ class Reconciler:
             await checkpoint()
 
     def _is_kept_elsewhere(self, reader: Reader, machine_id: MachineId) -> bool:
-        return self._deps.archive is None or reader.get(ARCHIVED, machine_id) is not None
+        return self._archive is None or reader.get(ARCHIVED, machine_id) is not None
 
     def _forget(self, tx: Tx, machine_id: MachineId) -> None:
-        self._deps.table.forget(tx, machine_id)
+        self._table.forget(tx, machine_id)
         self._runner.forget(tx, machine_resource(machine_id))
         self._runner.forget(tx, history_resource(machine_id))

@@ -8,24 +8,28 @@ both times, with no run at its machine, promised all the while what the host did
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from hawker.archive.archive import Archive
+from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.run import Run
 from hawker.history.machine_history import histories_waiting
-from hawker.ids import MachineId, first_ulid
+from hawker.ids import Digest, MachineId, first_ulid
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.netpolicy.enforcement import Fences
 from hawker.netpolicy.policies import by_app as policies_by_app
 from hawker.record.history import ARCHIVED
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord, machine_resource
 from hawker.record.node import NODE
-from hawker.runtime.driver import ALIVE, Inspection, LostPart, Phase
-from hawker.store.contract import Reader
+from hawker.runtime.driver import ALIVE, Inspection, LostPart, NodeDriver, Phase
+from hawker.settings import Settings
+from hawker.store.contract import Reader, Store
 from hawker.worker.images import digests_of
-from hawker.worker.lifecycle.deps import Deps
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.reconcile import store_check
 from hawker.worker.reconcile.findings import Finding, Kind
@@ -81,13 +85,33 @@ class Books:
 class Look:
     """One comparison of store and host. Raises what the host says when it cannot be looked at."""
 
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
-        self._volumes = VolumeLook(deps)
+    def __init__(
+        self,
+        store: Store,
+        has_image: Callable[[Digest], bool],
+        driver: NodeDriver,
+        rootfs: Rootfs | None,
+        networks: Networks | None,
+        settings: Settings,
+        clock: Clock,
+        fences: Fences,
+        archive: Archive | None,
+        volumes: VolumeLook,
+    ) -> None:
+        self._store = store
+        self._has_image = has_image
+        self._driver = driver
+        self._rootfs = rootfs
+        self._networks = networks
+        self._settings = settings
+        self._clock = clock
+        self._fences = fences
+        self._archive = archive
+        self._volumes = volumes
 
     async def findings(self) -> list[Finding]:
         listed = await self._list()
-        with self._deps.store.snapshot() as reader:
+        with self._store.snapshot() as reader:
             read = _read(reader)
             wrong = await store_check.audit(reader, read.machines.values())
         return [
@@ -96,31 +120,30 @@ class Look:
             *_forsaken(read),
             *await self._instances(read),
             *await self._lost(read),
-            *await self._fences(read),
-            *self._images(read),
+            *await self._lost_policies(read),
+            *self._lost_images(read),
             *await self._volumes.findings(),
             *wrong,
             *self._late_histories(),
         ]
 
     async def _list(self) -> _Listed:
-        deps = self._deps
         return _Listed(
-            instances=await deps.driver.list(),
-            networks=await deps.networks.list() if deps.networks is not None else [],
-            directories=await deps.rootfs.list() if deps.rootfs is not None else [],
-            links=await deps.networks.links() if deps.networks is not None else (),
-            mounts=await deps.rootfs.strays() if deps.rootfs is not None else (),
+            instances=await self._driver.list(),
+            networks=await self._networks.list() if self._networks is not None else [],
+            directories=await self._rootfs.list() if self._rootfs is not None else [],
+            links=await self._networks.links() if self._networks is not None else (),
+            mounts=await self._rootfs.strays() if self._rootfs is not None else (),
         )
 
     def _late_histories(self) -> list[Finding]:
         """That the archive, not one moment, is what they wait for: long after they might have been dropped."""
-        deps, archive = self._deps, self._deps.archive
-        if archive is None or not histories_waiting(deps.store):
+        archive = self._archive
+        if archive is None or not histories_waiting(self._store):
             return []
-        before = deps.clock.now() - deps.settings.destroyed_kept_s - LATE_S
-        gone = (record for _, record in deps.store.scan(DESTROYED) if record.updated_at < before)
-        late = sum(deps.store.get(ARCHIVED, record.id) is None for record in gone)
+        before = self._clock.now() - self._settings.destroyed_kept_s - LATE_S
+        gone = (record for _, record in self._store.scan(DESTROYED) if record.updated_at < before)
+        late = sum(self._store.get(ARCHIVED, record.id) is None for record in gone)
         return [Finding(Kind.LATE_HISTORIES, archive.name, f"{late} histories wait for the archive")] if late else []
 
     # What belongs to no machine.
@@ -144,7 +167,7 @@ class Look:
 
     def _stray_links(self, listed: _Listed, known: Set[MachineId]) -> list[str]:
         """One of a machine whose namespace is a finding itself goes with that."""
-        networks = self._deps.networks
+        networks = self._networks
         if networks is None:
             return []
         names = {networks.link_of(each) for each in (*known, *listed.networks)}
@@ -153,12 +176,12 @@ class Look:
     async def _foreign(self, strays: Iterable[MachineId]) -> dict[MachineId, str]:
         """Those that are older than this store: another one made them, which was lost or moved away, and which can
         have them back. What they are is said in a sentence. One that cannot be asked may be older."""
-        node = self._deps.store.get(NODE, "self")
+        node = self._store.get(NODE, "self")
         found: dict[MachineId, str] = {}
         for machine_id in strays if node is not None else ():
             assert node is not None
             try:
-                seen = await self._deps.driver.inspect(machine_id)
+                seen = await self._driver.inspect(machine_id)
             except (HawkerError, OSError) as error:
                 found[machine_id] = f"it cannot be inspected: {error}"
                 continue
@@ -170,8 +193,8 @@ class Look:
     # What the records do not know, or know wrongly.
 
     async def _instances(self, read: Books) -> list[Finding]:
-        alive = await self._deps.driver.running()
-        orphaned = await self._deps.driver.orphans()
+        alive = await self._driver.running()
+        orphaned = await self._driver.orphans()
         found: list[Finding] = []
         for machine_id, record in read.machines.items():
             if machine_id in read.busy or record.state not in SETTLED:
@@ -179,7 +202,7 @@ class Look:
             if runs(record) == (machine_id in alive) and machine_id not in orphaned:
                 continue
             try:
-                seen = await self._deps.driver.inspect(machine_id)
+                seen = await self._driver.inspect(machine_id)
             except (HawkerError, OSError) as error:
                 _log.error("cannot inspect", extra={"machine": machine_id, "error": str(error)})
                 continue
@@ -195,15 +218,15 @@ class Look:
             for each, record in read.machines.items()
             if runs(record) and record.state in WITH_INSTANCE and each not in read.busy
         }
-        found = await self._rootfs(read, healthy) + await self._networks(healthy) + await self._held(healthy)
-        for machine_id, parts in (await self._deps.driver.lost(healthy.keys())).items():
+        found = await self._lost_rootfs(read, healthy) + await self._lost_networks(healthy) + await self._held(healthy)
+        for machine_id, parts in (await self._driver.lost(healthy.keys())).items():
             found += [Finding(_PARTS[part][0], machine_id, _PARTS[part][1]) for part in sorted(parts)]
         return [each for each in found if self._still(read, each)]
 
-    async def _rootfs(self, read: Books, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
-        if self._deps.rootfs is None:
+    async def _lost_rootfs(self, read: Books, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        if self._rootfs is None:
             return []
-        mounted = await self._deps.rootfs.visible()
+        mounted = await self._rootfs.visible()
         off = [each for each, record in read.machines.items() if record.state in OFF and each not in read.busy]
         return [
             *(Finding(Kind.LEFT_MOUNTED, each, "the machine is off, but its root filesystem is mounted")
@@ -214,7 +237,7 @@ class Look:
 
     async def _held(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
         """What is suspended is held still, and nothing else is."""
-        still = await self._deps.driver.suspended()
+        still = await self._driver.suspended()
         suspended = {each for each, record in healthy.items() if record.state is State.SUSPENDED}
         return [
             *(Finding(Kind.NOT_HELD, each, "the machine is suspended, but its instance runs")
@@ -223,8 +246,8 @@ class Look:
               for each in sorted(still & healthy.keys() - suspended)),
         ]  # fmt: skip
 
-    async def _networks(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
-        networks = self._deps.networks
+    async def _lost_networks(self, healthy: Mapping[MachineId, MachineRecord]) -> list[Finding]:
+        networks = self._networks
         if networks is None:
             return []
         lost = await networks.lost({each: record.network for each, record in healthy.items()})
@@ -235,12 +258,12 @@ class Look:
             )
         return found
 
-    async def _fences(self, read: Books) -> list[Finding]:
+    async def _lost_policies(self, read: Books) -> list[Finding]:
         """A machine that is being made or removed has its fence made or removed by its run."""
-        with self._deps.store.snapshot() as reader:
+        with self._store.snapshot() as reader:
             apps = policies_by_app(reader).keys()
         moving = any(record.app in apps for each, record in read.machines.items() if each in read.busy)
-        if moving or await self._deps.fences.stand():
+        if moving or await self._fences.stand():
             return []
         return [Finding(Kind.LOST_POLICIES, "host", "the packet rules differ from the network policies")]
 
@@ -250,14 +273,14 @@ class Look:
 
     def unchanged(self, record: MachineRecord) -> bool:
         """Whether the machine's record still is this one, and no run is at the machine."""
-        store = self._deps.store
+        store = self._store
         return store.get(MACHINES, record.id) == record and not has_run(store, record.id)
 
-    def _images(self, read: Books) -> list[Finding]:
+    def _lost_images(self, read: Books) -> list[Finding]:
         """Whatever a machine is started from next."""
         settled = (each for each in read.machines.values() if each.id not in read.busy and each.state in SETTLED)
         users = Counter(digest for record in settled for digest in digests_of(record))
-        missing = {digest: count for digest, count in users.items() if self._deps.images.find(digest) is None}
+        missing = {digest: count for digest, count in users.items() if not self._has_image(digest)}
         noun = {1: "1 machine needs it"}
         return [
             Finding(Kind.LOST_IMAGE, digest, f"{noun.get(count, f'{count} machines need it')} to start again")

@@ -7,7 +7,7 @@ look at the record, so that no step of a run comes in between.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from hawker.errors import NotFound, WrongState
 from hawker.fsm.contract import WhenBusy
@@ -15,22 +15,23 @@ from hawker.fsm.runner import Runner
 from hawker.ids import Digest, MachineId, RunId
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
+from hawker.netpolicy.enforcement import Fences
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
-from hawker.runtime.driver import ALIVE, Inspection, Phase
-from hawker.store.contract import Tx
+from hawker.runtime.driver import ALIVE, Inspection, NodeDriver, Phase
+from hawker.store.contract import Store, Tx
 from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.images import needed
-from hawker.worker.lifecycle.deps import Deps
 from hawker.worker.lifecycle.destroy import DESTROY
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.pull import PULL, PullInput, image_resource
-from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import runs
-from hawker.worker.lifecycle.stop import STOP, Halt
+from hawker.worker.lifecycle.stop import REST, STOP, Halt, Rest
 from hawker.worker.reconcile import store_check
 from hawker.worker.reconcile.detect import has_run
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.reconcile.volumes import VolumeRepairs
-from hawker.worker.restored import adopt
+from hawker.worker.restored import InstanceAdoption
+from hawker.worker.table import MachineTable
 
 _log = bind("hawker.repair")
 
@@ -38,11 +39,29 @@ _log = bind("hawker.repair")
 class Repairs:
     """`mend` raises what the host says; nothing is half-recorded."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps]) -> None:
-        self._deps = deps
+    def __init__(
+        self,
+        store: Store,
+        table: MachineTable,
+        driver: NodeDriver,
+        rootfs: Rootfs | None,
+        networks: Networks | None,
+        fences: Fences,
+        runner: Runner[Any],
+        exits: ExitHandler,
+        adoption: InstanceAdoption,
+        volumes: VolumeRepairs,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._driver = driver
+        self._rootfs = rootfs
+        self._networks = networks
+        self._fences = fences
         self._runner = runner
-        self._endings = ExitHandler(deps, runner)
-        self._volumes = VolumeRepairs(deps, runner)
+        self._exits = exits
+        self._adoption = adoption
+        self._volumes = volumes
 
     async def mend(self, finding: Finding) -> None:
         await self._of(finding)()
@@ -71,7 +90,7 @@ class Repairs:
             case Kind.LOST_RULES:
                 return self._guard
             case Kind.LOST_POLICIES:
-                return self._deps.fences.renew
+                return self._fences.renew
             case Kind.LOST_IMAGE:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
@@ -96,34 +115,34 @@ class Repairs:
         """It is only told."""
 
     async def _write(self, apply: Callable[[Tx], None]) -> None:
-        await self._deps.store.write(apply)
+        await self._store.write(apply)
 
     # What belongs to no machine.
 
     async def _end(self, machine_id: MachineId) -> None:
         """With all that it has. Of a machine that has a record only what nobody can talk to: another instance of it may
         be on its way."""
-        if self._deps.store.get(MACHINES, machine_id) is not None:
-            return await self._deps.driver.end_orphans(machine_id)
-        await self._deps.driver.destroy(machine_id)
-        if self._deps.networks is not None:
-            await self._deps.networks.delete(machine_id)
-        if self._deps.rootfs is not None:
-            await self._deps.rootfs.remove(machine_id)
+        if self._store.get(MACHINES, machine_id) is not None:
+            return await self._driver.end_orphans(machine_id)
+        await self._driver.destroy(machine_id)
+        if self._networks is not None:
+            await self._networks.delete(machine_id)
+        if self._rootfs is not None:
+            await self._rootfs.remove(machine_id)
 
     async def _remove_network(self, finding: Finding) -> None:
-        assert self._deps.networks is not None
+        assert self._networks is not None
         if finding.kind is Kind.STRAY_INTERFACE:
-            await self._deps.networks.unlink(finding.about)
+            await self._networks.unlink(finding.about)
         else:
-            await self._deps.networks.delete(MachineId(finding.about))
+            await self._networks.delete(MachineId(finding.about))
 
     async def _remove_files(self, finding: Finding) -> None:
-        assert self._deps.rootfs is not None
+        assert self._rootfs is not None
         if finding.kind is Kind.STRAY_MOUNT:
-            await self._deps.rootfs.clear(finding.about)
+            await self._rootfs.clear(finding.about)
         else:
-            await self._deps.rootfs.remove(MachineId(finding.about))
+            await self._rootfs.remove(MachineId(finding.about))
 
     async def _abort(self, run_id: RunId) -> None:
         """Again next time, if an undo is stuck at what is not there."""
@@ -140,25 +159,25 @@ class Repairs:
             return
         flow = DESTROY if record.state is State.DESTROYING else STOP
         state = State.DESTROYING if record.state is State.DESTROYING else State.STOPPING
-        self._deps.table.change(tx, record, state=state, awaited=None)
+        self._table.change(tx, record, state=state, awaited=None)
         self._runner.accept(tx, flow, machine_resource(machine_id), Halt(signal="SIGKILL", timeout_s=0.0))
 
     async def _record_end(self, machine_id: MachineId) -> None:
-        record = self._deps.store.get(MACHINES, machine_id)
+        record = self._store.get(MACHINES, machine_id)
         if record is None or record.running is None or not self._runs_quietly(record):
             return
-        if await self._endings.is_over(machine_id, record.running.instance_id):
-            await self._endings.settle(machine_id, record.running.instance_id)
+        if await self._exits.is_over(machine_id, record.running.instance_id):
+            await self._exits.settle(machine_id, record.running.instance_id)
 
     async def _adopt(self, machine_id: MachineId) -> None:
-        seen = await self._deps.driver.inspect(machine_id)
+        seen = await self._driver.inspect(machine_id)
         if seen.phase in ALIVE:
-            await self._deps.store.write(partial(self._take_in, machine_id=machine_id, seen=seen))
+            await self._store.write(partial(self._take_in, machine_id=machine_id, seen=seen))
 
     def _take_in(self, tx: Tx, machine_id: MachineId, seen: Inspection) -> None:
         record = tx.get(MACHINES, machine_id)
         if record is not None and record.state in OFF and not runs(record) and not has_run(tx, machine_id):
-            adopt(tx, self._deps, record, seen)
+            self._adoption.adopt(tx, record, seen)
 
     def _unmount(self, tx: Tx, machine_id: MachineId) -> None:
         """By a run: whatever is accepted for the machine meanwhile waits for its end."""
@@ -169,39 +188,39 @@ class Repairs:
     # What a running machine has lost.
 
     async def _give_back(self, kind: Kind, machine_id: MachineId) -> None:
-        seen = await self._deps.driver.inspect(machine_id)
-        record = self._deps.store.get(MACHINES, machine_id)
+        seen = await self._driver.inspect(machine_id)
+        record = self._store.get(MACHINES, machine_id)
         if record is None or not self._runs_quietly(record):
             return
         if kind is Kind.LEFT_HELD and record.state is State.STARTED:
-            return await self._deps.driver.resume(machine_id)
+            return await self._driver.resume(machine_id)
         if kind is Kind.LOST_NETWORK and seen.phase is Phase.SUSPENDED and seen.pid is None:
             return await self._plug_in_again(record)
         if seen.pid is None:
             return
         if kind is Kind.LOST_CGROUP:
-            await self._deps.driver.mend(machine_id)
+            await self._driver.mend(machine_id)
         elif kind is Kind.NOT_HELD and record.state is State.SUSPENDED:
-            await self._deps.driver.suspend(machine_id)
-        elif kind is Kind.LOST_ROOTFS and self._deps.rootfs is not None:
-            await self._deps.rootfs.reveal(machine_id, seen.pid)
-        elif kind is Kind.LOST_NETWORK and self._deps.networks is not None:
-            await self._deps.networks.reconnect(machine_id, record.network, seen.pid)
-            await self._deps.fences.renew_for(record.app)  # its bridge may be a new one
-            if self._deps.store.get(MACHINES, machine_id) is None:  # destroyed meanwhile
-                await self._deps.networks.delete(machine_id)
+            await self._driver.suspend(machine_id)
+        elif kind is Kind.LOST_ROOTFS and self._rootfs is not None:
+            await self._rootfs.reveal(machine_id, seen.pid)
+        elif kind is Kind.LOST_NETWORK and self._networks is not None:
+            await self._networks.reconnect(machine_id, record.network, seen.pid)
+            await self._fences.renew_for(record.app)  # its bridge may be a new one
+            if self._store.get(MACHINES, machine_id) is None:  # destroyed meanwhile
+                await self._networks.delete(machine_id)
 
     async def _plug_in_again(self, record: MachineRecord) -> None:
         """What no process holds any more: the network of a machine whose memory is in a file, after a reboot."""
-        if self._deps.networks is not None:
-            await self._deps.networks.ensure(record.id, record.network)
-            await self._deps.fences.renew_for(record.app)
-            if self._deps.store.get(MACHINES, record.id) is None:  # destroyed meanwhile
-                await self._deps.networks.delete(record.id)
+        if self._networks is not None:
+            await self._networks.ensure(record.id, record.network)
+            await self._fences.renew_for(record.app)
+            if self._store.get(MACHINES, record.id) is None:  # destroyed meanwhile
+                await self._networks.delete(record.id)
 
     async def _guard(self) -> None:
-        if self._deps.networks is not None:
-            await self._deps.networks.guard()
+        if self._networks is not None:
+            await self._networks.guard()
 
     def _pull(self, tx: Tx, digest: Digest) -> None:
         """The shared run, if it is not under way."""
@@ -212,4 +231,4 @@ class Repairs:
             self._runner.accept(tx, PULL, resource, PullInput(image=image), when_busy=WhenBusy.QUEUE)
 
     def _runs_quietly(self, record: MachineRecord) -> bool:
-        return record.state in WITH_INSTANCE and runs(record) and not has_run(self._deps.store, record.id)
+        return record.state in WITH_INSTANCE and runs(record) and not has_run(self._store, record.id)

@@ -16,13 +16,13 @@ from hawker.ids import MachineId, VolumeId
 from hawker.machine import SETTLED, WITH_INSTANCE
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState, volume_resource
-from hawker.store.contract import Reader, Tx
+from hawker.runtime.driver import Driver
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.disks import Disks, disk_of
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VOLUME_FORK, VOLUME_RESTORE, VolumeInput
-from hawker.worker.lifecycle.deps import Deps
-from hawker.worker.lifecycle.rest import REST, Rest
 from hawker.worker.lifecycle.start import runs
+from hawker.worker.lifecycle.stop import REST, Rest
 from hawker.worker.reconcile.findings import Finding, Kind
 
 _RESTS = frozenset({VolumeState.CREATED, VolumeState.PENDING_DESTROY, VolumeState.SCHEDULING_DESTROY})
@@ -47,11 +47,13 @@ class _Listed:
 class VolumeLook:
     """Looks, and changes nothing. The host is listed before the records are read and once more afterwards."""
 
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, driver: Driver, disks: Disks | None) -> None:
+        self._store = store
+        self._driver = driver
+        self._disks = disks
 
     async def findings(self) -> list[Finding]:
-        disks, store = self._deps.disks, self._deps.store
+        disks, store = self._disks, self._store
         if disks is None:
             return []
         before = await _list(disks)
@@ -67,7 +69,7 @@ class VolumeLook:
         foreign = files - gone - volumes.keys()
         found += [Finding(Kind.FOREIGN_VOLUME, each, "no record knows its file") for each in sorted(foreign)]
         found += [Finding(Kind.STRAY_VOLUME_MOUNT, each, "of no volume") for each in before.strays & after.strays]
-        guests = self._deps.driver.features.disks  # have volumes by themselves: here nothing is mounted, or left so
+        guests = self._driver.features.disks  # have volumes by themselves: here nothing is mounted, or left so
         left = frozenset() if guests else mounted & quiet.keys() - used
         found += [Finding(Kind.VOLUME_LEFT_MOUNTED, each, "no running machine has it") for each in sorted(left)]
         lost = {each for each in quiet if each not in before.files | after.files}
@@ -80,14 +82,15 @@ class VolumeLook:
     def _still(self, volumes: Mapping[VolumeId, VolumeRecord], finding: Finding) -> bool:
         """Whether the record, if there is one, is what it was when the host was looked at."""
         record = volumes.get(VolumeId(finding.about))
-        return record is None or self._deps.store.get(VOLUMES, record.id) == record
+        return record is None or self._store.get(VOLUMES, record.id) == record
 
 
 class VolumeRepairs:
     """Each looks again whether its finding still is one."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps]) -> None:
-        self._deps = deps
+    def __init__(self, store: Store, disks: Disks | None, runner: Runner[Any]) -> None:
+        self._store = store
+        self._disks = disks
         self._runner = runner
 
     def of(self, finding: Finding) -> Callable[[], Awaitable[None]]:
@@ -96,7 +99,7 @@ class VolumeRepairs:
             case Kind.STRAY_VOLUME:
                 return partial(self._remove, volume_id)
             case Kind.STRAY_VOLUME_MOUNT:
-                return partial(self._disks.clear, finding.about)
+                return partial(self._served.clear, finding.about)
             case Kind.FORSAKEN_VOLUME:
                 return partial(self._write, partial(self._take_up, volume_id=volume_id))
             case Kind.WRONG_ATTACHMENT:
@@ -108,18 +111,18 @@ class VolumeRepairs:
                 return partial(self._mount, volume_id)
 
     @property
-    def _disks(self) -> Disks:
-        assert self._deps.disks is not None, "there are findings of volumes only where there are volumes"
-        return self._deps.disks
+    def _served(self) -> Disks:
+        assert self._disks is not None, "there are findings of volumes only where there are volumes"
+        return self._disks
 
     async def _write(self, apply: Callable[[Tx], None]) -> None:
-        await self._deps.store.write(apply)
+        await self._store.write(apply)
 
     async def _remove(self, volume_id: VolumeId) -> None:
         """Only what a record calls destroyed."""
-        store = self._deps.store
+        store = self._store
         if store.get(VOLUMES, volume_id) is None and store.get(GONE_VOLUMES, volume_id) is not None:
-            await self._disks.remove(volume_id)
+            await self._served.remove(volume_id)
 
     def _take_up(self, tx: Tx, volume_id: VolumeId) -> None:
         record = tx.get(VOLUMES, volume_id)
@@ -129,16 +132,16 @@ class VolumeRepairs:
 
     async def _unmount(self, volume_id: VolumeId) -> None:
         """That of a machine by a run of the machine, so that its next launch waits for it."""
-        record = self._deps.store.get(VOLUMES, volume_id)
+        record = self._store.get(VOLUMES, volume_id)
         if record is None:
             return
         if record.machine is not None:
             return await self._write(partial(self._rest, machine_id=record.machine))
-        await self._disks.unmount(volume_id, unless=lambda: not self._is_free(volume_id))
+        await self._served.unmount(volume_id, unless=lambda: not self._is_free(volume_id))
 
     def _is_free(self, volume_id: VolumeId) -> bool:
-        record = self._deps.store.get(VOLUMES, volume_id)
-        return record is None or (record.machine is None and not _has_run(self._deps.store, volume_id))
+        record = self._store.get(VOLUMES, volume_id)
+        return record is None or (record.machine is None and not _has_run(self._store, volume_id))
 
     def _rest(self, tx: Tx, machine_id: MachineId) -> None:
         record = tx.get(MACHINES, machine_id)
@@ -148,10 +151,10 @@ class VolumeRepairs:
 
     async def _mount(self, volume_id: VolumeId) -> None:
         """Where the machine has it still; the machine does not notice."""
-        store = self._deps.store
+        store = self._store
         record = store.get(VOLUMES, volume_id)
         if record is not None and _is_quiet(store, record) and _is_in_use(store, record):
-            await self._disks.mount(disk_of(record))
+            await self._served.mount(disk_of(record))
 
 
 async def _list(disks: Disks) -> _Listed:

@@ -67,7 +67,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant(
         "exit-twice",
         "an exit is recorded by the flow and by the supervisor",
-        WorkerKit(supervisor=daemon.RecordsTwice),
+        WorkerKit(exits=daemon.RecordsTwice),
         I.EXIT_ONCE,
         I.LEGAL_PATH,
     ),

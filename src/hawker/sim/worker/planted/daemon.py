@@ -28,7 +28,7 @@ from hawker.volume.attachment import volume_id_of
 from hawker.worker.changes import Changes
 from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle import FLOWS
-from hawker.worker.lifecycle.deps import Context, Deps
+from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import Happened, MachineTable
 
@@ -276,7 +276,7 @@ def _named(flows: Sequence[Flow[Any]], flow: str, step: str) -> Step:
     return row
 
 
-class SkipsAStep(Runner[Deps]):
+class SkipsAStep(Runner[FlowDeps]):
     """Takes the step that was under way when the daemon died for one that was done."""
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -298,20 +298,14 @@ class WatchesOnlyItsOwn(Supervisor):
     """Watches what is started in its time, not what an earlier daemon started."""
 
     async def _record_missed(self) -> None:
-        for _, record in self._deps.store.scan(MACHINES):
+        for _, record in self._store.scan(MACHINES):
             if record.running is not None:
                 self._watched[record.id] = record.running.instance_id
 
 
-class RecordsTwice(Supervisor):
+class RecordsTwice(ExitHandler):
     """Does not ask whether a flow has recorded the exit already."""
 
-    def __init__(self, deps: Deps, runner: Runner[Deps], changes: Changes) -> None:
-        super().__init__(deps, runner, changes)
-        self._endings = _Again(deps, runner)
-
-
-class _Again(ExitHandler):
     def _exited(self, tx: Tx, machine_id: MachineId, instance_id: InstanceId, exit: Exit) -> None:
         record = tx.get(MACHINES, machine_id)
         if record is not None and record.running is not None and record.running.instance_id == instance_id:

@@ -14,7 +14,7 @@ from hawker.sim.node.fake_host import SimHost
 from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
 from hawker.volume.copies import Copies
 from hawker.volume.disks import Disk, Disks
-from hawker.worker.lifecycle.deps import Networks, Rootfs
+from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 
 
 class _HostDriver(FakeDriver):

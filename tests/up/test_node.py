@@ -1,11 +1,11 @@
-"""The end of an ephemeral node, in virtual time."""
+"""The end of a node whose machines go with it."""
 
 import pytest
 
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.ephemeral import DEADLINE_S, destroy_everything
+from hawker.up.node import DEADLINE_S, destroy_everything
 from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]

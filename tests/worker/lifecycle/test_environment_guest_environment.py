@@ -8,8 +8,7 @@ from hawker.runtime.spec import DiskLimits, GuestLink, RootDisk, VolumeDisk
 from hawker.settings import Settings
 from hawker.sim.node.sim_worker import config_of
 from hawker.volume.attachment import volume_name
-from hawker.worker.lifecycle.environment import Surroundings, instance_spec
-from hawker.worker.lifecycle.guest_environment import Disks, disk_limits, with_kernel
+from hawker.worker.lifecycle.environment import Disks, Surroundings, disk_limits, instance_spec, with_kernel
 from tests.worker.machines import machine
 
 LINK = GuestLink(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))

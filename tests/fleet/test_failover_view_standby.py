@@ -9,12 +9,13 @@ from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoQuery
 from hawker.cluster import found_cluster
 from hawker.fleet.failover import Failover
+from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.fleet import Fleet
-from hawker.fleet.standby import sentinel
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
+from hawker.up.wiring import failover_of
 from tests.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,9 @@ class Witness:
         handlers = Handlers()
         handlers.on(MEMBER_FATE, self._answer)
         self._caller = InProcessCaller(handlers, worker.parts.deps.clock, "spares")
-        self.sentinel: Failover = sentinel(worker.parts, self._fleet(worker), self.desk)
+        self.sentinel: Failover = failover_of(
+            worker.parts, catalog_sight(worker.parts.node, self._fleet(worker), self.desk)
+        )
         for node in (worker.parts.node.id, OTHER, LOST):
             self.desk.run("INSERT INTO nodes (node, region) VALUES (?, ?)", node, worker.parts.node.region)
         self.desk.run("INSERT INTO machines (node, id, state) VALUES (?, ?, 'started')", LOST, WATCHED)

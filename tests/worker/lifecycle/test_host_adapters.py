@@ -10,7 +10,7 @@ from hawker.machine import State
 from hawker.node import Capacity
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.lifecycle.gpus import gpus_of, take_gpus
+from hawker.worker.lifecycle.host_adapters import gpus_of, take_gpus
 
 pytestmark = pytest.mark.anyio
 

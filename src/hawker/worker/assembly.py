@@ -1,0 +1,211 @@
+"""What a worker is made of, as its handlers share it. Built once, by `up`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from hawker.fsm.runner import Runner
+from hawker.history.archivist import Archivist
+from hawker.netpolicy.policies import Policies
+from hawker.node import Capacity
+from hawker.observe.metrics import MetricsRegistry
+from hawker.record.node import NodeRecord
+from hawker.runtime.driver_probe import DriverVerdict
+from hawker.volume.growth import Growth
+from hawker.volume.maintenance import Maintenance
+from hawker.volume.operations import Volumes
+from hawker.volume.restore import VolumeClones
+from hawker.volume.snapshots import Snapshots
+from hawker.volume.soft_delete import SoftDeletes
+from hawker.worker.admission import Admission
+from hawker.worker.apps import Apps
+from hawker.worker.calendar import Calendar
+from hawker.worker.changes import Changes
+from hawker.worker.containers.supervisor import ContainerSupervisors
+from hawker.worker.exit_handling import ExitHandler
+from hawker.worker.health import Health, Prober
+from hawker.worker.ip_assignments import IpAllocator
+from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.operations import Operations
+from hawker.worker.reconcile import Reconciler
+from hawker.worker.reconcile.detect import Look
+from hawker.worker.reconcile.repair import Repairs
+from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
+from hawker.worker.restored import InstanceAdoption
+from hawker.worker.scrape import Fetch, Scraper
+from hawker.worker.supervisor import Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledWorker:
+    """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
+    found of each when the node began."""
+
+    node: NodeRecord
+    deps: FlowDeps
+    runner: Runner[FlowDeps]
+    operations: Operations
+    apps: Apps
+    volumes: Volumes
+    snapshots: Snapshots
+    origins: VolumeClones
+    soft_deletes: SoftDeletes
+    health: Health
+    tending: ContainerSupervisors
+    changes: Changes
+    room: Callable[[], Capacity]
+    ips: IpAllocator
+    policies: Policies
+    metrics: MetricsRegistry
+    scraper: Scraper
+    started_at: float
+    drivers: tuple[DriverVerdict, ...] = ()
+
+
+# How a worker is joined and how it begins: for the daemon, and for the simulator that plays it.
+
+
+def assemble(
+    deps: FlowDeps,
+    runner: Runner[FlowDeps],
+    node: NodeRecord,
+    *,
+    room: Callable[[], Capacity],
+    prober: Prober,
+    outward: Callable[[int], str | None],
+    fetch: Fetch,
+    metrics: MetricsRegistry,
+) -> AssembledWorker:
+    """Everything that handlers are given."""
+    store, clock, changes = deps.store, deps.clock, deps.table.changes
+    volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room)
+    snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner)
+    return AssembledWorker(
+        node=node,
+        deps=deps,
+        runner=runner,
+        operations=operations_of(deps, runner, room),
+        apps=Apps(store, clock, deps.volumes),
+        volumes=volumes,
+        snapshots=snapshots,
+        origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
+        soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
+        health=Health(store, clock, changes, prober),
+        tending=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
+        changes=changes,
+        room=room,
+        policies=Policies(store, clock),
+        ips=IpAllocator(store, clock, deps.settings, node.region, outward),
+        metrics=metrics,
+        scraper=Scraper(store, node.id, fetch),
+        started_at=clock.now(),
+    )
+
+
+def operations_of(
+    deps: FlowDeps, runner: Runner[Any], room: Callable[[], Capacity], made: type[Operations] = Operations
+) -> Operations:
+    admission = Admission(deps.table, deps.driver, deps.settings, room)
+    pool = IPv4Network(deps.settings.ipv4_pool)
+    suspend = deps.driver.features.suspend
+    return made(
+        deps.store,
+        deps.table,
+        deps.driver.name,
+        None if suspend is None else suspend.value,
+        deps.networks,
+        deps.secrets,
+        deps.clock,
+        runner,
+        admission,
+        pool,
+    )
+
+
+def supervisor_of(
+    worker: AssembledWorker, made: type[Supervisor] = Supervisor, exits: type[ExitHandler] = ExitHandler
+) -> Supervisor:
+    deps = worker.deps
+    return made(deps.store, deps.clock, worker.changes, exit_handler_of(worker, exits), adoption_of(worker))
+
+
+def exit_handler_of(worker: AssembledWorker, made: type[ExitHandler] = ExitHandler) -> ExitHandler:
+    deps = worker.deps
+    return made(deps.store, deps.table, deps.driver, deps.clock, worker.runner)
+
+
+def adoption_of(worker: AssembledWorker) -> InstanceAdoption:
+    deps = worker.deps
+    return InstanceAdoption(deps.store, deps.table, deps.driver, deps.settings, deps.clock)
+
+
+def reconciler_of(worker: AssembledWorker) -> Reconciler:
+    deps, runner = worker.deps, worker.runner
+    look = Look(
+        deps.store,
+        lambda digest: deps.images.find(digest) is not None,
+        deps.driver,
+        deps.rootfs,
+        deps.networks,
+        deps.settings,
+        deps.clock,
+        deps.fences,
+        deps.archive,
+        VolumeLook(deps.store, deps.driver, deps.disks),
+    )
+    repairs = Repairs(
+        deps.store,
+        deps.table,
+        deps.driver,
+        deps.rootfs,
+        deps.networks,
+        deps.fences,
+        runner,
+        exit_handler_of(worker),
+        adoption_of(worker),
+        VolumeRepairs(deps.store, deps.disks, runner),
+    )
+    return Reconciler(
+        deps.store,
+        deps.table,
+        deps.settings,
+        deps.clock,
+        deps.rootfs,
+        deps.networks,
+        deps.archive,
+        runner,
+        look,
+        repairs,
+    )
+
+
+async def begin(
+    tasks: TaskGroup, parts: AssembledWorker, supervisor: Supervisor, reconciler: Reconciler | None
+) -> None:
+    """Take up what the last daemon left, before the first call is answered: exits that were missed are recorded before
+    runs are resumed, or a run would take a machine for running that has ended. The reconciler comes last, since it
+    mends what no run is at; without one nobody tidies up after a flow. All end with the task group."""
+    deps = parts.deps
+    if deps.copies is not None and deps.disks is not None:
+        await deps.copies.mend(await deps.disks.mounted())
+    await tasks.start(supervisor.serve)
+    await tasks.start(parts.runner.serve)
+    await tasks.start(parts.health.serve)
+    await tasks.start(parts.tending.serve)
+    await tasks.start(Calendar(deps.store, deps.clock, parts.operations, parts.changes).serve)
+    if deps.copies is not None:
+        keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.soft_deletes)
+        tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
+    if deps.disks is not None:
+        tasks.start_soon(
+            Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,
+            deps.settings.reconcile_every_s,
+        )
+    if reconciler is not None:
+        tasks.start_soon(reconciler.serve, deps.settings.reconcile_every_s)
+    if deps.archive is not None:
+        archivist = Archivist(deps.store, deps.clock, parts.runner, deps.archive)
+        tasks.start_soon(archivist.serve, deps.settings.reconcile_every_s)

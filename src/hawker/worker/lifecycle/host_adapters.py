@@ -1,0 +1,149 @@
+"""What flows ask of the host for machines: root filesystems and networks. `rootfs`, `root_disks` and `network` beside
+this file keep these promises."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from hawker.config.effective_containers import TempDir
+from hawker.config.gpu_rules import demand_of
+from hawker.gpu import assigned
+from hawker.ids import Digest, InstanceId, MachineId
+from hawker.record.gpu_claim import claimed_by
+from hawker.record.machine import MachineRecord, Network
+from hawker.runtime.driver import ALIVE, Driver
+from hawker.runtime.spec import GuestLink
+
+
+class ContainerRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """The image that one container's root filesystem is made from, by the container's name."""
+
+    name: str
+    image: Digest
+
+
+class ContainerMounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a machine's containers have their roots and shared volumes, by name; `machine` is an empty directory that
+    is the root of the machine itself."""
+
+    machine: str
+    roots: dict[str, str]
+    volumes: dict[str, str]
+
+
+class Rootfs(Protocol):
+    """A machine's root filesystem on the host: the image below, a writable layer of one instance above."""
+
+    async def mount(
+        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+    ) -> str:
+        """The mounted path. Fresh for a new instance, unchanged for the same one; what was written is still there if
+        it is `kept` under this name."""
+
+    async def mount_containers(
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        roots: Sequence[ContainerRoot],
+        volumes: Sequence[TempDir],
+    ) -> ContainerMounts:
+        """The same for a machine with containers, and the volumes that they share."""
+
+    async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
+        """Give back every writable layer but the one of this name; no error when there is none."""
+
+    async def remove(self, machine_id: MachineId) -> None:
+        """Unmount and remove the machine's directory."""
+
+    async def forget_image(self, image: Digest) -> None:
+        """Let go of an image that was removed."""
+
+    async def sweep(self) -> None:
+        """Free the space of what was unmounted and removed."""
+
+    async def withdraw(self) -> None:
+        """Leave nothing mounted, for a node that has no machines and is not coming back."""
+
+    async def list(self) -> list[MachineId]: ...
+
+    async def visible(self) -> frozenset[MachineId]:
+        """Machines whose root filesystem is mounted here now."""
+
+    async def reveal(self, machine_id: MachineId, pid: int) -> None:
+        """Mount here again what process `pid` of the machine has as its root, without touching the machine."""
+
+    async def strays(self) -> tuple[str, ...]:
+        """Mounts and loop devices of this node's files that belong to no machine and no image."""
+
+    async def clear(self, stray: str) -> None:
+        """Remove one of them; no error when it is gone."""
+
+
+class Networks(Protocol):
+    """A machine's network on the host."""
+
+    async def ensure(self, machine_id: MachineId, network: Network) -> str:
+        """The bound network namespace."""
+
+    def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
+        """How a machine with a kernel of its own is to set up what `ensure` made for it; None for all others."""
+
+    def private_ip(self, network_id: int, machine_id: MachineId) -> str:
+        """The address that the machine has in the private network, on any host."""
+
+    async def delete(self, machine_id: MachineId) -> None: ...
+
+    async def sweep(self) -> None:
+        """Remove what no machine uses any more."""
+
+    async def withdraw(self) -> None:
+        """Leave nothing on the host, for a node that has no machines and is not coming back."""
+
+    async def list(self) -> list[MachineId]: ...
+
+    async def lost(self, networks: Mapping[MachineId, Network]) -> dict[MachineId, str]:
+        """Which of these running machines have lost their namespace or their link, and what it is, in a sentence."""
+
+    async def reconnect(self, machine_id: MachineId, network: Network, pid: int) -> None:
+        """Bind the namespace of process `pid` again and plug it in, without touching the machine."""
+
+    async def links(self) -> tuple[str, ...]:
+        """The names of the links of machines that this node has on the host."""
+
+    def link_of(self, machine_id: MachineId) -> str:
+        """What a machine's link is called."""
+
+    async def unlink(self, name: str) -> None:
+        """Remove a link; no error when it is gone."""
+
+    async def guarded(self) -> bool:
+        """Whether the node's packet rules are in place."""
+
+    async def guard(self) -> None:
+        """Put them in place."""
+
+
+# The GPUs of an instance: made ready on the host just before it is begun.
+
+
+class Devices(Protocol):
+    """Devices of the host by their PCI addresses."""
+
+    async def take(self, addresses: Sequence[str]) -> None:
+        """Make these ready for one machine, as its own and fresh; only while nobody has them open. Idempotent. Raises
+        `Unavailable` with what to do."""
+
+
+def gpus_of(record: MachineRecord) -> tuple[str, ...]:
+    """The addresses of an instance's devices. Pure: the same for a launch that is repeated."""
+    return tuple(gpu.address for gpu in assigned(demand_of(record.config), claimed_by(record)))
+
+
+async def take_gpus(devices: Devices | None, driver: Driver, record: MachineRecord) -> None:
+    """Before an instance is begun; one that runs already, as after a daemon's death, keeps its devices as they are."""
+    addresses = gpus_of(record)
+    if not addresses or (await driver.inspect(record.id)).phase in ALIVE:
+        return
+    assert devices is not None, "a node whose machines have GPUs has devices"
+    await devices.take(addresses)
