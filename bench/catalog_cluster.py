@@ -47,7 +47,7 @@ from hawker.catalog.contract import LocalTransaction, ResultTable, Statement
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.ids import NodeId
 
 Figure: TypeAlias = tuple[str, str]
@@ -121,7 +121,7 @@ class Process:
 
 
 @asynccontextmanager
-async def beside(hosts: Sequence[Host], of: int, folder: Path, ring: Keyring) -> AsyncIterator[Process]:
+async def beside(hosts: Sequence[Host], of: int, folder: Path, ring: GossipKeyring) -> AsyncIterator[Process]:
     """The rest of a fleet of so many, in a process of their own."""
     seeds = tuple(each.gossip.me.address for each in hosts[:LINKS])
     begin = Begin(first=len(hosts), count=of - len(hosts), of=of, folder=str(folder), ring=ring, seeds=seeds)

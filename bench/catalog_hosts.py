@@ -25,7 +25,7 @@ from hawker.errors import Unavailable
 from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.fleet.members import Members
 from hawker.gossip.contract import Fate, Member, NodeMeta
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport
@@ -111,7 +111,7 @@ class Host:
 
 
 @asynccontextmanager
-async def host(number: int, folder: Path, ring: Keyring, seeds: Sequence[str]) -> AsyncIterator[Host]:
+async def host(number: int, folder: Path, ring: GossipKeyring, seeds: Sequence[str]) -> AsyncIterator[Host]:
     """Begins with the file that is there, if there is one."""
     clock, me, tap = SystemClock(), node_id(number), Tap()
     place, meeting = place_of(number, folder), GossipBridge[SqliteStorage]()
@@ -164,7 +164,9 @@ def place_of(number: int, folder: Path) -> Place:
 
 
 @asynccontextmanager
-async def some(numbers: range, folder: Path, ring: Keyring, seeds: Sequence[str] = ()) -> AsyncIterator[list[Host]]:
+async def some(
+    numbers: range, folder: Path, ring: GossipKeyring, seeds: Sequence[str] = ()
+) -> AsyncIterator[list[Host]]:
     """Each joins by those before it, `LINKS` of them."""
     hosts: list[Host] = []
     async with AsyncExitStack() as stack:
@@ -175,7 +177,7 @@ async def some(numbers: range, folder: Path, ring: Keyring, seeds: Sequence[str]
 
 
 @asynccontextmanager
-async def fleet(count: int, folder: Path, ring: Keyring | None = None) -> AsyncIterator[list[Host]]:
+async def fleet(count: int, folder: Path, ring: GossipKeyring | None = None) -> AsyncIterator[list[Host]]:
     """So many hosts that all know each other, and are done with telling each other so."""
     async with some(range(count), folder, ring or new_keyring(SystemClock())) as hosts:
         await met(hosts, count)
@@ -235,7 +237,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     of: int
     folder: str
-    ring: Keyring
+    ring: GossipKeyring
     seeds: tuple[str, ...]
 
 

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from hawker.clock import SystemClock
 from hawker.gossip.contract import Fate, NodeMeta
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.timing import Timing
@@ -98,7 +98,7 @@ async def _serve(node: GossipNode, *, task_status: TaskStatus[None]) -> None:
     await node.serve(task_status=task_status)
 
 
-def _node(number: int, ring: Keyring, clock: SystemClock) -> GossipNode:
+def _node(number: int, ring: GossipKeyring, clock: SystemClock) -> GossipNode:
     return GossipNode(
         node=NodeId(f"{number:08x}"),
         cluster="bench",

@@ -27,7 +27,7 @@ from hawker.runtime.pilot import driver
 from hawker.runtime.vmm.crun_jail import CrunJail
 from hawker.runtime.vmm.qemu import Qemu
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.lifecycle.network import HostNetworks
+from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.operations import Operations

@@ -12,14 +12,14 @@ from hawker.machine import (
     SETTLED,
     WITH_INSTANCE,
     Operation,
+    OperationVerdict,
     Policy,
     State,
-    Verdict,
     after_exit,
     judge,
 )
 
-GO, NOTHING = Verdict.GO, Verdict.NOTHING_TO_DO
+GO, NOTHING = OperationVerdict.GO, OperationVerdict.NOTHING_TO_DO
 
 
 TABLE = """

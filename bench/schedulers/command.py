@@ -15,9 +15,8 @@ from bench.schedulers.plots import plots
 from bench.schedulers.report import Report
 from bench.schedulers.run import POLICIES, SOUND, Run
 from bench.schedulers.workload import MOST_ORDERS, Order, Workload, orders, read_trace
-from hawker.cli.exits import Exit
-from hawker.cli.output import as_json
-from hawker.cli.tables import table
+from hawker.cli.exits import ExitStatus
+from hawker.cli.output import as_json, table
 
 FOR_EACH_HOST = 50
 _MOST_HOSTS = 100_000
@@ -92,7 +91,7 @@ def command(
     """
     if plants:
         click.echo("\n".join(f"{each.name:16} {each.what}" for each in PLANTS))
-        return Exit.OK
+        return ExitStatus.OK
     planted = find(plant) if plant is not None else None
     kit, costs = (SOUND, Costs()) if planted is None else (planted.kit, ROUGH)
     reports = []
@@ -105,7 +104,7 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
         for file, picture in plots(reports).items():
             (folder / file).write_text(picture)
-    return Exit.FAILED if any(report.breaches for report in reports) else Exit.OK
+    return ExitStatus.FAILED if any(report.breaches for report in reports) else ExitStatus.OK
 
 
 def _orders(run: Run, count: int | None, load: float, seed: int, trace: Path | None) -> Iterable[Order]:

@@ -10,8 +10,7 @@ from bench.schedulers.workload import Order
 from hawker.api.contract.market import Bid, Headroom
 from hawker.config.placement import Spread
 from hawker.ids import NodeId
-from hawker.market.curves import Curve
-from hawker.market.preferences import Preferences
+from hawker.market.preferences import Curve, Preferences
 from hawker.market.ranking import Offer, rank
 
 MILLI = 125

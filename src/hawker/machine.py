@@ -58,7 +58,7 @@ class Operation(StrEnum):
     MEMORY = "change the memory of"
 
 
-class Verdict(Enum):
+class OperationVerdict(Enum):
     GO = "go"
     NOTHING_TO_DO = "nothing to do"
 
@@ -88,14 +88,14 @@ RULES: Mapping[Operation, _Rule] = {
 """What is in neither column is refused."""
 
 
-def judge(operation: Operation, state: State, *, force: bool = False) -> Verdict:
+def judge(operation: Operation, state: State, *, force: bool = False) -> OperationVerdict:
     """Whether `operation` may begin in `state`; a destroy by force always may. Raises `WrongState` or `Conflict` with
     the texts clients match on."""
     rule = RULES[operation]
     if state in rule.nothing:
-        return Verdict.NOTHING_TO_DO
+        return OperationVerdict.NOTHING_TO_DO
     if state in rule.go or (operation is Operation.DESTROY and force):
-        return Verdict.GO
+        return OperationVerdict.GO
     raise _refusal(operation, state)
 
 

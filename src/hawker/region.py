@@ -20,7 +20,7 @@ class Area(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Coordinates:
     """Where a code is: that of the city's airport. Degrees, north and east."""
 
     name: str
@@ -30,26 +30,26 @@ class Spot:
     usa: bool = False
 
 
-SPOTS: Mapping[str, Spot] = {
-    "ams": Spot("Amsterdam, Netherlands", 52.37, 4.90, Area.EUROPE),
-    "arn": Spot("Stockholm, Sweden", 59.33, 18.07, Area.EUROPE),
-    "bom": Spot("Mumbai, India", 19.08, 72.88, Area.ASIA_PACIFIC),
-    "cdg": Spot("Paris, France", 48.86, 2.35, Area.EUROPE),
-    "dfw": Spot("Dallas, Texas (US)", 32.78, -96.80, Area.NORTH_AMERICA, usa=True),
-    "ewr": Spot("Secaucus, NJ (US)", 40.79, -74.06, Area.NORTH_AMERICA, usa=True),
-    "fra": Spot("Frankfurt, Germany", 50.11, 8.68, Area.EUROPE),
-    "gru": Spot("Sao Paulo, Brazil", -23.55, -46.63, Area.SOUTH_AMERICA),
-    "iad": Spot("Ashburn, Virginia (US)", 39.04, -77.49, Area.NORTH_AMERICA, usa=True),
-    "jnb": Spot("Johannesburg, South Africa", -26.20, 28.05, Area.AFRICA),
-    "lax": Spot("Los Angeles, California (US)", 34.05, -118.24, Area.NORTH_AMERICA, usa=True),
-    "lhr": Spot("London, United Kingdom", 51.51, -0.13, Area.EUROPE),
-    "mad": Spot("Madrid, Spain", 40.42, -3.70, Area.EUROPE),
-    "nrt": Spot("Tokyo, Japan", 35.68, 139.69, Area.ASIA_PACIFIC),
-    "ord": Spot("Chicago, Illinois (US)", 41.88, -87.63, Area.NORTH_AMERICA, usa=True),
-    "sin": Spot("Singapore, Singapore", 1.35, 103.82, Area.ASIA_PACIFIC),
-    "sjc": Spot("San Jose, California (US)", 37.34, -121.89, Area.NORTH_AMERICA, usa=True),
-    "syd": Spot("Sydney, Australia", -33.87, 151.21, Area.ASIA_PACIFIC),
-    "yyz": Spot("Toronto, Canada", 43.65, -79.38, Area.NORTH_AMERICA),
+SPOTS: Mapping[str, Coordinates] = {
+    "ams": Coordinates("Amsterdam, Netherlands", 52.37, 4.90, Area.EUROPE),
+    "arn": Coordinates("Stockholm, Sweden", 59.33, 18.07, Area.EUROPE),
+    "bom": Coordinates("Mumbai, India", 19.08, 72.88, Area.ASIA_PACIFIC),
+    "cdg": Coordinates("Paris, France", 48.86, 2.35, Area.EUROPE),
+    "dfw": Coordinates("Dallas, Texas (US)", 32.78, -96.80, Area.NORTH_AMERICA, usa=True),
+    "ewr": Coordinates("Secaucus, NJ (US)", 40.79, -74.06, Area.NORTH_AMERICA, usa=True),
+    "fra": Coordinates("Frankfurt, Germany", 50.11, 8.68, Area.EUROPE),
+    "gru": Coordinates("Sao Paulo, Brazil", -23.55, -46.63, Area.SOUTH_AMERICA),
+    "iad": Coordinates("Ashburn, Virginia (US)", 39.04, -77.49, Area.NORTH_AMERICA, usa=True),
+    "jnb": Coordinates("Johannesburg, South Africa", -26.20, 28.05, Area.AFRICA),
+    "lax": Coordinates("Los Angeles, California (US)", 34.05, -118.24, Area.NORTH_AMERICA, usa=True),
+    "lhr": Coordinates("London, United Kingdom", 51.51, -0.13, Area.EUROPE),
+    "mad": Coordinates("Madrid, Spain", 40.42, -3.70, Area.EUROPE),
+    "nrt": Coordinates("Tokyo, Japan", 35.68, 139.69, Area.ASIA_PACIFIC),
+    "ord": Coordinates("Chicago, Illinois (US)", 41.88, -87.63, Area.NORTH_AMERICA, usa=True),
+    "sin": Coordinates("Singapore, Singapore", 1.35, 103.82, Area.ASIA_PACIFIC),
+    "sjc": Coordinates("San Jose, California (US)", 37.34, -121.89, Area.NORTH_AMERICA, usa=True),
+    "syd": Coordinates("Sydney, Australia", -33.87, 151.21, Area.ASIA_PACIFIC),
+    "yyz": Coordinates("Toronto, Canada", 43.65, -79.38, Area.NORTH_AMERICA),
 }
 
 _AREAS = {

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.asgi import Message
+from hawker.api.codec import Message
 from hawker.api.reply import LINES, HttpReply
 from hawker.errors import NotFound, TooLarge
 

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.asgi import Message
+from hawker.api.codec import Message
 from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES
 from hawker.api.grant import Everything

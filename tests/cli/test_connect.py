@@ -1,3 +1,5 @@
+""""""
+
 import os
 from pathlib import Path
 
@@ -7,11 +9,14 @@ import pytest
 
 from hawker.api.caller import Caller
 from hawker.api.contract.node import HEALTH
-from hawker.cli.access import Access
-from hawker.cli.connect import find_node, talk
+from hawker.cli.connect import Access, find_node, talk
 from hawker.cli.exits import Failure
 from hawker.errors import NotFound, Unauthorized, Unavailable
 from hawker.log import Secret
+
+
+def test_a_token_is_not_shown_by_accident() -> None:
+    assert "hunter2" not in repr(Access("http://x", Secret("hunter2")))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hawker.api.in_process import InProcessCaller
 from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.errors import NoRoom, Unavailable
 from hawker.ids import NodeId
 from hawker.machine import State

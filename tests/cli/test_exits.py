@@ -1,7 +1,7 @@
 import pytest
 
 from hawker import errors
-from hawker.cli.exits import Exit, Failure, hint_of, report, sole_error, status_of
+from hawker.cli.exits import ExitStatus, Failure, hint_of, report, sole_error, status_of
 from hawker.errors import HawkerError, NoRoom, NotFound, Unavailable
 
 ROOM = NoRoom("no room", scope="host", shortfall={"memory_mb": 512})
@@ -10,22 +10,22 @@ ROOM = NoRoom("no room", scope="host", shortfall={"memory_mb": 512})
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (errors.BadRequest("x"), Exit.FAILED),
-        (errors.Unauthorized("x"), Exit.FAILED),
-        (errors.Conflict("x"), Exit.FAILED),
-        (errors.DeadlineExceeded("x"), Exit.FAILED),
-        (errors.CannotStart("x"), Exit.USAGE),
-        (NotFound("x"), Exit.NOT_FOUND),
-        (ROOM, Exit.NO_ROOM),
-        (Unavailable("x"), Exit.UNAVAILABLE),
+        (errors.BadRequest("x"), ExitStatus.FAILED),
+        (errors.Unauthorized("x"), ExitStatus.FAILED),
+        (errors.Conflict("x"), ExitStatus.FAILED),
+        (errors.DeadlineExceeded("x"), ExitStatus.FAILED),
+        (errors.CannotStart("x"), ExitStatus.USAGE),
+        (NotFound("x"), ExitStatus.NOT_FOUND),
+        (ROOM, ExitStatus.NO_ROOM),
+        (Unavailable("x"), ExitStatus.UNAVAILABLE),
     ],
 )
-def test_each_error_has_its_exit_status(error: HawkerError, status: Exit) -> None:
+def test_each_error_has_its_exit_status(error: HawkerError, status: ExitStatus) -> None:
     assert status_of(error) is status
 
 
 def test_an_error_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(NotFound("machine\nnot found")) == Exit.NOT_FOUND
+    assert report(NotFound("machine\nnot found")) == ExitStatus.NOT_FOUND
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "error: machine not found"

@@ -10,7 +10,7 @@ import hawker
 from hawker.cli.commands.machine import TABLE as MACHINE_TABLE
 from hawker.cli.commands.node import TABLE as NODE_TABLE
 from hawker.cli.commands.volumes import TABLE as VOLUMES_TABLE
-from hawker.cli.lazy import LazyGroup, Place
+from hawker.cli.lazy import CommandModule, LazyGroup
 from hawker.cli.main import TABLE
 from hawker.sim.commands.worker import TABLE as SIM_TABLE
 
@@ -22,7 +22,7 @@ _OUTSIDE = {"hawker.chaos.commands", "bench.schedulers.command"}
 
 
 @pytest.mark.parametrize(("name", "place"), PLACES, ids=[name for name, _ in PLACES])
-def test_every_place_holds_its_command(name: str, place: Place) -> None:
+def test_every_place_holds_its_command(name: str, place: CommandModule) -> None:
     command = place.load()
     assert place.hidden or command.name == name
     assert command.help
@@ -39,7 +39,9 @@ def test_every_file_of_commands_is_in_a_table() -> None:
 
 
 def test_commands_are_listed_in_the_tables_order_without_the_hidden_ones() -> None:
-    group = LazyGroup("g", {"b": Place("no.such", "Second."), "a": Place("no.such", "Never.", hidden=True)})
+    group = LazyGroup(
+        "g", {"b": CommandModule("no.such", "Second."), "a": CommandModule("no.such", "Never.", hidden=True)}
+    )
     help_text = group.get_help(click.Context(group))
     assert "b  Second." in help_text
     assert "Never" not in help_text
@@ -47,7 +49,9 @@ def test_commands_are_listed_in_the_tables_order_without_the_hidden_ones() -> No
 
 
 def test_running_a_command_loads_it_and_no_other() -> None:
-    group = LazyGroup("g", {"node": Place("hawker.cli.commands.node", "x"), "bad": Place("no.such", "x")})
+    group = LazyGroup(
+        "g", {"node": CommandModule("hawker.cli.commands.node", "x"), "bad": CommandModule("no.such", "x")}
+    )
     ctx = click.Context(group)
     _, command, rest = group.resolve_command(ctx, ["node", "show"])
     assert command is import_module("hawker.cli.commands.node").command
@@ -55,7 +59,7 @@ def test_running_a_command_loads_it_and_no_other() -> None:
 
 
 def test_an_unknown_command_is_answered_with_the_ones_like_it() -> None:
-    group = LazyGroup("g", {"list": Place("no.such", "x")})
+    group = LazyGroup("g", {"list": CommandModule("no.such", "x")})
     with pytest.raises(click.UsageError, match="lst"):
         group.resolve_command(click.Context(group), ["lst"])
 

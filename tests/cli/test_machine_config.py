@@ -3,10 +3,10 @@ import base64
 import click
 import pytest
 
-from hawker.cli.machine_config import Flags, Sources, configured
+from hawker.cli.machine_config import ConfigSources, Flags, configured
 from hawker.cli.notation import LocalFile, Variable, check, restart
 from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 
 FILES = {
     "env": b"A=file\nHERE\n",
@@ -26,7 +26,7 @@ def read(name: str) -> bytes:
     return FILES[name]
 
 
-SOURCES = Sources(environ={"HERE": "from here"}, read=read)
+SOURCES = ConfigSources(environ={"HERE": "from here"}, read=read)
 EMPTY = MachineConfig()
 
 

@@ -1,10 +1,15 @@
+""""""
+
+import click
 import pytest
 
-from hawker.cli.machines import Owned, chosen
+from hawker.cli.connect import Access
+from hawker.cli.machines import Owned, chosen, complete_machine
 from hawker.errors import BadRequest, NotFound, Unavailable
+from hawker.log import Secret
 from hawker.machine import State
 from tests.cli.conftest import Hawker
-from tests.cli.fake_node import FakeNode, machine
+from tests.cli.fake_node import TOKEN, FakeNode, machine
 
 WEB = Owned("shop", machine("3d8f0000000001", name="web"))
 JOB = Owned("shop", machine("3d8f0000000002", name="job"))
@@ -60,3 +65,20 @@ def test_one_whose_node_is_away_is_not_said_to_be_gone(node: FakeNode, hawker: H
     node.failures["get_machine"] = Unavailable("node 0badcafe in region mad is down")
     told = hawker("machine", "status", "bb00000000000b", "-a", "front")
     assert told.status == 5 and "node 0badcafe in region mad is down" in told.err
+
+
+def offered(url: str, incomplete: str) -> list[str]:
+    ctx = click.Context(click.Command("stop"), obj=Access(url, Secret(TOKEN)))
+    return [item.value for item in complete_machine(ctx, click.Argument(["machine"]), incomplete)]
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "values"), [("", ["web", "3d8f0000000001"]), ("w", ["web"]), ("3d", ["3d8f0000000001"]), ("x", [])]
+)
+def test_names_and_ids_are_offered(node: FakeNode, url: str, incomplete: str, values: list[str]) -> None:
+    node.add("shop", machine(name="web"))
+    assert offered(url, incomplete) == values
+
+
+def test_nothing_is_offered_when_the_node_does_not_answer() -> None:
+    assert offered("http://127.0.0.1:1", "") == []

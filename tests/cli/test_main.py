@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.cli.main import main
 from hawker.errors import Unavailable
 from tests.cli.conftest import Hawker
@@ -8,12 +8,12 @@ from tests.cli.fake_node import FakeNode, machine
 
 
 def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == Exit.USAGE
+    assert main([]) == ExitStatus.USAGE
     assert "hawker machine run hawker/hello" in capsys.readouterr().err
 
 
 def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["machine", "run", "--help"]) == Exit.OK
+    assert main(["machine", "run", "--help"]) == ExitStatus.OK
     assert "--env-file" in capsys.readouterr().out
 
 
@@ -29,25 +29,25 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_wrong_command_line_is_one_line_and_where_to_look(
     words: list[str], text: str, where: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == Exit.USAGE
+    assert main(words) == ExitStatus.USAGE
     error, hint = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ") and text in error
     assert hint == f"hint: see `{where} --help`"
 
 
 def test_an_unreachable_node_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--url", "http://127.0.0.1:1", "apps", "list"]) == Exit.UNAVAILABLE
+    assert main(["--url", "http://127.0.0.1:1", "apps", "list"]) == ExitStatus.UNAVAILABLE
     assert capsys.readouterr().err.startswith("error: cannot reach http://127.0.0.1:1")
 
 
 def test_a_wrong_token_says_where_the_right_one_is(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--url", url, "--token", "wrong", "apps", "list"]) == Exit.FAILED
+    assert main(["--url", url, "--token", "wrong", "apps", "list"]) == ExitStatus.FAILED
     assert "hint: give the node's token" in capsys.readouterr().err
 
 
 def test_a_busy_node_is_to_be_tried_again(node: FakeNode, hawker: Hawker) -> None:
     node.failures["list_apps"] = Unavailable("try later")
-    assert hawker("apps", "list").status == Exit.UNAVAILABLE
+    assert hawker("apps", "list").status == ExitStatus.UNAVAILABLE
 
 
 @pytest.mark.parametrize("group", ["machine", "machines", "m"])

@@ -1,9 +1,18 @@
+""""""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 
+from hawker.api.contract.catalog import CatalogLine
 from hawker.api.contract.cluster import FleetNode, FleetNodes
-from hawker.cli.nodes import clock_notes, node_fields, nodes_table
+from hawker.api.in_process import InProcessCaller
+from hawker.cli.nodes import Loss, clock_notes, loss_of, node_fields, nodes_table, said_of
+from hawker.clock import ManualClock
 from tests.cli.conftest import Hawker
 from tests.cli.fake_fleet import FakeFleet
+from tests.cli.fake_node import FakeNode
 
 
 def test_nodes_are_shown_with_what_is_known_of_them() -> None:
@@ -51,3 +60,39 @@ def test_a_clock_that_is_wrong_is_told(ahead_s: float | None, said: str) -> None
 def test_what_is_no_node_is_told(hawker: Hawker, text: str, status: int, said: str) -> None:
     told = hawker("node", "show", text)
     assert told.status == status and said in told.err
+
+
+pytestmark = pytest.mark.anyio
+
+ROWS: dict[str, list[tuple[Any, ...]]] = {
+    "machines": [(3,)],
+    "volumes": [(1,)],
+    "apps": [("lab", 0, 0), ("moved", 2, 1), ("shop", 2, 0)],
+}
+
+
+class Telling(FakeNode):
+    async def _query_catalog(self, call: Any) -> AsyncIterator[CatalogLine]:
+        assert call.body.params == ("0badcafe",)
+        table = next(table for table in ROWS if f" FROM {table} " in call.body.query)
+
+        async def lines() -> AsyncIterator[CatalogLine]:
+            yield CatalogLine(columns=("some",))
+            for row in ROWS[table]:
+                yield CatalogLine(row=row)
+
+        return lines()
+
+
+async def test_an_app_is_lost_unless_another_node_knows_it() -> None:
+    caller = InProcessCaller(Telling().handlers(), ManualClock(), "tester")
+    loss = await loss_of(caller, "0badcafe")
+    assert loss == Loss(machines=3, volumes=1, left=("shop",), gone=("lab",))
+    first, second, third = said_of("0badcafe", loss)
+    assert first == "node 0badcafe has 3 machines and 1 volumes: they will no longer be listed"
+    assert "node 0badcafe is the home of shop: the next call" in second
+    assert "no other node knows lab" in third
+
+
+def test_of_a_node_with_nothing_little_is_said() -> None:
+    assert len(list(said_of("0badcafe", Loss(machines=0, volumes=0, left=(), gone=())))) == 1

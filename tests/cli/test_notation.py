@@ -4,7 +4,7 @@ import pytest
 from hawker.cli import notation
 from hawker.cli.notation import LocalFile, OneOf, Variable, Written
 from hawker.config import MachineCheck, MachineRestart
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.machine import State
 
 

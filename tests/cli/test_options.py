@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import click
 from click.testing import CliRunner
 
-from hawker.cli.options import Placement, app_option, gathered, placement_options
+from hawker.cli.options import PlacementOptions, app_option, gathered, placement_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ def test_options_are_gathered_into_one_value_beside_the_others() -> None:
 def test_gathered_options_keep_their_order_in_the_help() -> None:
     @click.command()
     @placement_options
-    def command(placement: Placement) -> None: ...
+    def command(placement: PlacementOptions) -> None: ...
 
     text = CliRunner().invoke(command, ["--help"]).output
     places = [text.index(flag) for flag in ("--app", "--name", "--region", "--order-id")]

@@ -3,7 +3,7 @@ import pytest
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.in_process import InProcessCaller
 from hawker.cli.exits import Failure
-from hawker.cli.ordering import Order, one_off, place, start
+from hawker.cli.ordering import ClientOrder, one_off, place, start
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig, MachineRestart
 from hawker.errors import NameTaken, NotFound
@@ -19,8 +19,8 @@ def caller(node: FakeNode) -> InProcessCaller:
     return InProcessCaller(node.handlers(), ManualClock(), "tester")
 
 
-def order(app: str | None = None) -> Order:
-    return Order(app=app, request=REQUEST, order_id="o-1")
+def order(app: str | None = None) -> ClientOrder:
+    return ClientOrder(app=app, request=REQUEST, order_id="o-1")
 
 
 async def test_the_default_app_is_made_when_it_is_missing() -> None:

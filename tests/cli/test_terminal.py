@@ -14,7 +14,7 @@ import pytest
 from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, TerminalRequest
 from hawker.api.contract.machine import MachineParams
 from hawker.api.in_process import InProcessCaller
-from hawker.cli.exits import Exit, Failure, sole_error
+from hawker.cli.exits import ExitStatus, Failure, sole_error
 from hawker.cli.terminal import Descriptors, converse, is_terminal, own_descriptors, raw_mode, window
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
@@ -144,7 +144,7 @@ async def test_a_second_ctrl_c_leaves_a_command_that_takes_no_notice(pipes: Pipe
             os.kill(os.getpid(), SIGINT)
     error = sole_error(caught.value)
     assert isinstance(error, Failure)
-    assert error.status == Exit.INTERRUPTED
+    assert error.status == ExitStatus.INTERRUPTED
     pipes.close_input()
 
 

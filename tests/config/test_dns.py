@@ -7,7 +7,7 @@ import pytest
 
 from hawker.config import MachineConfig, validate
 from hawker.config.dns import asks_inside, complaints, host_names, resolver_file
-from hawker.config.network import DnsConfig
+from hawker.config.machine import DnsConfig
 from hawker.errors import Unprocessable
 from hawker.runtime.driver import Features
 

@@ -1,16 +1,57 @@
+""""""
+
+import msgspec
 import pytest
 
-from hawker.config import File, MachineProcess, MachineRestart, StopConfig
-from hawker.config.process import EnvFrom, MachineSecret
+from hawker.config import File, MachineConfig, MachineProcess, MachineRestart, StopConfig
+from hawker.config.machine import EnvFrom, MachineSecret
 from hawker.config.process_rules import (
     files_complaints,
     image_complaints,
+    in_files,
+    in_processes,
     path_complaints,
     raw_bytes,
     restart_complaints,
     run_complaints,
+    signal_name,
+    signal_number,
     stop_complaints,
 )
+
+
+@pytest.mark.parametrize("value", ["SIGTERM", "TERM", "term", "sigterm", 15, "15"])
+def test_a_signal_is_named_in_every_way_that_clients_use(value: str | int) -> None:
+    assert signal_number(value) == 15 and signal_name(value) == "SIGTERM"
+
+
+@pytest.mark.parametrize("value", ["", "SIG", "SIGNOPE", 0, -1, 4096, "٩", "9 ", "SIG_IGN"])
+def test_what_is_no_signal_is_refused(value: str | int) -> None:
+    with pytest.raises(ValueError, match="is not a signal"):
+        signal_number(value)
+
+
+def test_each_secret_that_a_config_names_is_found_with_its_place() -> None:
+    config = msgspec.convert(
+        {
+            "files": [{"guest_path": "/a", "raw_value": "aa=="}, {"guest_path": "/b", "secret_name": "CERT"}],
+            "processes": [{}, {"secrets": [{"env_var": "MINE", "name": "KEY"}, {"env_var": "PLAIN"}]}],
+        },
+        MachineConfig,
+    )
+    assert list(in_files(config)) == [("files[1].secret_name", "CERT")]
+    assert list(in_processes(config)) == [("processes[1].secrets[0]", "KEY"), ("processes[1].secrets[1]", "PLAIN")]
+
+
+def test_a_config_without_them_names_none() -> None:
+    assert [*in_files(MachineConfig()), *in_processes(MachineConfig())] == []
+
+
+def test_secrets_of_containers_are_found_too() -> None:
+    container = {"files": [{"guest_path": "/a", "secret_name": "CERT"}], "secrets": [{"env_var": "KEY"}]}
+    config = msgspec.convert({"containers": [{}, container]}, MachineConfig)
+    assert list(in_files(config)) == [("containers[1].files[0].secret_name", "CERT")]
+    assert list(in_processes(config)) == [("containers[1].secrets[0]", "KEY")]
 
 
 @pytest.mark.parametrize("image", ["nginx", "a/b:c", "r.example:5000/a@sha256:00"])

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.dispatch import ANY_METHOD, Dispatch, Found
+from hawker.api.openapi import PREFIX, Schemas, reached
 from hawker.api.routes import ROUTES, UNSERVED
-from hawker.api.schemas import PREFIX, Schemas, reached
-from hawker.config.served import NOT_SERVED
+from hawker.api.server import ANY_METHOD, Dispatch, Found
+from hawker.config.rules import NOT_SERVED
 from hawker.runtime.driver import Features
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.exclusions import EXCLUSIONS

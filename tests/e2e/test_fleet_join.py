@@ -24,7 +24,7 @@ from hawker.api.contract.cluster import (
     NodeParams,
 )
 from hawker.api.contract.machine import Machine
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.errors import Conflict, NoRoom, Unavailable
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import Shop
@@ -174,14 +174,14 @@ async def test_who_may_not_join_is_told_so_in_one_line(tmp_path: Path) -> None:
     with host(tmp_path / "0", 0) as first, host(tmp_path / "1", 1) as second:
         first.node.start("--ephemeral")
         said = second.join(first.node)
-        assert (said.returncode, said.stdout) == (Exit.FAILED, "")
+        assert (said.returncode, said.stdout) == (ExitStatus.FAILED, "")
         assert "in no cluster: start it with `hawker up --advertise HOST`" in said.stderr
         said = second.join(first.node, token="fm2_wrong")
-        assert said.returncode == Exit.FAILED and "does not take this token" in said.stderr
+        assert said.returncode == ExitStatus.FAILED and "does not take this token" in said.stderr
         token = first.node.token
         first.node.stop()
         said = second.join(first.node, token=token)
-        assert said.returncode == Exit.UNAVAILABLE and "cannot reach" in said.stderr
+        assert said.returncode == ExitStatus.UNAVAILABLE and "cannot reach" in said.stderr
         assert not second.node.place.cluster.exists()
 
 

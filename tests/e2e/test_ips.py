@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.ip_assignment import IpAssignment
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 
@@ -46,7 +46,7 @@ def test_an_address_is_given_once_kept_over_a_crash_and_given_again_when_its_app
     given = [allocate(hawker, app, "v4") for app in ("shop", "bank", "shop")]
     assert sorted(given) == ["203.0.113.5", "203.0.113.6", "203.0.113.8"]
     full = hawker("ips", "allocate", "-a", "bank", "v4")
-    assert full.status != Exit.OK and "add to --public-ipv4" in full.err
+    assert full.status != ExitStatus.OK and "add to --public-ipv4" in full.err
     before = listed(hawker, "shop")
     node.kill()
     node.start()
@@ -63,5 +63,5 @@ def test_each_type_is_what_it_says(hawker: CommandLine) -> None:
     assert [ip["type"] for ip in listed(hawker, "shop")] == ["shared_v4", "v6", "private_v6", "private_v6"]
     hawker.say("ips", "release", "-a", "shop", private)
     assert private not in [ip["ip"] for ip in listed(hawker, "shop")]
-    assert hawker("ips", "release", "-a", "shop", private).status == Exit.NOT_FOUND
+    assert hawker("ips", "release", "-a", "shop", private).status == ExitStatus.NOT_FOUND
     assert set(listed(hawker, "shop")[0]) <= set(IpAssignment.__struct_fields__)

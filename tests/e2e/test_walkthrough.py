@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hawker.chaos.daemon import HAWKER, Daemon
-from hawker.chaos.fleet.fleet import LabNode
 from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.chaos.fleet.real_fleet import LabNode
 from hawker.clock import SystemClock
 from tests.waiting import eventually
 

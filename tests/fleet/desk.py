@@ -12,7 +12,7 @@ from hawker.catalog.change import Token, Value
 from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
 from hawker.errors import Unavailable
 from hawker.gossip.contract import Fate, Member, NodeMeta
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
 
 ME, OTHER = NodeId("0000000a"), NodeId("0000000b")
@@ -71,7 +71,7 @@ class Crowd:
     def __init__(self, me: NodeId) -> None:
         self._me = me
         self._fates = {me: Fate.ALIVE, OTHER: Fate.ALIVE}
-        self.keyring = Keyring(keys={1: b"\1" * 32}, primary=1)
+        self.keyring = GossipKeyring(keys={1: b"\1" * 32}, primary=1)
         self.without_keys: list[NodeId] = []
         self.fences: dict[NodeId, int] = {}
         self.skew_s = 0.0  # of the other one
@@ -86,7 +86,7 @@ class Crowd:
     def set(self, node: NodeId, fate: Fate) -> None:
         self._fates[node] = fate
 
-    def rekey(self, keyring: Keyring) -> None:
+    def rekey(self, keyring: GossipKeyring) -> None:
         self.keyring = keyring
 
     def behind(self) -> list[NodeId]:

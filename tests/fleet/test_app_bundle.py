@@ -17,7 +17,7 @@ from hawker.secret.secrets import Secrets
 from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
 from hawker.volume.table import VolumeTable
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Place:
         self.node = NodeId(f"{number:08x}")
         self.store, self.clock = MemoryStore(), clock
         self.secrets = Secrets(self.store, Vault(bytes([number] * 32), clock), clock)
-        self.apps = Apps(self.store, clock, VolumeTable(clock, 0))
+        self.apps = AppTable(self.store, clock, VolumeTable(clock, 0))
         self.policies = Policies(self.store, clock)
         vaults = [Vault(key, clock) for key in keys or (OLD,)]
         self.porter = AppBundler(self.store, self.secrets, clock, self.node, lambda: vaults)

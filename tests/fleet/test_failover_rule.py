@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Verdict, Watched, judge
+from hawker.fleet.failover_rule import ALIVE, DOWN, FailoverVerdict, Spare, Takeover, Watched, judge
 from hawker.ids import MachineId, NodeId
 
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
@@ -21,19 +21,26 @@ AT_REST = Watched(id=LOST.id, owner=A, runs=False, seen=5.0)
 @pytest.mark.parametrize(
     ("spare", "watched", "fates", "takeovers", "witnesses", "verdict"),
     [
-        (FIRST, LOST, FATES, [], 1, Verdict.START),
-        (FIRST, LOST, FATES, [], 0, Verdict.WITNESS),
-        (FIRST, LOST, {**FATES, A: "suspect"}, [], 1, Verdict.WATCH),
-        (FIRST, LOST, {**FATES, A: ALIVE}, [], 1, Verdict.WATCH),
-        (FIRST, LOST, {**FATES, A: "left"}, [], 1, Verdict.WATCH),
-        (FIRST, LOST, {B: ALIVE, C: ALIVE}, [], 1, Verdict.WATCH),
-        (FIRST, AT_REST, FATES, [], 1, Verdict.WATCH),
-        (FIRST, LOST, {A: DOWN, B: ALIVE}, [], 1, Verdict.MINORITY),
-        (FIRST, LOST, {**FATES, C: DOWN}, [], 1, Verdict.MINORITY),
-        (FIRST, LOST, FATES, [TAKEN], 1, Verdict.DONE),
-        (FIRST, LOST, FATES, [SEEN_EARLIER], 1, Verdict.START),
-        (SECOND, LOST, FATES, [], 1, Verdict.AFTER),
-        (SECOND, LOST, {**FATES, B: DOWN, NodeId("ffffffff"): ALIVE, NodeId("eeeeeeee"): ALIVE}, [], 1, Verdict.START),
+        (FIRST, LOST, FATES, [], 1, FailoverVerdict.START),
+        (FIRST, LOST, FATES, [], 0, FailoverVerdict.WITNESS),
+        (FIRST, LOST, {**FATES, A: "suspect"}, [], 1, FailoverVerdict.WATCH),
+        (FIRST, LOST, {**FATES, A: ALIVE}, [], 1, FailoverVerdict.WATCH),
+        (FIRST, LOST, {**FATES, A: "left"}, [], 1, FailoverVerdict.WATCH),
+        (FIRST, LOST, {B: ALIVE, C: ALIVE}, [], 1, FailoverVerdict.WATCH),
+        (FIRST, AT_REST, FATES, [], 1, FailoverVerdict.WATCH),
+        (FIRST, LOST, {A: DOWN, B: ALIVE}, [], 1, FailoverVerdict.MINORITY),
+        (FIRST, LOST, {**FATES, C: DOWN}, [], 1, FailoverVerdict.MINORITY),
+        (FIRST, LOST, FATES, [TAKEN], 1, FailoverVerdict.DONE),
+        (FIRST, LOST, FATES, [SEEN_EARLIER], 1, FailoverVerdict.START),
+        (SECOND, LOST, FATES, [], 1, FailoverVerdict.AFTER),
+        (
+            SECOND,
+            LOST,
+            {**FATES, B: DOWN, NodeId("ffffffff"): ALIVE, NodeId("eeeeeeee"): ALIVE},
+            [],
+            1,
+            FailoverVerdict.START,
+        ),
     ],
 )
 def test_verdicts(
@@ -42,7 +49,7 @@ def test_verdicts(
     fates: Mapping[NodeId, str],
     takeovers: list[Takeover],
     witnesses: int,
-    verdict: Verdict,
+    verdict: FailoverVerdict,
 ) -> None:
     assert judge(spare, watched, fates, [FIRST, SECOND], takeovers, witnesses) is verdict
 
@@ -59,6 +66,6 @@ def test_of_the_two_sides_of_a_partition_one_at_most_starts_a_spare(size: int, d
     for spare in spares:
         mine = side if spare.owner in side else set(others) - side
         fates = {node: ALIVE if node in mine else DOWN for node in nodes}
-        if judge(spare, watched, fates, spares, [], len(mine) - 1) is Verdict.START:
+        if judge(spare, watched, fates, spares, [], len(mine) - 1) is FailoverVerdict.START:
             started.add(spare.id)
     assert len(started) <= 1

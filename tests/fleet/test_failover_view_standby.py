@@ -10,7 +10,7 @@ from hawker.api.route import Call, NoQuery
 from hawker.cluster import found_cluster
 from hawker.fleet.failover import Failover
 from hawker.fleet.failover_view import catalog_sight
-from hawker.fleet.fleet import Fleet
+from hawker.fleet.membership import Fleet
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.machine import State

@@ -18,7 +18,7 @@ from hawker.fleet.gossip_bridge import GossipBridge, MembersToMirror, MembersToR
 from hawker.fleet.members import Members
 from hawker.fleet.rows import image_row, upsert
 from hawker.gossip.contract import NodeMeta
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
@@ -61,7 +61,7 @@ class Stand:
         self.gossip = GossipNode(
             node=node,
             cluster="c",
-            keyring=Keyring(keys={1: bytes(32)}, primary=1),
+            keyring=GossipKeyring(keys={1: bytes(32)}, primary=1),
             transport=network.transport(f"{node}:1"),
             advertise=None,
             meta=NodeMeta(region="mad", api=f"http://{node}"),

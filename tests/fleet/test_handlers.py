@@ -32,8 +32,8 @@ from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.cluster import Cluster, found_cluster
 from hawker.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable, WrongState
-from hawker.fleet.fleet import Fleet
 from hawker.fleet.handlers import ClusterHandlers
+from hawker.fleet.membership import Fleet
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.permission import Attempt

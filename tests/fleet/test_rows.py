@@ -6,7 +6,7 @@ import apsw
 import msgspec
 import pytest
 
-from hawker.config.services import Service
+from hawker.config.machine import Service
 from hawker.fleet.rows import (
     COLUMNS,
     KEYS,

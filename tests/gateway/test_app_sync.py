@@ -9,9 +9,8 @@ from hawker.api.contract.app import DELETE_APP, DeleteAppQuery
 from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.errors import NotFound, Unavailable
 from hawker.gateway.app_sync import AppSync
-from hawker.gateway.fan_out import FanOut
+from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.owners import Owners
-from hawker.gateway.reach import Reach
 from hawker.ids import AppName
 from hawker.record.app import APPS
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Host, Town, town_of

@@ -9,8 +9,7 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.contract.node import HEALTH
 from hawker.errors import BadRequest, NotFound, Unavailable
-from hawker.gateway.fan_out import FanOut, FanOutLimits
-from hawker.gateway.reach import Reach
+from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
 from hawker.ids import NodeId
 from tests.gateway.town import FAR, HERE, Town, town_of
 from tests.worker.hourglass import in_virtual_time

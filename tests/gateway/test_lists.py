@@ -1,9 +1,11 @@
-"""Lists over several nodes: whole, in order, page by page; and answered where a region is away."""
+"""Lists of several nodes as one: however it is paged, it is the whole list."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery
@@ -11,10 +13,68 @@ from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachinesQuery, OrgPara
 from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, LIST_VOLUMES, ListVolumesQuery
 from hawker.errors import BadRequest, NotFound, Unavailable
+from hawker.gateway.lists import PagePart, Whole, merged
 from hawker.ids import NodeId
 from hawker.permission import Attempt
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
+
+KEYS = st.text("abc", min_size=1, max_size=3)
+
+
+def key(item: str) -> str:
+    return item
+
+
+def page_at(node: set[str], after: str | None, limit: int, *, newest_first: bool) -> PagePart[str]:
+    """What a node answers."""
+    beyond = [
+        item
+        for item in sorted(node, reverse=newest_first)
+        if after is None or (item < after if newest_first else item > after)
+    ]
+    shown = beyond[:limit]
+    return PagePart(items=shown, upto=shown[-1] if len(beyond) > limit else None)
+
+
+def pages(nodes: list[set[str]], limit: int, most: list[int], *, newest_first: bool) -> list[Whole[str]]:
+    """Every page, each node showing no more than its `most` at once."""
+    after, found = None, list[Whole[str]]()
+    while True:
+        parts = [
+            page_at(node, after, min(limit, at_most), newest_first=newest_first)
+            for node, at_most in zip(nodes, most, strict=True)
+        ]
+        found.append(merged(parts, key, limit, newest_first=newest_first))
+        if found[-1].upto is None:
+            return found
+        assert after is None or (found[-1].upto < after if newest_first else found[-1].upto > after)
+        after = found[-1].upto
+
+
+@given(st.lists(st.tuples(st.sets(KEYS), st.integers(1, 4)), max_size=5), st.integers(1, 5), st.booleans())
+def test_all_pages_together_are_the_whole_list(
+    nodes: list[tuple[set[str], int]], limit: int, newest_first: bool
+) -> None:
+    found = pages([node for node, _ in nodes], limit, [most for _, most in nodes], newest_first=newest_first)
+    items = [item for page in found for item in page.items]
+    assert items == sorted({item for node, _ in nodes for item in node}, reverse=newest_first)
+    assert all(len(page.items) <= limit for page in found)
+
+
+def test_of_two_with_one_key_the_better_counts() -> None:
+    parts = [PagePart(items=["a1", "b1"]), PagePart(items=["a2"])]
+    assert merged(parts, lambda item: item[0], None, better=max).items == ("a2", "b1")
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_no_parts_are_an_empty_list(limit: int | None) -> None:
+    assert merged(list[PagePart[str]](), key, limit) == Whole(items=())
+
+
+def test_a_page_that_was_emptied_by_a_filter_still_goes_on() -> None:
+    assert merged([PagePart(items=[], upto="m"), PagePart(items=["n"])], key, 5) == Whole(items=(), upto="m")
+
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import BadRequest, Unavailable
-from hawker.gateway.fan_out import FanOut
+from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.owners import MOST_REMEMBERED, REMEMBERED_S, Owners
-from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
 from tests.gateway.town import APP, FAR, HERE, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time

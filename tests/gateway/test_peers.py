@@ -22,12 +22,11 @@ from hawker.api.server import Server
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.clock import SystemClock
 from hawker.errors import Fault, NotFound, Unavailable, WrongState
-from hawker.gateway.fan_out import FanOut
+from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Owners
 from hawker.gateway.peers import BesidePeers, HttpPeers
-from hawker.gateway.reach import Reach
 from hawker.ids import AppName, NodeId
 from tests.api.samples import sample
 from tests.api.serving import Fake, served

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.gossip.contract import Fate, Member, NodeMeta, Trouble
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
@@ -24,7 +24,7 @@ class RecordingListener:
     members: list[Member] = field(default_factory=list)
     messages: list[tuple[NodeId, bytes]] = field(default_factory=list)
     forgotten: list[tuple[NodeId, int]] = field(default_factory=list)
-    keyrings: list[Keyring] = field(default_factory=list)
+    keyrings: list[GossipKeyring] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
 
     def listener(self) -> Listener:
@@ -56,7 +56,7 @@ class MemoryCluster:
         seeds: Sequence[int] = (),
         address: str | None = None,
         cluster: str = "c",
-        keyring: Keyring = KEYRING,
+        keyring: GossipKeyring = KEYRING,
         clock: LoopClock | None = None,
         fences: Mapping[NodeId, int] | None = None,
         epoch: int = 1,

@@ -6,14 +6,14 @@ from hawker.clock import ManualClock
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import Effects, Event
 from hawker.gossip.frames import Frame, MemberClaim, decode, payload_of
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.members import Identity, alive_claim, content_of
 from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
-KEYRING = Keyring(keys={1: bytes(32)}, primary=1)
+KEYRING = GossipKeyring(keys={1: bytes(32)}, primary=1)
 ME, BOOT, WALL = NodeId("00000001"), 1000, 1.7e9
 META = NodeMeta(region="mad", api="http://a:1")
 

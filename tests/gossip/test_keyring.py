@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Conflict
-from hawker.gossip.keyring import Keyring, StoredKeyring, checked, loaded, new_keyring, rank_of, stored
+from hawker.gossip.keyring import GossipKeyring, StoredKeyring, checked, loaded, new_keyring, rank_of, stored
 
 KEYS = [bytes([number]) * 32 for number in range(5)]
 
@@ -16,7 +16,7 @@ def test_a_key_is_replaced_in_three_steps() -> None:
     assert second.primary == 1 and sorted(second.keys) == [1, 2]
     third = second.using(2)
     fourth = third.removed(1)
-    assert fourth == Keyring(keys={2: KEYS[0]}, primary=2, version=4)
+    assert fourth == GossipKeyring(keys={2: KEYS[0]}, primary=2, version=4)
     assert [rank_of(ring) for ring in (first, second, third, fourth)] == sorted(
         rank_of(ring) for ring in (first, second, third, fourth)
     )
@@ -48,7 +48,7 @@ def test_a_key_has_32_bytes() -> None:
 
 
 def test_numbers_go_round() -> None:
-    ring = Keyring(keys={255: KEYS[0], 0: KEYS[1]}, primary=255)
+    ring = GossipKeyring(keys={255: KEYS[0], 0: KEYS[1]}, primary=255)
     assert sorted(ring.added(KEYS[2]).keys) == [0, 1, 255]
 
 
@@ -63,7 +63,7 @@ def test_two_changes_at_once_have_an_order() -> None:
     st.integers(1, 2**30),
 )
 def test_a_file_keeps_it(keys: dict[int, bytes], version: int) -> None:
-    ring = Keyring(keys=keys, primary=min(keys), version=version)
+    ring = GossipKeyring(keys=keys, primary=min(keys), version=version)
     text = msgspec.json.encode(stored(ring))
     assert loaded(msgspec.json.decode(text, type=StoredKeyring)) == ring
 
@@ -85,5 +85,5 @@ def test_invalid_keyring_is_refused(file: StoredKeyring) -> None:
 
 
 def test_keyring_does_not_print_its_keys() -> None:
-    ring = checked(Keyring(keys={1: b"k" * 32}, primary=1))
+    ring = checked(GossipKeyring(keys={1: b"k" * 32}, primary=1))
     assert "kkk" not in repr(ring) and "keys=[1]" in repr(ring)

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.errors import Fault, NotFound
 from hawker.gossip.contract import Fate, Member, Trouble
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from tests.gossip.single_core import KEYRING, node
 
@@ -21,7 +21,7 @@ def tell_all(listener: Listener) -> None:
 def test_everyone_hears_what_is_theirs() -> None:
     heard: list[object] = []
 
-    def keyring(ring: Keyring) -> None:
+    def keyring(ring: GossipKeyring) -> None:
         heard.append(ring)
 
     tell_all(

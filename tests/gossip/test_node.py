@@ -5,7 +5,7 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, CannotStart, Conflict, DeadlineExceeded, TooLarge, Unavailable
 from hawker.gossip.contract import DATAGRAM_BYTES, Fate, Mesh, NodeMeta
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.sim.harness.loop import LoopClock
 from tests.gossip.memory_cluster import at, complete, fate, memory_cluster
 from tests.gossip.single_core import KEYRING, node
@@ -158,7 +158,7 @@ async def test_keys_are_replaced_while_all_talk() -> None:
         with pytest.raises(Conflict):
             nodes[0].rekey(added)
         with pytest.raises(BadRequest):
-            nodes[0].rekey(Keyring(keys={}, primary=1, version=9))
+            nodes[0].rekey(GossipKeyring(keys={}, primary=1, version=9))
 
 
 async def test_one_that_slept_through_a_step_catches_up() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.sealing import (
     OVERHEAD,
     PACKET_BYTES,
@@ -21,7 +21,7 @@ NODE = NodeId("0000000a")
 RING = new_keyring(ManualClock())
 
 
-def sealer(ring: Keyring = RING, node: NodeId = NODE, boot: int = 7, cluster: str = "c") -> Sealer:
+def sealer(ring: GossipKeyring = RING, node: NodeId = NODE, boot: int = 7, cluster: str = "c") -> Sealer:
     return Sealer(ring, node, boot, cluster)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.secure_stream import (
     HELLO_BYTES,
     LENGTH_BYTES,
@@ -33,7 +33,7 @@ def hello(name: str = "a", boot: int = 1, key: int = 1, nonce: bytes = b"n") -> 
 CALLER, ANSWERER = hello("a"), hello("b")
 
 
-def ends(ring: Keyring = RING, cluster: str = "c", other: str = "c") -> tuple[SecureStream, SecureStream]:
+def ends(ring: GossipKeyring = RING, cluster: str = "c", other: str = "c") -> tuple[SecureStream, SecureStream]:
     calling = SecureStream(ring, cluster, caller=CALLER, answerer=ANSWERER, calling=True)
     return calling, SecureStream(RING, other, caller=CALLER, answerer=ANSWERER, calling=False)
 

@@ -9,7 +9,7 @@ from anyio.abc import ByteStream
 
 from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.secure_stream import MessageKind, SecureStream, StreamHello, hello_of, records_of
@@ -37,7 +37,7 @@ class Pair:
         self.caller = self.streams(1)
 
     def streams(
-        self, number: int, *, keyring: Keyring = KEYRING, cluster: str = "c", listener: Listener | None = None
+        self, number: int, *, keyring: GossipKeyring = KEYRING, cluster: str = "c", listener: Listener | None = None
     ) -> Streams:
         return Streams(node(number), number, cluster, keyring, self.here, listener or Listener(), self.clock)
 
@@ -117,7 +117,7 @@ async def test_request_ends_when_its_caller_no_longer_waits() -> None:
     ("keyring", "cluster"),
     [(new_keyring(ManualClock(seed=9)), "c"), (KEYRING, "other"), (KEYRING.added(bytes(32)).using(2), "c")],
 )
-async def test_other_keys_and_clusters_get_nothing(keyring: Keyring, cluster: str) -> None:
+async def test_other_keys_and_clusters_get_nothing(keyring: GossipKeyring, cluster: str) -> None:
     async with pair() as made:
         stranger = made.streams(1, keyring=keyring, cluster=cluster)
         with pytest.raises((Unavailable, DeadlineExceeded)):

@@ -10,7 +10,7 @@ from anyio.abc import ByteStream, TaskStatus
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, Unavailable
 from hawker.gossip.contract import Fate, NodeMeta
-from hawker.gossip.keyring import Keyring, new_keyring
+from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, is_literal, joined, split
 from hawker.ids import NodeId
@@ -151,7 +151,7 @@ async def test_five_nodes_find_each_other_speak_and_lose_one() -> None:
         tasks.cancel_scope.cancel()
 
 
-def _node(number: int, ring: Keyring, ears: RecordingListener) -> GossipNode:
+def _node(number: int, ring: GossipKeyring, ears: RecordingListener) -> GossipNode:
     return GossipNode(
         node=NodeId(f"{number:08x}"),
         cluster="c",

@@ -9,7 +9,7 @@ from hawker.errors import CannotStart
 from hawker.place import Place
 from hawker.settings import Settings
 from hawker.up.catalog import token_of_agent
-from hawker.up.listeners import open_doors
+from hawker.up.servers import open_doors
 
 
 def test_it_is_read_from_a_file(tmp_path: Path) -> None:

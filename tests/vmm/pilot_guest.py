@@ -20,7 +20,7 @@ from hawker import guest as built
 from hawker.host.cgroup import find_hierarchies
 from hawker.host.mount import mounts
 from hawker.runtime import proc
-from hawker.runtime.pilot.frames import MalformedFrame
+from hawker.runtime.pilot.frames import MalformedPilotFrame
 from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES
 from tests.vmm.guests import Machine
 from tests.vmm.played_pilot import Talk
@@ -158,7 +158,7 @@ class PilotGuest:
             threading.Thread(target=self._join, args=(joined,), daemon=True).start()
 
     def _join(self, joined: socket.socket) -> None:
-        with joined, socket.socket(socket.AF_UNIX) as pilot, suppress(OSError, MalformedFrame):
+        with joined, socket.socket(socket.AF_UNIX) as pilot, suppress(OSError, MalformedPilotFrame):
             asked = joined.recv(16, socket.MSG_PEEK)
             line = asked.partition(b"\n")[0]
             joined.recv(len(line) + 1)
@@ -177,7 +177,7 @@ class PilotGuest:
             back.join()
 
     def _pump_back(self, pilot: socket.socket, joined: socket.socket, talk: Talk) -> None:
-        with suppress(OSError, MalformedFrame):
+        with suppress(OSError, MalformedPilotFrame):
             while data := pilot.recv(65536):
                 self._copy()
                 joined.sendall(talk.of_pilot(data))

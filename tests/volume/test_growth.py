@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.ids import AppName, VolumeId
 from hawker.node import Capacity
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState

@@ -4,7 +4,7 @@ import pytest
 
 from hawker.ids import VolumeId
 from hawker.machine import State
-from hawker.volume.guest_disks import Hold, Use
+from hawker.volume.guest_disks import Use, VolumeHold
 from tests.worker.lifecycle.guests import MACHINE, Guest
 
 pytestmark = pytest.mark.anyio
@@ -17,26 +17,26 @@ def guest() -> Guest:
 
 
 async def test_what_no_machine_has_is_the_hosts(guest: Guest) -> None:
-    assert await guest.use.of(VolumeId("vol_nobodys")) == Hold(Use.FREE)
+    assert await guest.use.of(VolumeId("vol_nobodys")) == VolumeHold(Use.FREE)
 
 
 @pytest.mark.parametrize("state", [State.STOPPED, State.FAILED])
 async def test_so_is_that_of_a_machine_that_is_off(guest: Guest, state: State) -> None:
     await guest.attach(state)
-    assert await guest.use.of(guest.volume_id) == Hold(Use.FREE, MACHINE)
+    assert await guest.use.of(guest.volume_id) == VolumeHold(Use.FREE, MACHINE)
 
 
 @pytest.mark.parametrize("state", [State.CREATED, State.STARTING, State.STOPPING, State.RESTARTING, State.DESTROYING])
 async def test_while_a_machine_changes_nobody_may_touch_it(guest: Guest, state: State) -> None:
     await guest.attach(state)
-    assert await guest.use.of(guest.volume_id) == Hold(Use.CHANGING, MACHINE)
+    assert await guest.use.of(guest.volume_id) == VolumeHold(Use.CHANGING, MACHINE)
 
 
 async def test_a_guest_that_runs_or_is_suspended_has_it(guest: Guest) -> None:
     await guest.run(FILE)
-    assert await guest.use.of(guest.volume_id) == Hold(Use.GUEST, MACHINE)
+    assert await guest.use.of(guest.volume_id) == VolumeHold(Use.GUEST, MACHINE)
     await guest.suspend()
-    assert await guest.use.of(guest.volume_id) == Hold(Use.HELD, MACHINE)
+    assert await guest.use.of(guest.volume_id) == VolumeHold(Use.HELD, MACHINE)
 
 
 @pytest.mark.parametrize("state", [State.STOPPED, State.STOPPING, State.FAILED])

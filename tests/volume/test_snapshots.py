@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.errors import NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.fsm.run import State as RunState
 from hawker.machine import State

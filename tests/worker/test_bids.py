@@ -10,7 +10,7 @@ from hawker.api.contract.market import Bid, BidAsk, DeclineKind, LayerRef
 from hawker.record.node import NODE, NodeRecord
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import ROOM, MemoryWorld
-from hawker.worker.bids import Bids
+from hawker.worker.bids import Bidder
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ def ask(**given: Any) -> msgspec.Raw:
 
 
 def bid(worker: SimWorker, **given: Any) -> Bid:
-    (found,) = Bids(worker.parts).quotes([ask(**given)])
+    (found,) = Bidder(worker.parts).quotes([ask(**given)])
     return found
 
 
@@ -67,7 +67,7 @@ async def test_every_other_reason_has_its_kind(worker: SimWorker) -> None:
     assert kind(worker, metadata={"hawker_spread": "x"}) is DeclineKind.UNFIT
     assert kind(worker, guest={"cpu_kind": "shared", "cpus": 0}) is DeclineKind.UNFIT
     assert kind(worker, mounts=[{"volume": "vol_0000000000000000", "path": "/d"}]) is DeclineKind.VOLUME
-    (unread,) = Bids(worker.parts).quotes([msgspec.Raw(b'{"app": 1}')])
+    (unread,) = Bidder(worker.parts).quotes([msgspec.Raw(b'{"app": 1}')])
     assert unread.decline is not None and unread.decline.kind is DeclineKind.UNFIT
 
 
@@ -112,5 +112,5 @@ async def test_an_image_counts_by_what_is_missing_of_it(worker: SimWorker) -> No
 
 
 async def test_equal_asks_are_worked_out_once(worker: SimWorker) -> None:
-    first, second, other = Bids(worker.parts).quotes([ask(), ask(), ask(count=2)])
+    first, second, other = Bidder(worker.parts).quotes([ask(), ask(), ask(count=2)])
     assert first is second and first is not other

@@ -1,108 +1,17 @@
-"""Against real sockets, so in real time."""
+"""Health checks of started machines, in virtual time."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 
-import aiohttp
-import anyio
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
 
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.health import NetworkProber, Probe, ProbeResult
+from hawker.worker.health import ProbeResult
 
 pytestmark = pytest.mark.anyio
 Serve = Callable[[bytes], Awaitable[int]]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def prober() -> AsyncIterator[NetworkProber]:
-    async with aiohttp.ClientSession() as http:
-        yield NetworkProber(http)
-
-
-@pytest.fixture
-def asked() -> list[bytes]:
-    """The requests that came."""
-    return []
-
-
-@pytest.fixture
-async def serve(asked: list[bytes]) -> AsyncIterator[Serve]:
-    """Starts a server that answers everyone with the same bytes; with none, it only accepts. Gives the port."""
-    async with anyio.create_task_group() as tasks:
-
-        async def begin(answer: bytes) -> int:
-            async def handle(stream: SocketStream) -> None:
-                async with stream:
-                    with suppress(anyio.EndOfStream):
-                        asked.append(await stream.receive())
-                    if answer:
-                        await stream.send(answer)
-                    else:
-                        await anyio.sleep_forever()
-
-            listener = await anyio.create_tcp_listener(local_host="::1")
-            tasks.start_soon(listener.serve, handle)
-            return int(listener.extra(SocketAttribute.local_port))
-
-        yield begin
-        tasks.cancel_scope.cancel()
-
-
-def _answer(status: str, body: str = "", extra: str = "") -> bytes:
-    return f"HTTP/1.1 {status}\r\n{extra}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
-
-
-async def test_a_port_that_accepts_passes(prober: NetworkProber, serve: Serve) -> None:
-    finding = await prober(Probe(host="::1", port=await serve(b""), timeout_s=60))
-    assert finding.passing
-
-
-async def test_a_port_that_refuses_does_not_pass(prober: NetworkProber) -> None:
-    for path in (None, "/"):
-        finding = await prober(Probe(host="::1", port=1, timeout_s=60, path=path))
-        assert not finding.passing and finding.output
-
-
-async def test_a_good_answer_passes_with_its_body(prober: NetworkProber, serve: Serve, asked: list[bytes]) -> None:
-    port = await serve(_answer("200 OK", "fine"))
-    headers = (("x-check", "a"), ("x-check", "b"))
-    finding = await prober(Probe(host="::1", port=port, timeout_s=60, path="/up?x=1", method="POST", headers=headers))
-    assert (finding.passing, finding.output) == (True, "fine")
-    assert asked[-1].startswith(b"POST /up?x=1 ") and b"x-check: a" in asked[-1] and b"x-check: b" in asked[-1]
-
-
-@pytest.mark.parametrize("status", ["404 Not Found", "500 Oops", "302 Found"])
-async def test_any_other_answer_does_not_pass(prober: NetworkProber, serve: Serve, status: str) -> None:
-    port = await serve(_answer(status, "no", "location: /elsewhere\r\n"))
-    finding = await prober(Probe(host="::1", port=port, timeout_s=60, path="/"))
-    assert (finding.passing, finding.output) == (False, f"status {status[:3]}: no")
-
-
-async def test_what_is_no_http_does_not_pass(prober: NetworkProber, serve: Serve) -> None:
-    finding = await prober(Probe(host="::1", port=await serve(b"hello\r\n\r\n"), timeout_s=60, path="/"))
-    assert not finding.passing
-
-
-async def test_silence_does_not_pass(prober: NetworkProber, serve: Serve) -> None:
-    finding = await prober(Probe(host="::1", port=await serve(b""), timeout_s=0.05, path="/"))
-    assert (finding.passing, finding.output) == (False, "no answer within 0.05 s")
-
-
-async def test_a_long_answer_is_cut(prober: NetworkProber, serve: Serve) -> None:
-    finding = await prober(Probe(host="::1", port=await serve(_answer("200 OK", "x" * 9999)), timeout_s=60, path="/"))
-    assert finding.passing and len(finding.output) <= 2048
-
-
 BAD = ProbeResult(False, "refused")
 
 

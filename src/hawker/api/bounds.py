@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta
 
 from hawker.config.duration import DURATION_PATTERN, SECONDS_PATTERN
-from hawker.config.signals import LONGEST_STOP_S, SIGNAL_NAMES, SIGNAL_NUMBERS
+from hawker.config.process_rules import LONGEST_STOP_S, SIGNAL_NAMES, SIGNAL_NUMBERS
 
 WRITTEN = "x-written"
 """A schema that stands for the whole of what it is found in."""

@@ -5,14 +5,23 @@ path of the field.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from types import NoneType
-from typing import Any, Generic, cast, get_args, get_origin
+from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 
 import msgspec
 
 from hawker.api.route import JSON, AnyRoute, B, Page, R
 from hawker.errors import BadRequest, Unprocessable
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+# The types of ASGI, the interface between the server and uvicorn (asgi.readthedocs.io).
 
 CURSOR_HEADER = "fly-next-cursor"
 

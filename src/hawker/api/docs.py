@@ -5,7 +5,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from hawker.api.document import Document, DocumentOperation, JsonSchema, MediaType
+from hawker.api.openapi import Document, DocumentOperation, JsonSchema, MediaType
 
 
 def docs(document: Document) -> str:

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from hawker.api.asgi import Receive
-from hawker.api.codec import AnswerCodec, encode_json
+from hawker.api.codec import AnswerCodec, Receive, encode_json
 from hawker.api.error_boundary import typed_errors
 from hawker.api.failure import failed
 from hawker.api.grant import Grant

@@ -1,30 +1,207 @@
 """The OpenAPI document, made from the route table: nothing in it is written by hand. Pure."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from types import NoneType
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
+from hawker.api.bounds import WRITTEN
 from hawker.api.codec import answer_type
 from hawker.api.contract.body import Failed, Problem
-from hawker.api.document import (
-    Body,
-    Components,
-    Conversation,
-    Document,
-    DocumentOperation,
-    Info,
-    JsonSchema,
-    MediaType,
-    Parameter,
-    Response,
-    SecurityScheme,
-    TagInfo,
-)
 from hawker.api.route import AnyRoute, NoQuery, Socket, Stream, Tag, Upload, declared_errors
-from hawker.api.schemas import Schemas
 from hawker.errors import HawkerError, LeaseHeld
+
+JsonSchema: TypeAlias = dict[str, Any]
+
+
+class DocumentNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Any object of the document; what has its default is left out."""
+
+
+class Parameter(DocumentNode, frozen=True, kw_only=True):
+    name: str
+    place: str = msgspec.field(name="in")
+    required: bool
+    schema: JsonSchema
+    description: str = ""
+
+
+class MediaType(DocumentNode, frozen=True, kw_only=True):
+    schema: JsonSchema
+
+
+class Body(DocumentNode, frozen=True, kw_only=True):
+    required: bool
+    content: dict[str, MediaType]
+    description: str = ""
+
+
+class Response(DocumentNode, frozen=True, kw_only=True):
+    description: str
+    content: dict[str, MediaType] = msgspec.field(default_factory=dict)
+
+
+class Conversation(DocumentNode, frozen=True, kw_only=True):
+    """What a WebSocket carries: the client's first message, its later ones, and the node's."""
+
+    opening: JsonSchema
+    from_client: JsonSchema
+    from_node: JsonSchema
+
+
+class DocumentOperation(DocumentNode, frozen=True, kw_only=True):
+    operation_id: str
+    tags: tuple[str, ...]
+    summary: str
+    description: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    request_body: Body | None = None
+    responses: dict[str, Response]
+    security: tuple[dict[str, tuple[str, ...]], ...] | None = None
+    deprecated: bool = False
+    conversation: Conversation | None = msgspec.field(name="x-websocket", default=None)
+
+
+class Info(DocumentNode, frozen=True, kw_only=True):
+    title: str
+    version: str
+    description: str
+
+
+class TagInfo(DocumentNode, frozen=True, kw_only=True):
+    name: str
+
+
+class SecurityScheme(DocumentNode, frozen=True, kw_only=True):
+    type: str
+    scheme: str
+    description: str
+
+
+class Components(DocumentNode, frozen=True, kw_only=True):
+    schemas: dict[str, JsonSchema]
+    security_schemes: dict[str, SecurityScheme]
+
+
+class Document(DocumentNode, frozen=True, kw_only=True):
+    openapi: str
+    info: Info
+    tags: tuple[TagInfo, ...]
+    paths: dict[str, dict[str, DocumentOperation]]
+    components: Components
+    security: tuple[dict[str, tuple[str, ...]], ...]
+
+
+# The JSON Schemas of the types in a route table, as the document shows them. Pure. Made by msgspec from the types;
+# then three things that types do not say: a schema that stands for a whole (`WRITTEN`), a body's own rules between
+# its fields (`rules`), and that strict calls refuse what they do not know.
+
+PREFIX = "#/components/schemas/"
+_REFERENCE = f"{PREFIX}{{name}}"
+_NULL = {"type": "null"}
+
+
+class Schemas:
+    """By type; `all` are those that have a name."""
+
+    def __init__(self, routes: tuple[AnyRoute, ...]) -> None:
+        self._types: list[Any] = list(_types(routes))
+        found, components = msgspec.json.schema_components(self._types, ref_template=_REFERENCE)
+        self._found = [_as_written(schema) for schema in found]
+        strict = reached(components, [self.of(route.body) for route in routes if route.strict])
+        rules = {kind.__name__: kind.rules for kind in self._types if hasattr(kind, "rules")}
+        self.all: dict[str, JsonSchema] = {
+            name: {**_as_written(schema), **rules.get(name, {}), **_closed(schema, name in strict)}
+            for name, schema in components.items()
+        }
+
+    def of(self, kind: Any) -> JsonSchema:
+        schema: JsonSchema = self._found[self._types.index(kind)]
+        return schema
+
+    def fields(self, kind: type[msgspec.Struct]) -> tuple[dict[str, JsonSchema], frozenset[str]]:
+        """A query's fields, and which of them are required. Its own schema stays out of the document, and null, which a
+        query cannot say, too."""
+        _, components = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+        own: JsonSchema = components[kind.__name__]
+        written = {name: _as_written(_without_null(schema)) for name, schema in own["properties"].items()}
+        return written, frozenset(own.get("required", ()))
+
+
+def _types(routes: tuple[AnyRoute, ...]) -> Iterator[Any]:
+    yield from (Problem, Failed)
+    for route in routes:
+        if route.body is not NoneType:
+            yield route.body
+        if route.response is not NoneType:
+            yield answer_type(route)
+        if isinstance(route, Socket):
+            yield route.up
+        yield from _enums(route.query)
+
+
+def _enums(kind: type[msgspec.Struct]) -> Iterable[Any]:
+    """What a query's fields refer to has to be in the document, the query itself does not."""
+    for field in msgspec.structs.fields(kind):
+        yield from (arg for arg in get_args(field.type) if inspect.isclass(arg) and hasattr(arg, "__members__"))
+
+
+def _as_written(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_as_written(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if WRITTEN in schema:
+        return {name: schema[name] for name in ("default", "description") if name in schema} | schema[WRITTEN]
+    found = {name: _as_written(each) for name, each in schema.items()}
+    return _in_place(found) if any(WRITTEN in option for option in schema.get("anyOf", ())) else found
+
+
+def _in_place(schema: JsonSchema) -> JsonSchema:
+    """Options of options are options."""
+    options = [inner for option in schema["anyOf"] for inner in option.get("anyOf", [option])]
+    return {**schema, "anyOf": options}
+
+
+def _without_null(schema: JsonSchema) -> JsonSchema:
+    kept = {name: each for name, each in schema.items() if (name, each) != ("default", None)}
+    options = [option for option in kept.get("anyOf", ()) if option != _NULL]
+    if len(options) == 1:
+        return {**{name: each for name, each in kept.items() if name != "anyOf"}, **options[0]}
+    return {**kept, "anyOf": options} if options else kept
+
+
+def reached(components: dict[str, JsonSchema], roots: Iterable[JsonSchema]) -> frozenset[str]:
+    """The names of all that these schemas refer to, and so on."""
+    found: set[str] = set()
+    left = [name for root in roots for name in _references(root)]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += _references(components[name])
+    return frozenset(found)
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield str(schema["$ref"]).removeprefix(PREFIX)
+        for each in schema.values():
+            yield from _references(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _references(each)
+
+
+def _closed(schema: JsonSchema, strict: bool) -> JsonSchema:
+    return {"additionalProperties": False} if strict and "properties" in schema else {}
+
+
+# The shape of an OpenAPI 3.1 document, as far as Hawker's has one (spec.openapis.org/oas/v3.1.0).
 
 _NONCE = Parameter(
     name="fly-machine-lease-nonce",

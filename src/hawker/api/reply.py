@@ -1,8 +1,7 @@
 """One HTTP answer as it goes out. Remembers whether it has begun, because an error can be answered only before that."""
 
-from hawker.api.asgi import Send
 from hawker.api.call_metadata import CallMetadata
-from hawker.api.codec import CURSOR_HEADER, encode_json
+from hawker.api.codec import CURSOR_HEADER, Send, encode_json
 from hawker.api.failure import problem_of
 from hawker.errors import HawkerError
 

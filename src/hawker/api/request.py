@@ -9,9 +9,8 @@ from urllib.parse import parse_qsl
 import anyio
 import msgspec
 
-from hawker.api.asgi import Receive, Scope
 from hawker.api.call_metadata import DEADLINE_HEADER, read_deadline
-from hawker.api.codec import BodyCodec
+from hawker.api.codec import BodyCodec, Receive, Scope
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route

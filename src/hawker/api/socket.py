@@ -4,8 +4,7 @@ from typing import Any, Generic
 
 import anyio
 
-from hawker.api.asgi import Receive, Send
-from hawker.api.codec import BodyCodec, encode_json
+from hawker.api.codec import BodyCodec, Receive, Send, encode_json
 from hawker.api.endpoints import Setup, guard_of
 from hawker.api.error_boundary import typed_errors
 from hawker.api.failure import failed

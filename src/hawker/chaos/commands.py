@@ -19,7 +19,7 @@ from hawker.chaos.guests import GUEST_DRIVERS
 from hawker.chaos.report import page
 from hawker.chaos.soak import plan_of, soak
 from hawker.chaos.steps import FLOW_NAMES, DeathRow, StepsPlan, StepsReport, run_steps
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.cli.output import as_json, note
 from hawker.clock import SystemClock
 
@@ -63,7 +63,7 @@ def steps(
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends it as Ctrl-C does, in order
     report = anyio.run(partial(run_steps, plan, SystemClock(), tell))
     click.echo(as_json(report) if json else _summary(report))
-    return Exit.FAILED if report.found else Exit.OK
+    return ExitStatus.FAILED if report.found else ExitStatus.OK
 
 
 @command.command("soak")

@@ -11,7 +11,7 @@ from hawker.api.client import Client
 from hawker.api.contract.node import HEALTH
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.tally import SoakFinding, SoakTally
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
 
@@ -56,7 +56,7 @@ class DaemonSupervisor:
         if await self._begin(_MAY_WAIT_S):
             return True
         status = self.daemon.ended()
-        if status not in (Exit.USAGE, -signal.SIGKILL):
+        if status not in (ExitStatus.USAGE, -signal.SIGKILL):
             self.note(f"ended with status {status} instead of saying that it cannot start")
         return False
 

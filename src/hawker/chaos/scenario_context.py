@@ -13,7 +13,7 @@ from hawker.chaos.sample_image import PROGRAM
 from hawker.chaos.scenario_client import ScenarioClient
 from hawker.clock import Clock
 from hawker.config import Init, MachineConfig, MachineRestart
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.errors import DeadlineExceeded
 from hawker.guest import hello_path
 from hawker.ids import MachineId

@@ -39,8 +39,7 @@ from hawker.chaos.chance import SeededChance
 from hawker.chaos.endings import ToldExits
 from hawker.clock import Clock
 from hawker.config import MachineConfig
-from hawker.config.guest import Guest
-from hawker.config.process import Init, MachineRestart, StopConfig
+from hawker.config.machine import Guest, Init, MachineRestart, StopConfig
 from hawker.errors import NotFound
 from hawker.ids import MachineId
 from hawker.machine import State

@@ -12,14 +12,36 @@ from hawker.api.contract.exec import MACHINE_LOGS, LogsQuery
 from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, MachineParams
 from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.contract.node import LogChunk
-from hawker.cli import outcome
-from hawker.cli.exits import Exit, Failure
+from hawker.cli import waiting
+from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.output import note
-from hawker.cli.prefix import Prefix
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
 from hawker.errors import NotFound
 from hawker.machine import State
+
+
+class Prefix:
+    """Remembers, for each stream, whose line is not at its end yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, str] = {}
+
+    def told(self, chunk: LogChunk) -> bytes:
+        """The bytes to write to the chunk's stream. A line that another one breaks into is ended first; the output of a
+        machine without containers is as it was."""
+        if not chunk.container or not chunk.data:
+            return chunk.data
+        name, whose = f"{chunk.container} | ".encode(), self._open.pop(chunk.stream, None)
+        lines = chunk.data.splitlines(keepends=True)
+        before = b"" if whose is None or whose == chunk.container else b"\n"
+        first = b"" if whose == chunk.container else name
+        if not lines[-1].endswith((b"\n", b"\r")):
+            self._open[chunk.stream] = chunk.container
+        return before + first + name.join(lines)
+
+
+# Output of several containers, told apart: each line says whose it is. Pure.
 
 _DAY_S = 86_400.0
 _LAST_WORDS_S = 2.0
@@ -78,7 +100,7 @@ async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
         asked = False
         async for _ in signals:
             if asked:
-                raise Failure(f"left machine {params.machine_id} while it stops", Exit.INTERRUPTED)
+                raise Failure(f"left machine {params.machine_id} while it stops", ExitStatus.INTERRUPTED)
             asked = True
             note(f"stopping {params.machine_id}; Ctrl-C again leaves it")
             await caller.call(STOP_MACHINE, params=params)
@@ -92,7 +114,7 @@ async def destroy(caller: Caller, params: MachineParams) -> None:
 
 async def _status(caller: Caller, params: MachineParams) -> int:
     machine = await caller.call(GET_MACHINE, params=params)
-    found = outcome.last_exit(machine)
+    found = waiting.last_exit(machine)
     if found is None or found.reason:
-        raise Failure(f"machine {machine.id} did not run: {outcome.failure(machine)}", Exit.NOT_RUN)
+        raise Failure(f"machine {machine.id} did not run: {waiting.failure(machine)}", ExitStatus.NOT_RUN)
     return found.exit_code

@@ -21,7 +21,7 @@ from hawker.errors import (
 )
 
 
-class Exit(IntEnum):
+class ExitStatus(IntEnum):
     """`machine exec` and `machine run --attach` exit with the command's own status instead, once it has run."""
 
     OK = 0
@@ -34,11 +34,11 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-_STATUS: tuple[tuple[type[HawkerError], Exit], ...] = (
-    (CannotStart, Exit.USAGE),
-    (NotFound, Exit.NOT_FOUND),
-    (NoRoom, Exit.NO_ROOM),
-    (Unavailable, Exit.UNAVAILABLE),
+_STATUS: tuple[tuple[type[HawkerError], ExitStatus], ...] = (
+    (CannotStart, ExitStatus.USAGE),
+    (NotFound, ExitStatus.NOT_FOUND),
+    (NoRoom, ExitStatus.NO_ROOM),
+    (Unavailable, ExitStatus.UNAVAILABLE),
 )
 
 _HINTS: tuple[tuple[type[HawkerError], str], ...] = (
@@ -57,13 +57,13 @@ _HINTS: tuple[tuple[type[HawkerError], str], ...] = (
 class Failure(click.ClickException):
     """What was asked for did not happen, though every call was answered."""
 
-    def __init__(self, text: str, status: int = Exit.FAILED) -> None:
+    def __init__(self, text: str, status: int = ExitStatus.FAILED) -> None:
         super().__init__(text)
         self.status = status
 
 
-def status_of(error: HawkerError) -> Exit:
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), Exit.FAILED)
+def status_of(error: HawkerError) -> ExitStatus:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), ExitStatus.FAILED)
 
 
 def hint_of(error: HawkerError) -> str | None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hawker.api.contract.history import Kept, MachineHistory
 from hawker.api.contract.machine import MachineEvent
 from hawker.api.contract.run import Run, RunStep
-from hawker.cli import outcome
-from hawker.cli.tables import fields, local, table, took
+from hawker.cli import waiting
+from hawker.cli.output import fields, local, table, took
 
 Entry = tuple[datetime, str, str]
 
@@ -42,7 +42,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 def _event(event: MachineEvent) -> str:
     by = " by the user" if event.source == "user" else ""
-    return _with(f"{event.type}: {event.status}{by}", outcome.reason(event))
+    return _with(f"{event.type}: {event.status}{by}", waiting.reason(event))
 
 
 def _run(run: Run) -> str:

@@ -11,7 +11,7 @@ import click
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandModule:
     """Where a command stands; `hidden` for other spellings of a name."""
 
     module: str
@@ -37,7 +37,7 @@ def found(module: str, attribute: str) -> Any:
 class LazyGroup(click.Group):
     """A group made from a table. Commands keep the table's order."""
 
-    def __init__(self, name: str, table: Mapping[str, Place], **attributes: object) -> None:
+    def __init__(self, name: str, table: Mapping[str, CommandModule], **attributes: object) -> None:
         signs = {key: place.sign(key) for key, place in table.items()}
         super().__init__(name, commands=signs, **attributes)  # type: ignore[arg-type]
         self.table = table

@@ -1,4 +1,4 @@
-"""From flags to a machine's config. Pure but for reading the files that flags name, through `Sources`.
+"""From flags to a machine's config. Pure but for reading the files that flags name, through `ConfigSources`.
 
 What a config may hold is the node's to judge. Flags change what they name and leave the rest of `before` as it is.
 """
@@ -23,7 +23,7 @@ from hawker.config import (
     StopConfig,
 )
 from hawker.config.effective import PRESETS
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.errors import HawkerError
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ConfigSources:
     """Where flags take contents from: the caller's environment and files."""
 
     environ: Mapping[str, str]
@@ -64,7 +64,12 @@ class Sources:
 
 
 def configured(
-    before: MachineConfig, flags: Flags, sources: Sources, *, image: str | None = None, command: tuple[str, ...] = ()
+    before: MachineConfig,
+    flags: Flags,
+    sources: ConfigSources,
+    *,
+    image: str | None = None,
+    command: tuple[str, ...] = (),
 ) -> MachineConfig:
     """`before` with what the flags say. Raises `click.BadParameter` naming the option."""
     config = from_file(flags.config, sources) if flags.config is not None else before
@@ -86,7 +91,7 @@ def configured(
     )
 
 
-def from_file(name: str, sources: Sources) -> MachineConfig:
+def from_file(name: str, sources: ConfigSources) -> MachineConfig:
     """A config as JSON, alone or as the `config` of a whole order. A field that is not known is an error."""
     data = _content(name, "--config", sources)
     try:
@@ -100,7 +105,7 @@ def _merged(before: dict[str, T] | None, added: dict[str, T]) -> dict[str, T] | 
     return {**(before or {}), **added} if added else before
 
 
-def _env(before: dict[str, str] | None, flags: Flags, sources: Sources) -> dict[str, str] | None:
+def _env(before: dict[str, str] | None, flags: Flags, sources: ConfigSources) -> dict[str, str] | None:
     given = (*(item for name in flags.env_file for item in _env_file(name, sources)), *flags.env)
     added = {item.name: value for item in given if (value := _value(item, sources)) is not None}
     env = _merged(before, added)
@@ -109,14 +114,14 @@ def _env(before: dict[str, str] | None, flags: Flags, sources: Sources) -> dict[
     return {name: value for name, value in (env or {}).items() if name not in flags.unset_env}
 
 
-def _env_file(name: str, sources: Sources) -> tuple[Variable, ...]:
+def _env_file(name: str, sources: ConfigSources) -> tuple[Variable, ...]:
     try:
         return variables(_content(name, "--env-file", sources).decode())
     except ValueError as error:
         raise click.BadParameter(f"{name}: {error}", param_hint="--env-file") from error
 
 
-def _value(item: Variable, sources: Sources) -> str | None:
+def _value(item: Variable, sources: ConfigSources) -> str | None:
     """A variable that is to be taken over and is not set here is not set there."""
     return sources.environ.get(item.name) if item.value is None else item.value
 
@@ -157,7 +162,9 @@ def _preset(name: str) -> Guest:
     return Guest(cpus=size.cpus, cpu_kind=kind, memory_mb=size.memory_mb)
 
 
-def _files(before: tuple[File, ...] | None, given: tuple[LocalFile, ...], sources: Sources) -> tuple[File, ...] | None:
+def _files(
+    before: tuple[File, ...] | None, given: tuple[LocalFile, ...], sources: ConfigSources
+) -> tuple[File, ...] | None:
     """A path is there once: the last one given for it."""
     if not given:
         return before
@@ -181,7 +188,7 @@ def _stop(before: StopConfig | None, flags: Flags) -> StopConfig | None:
     return replace(stop, signal=flags.stop_signal or stop.signal, timeout=flags.stop_timeout or stop.timeout)
 
 
-def _content(name: str, option: str, sources: Sources) -> bytes:
+def _content(name: str, option: str, sources: ConfigSources) -> bytes:
     try:
         return sources.read(name)
     except OSError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from hawker.cli import notation
-from hawker.cli.machine_config import Flags, Sources
+from hawker.cli.machine_config import ConfigSources, Flags
 from hawker.cli.notation import Written
 from hawker.cli.options import gathered
 from hawker.config.effective import PRESETS
@@ -48,6 +48,6 @@ machine_options = gathered(Flags, "flags", _OPTIONS)
 """Adds them all, passed on together as `flags`."""
 
 
-def sources() -> Sources:
+def sources() -> ConfigSources:
     """Where this process takes contents from."""
-    return Sources(environ=os.environ, read=lambda name: Path(name).read_bytes())
+    return ConfigSources(environ=os.environ, read=lambda name: Path(name).read_bytes())

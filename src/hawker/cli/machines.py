@@ -4,10 +4,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+import click
+from click.shell_completion import CompletionItem
+
 from hawker.api.caller import Caller
 from hawker.api.contract.app import LIST_APPS, AppParams, ListAppsQuery
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, ListMachinesQuery, Machine, MachineParams
-from hawker.errors import BadRequest, NotFound
+from hawker.cli.connect import talk
+from hawker.errors import BadRequest, HawkerError, NotFound
 from hawker.machine import GONE
 
 _PAGE = 500
@@ -87,3 +91,21 @@ def chosen(machines: Iterable[Owned], reference: str, app: str | None) -> Owned:
 
 def _names(matches: Iterable[Owned]) -> str:
     return ", ".join(f"{owned.machine.id} ({owned.app}/{owned.machine.name})" for owned in matches)
+
+
+# What a shell offers where a machine is to be named. Asks the node, and offers nothing when that does not answer.
+
+
+def complete_machine(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names and ids of those that live."""
+    app = ctx.params.get("app")
+    try:
+        machines = talk(ctx, lambda caller: list_machines(caller, app, ListMachinesQuery(summary=True)))
+    except HawkerError:
+        return []
+    return [item for owned in machines for item in _items(owned) if item.value.startswith(incomplete)]
+
+
+def _items(owned: Owned) -> tuple[CompletionItem, CompletionItem]:
+    about = f"{owned.app}, {owned.machine.state}"
+    return CompletionItem(owned.machine.name, help=about), CompletionItem(owned.machine.id, help=about)

@@ -3,39 +3,39 @@ of its room, which this file names and does not import."""
 
 import click
 
-from hawker.cli.access import Access
-from hawker.cli.exits import Exit, Failure, report, say_error
-from hawker.cli.lazy import LazyGroup, Place
+from hawker.cli.connect import Access
+from hawker.cli.exits import ExitStatus, Failure, report, say_error
+from hawker.cli.lazy import CommandModule, LazyGroup
 from hawker.errors import HawkerError
 from hawker.log import Secret
 
 _IN = "hawker.cli.commands"
 
 TABLE = {
-    "up": Place("hawker.up.commands.up", "Run a node on this host."),
-    "join": Place("hawker.up.commands.join", "Join a cluster, and run a node on this host."),
-    "worker": Place("hawker.up.commands.worker", "Run a node that does not answer clients."),
-    "broker": Place("hawker.up.commands.broker", "Run a broker beside a node of this host."),
-    "apps": Place(f"{_IN}.apps", "List, create, show and destroy apps."),
-    "machine": Place(f"{_IN}.machine", "Order machines and work with them."),
-    "machines": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
-    "m": Place(f"{_IN}.machine", "The same as machine.", hidden=True),
-    "place": Place(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
-    "volumes": Place(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
-    "volume": Place(f"{_IN}.volumes", "The same as volumes.", hidden=True),
-    "images": Place(f"{_IN}.images", "List, pull, import and prune the node's images."),
-    "runs": Place(f"{_IN}.runs", "List, show, retry and abort runs: what the node did, step by step."),
-    "secrets": Place(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
-    "ips": Place(f"{_IN}.ips", "List, allocate and release an app's addresses."),
-    "policies": Place(f"{_IN}.policies", "List, set and remove an app's network policies."),
-    "tokens": Place(f"{_IN}.tokens", "Make, inspect and revoke limited tokens."),
-    "kernel": Place(f"{_IN}.kernel", "Import, list, choose and remove the kernels of microVMs."),
-    "node": Place(f"{_IN}.node", "The nodes of the fleet: capacity, state, backup, repair."),
-    "catalog": Place(f"{_IN}.catalog", "Query in SQL what runs where in the cluster."),
-    "sim": Place("hawker.sim.commands.worker", "Simulate a worker in virtual time and check its promises."),
-    "chaos": Place("hawker.chaos.commands", "Inject faults into a temporary node and check its promises."),
-    "version": Place(f"{_IN}.version", "Print the versions of this command and of the node."),
-    "completion": Place(f"{_IN}.completion", "Print the code that completes commands in your shell."),
+    "up": CommandModule("hawker.up.commands.up", "Run a node on this host."),
+    "join": CommandModule("hawker.up.commands.join", "Join a cluster, and run a node on this host."),
+    "worker": CommandModule("hawker.up.commands.worker", "Run a node that does not answer clients."),
+    "broker": CommandModule("hawker.up.commands.broker", "Run a broker beside a node of this host."),
+    "apps": CommandModule(f"{_IN}.apps", "List, create, show and destroy apps."),
+    "machine": CommandModule(f"{_IN}.machine", "Order machines and work with them."),
+    "machines": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
+    "m": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
+    "place": CommandModule(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
+    "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
+    "volume": CommandModule(f"{_IN}.volumes", "The same as volumes.", hidden=True),
+    "images": CommandModule(f"{_IN}.images", "List, pull, import and prune the node's images."),
+    "runs": CommandModule(f"{_IN}.runs", "List, show, retry and abort runs: what the node did, step by step."),
+    "secrets": CommandModule(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
+    "ips": CommandModule(f"{_IN}.ips", "List, allocate and release an app's addresses."),
+    "policies": CommandModule(f"{_IN}.policies", "List, set and remove an app's network policies."),
+    "tokens": CommandModule(f"{_IN}.tokens", "Make, inspect and revoke limited tokens."),
+    "kernel": CommandModule(f"{_IN}.kernel", "Import, list, choose and remove the kernels of microVMs."),
+    "node": CommandModule(f"{_IN}.node", "The nodes of the fleet: capacity, state, backup, repair."),
+    "catalog": CommandModule(f"{_IN}.catalog", "Query in SQL what runs where in the cluster."),
+    "sim": CommandModule("hawker.sim.commands.worker", "Simulate a worker in virtual time and check its promises."),
+    "chaos": CommandModule("hawker.chaos.commands", "Inject faults into a temporary node and check its promises."),
+    "version": CommandModule(f"{_IN}.version", "Print the versions of this command and of the node."),
+    "completion": CommandModule(f"{_IN}.completion", "Print the code that completes commands in your shell."),
 }
 
 _EPILOG = """\b
@@ -75,7 +75,7 @@ def _misuse(error: click.UsageError) -> int:
     else:
         where = error.ctx.command_path if error.ctx is not None else "hawker"
         say_error(error.format_message(), f"see `{where} --help`")
-    return Exit.USAGE
+    return ExitStatus.USAGE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -87,5 +87,5 @@ def main(arguments: list[str] | None = None) -> int:
     except click.UsageError as error:
         return _misuse(error)
     except (click.Abort, KeyboardInterrupt):
-        return Exit.INTERRUPTED
-    return status if isinstance(status, int) else Exit.OK
+        return ExitStatus.INTERRUPTED
+    return status if isinstance(status, int) else ExitStatus.OK

@@ -14,7 +14,7 @@ import click
 
 from hawker.config import MachineCheck, MachineRestart
 from hawker.config.duration import format_duration, parse_seconds
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.ids import is_volume_id
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import click
 import msgspec
 
-from hawker.cli.candidates import complete_machine
+from hawker.cli.machines import complete_machine
 from hawker.cli.notation import OneOf, Written, pair, seconds
 from hawker.config import MachineConfig
 from hawker.config.placement import SPREAD, Spread
@@ -67,7 +67,7 @@ wait_option = click.option("--wait/--no-wait", default=True, help="Wait for the 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class PlacementOptions:
     """What an order says beside its config, and where its machines are to be."""
 
     app: str | None
@@ -87,7 +87,7 @@ class Placement:
 
 
 placement_options = gathered(
-    Placement,
+    PlacementOptions,
     "placement",
     (
         app_option,

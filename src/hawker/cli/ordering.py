@@ -9,15 +9,15 @@ from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppReq
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
 from hawker.cli import waiting
-from hawker.cli.images import pull_if_missing
 from hawker.cli.options import DEFAULT_APP
+from hawker.cli.progress import pull_if_missing
 from hawker.clock import Clock
 from hawker.config import MachineConfig, MachineRestart
 from hawker.errors import NameTaken, NotFound, NotServed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ClientOrder:
     """`app` None is the default app, which is made if it is missing; a named one must be there."""
 
     app: str | None
@@ -29,7 +29,7 @@ class Order:
         return self.app or DEFAULT_APP
 
 
-async def place(caller: Caller, order: Order) -> Machine:
+async def place(caller: Caller, order: ClientOrder) -> Machine:
     """The machine, created and perhaps not started yet. A failed order leaves nothing behind."""
     if order.app is None:
         await ensure_app(caller, order.app_name)
@@ -46,7 +46,7 @@ async def place(caller: Caller, order: Order) -> Machine:
 
 
 async def place_many(
-    caller: Caller, order: Order, *, count: int, all_or_nothing: bool = False, dry_run: bool = False
+    caller: Caller, order: ClientOrder, *, count: int, all_or_nothing: bool = False, dry_run: bool = False
 ) -> PlaceAnswer:
     """So many equal machines, created and perhaps not started yet; in a dry run, none."""
     if order.app is None and not dry_run:
@@ -64,7 +64,7 @@ async def place_many(
     )
 
 
-async def _is_for_one_node(caller: Caller, order: Order) -> bool:
+async def _is_for_one_node(caller: Caller, order: ClientOrder) -> bool:
     """Where several bid, whoever wins pulls the image; pulling it here would be for nothing."""
     try:
         return len((await place_many(caller, order, count=1, dry_run=True)).bids) < 2
@@ -72,7 +72,7 @@ async def _is_for_one_node(caller: Caller, order: Order) -> bool:
         return True
 
 
-async def start(caller: Caller, order: Order, clock: Clock, within_s: float) -> Machine:
+async def start(caller: Caller, order: ClientOrder, clock: Clock, within_s: float) -> Machine:
     """The machine once it runs. Raises `Failure` saying why it does not."""
     machine = await place(caller, order)
     params = MachineParams(app_name=order.app_name, machine_id=machine.id)

@@ -1,6 +1,8 @@
 """What a command answers with: JSON for programs or text for people, on stdout. Everything else goes to stderr."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -8,6 +10,7 @@ import click
 import msgspec
 
 from hawker.cli.notation import OneOf
+from hawker.machine import State
 
 C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -47,3 +50,90 @@ def line_of_json(value: object) -> str:
 def note(text: str) -> None:
     """For the person who waits, not for a program."""
     click.echo(text, err=True)
+
+
+# Rows and fields as aligned text, without frames: read by people, and by `awk` all the same. Pure.
+
+_GAP = "  "
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_COLOURS = {
+    State.STARTED: "green",
+    State.STOPPED: "yellow",
+    State.SUSPENDED: "yellow",
+    State.FAILED: "red",
+    State.LAUNCH_FAILED: "red",
+    "passing": "green",
+    "critical": "red",
+    "warning": "yellow",
+    "done": "green",
+    "failed": "red",
+    "stuck": "red",
+}
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns as wide as their widest cell; the last one as wide as it likes."""
+    cells = [list(headings), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    head, *body = (_line(row, widths) for row in cells)
+    return "\n".join([click.style(head, bold=True), *body])
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> str:
+    """One name and value a line; those without a value are left out."""
+    shown = [(name, _cell(value)) for name, value in pairs if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{name:{width}}{_GAP}{_coloured(value)}" for name, value in shown)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (f"{_coloured(cell)}{' ' * (width - len(cell))}" for cell, width in zip(row, widths, strict=True))
+    return _GAP.join(padded).rstrip()
+
+
+def _cell(value: object) -> str:
+    """On one line and without what could move a terminal's cursor: names and texts come from others."""
+    return "-" if value is None or value == "" else _CONTROL.sub("�", str(value).replace("\n", " "))
+
+
+def _coloured(text: str) -> str:
+    colour = _COLOURS.get(text)
+    return click.style(text, fg=colour) if colour else text
+
+
+def age(then: datetime, now: datetime) -> str:
+    """How long ago, in the largest unit that says something: "5 s", "3 min", "2 h", "4 d"."""
+    seconds = max(0, int((now - then).total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def took(duration: timedelta) -> str:
+    """A duration to three figures: "0.42 ms", "37.1 ms", "2.41 s", "75 s"."""
+    ms = duration.total_seconds() * 1000
+    if ms >= 10_000:
+        return f"{ms / 1000:.0f} s"
+    return f"{ms / 1000:.2f} s" if ms >= 1000 else f"{ms:.3g} ms"
+
+
+def size(count: int) -> str:
+    """Bytes in binary units: "512 B", "3.4 MiB"."""
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} TiB"
+
+
+def moment(milliseconds: int) -> str:
+    """Unix milliseconds as local time."""
+    return local(datetime.fromtimestamp(milliseconds / 1000).astimezone())
+
+
+def local(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")

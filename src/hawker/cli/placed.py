@@ -9,11 +9,10 @@ from hawker.api.caller import Caller
 from hawker.api.contract.machine import Machine, MachineParams
 from hawker.api.contract.market import BidPart, BidShown, PlaceAnswer
 from hawker.cli import waiting
-from hawker.cli.exits import Exit, say_error
+from hawker.cli.exits import ExitStatus, say_error
 from hawker.cli.options import gathered
-from hawker.cli.ordering import Order, place_many
-from hawker.cli.output import Form, as_json
-from hawker.cli.tables import table
+from hawker.cli.ordering import ClientOrder, place_many
+from hawker.cli.output import Form, as_json, table
 from hawker.clock import Clock
 
 
@@ -40,7 +39,7 @@ count_options = gathered(
 )
 
 
-async def filled(caller: Caller, order: Order, count: Count, within_s: float | None, clock: Clock) -> PlaceAnswer:
+async def filled(caller: Caller, order: ClientOrder, count: Count, within_s: float | None, clock: Clock) -> PlaceAnswer:
     """The answer, once those that were filled have started; None does not wait."""
     answer = await place_many(caller, order, count=count.count or 1, all_or_nothing=count.all_or_nothing)
     if within_s is not None:
@@ -58,9 +57,9 @@ def show_placed(answer: PlaceAnswer, form: Form) -> int:
 
 def said_of_the_rest(answer: PlaceAnswer) -> int:
     if answer.refusal is None:
-        return Exit.OK
+        return ExitStatus.OK
     say_error(f"{answer.filled} of {answer.asked} filled: {answer.refusal.error}")
-    return Exit.NO_ROOM
+    return ExitStatus.NO_ROOM
 
 
 def bids_table(answer: PlaceAnswer) -> str:

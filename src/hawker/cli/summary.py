@@ -5,9 +5,9 @@ from datetime import datetime
 
 from hawker.api.contract.machine import ImageRef, Machine, MachineEvent
 from hawker.api.contract.run import Run, RunStep
-from hawker.cli import outcome
+from hawker.cli import waiting
 from hawker.cli.machines import Owned
-from hawker.cli.tables import age, fields, local, moment, table, took
+from hawker.cli.output import age, fields, local, moment, table, took
 from hawker.config.effective import guest
 
 _HEADINGS = ("ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "ADDRESS", "AGE")
@@ -90,7 +90,7 @@ def _about(owned: Owned) -> str:
 
 def events(shown: Sequence[MachineEvent]) -> str:
     """Newest first, as they are told."""
-    rows = ((moment(event.timestamp), event.type, event.status, event.source, outcome.reason(event)) for event in shown)
+    rows = ((moment(event.timestamp), event.type, event.status, event.source, waiting.reason(event)) for event in shown)
     return table(("WHEN", "EVENT", "STATUS", "SOURCE", "DETAIL"), rows)
 
 

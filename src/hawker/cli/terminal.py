@@ -18,7 +18,7 @@ from hawker.api.contract.body import Failed
 from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, SendSignal, TerminalInput, TerminalOutput
 from hawker.api.failure import error_of
 from hawker.api.handlers import SocketChannel
-from hawker.cli.exits import Exit, Failure
+from hawker.cli.exits import ExitStatus, Failure
 from hawker.errors import Unavailable
 
 _CHUNK_BYTES = 32 * 1024
@@ -106,7 +106,7 @@ async def _pass_signals(channel: SocketChannel[TerminalInput, TerminalOutput]) -
         passed = False
         async for number in signals:
             if passed:
-                raise Failure("detached before the command ended", Exit.INTERRUPTED)
+                raise Failure("detached before the command ended", ExitStatus.INTERRUPTED)
             await _send(channel, SendSignal(signal=int(number)))
             passed = True
 

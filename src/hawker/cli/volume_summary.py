@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from hawker.api.contract.volume import VolumeSnapshot
-from hawker.cli.tables import age, fields, local, size, table
+from hawker.cli.output import age, fields, local, size, table
 from hawker.cli.volumes import OwnedVolume
 
 _HEADINGS = ("ID", "NAME", "APP", "STATE", "SIZE", "USED", "REGION", "ENCRYPTED", "MACHINE", "AGE")

@@ -5,8 +5,6 @@ integer duration (nanoseconds) is returned as its string. Nothing else is added,
 the shape, `rules` says what is acceptable, `effective` works out what a config means with its defaults.
 """
 
-from hawker.config.check import HttpHeader, MachineCheck
-from hawker.config.containers import Container
 from hawker.config.effective import (
     Check,
     Persist,
@@ -19,11 +17,22 @@ from hawker.config.effective import (
     stop_config,
     with_guest,
 )
-from hawker.config.guest import Guest
-from hawker.config.machine import MachineConfig
-from hawker.config.process import EnvFrom, File, Init, MachineProcess, MachineRestart, MachineSecret, StopConfig
+from hawker.config.machine import (
+    Container,
+    EnvFrom,
+    File,
+    Guest,
+    HttpHeader,
+    Init,
+    MachineCheck,
+    MachineConfig,
+    MachineProcess,
+    MachineRestart,
+    MachineSecret,
+    Service,
+    StopConfig,
+)
 from hawker.config.rules import Served, validate, validate_metadata
-from hawker.config.services import Service
 
 __all__ = [
     "Check",

@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from hawker.config.check_rules import header_complaints, header_safe, port_complaints
-from hawker.config.containers import Container, ContainerHealthcheck, HttpHealthcheck
 from hawker.config.effective import guest
-from hawker.config.machine import MachineConfig
+from hawker.config.machine import Container, ContainerHealthcheck, HttpHealthcheck, MachineConfig
 from hawker.config.process_rules import (
     MAX_FILES_BYTES,
     argv_complaints,
@@ -18,6 +16,7 @@ from hawker.config.process_rules import (
     run_complaints,
     stop_complaints,
 )
+from hawker.config.service_rules import header_complaints, header_safe, port_complaints
 
 MAX_CONTAINERS, MAX_VOLUMES, MAX_MOUNTS, MAX_HEALTHCHECKS = 16, 16, 16, 16
 MAX_VOLUME_MB = 1024 * 1024

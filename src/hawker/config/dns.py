@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
-from hawker.config.network import DnsConfig
+from hawker.config.machine import DnsConfig
 
 MAX_NAMESERVERS, MAX_SEARCHES, MAX_OPTIONS = 3, 6, 16
 MAX_NAME_CHARS = 253

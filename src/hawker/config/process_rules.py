@@ -4,12 +4,75 @@ variables, files, and what follows its end. Pure; each rule yields complaints th
 import base64
 import binascii
 import posixpath
+import signal
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from hawker.config.duration import duration_complaints
-from hawker.config.process import EnvFrom, File, MachineRestart, MachineSecret, StopConfig
-from hawker.config.signals import signal_number
+from hawker.config.machine import EnvFrom, File, MachineConfig, MachineRestart, MachineSecret, StopConfig
+
+_NAMES = {entry.name: int(entry) for entry in signal.Signals}
+
+LONGEST_STOP_S = 300.0
+"""The most time that a machine may be given to end after a signal."""
+
+SIGNAL_NAMES, SIGNAL_NUMBERS = tuple(_NAMES), tuple(sorted(set(_NAMES.values())))
+
+
+def signal_number(value: str | int) -> int:
+    """From "SIGTERM", "TERM", "term", 15 or "15". Raises `ValueError` when there is no such signal."""
+    if isinstance(value, str) and not value.isascii():
+        raise ValueError(f"{value!r} is not a signal")
+    if isinstance(value, int) or value.isdecimal():
+        return _checked(int(value))
+    name = value.upper()
+    number = _NAMES.get(name) or _NAMES.get(f"SIG{name}")
+    if number is None:
+        raise ValueError(f"{value!r} is not a signal")
+    return number
+
+
+def signal_name(value: str | int) -> str:
+    """The full name, such as "SIGTERM". Raises `ValueError`."""
+    return signal.Signals(signal_number(value)).name
+
+
+def _checked(number: int) -> int:
+    if number not in _NAMES.values():
+        raise ValueError(f"{number} is not a signal")
+    return number
+
+
+# Which secrets a config names. Pure.
+
+
+def in_files(config: MachineConfig) -> Iterator[tuple[str, str]]:
+    """Path in the config and name of each secret whose base64 text is the content of a file."""
+    yield from _in_files("", config.files or ())
+    for number, container in enumerate(config.containers or ()):
+        yield from _in_files(f"containers[{number}].", container.files or ())
+
+
+def in_processes(config: MachineConfig) -> Iterator[tuple[str, str]]:
+    """The same of the secrets that processes and containers ask for by name."""
+    for index, process in enumerate(config.processes or ()):
+        yield from _asked(f"processes[{index}]", process.secrets or ())
+    for index, container in enumerate(config.containers or ()):
+        yield from _asked(f"containers[{index}]", container.secrets or ())
+
+
+def _in_files(path: str, files: Iterable[File]) -> Iterator[tuple[str, str]]:
+    for index, file in enumerate(files):
+        if file.secret_name:
+            yield f"{path}files[{index}].secret_name", file.secret_name
+
+
+def _asked(path: str, secrets: Iterable[MachineSecret]) -> Iterator[tuple[str, str]]:
+    for place, secret in enumerate(secrets):
+        yield f"{path}.secrets[{place}]", secret.name or secret.env_var or ""
+
+
+# Signals by the names and numbers that clients send.
 
 MAX_IMAGE_CHARS = 1024
 MAX_ENV_BYTES = 128 * 1024

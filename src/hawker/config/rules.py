@@ -1,12 +1,16 @@
 """What a config must satisfy beyond its shape. Pure: each rule yields complaints that open with the field's path."""
 
+import posixpath
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
-from hawker.config import container_rules, dns, gpu_rules, kernel_rules, mount_rules, service_rules, size_rules
-from hawker.config.check_rules import MAX_CHECKS, check_complaints
-from hawker.config.effective import PRESETS, SERVICE_CHECK, guest
-from hawker.config.machine import MachineConfig
+import msgspec
+
+from hawker.config import container_rules, dns, gpu_rules, service_rules
+from hawker.config.effective import PRESETS, SERVICE_CHECK, Persist, guest, persist_of, persistence
+from hawker.config.machine import MachineConfig, Mount
 from hawker.config.process_rules import (
     argv_complaints,
     bytes_of,
@@ -17,8 +21,231 @@ from hawker.config.process_rules import (
     run_complaints,
     stop_complaints,
 )
-from hawker.config.served import not_served
+from hawker.config.service_rules import MAX_CHECKS, check_complaints
 from hawker.errors import Unprocessable
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedField:
+    """A field by its path, `[]` for each item and `{}` for each value. `harmless` values ask for nothing."""
+
+    path: str
+    reason: str
+    harmless: tuple[object, ...] = ()
+
+
+NOT_SERVED: tuple[UnservedField, ...] = (
+    UnservedField("mounts[].add_size_percent", "a volume grows by a size in GB: use add_size_gb"),
+    UnservedField("mounts[].min_add_size_gb", "a volume grows by a size in GB: use add_size_gb"),
+    UnservedField("volumes[].image", "containers share temporary directories only"),
+    UnservedField("containers[].files[].image_config", "image configs are not written to files yet"),
+    UnservedField("containers[].restart.gpu_bid_price", "there is no spot price"),
+    UnservedField("rootfs.size_gb", "every root filesystem has the node's size"),
+    UnservedField("cache_drive", "there are no cache drives yet"),
+    UnservedField("spot", "there is no spot price"),
+    UnservedField("dns.dns_forward_rules", "no name server of the node's own stands between"),
+    UnservedField("guest.host_dedication_id", "hosts are not dedicated"),
+    UnservedField("guest.required_host_features", "hosts declare no features yet"),
+    UnservedField("restart.gpu_bid_price", "there is no spot price"),
+)
+"""`services`, `statics` and `standbys` are kept for the edge, which routes by them, and for what starts spares;
+`dns.skip_registration`, `disable_machine_autostart` and a check's `kind` only say what routing and DNS shall leave
+alone."""
+
+
+def not_served(config: MachineConfig) -> Iterator[tuple[str, str]]:
+    """Path and reason of each field that asks for something this program does not do."""
+    for entry in NOT_SERVED:
+        for path, value in _values(config, "", entry.path):
+            if value not in entry.harmless and _asks(value):
+                yield path, entry.reason
+
+
+def _values(part: object, at: str, path: str) -> Iterator[tuple[str, object]]:
+    """Each value that `path` leads to, with where it was found."""
+    step, _, rest = path.partition(".")
+    field = step.rstrip("[]{}")
+    value = getattr(part, field, None)
+    found = f"{at}{field}"
+    if step.endswith("[]") and isinstance(value, tuple):
+        items = [(f"{found}[{index}]", item) for index, item in enumerate(value)]
+    elif step.endswith("{}") and isinstance(value, dict):
+        items = [(f"{found}.{key}", item) for key, item in value.items()]
+    else:
+        items = [(found, value)]
+    for where, item in items:
+        yield from _values(item, f"{where}.", rest) if rest else [(where, item)]
+
+
+def _asks(value: object) -> bool:
+    """Whether a value is more than the nothing that clients send: null, false, zero, empty, or all of it such."""
+    if isinstance(value, msgspec.Struct):
+        return any(_asks(getattr(value, field)) for field in value.__struct_fields__)
+    return bool(value)
+
+
+# What a config's memory, swap and root filesystem must satisfy. Pure; yields complaints that open with the path.
+
+MAX_SWAP_MIB = 64 * 1024
+
+
+class Sized(Protocol):
+    """What the driver that will run the machine can do about it (`runtime.driver.Features` is one)."""
+
+    @property
+    def driver(self) -> str: ...
+    @property
+    def rootfs(self) -> bool: ...
+    @property
+    def limits(self) -> bool: ...
+    @property
+    def kernel(self) -> bool: ...
+    @property
+    def lacks_swap(self) -> str: ...
+
+
+def memory(config: MachineConfig) -> Iterator[str]:
+    most = config.guest.max_memory_mb if config.guest is not None else None
+    if most and most < guest(config).memory_mb:
+        yield f"guest.max_memory_mb must not be below the machine's {guest(config).memory_mb} MB, but is {most}"
+    swap = config.init.swap_size_mb if config.init is not None else None
+    if swap and not 0 <= swap <= MAX_SWAP_MIB:
+        yield f"init.swap_size_mb must be between 0 and {MAX_SWAP_MIB}, not {swap}"
+
+
+def persist(config: MachineConfig) -> Iterator[str]:
+    given = config.guest.persist_rootfs if config.guest is not None else None
+    if persist_of(given) is None:
+        yield f"guest.persist_rootfs must be never, restart, always or 0 to 3, not {given!r}"
+    elif persistence(config) is not Persist.NEVER and config.containers:
+        yield "rootfs.persist is not served by this node yet: root filesystems of containers are not kept"
+
+
+def unserved(config: MachineConfig, served: Sized) -> Iterator[str]:
+    """What the node's driver cannot do, each with its reason. Takes configs of which `persist` has nothing to say."""
+    start = f"is not served by this node's driver ({served.driver}):"
+    if persistence(config) is not Persist.NEVER and not served.rootfs:
+        yield f"rootfs.persist {start} its machines have no root filesystem"
+    if config.guest is not None and config.guest.max_memory_mb and not served.limits:
+        yield f"guest.max_memory_mb {start} its machines have no limits"
+    if config.init is not None and config.init.swap_size_mb and served.lacks_swap:
+        yield f"init.swap_size_mb {start} {served.lacks_swap}"
+    for path, part in (("init", config.init), ("guest", config.guest)):
+        if part is not None and part.kernel_args and not served.kernel:
+            yield f"{path}.kernel_args {start} its machines have no kernel of their own"
+
+
+# What a config's arguments of the guest's kernel must satisfy. Pure; yields complaints that open with the path. The
+# kernel is the tenant's own, and may be told anything that concerns nobody else: but not what the machine is
+# reached, booted and turned off by, which the node says itself.
+
+MAX_ARGS, MAX_CHARS = 32, 1024
+"""Together, with what the node says itself, far below the 2048 characters that x86 and arm64 kernels read."""
+
+_ARG = re.compile(r"[!#-~]+")  # printable ASCII without spaces and double quotes
+_THE_NODES = (
+    "acpi",
+    "boot_delay",
+    "console",
+    "earlycon",
+    "earlyprintk",
+    "init",
+    "initrd",
+    "maxcpus",
+    "mem",
+    "noinitrd",
+    "nr_cpus",
+    "panic",
+    "rdinit",
+    "reboot",
+    "ro",
+    "root",
+    "rootflags",
+    "rootfstype",
+    "rw",
+    "virtio_mmio.device",
+)
+_OUR_PREFIX = "hawker."
+
+
+def kernel_args(config: MachineConfig) -> Iterator[str]:
+    given = [(path, part.kernel_args or ()) for path, part in (("init", config.init), ("guest", config.guest)) if part]
+    for path, args in given:
+        for index, arg in enumerate(args):
+            yield from (f"{path}.kernel_args[{index}] {complaint}" for complaint in _complaints(arg))
+    whole = [arg for _, args in given for arg in args]
+    if len(whole) > MAX_ARGS:
+        yield f"guest.kernel_args has more than {MAX_ARGS} items, with those of init"
+    if sum(len(arg) + 1 for arg in whole) > MAX_CHARS:
+        yield f"guest.kernel_args has more than {MAX_CHARS} characters, with those of init"
+
+
+def _complaints(arg: str) -> Iterator[str]:
+    if not _ARG.fullmatch(arg):
+        yield f"must be printable ASCII without spaces and double quotes, not {arg!r:.80}"
+    elif arg == "--":
+        yield "ends the kernel's arguments: what follows would be the first program's"
+    elif _names_the_nodes(arg.partition("=")[0]):
+        yield f"is the node's to say: {arg!r:.80}"
+
+
+def _names_the_nodes(name: str) -> bool:
+    """The kernel takes dashes for underscores."""
+    plain = name.replace("-", "_").lower()
+    return plain in _THE_NODES or plain.startswith(_OUR_PREFIX)
+
+
+# What a machine's mount must satisfy beyond its shape. Which volume it means is asked when the machine is created.
+
+MAX_MOUNTS = 1
+MAX_PATH_CHARS = 1024
+MAX_GB = 1_000_000
+_TAKEN = ("/proc", "/sys", "/dev", "/.hawker", "/.fly")
+"""Where the platform's own mounts are."""
+
+
+def mounts(config: MachineConfig) -> Iterator[str]:
+    found = config.mounts or ()
+    if len(found) > MAX_MOUNTS:
+        yield f"mounts has {len(found)} items: a machine has at most one volume"
+    if found and config.containers:
+        yield "mounts and containers cannot be served together yet: a machine's containers share volumes of their own"
+    for index, mount in enumerate(found):
+        yield from (f"mounts[{index}].{complaint}" for complaint in (*_which(mount), *_path(mount), *_growth(mount)))
+
+
+def _which(mount: Mount) -> Iterator[str]:
+    if not mount.volume and not mount.name:
+        yield "volume is required: the id of a volume, or in name the name of a free one"
+    for field in ("size_gb", "add_size_gb", "size_gb_limit"):
+        value = getattr(mount, field)
+        if value is not None and not 0 <= value <= MAX_GB:
+            yield f"{field} must be between 0 and {MAX_GB}, not {value}"
+
+
+def _path(mount: Mount) -> Iterator[str]:
+    path = mount.path or ""
+    if not path.startswith("/") or not path.isprintable() or len(path) > MAX_PATH_CHARS:
+        yield f"path must be an absolute path of at most {MAX_PATH_CHARS} characters, not {path!r:.80}"
+        return
+    plain = posixpath.normpath(path.rstrip("/") or "/")
+    if ".." in path.split("/") or plain == "/":
+        yield f"path must be below the root and without .., not {path!r:.80}"
+    if any(plain == taken or plain.startswith(f"{taken}/") for taken in _TAKEN):
+        yield f"path {path!r:.80} is the platform's: {', '.join(_TAKEN)} cannot be mounted over"
+
+
+def _growth(mount: Mount) -> Iterator[str]:
+    threshold = mount.extend_threshold_percent
+    if threshold is None or threshold == 0:
+        return
+    if not 1 <= threshold <= 99:
+        yield f"extend_threshold_percent must be between 1 and 99, not {threshold}"
+    if not mount.add_size_gb:
+        yield "add_size_gb is required with extend_threshold_percent"
+
+
+# Which fields of a config are understood but not served, in one table. Shrinks as the house grows.
 
 _ONE = "its machines hold one container"
 MAX_CPUS = 1024
@@ -27,7 +254,7 @@ MAX_METADATA_BYTES = 64 * 1024
 MAX_PROCESSES = 16
 
 
-class Served(size_rules.Sized, gpu_rules.Attached, Protocol):
+class Served(Sized, gpu_rules.Attached, Protocol):
     """What the driver that will run the machine can do (`runtime.driver.Features` is one)."""
 
     @property
@@ -53,7 +280,7 @@ def validate(config: MachineConfig, served: Served) -> None:
     for rule in _RULES:
         for complaint in rule(config):
             raise Unprocessable(f"config.{complaint}")
-    for complaint in (*size_rules.unserved(config, served), *gpu_rules.unserved(config, served)):
+    for complaint in (*unserved(config, served), *gpu_rules.unserved(config, served)):
         raise Unprocessable(f"config.{complaint}")
 
 
@@ -134,10 +361,10 @@ def _ending(config: MachineConfig) -> Iterator[str]:
 _RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     _image,
     _size,
-    size_rules.memory,
-    size_rules.persist,
+    memory,
+    persist,
     gpu_rules.gpus,
-    kernel_rules.kernel_args,
+    kernel_args,
     _env,
     _commands,
     _files,
@@ -145,7 +372,7 @@ _RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     _checks,
     _dns,
     _ending,
-    mount_rules.mounts,
+    mounts,
     service_rules.services,
     service_rules.statics,
     service_rules.metrics,

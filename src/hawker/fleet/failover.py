@@ -6,7 +6,7 @@ from typing import Protocol
 
 from hawker.clock import Clock
 from hawker.errors import HawkerError, NotFound
-from hawker.fleet.failover_rule import DOWN, Spare, Takeover, Verdict, Watched, judge
+from hawker.fleet.failover_rule import DOWN, FailoverVerdict, Spare, Takeover, Watched, judge
 from hawker.fleet.failover_view import FailoverView
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
@@ -51,7 +51,7 @@ class Failover:
         self._operations = operations
         self._sight = sight
         self._spares: dict[MachineId, None] = {}
-        self._told: dict[MachineId, Verdict] = {}
+        self._told: dict[MachineId, FailoverVerdict] = {}
         self._by_hand: dict[MachineId, None] = {}
         hear(self._note)
 
@@ -117,18 +117,18 @@ class Failover:
             if watched is None or watched.owner not in lost:
                 continue
             verdict = await self._judge(record, watched)
-            if verdict is Verdict.START:
+            if verdict is FailoverVerdict.START:
                 await self._start(record, watched)
                 return
             self._tell(record.id, verdict, watched)
 
-    async def _judge(self, record: MachineRecord, watched: Watched) -> Verdict:
+    async def _judge(self, record: MachineRecord, watched: Watched) -> FailoverVerdict:
         """Witnesses are asked last, since that is a call."""
         spare = Spare(id=record.id, owner=self._me)
         fates, spares = await self._sight.fates(), await self._sight.spares(watched.id)
         takeovers = [*await self._sight.takeovers(watched.id), *self._own(watched.id)]
         verdict = judge(spare, watched, fates, spares, takeovers, 0)
-        if verdict is not Verdict.WITNESS:
+        if verdict is not FailoverVerdict.WITNESS:
             return verdict
         witnesses = await self._sight.witnesses(watched.owner)
         return judge(spare, watched, await self._sight.fates(), spares, takeovers, witnesses)
@@ -196,10 +196,10 @@ class Failover:
         lease = current_lease(record, self._clock.now())
         return MachineTarget(record.app, record.id, lease.nonce if lease else None)
 
-    def _tell(self, spare_id: MachineId, verdict: Verdict, watched: Watched) -> None:
+    def _tell(self, spare_id: MachineId, verdict: FailoverVerdict, watched: Watched) -> None:
         if self._told.get(spare_id) is not verdict:
             self._told[spare_id] = verdict
             fields = {"machine": spare_id, "for": watched.id, "lost": watched.owner, "because": verdict.value}
-            if verdict is Verdict.MINORITY:
+            if verdict is FailoverVerdict.MINORITY:
                 fields["to_do"] = f"if node {watched.owner} is gone for good: hawker machine start {spare_id}"
             _log.warning("spare is not started", extra=fields)

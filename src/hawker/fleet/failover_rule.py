@@ -41,7 +41,7 @@ class Takeover:
     seen: float
 
 
-class Verdict(Enum):
+class FailoverVerdict(Enum):
     """`MINORITY`: this side of the network may not decide. `WITNESS`: it may once enough others say the same.
     `AFTER`: another spare goes first."""
 
@@ -60,15 +60,15 @@ def judge(
     spares: Sequence[Spare],
     takeovers: Sequence[Takeover],
     witnesses: int,
-) -> Verdict:
+) -> FailoverVerdict:
     """`fates` are those of the region's nodes, this one and the lost ones included; `spares` all of the machine's;
     `witnesses` how many other nodes have said that the owner is down."""
     if not watched.runs or fates.get(watched.owner) != DOWN:
-        return Verdict.WATCH
+        return FailoverVerdict.WATCH
     if any(each.machine == watched.id and each.seen >= watched.seen for each in takeovers):
-        return Verdict.DONE
+        return FailoverVerdict.DONE
     if 2 * sum(fate == ALIVE for fate in fates.values()) <= len(fates):
-        return Verdict.MINORITY
+        return FailoverVerdict.MINORITY
     if any(each.id < spare.id and fates.get(each.owner, DOWN) != DOWN for each in spares):
-        return Verdict.AFTER
-    return Verdict.START if witnesses >= WITNESSES else Verdict.WITNESS
+        return FailoverVerdict.AFTER
+    return FailoverVerdict.START if witnesses >= WITNESSES else FailoverVerdict.WITNESS

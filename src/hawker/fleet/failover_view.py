@@ -11,7 +11,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import HawkerError
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
-from hawker.fleet.fleet import Fleet
+from hawker.fleet.membership import Fleet
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.record.node import NodeRecord

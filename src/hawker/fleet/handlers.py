@@ -37,7 +37,7 @@ from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import Forbidden, HawkerError, NotFound, WrongState
-from hawker.fleet.fleet import Fleet
+from hawker.fleet.membership import Fleet
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.record.machine import MACHINES

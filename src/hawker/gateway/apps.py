@@ -37,7 +37,7 @@ from hawker.errors import Fault, HawkerError, NameTaken, NotFound, Unavailable, 
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.fan_out import Asked, FanOut
 from hawker.gateway.forwarding import Forwarding
-from hawker.gateway.merge import Part, merged
+from hawker.gateway.lists import PagePart, merged
 from hawker.gateway.name_quorum import TAKEN, NameQuorum
 from hawker.gateway.owners import Owners
 from hawker.ids import AppName, NodeId
@@ -84,10 +84,10 @@ class FleetApps:
         wanted = {each.name: each.org for each in known if query.org_slug in (None, "", each.org)}
         seen = {name for name, org in wanted.items() if grant.permits(Attempt(Action.READ, org=org, app=name))}
 
-        async def one(caller: Caller) -> Part[App]:
+        async def one(caller: Caller) -> PagePart[App]:
             page = await caller.call(LIST_APPS, query=msgspec.structs.replace(query, limit=MOST_LISTED))
             items = [app for app in page.apps if app.name in seen or grant.permits(_reading(app))]
-            return Part(items=items, upto=after_of(page.next_cursor) or None)
+            return PagePart(items=items, upto=after_of(page.next_cursor) or None)
 
         nodes = dict.fromkeys([self._own, *(each.node for each in known)])
         asked = await self._asking.every(nodes, call.caller, one)

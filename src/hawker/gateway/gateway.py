@@ -7,33 +7,73 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol
 
+from hawker.api.caller import Caller
 from hawker.api.contract.cluster import CLUSTER_ROUTES
 from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
 from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList
+from hawker.api.contract.run import ABORT_RUN, GET_RUN, RETRY_RUN, Run, RunParams
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.directory import AppIndex, Directory, Peers
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
 from hawker.api.regions import region_list
-from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
+from hawker.api.route import AnyRoute, Call, NoParams, NoQuery, Unary
 from hawker.api.routes import ROUTES
 from hawker.clock import Clock
-from hawker.errors import Forbidden, NotFound
+from hawker.errors import Forbidden, NotFound, Unavailable
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.apps import FleetApps
-from hawker.gateway.fan_out import FanOut, FanOutLimits
+from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
 from hawker.gateway.forwarding import AnyCall, Before, Forwarding
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.lists import Lists
 from hawker.gateway.name_quorum import NameQuorum
 from hawker.gateway.owners import Kind, Owners
-from hawker.gateway.reach import Reach
-from hawker.gateway.runs import FleetRuns
 from hawker.gateway.volumes import FleetVolumes
 from hawker.ids import AppName, NodeId, new_ulid
 from hawker.permission import Action, Attempt
+
+
+class FleetRuns:
+    def __init__(self, passing: Forwarding, asking: FanOut) -> None:
+        self._passing = passing
+        self._asking = asking
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(GET_RUN, self.get)
+        handlers.on(RETRY_RUN, self.retry)
+        handlers.on(ABORT_RUN, self.abort)
+
+    async def get(self, call: Call[RunParams, NoQuery, None]) -> Run:
+        _, run = await self._found(call)
+        return run
+
+    async def retry(self, call: Call[RunParams, NoQuery, None]) -> Run:
+        return await self._at(RETRY_RUN, call)
+
+    async def abort(self, call: Call[RunParams, NoQuery, None]) -> Run:
+        return await self._at(ABORT_RUN, call)
+
+    async def _at(self, route: Unary[RunParams, NoQuery, None, Run], call: Call[RunParams, NoQuery, None]) -> Run:
+        node, _ = await self._found(call)
+        return await self._passing.unary_at(node, route, call)
+
+    async def _found(self, call: Call[RunParams, NoQuery, None]) -> tuple[NodeId, Run]:
+        async def one(caller: Caller) -> Run:
+            return await caller.call(GET_RUN, params=call.params)
+
+        nodes = [node.id for node in self._passing.owners.directory.nodes()]
+        asked = await self._asking.first(nodes, call.caller, one)
+        for found in asked.answers:
+            return found
+        if asked.silent:
+            raise Unavailable(f"the run is at no node that could be asked: {asked.silent[0][1]}")
+        raise NotFound(f"run {call.params.run_id:.40} not found")
+
+
+# Runs of a fleet: an id does not say which node has the run, so the nodes are asked.
 
 VERSION = version("hawker")
 _KINDS: tuple[Kind, ...] = ("machine", "volume")

@@ -2,9 +2,10 @@
 rest is answered.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -31,12 +32,59 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, Page, Q, Unary
 from hawker.errors import NotFound
 from hawker.gateway.fan_out import Asked, FanOut
-from hawker.gateway.merge import Part, Whole, merged
 from hawker.gateway.owners import Kind, Owners
 from hawker.ids import AppName, NodeId, is_volume_id
 from hawker.permission import Action, Attempt
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePart(Generic[T]):
+    """One node's page: `items` in order, `upto` the key that it got to if there is more, else None."""
+
+    items: Sequence[T]
+    upto: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole(Generic[T]):
+    """`upto` is the key to go on after, None at the end of the list."""
+
+    items: tuple[T, ...]
+    upto: str | None = None
+
+
+def merged(
+    parts: Iterable[PagePart[T]],
+    key: Callable[[T], str],
+    limit: int | None,
+    *,
+    newest_first: bool = False,
+    better: Callable[[T, T], T] = lambda first, other: first,
+) -> Whole[T]:
+    """At most `limit` items, in the order of `key`, or against it with `newest_first`. Of several with one key `better`
+    says which counts."""
+    parts = tuple(parts)
+    found: dict[str, T] = {}
+    for part in parts:
+        for item in part.items:
+            name = key(item)
+            found[name] = better(found[name], item) if name in found else item
+    ends = [part.upto for part in parts if part.upto is not None]
+    end = (max(ends) if newest_first else min(ends)) if ends else None
+    names = sorted(found, reverse=newest_first)
+    within = [name for name in names if end is None or (name >= end if newest_first else name <= end)]
+    shown = within if limit is None else within[:limit]
+    items = tuple(found[name] for name in shown)
+    if len(shown) < len(within):
+        return Whole(items=items, upto=shown[-1])
+    return Whole(items=items, upto=end)
+
+
+# Pages of one list from several nodes, as one page. Pure. Each node gives its first items beyond the same cursor.
+# What a node did not get to show lies beyond its own cursor, so nothing beyond the least of these is shown: no item
+# is ever passed over, whatever a page holds.
 
 MOST_ROUNDS = 20
 """How often nodes are asked again for a page of which the caller may not see everything."""
@@ -62,10 +110,10 @@ class Lists:
         return await self._of_app(LIST_VOLUMES, call, "volume", None)
 
     async def org_machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
-        async def ask(cursor: str, caller: Caller) -> Part[OrgMachine]:
+        async def ask(cursor: str, caller: Caller) -> PagePart[OrgMachine]:
             query = _after(call.query, cursor)
             page = await caller.call(LIST_ORG_MACHINES, params=call.params, query=query)
-            return Part(items=page.machines, upto=after_of(page.next_cursor) or None)
+            return PagePart(items=page.machines, upto=after_of(page.next_cursor) or None)
 
         whole, missing = await self._of_org(call, ask, lambda item: item.app_name, "machine")
         last = whole.items[-1] if whole.items else None
@@ -78,10 +126,10 @@ class Lists:
         )
 
     async def org_volumes(self, call: Call[OrgParams, OrgVolumesQuery, None]) -> OrgVolumes:
-        async def ask(cursor: str, caller: Caller) -> Part[OrgVolume]:
+        async def ask(cursor: str, caller: Caller) -> PagePart[OrgVolume]:
             query = _after(call.query, cursor)
             page = await caller.call(LIST_ORG_VOLUMES, params=call.params, query=query)
-            return Part(items=page.volumes, upto=after_of(page.next_cursor) or None)
+            return PagePart(items=page.volumes, upto=after_of(page.next_cursor) or None)
 
         whole, missing = await self._of_org(call, ask, lambda item: item.app_name, "volume")
         last = whole.items[-1] if whole.items else None
@@ -97,9 +145,9 @@ class Lists:
         """Of one resource by its owner, else of all nodes."""
         query = call.query
 
-        async def ask(caller: Caller) -> Part[RunSummary]:
+        async def ask(caller: Caller) -> PagePart[RunSummary]:
             page = await caller.call(LIST_RUNS, query=query)
-            return Part(items=page.runs, upto=page.next_cursor)
+            return PagePart(items=page.runs, upto=page.next_cursor)
 
         asked = await self._asking.every(self._run_nodes(query.resource_id), call.caller, ask)
         asked.some("runs")
@@ -127,9 +175,9 @@ class Lists:
         if not nodes:
             raise NotFound("app not found")
 
-        async def ask(caller: Caller) -> Part[T]:
+        async def ask(caller: Caller) -> PagePart[T]:
             page = await caller.call(route, params=call.params, query=call.query)
-            return Part(items=page.items, upto=after_of(page.next_cursor) or None)
+            return PagePart(items=page.items, upto=after_of(page.next_cursor) or None)
 
         asked = await self._asking.every(self._in_region(nodes, region), call.caller, ask)
         asked.some(f"app '{app}'")
@@ -142,7 +190,7 @@ class Lists:
     async def _of_org(
         self,
         call: Call[OrgParams, Any, None],
-        ask: Callable[[str, Caller], Awaitable[Part[T]]],
+        ask: Callable[[str, Caller], Awaitable[PagePart[T]]],
         app_of: Callable[[T], str],
         kind: Kind,
     ) -> tuple[Whole[T], tuple[str, ...]]:
@@ -170,13 +218,13 @@ class Lists:
     def _in_region(self, nodes: Iterable[NodeId], region: str | None) -> list[NodeId]:
         return [node for node in nodes if not region or self._asking.reach.region_of(node) == region]
 
-    def _whole(self, asked: Asked[Part[T]], kind: Kind, limit: int | None) -> Whole[T]:
+    def _whole(self, asked: Asked[PagePart[T]], kind: Kind, limit: int | None) -> Whole[T]:
         """Of one that two nodes show, as may be while it moves, its owner's word counts."""
 
         def better(first: tuple[NodeId, T], other: tuple[NodeId, T]) -> tuple[NodeId, T]:
             return other if self._owners.known(kind, _id(other[1])) == other[0] else first
 
-        parts = [Part(items=[(node, item) for item in part.items], upto=part.upto) for node, part in asked.answers]
+        parts = [PagePart(items=[(node, item) for item in part.items], upto=part.upto) for node, part in asked.answers]
         whole = merged(parts, lambda pair: _id(pair[1]), limit, better=better)
         return Whole(items=tuple(item for _, item in whole.items), upto=whole.upto)
 

@@ -29,7 +29,7 @@ from hawker.gossip.frames import (
     Sync,
     encode,
 )
-from hawker.gossip.keyring import Keyring, checked, rank_of
+from hawker.gossip.keyring import GossipKeyring, checked, rank_of
 from hawker.gossip.members import Identity, MemberState
 from hawker.gossip.membership import Membership
 from hawker.gossip.packets import Packets
@@ -62,7 +62,7 @@ class FrameDispatcher:
     def __init__(
         self,
         identity: Identity,
-        keyring: Keyring,
+        keyring: GossipKeyring,
         membership: Membership,
         packets: Packets,
         timing: Timing,
@@ -130,7 +130,7 @@ class FrameDispatcher:
     def ask_meta(self, peer: MemberState, address: str) -> None:
         self._packets.post(address, MetaReq(node=peer.node))
 
-    def adopt(self, keyring: Keyring) -> None:
+    def adopt(self, keyring: GossipKeyring) -> None:
         """A newer keyring is used at once and passed on."""
         if rank_of(keyring) <= self.rank:
             return
@@ -243,10 +243,10 @@ class FrameDispatcher:
 
     def _keys_heard(self, keys: KeyringIs) -> None:
         try:
-            self.adopt(checked(Keyring(keys=keys.keys, primary=keys.primary, version=keys.version)))
+            self.adopt(checked(GossipKeyring(keys=keys.keys, primary=keys.primary, version=keys.version)))
         except BadRequest:
             return  # what is no keyring changes nothing
 
 
-def _keys(keyring: Keyring) -> KeyringIs:
+def _keys(keyring: GossipKeyring) -> KeyringIs:
     return KeyringIs(version=keyring.version, primary=keyring.primary, keys=dict(keyring.keys))

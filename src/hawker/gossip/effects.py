@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hawker.gossip.contract import Member, Trouble
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
 
 
@@ -33,7 +33,7 @@ class Forgot:
 
 @dataclass(frozen=True, slots=True)
 class Rekeyed:
-    keyring: Keyring
+    keyring: GossipKeyring
 
 
 @dataclass(frozen=True, slots=True)

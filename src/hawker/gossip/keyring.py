@@ -20,7 +20,7 @@ _IDS = 256
 _MOST_VERSION = (1 << 38) - 1
 
 
-class Keyring(msgspec.Struct, frozen=True, kw_only=True):
+class GossipKeyring(msgspec.Struct, frozen=True, kw_only=True):
     """`keys` by their number, which is what a datagram names; `primary` is one of them."""
 
     keys: Mapping[int, bytes]
@@ -30,38 +30,38 @@ class Keyring(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Keyring(version={self.version}, primary={self.primary}, keys={sorted(self.keys)})"
 
-    def added(self, key: bytes) -> "Keyring":
+    def added(self, key: bytes) -> "GossipKeyring":
         """With one more, that opens but does not yet seal. Raises `BadRequest`, `Conflict`."""
         if len(key) != KEY_BYTES:
             raise BadRequest(f"a cluster key has {KEY_BYTES} bytes, this one {len(key)}")
         if len(self.keys) >= MOST_KEYS:
             raise Conflict(f"the keyring holds {MOST_KEYS} keys; remove one that is no longer used first")
         number = next(each % _IDS for each in range(max(self.keys) + 1, _IDS * 2) if each % _IDS not in self.keys)
-        return Keyring(keys={**self.keys, number: key}, primary=self.primary, version=self.version + 1)
+        return GossipKeyring(keys={**self.keys, number: key}, primary=self.primary, version=self.version + 1)
 
-    def using(self, number: int) -> "Keyring":
+    def using(self, number: int) -> "GossipKeyring":
         """From now on this one seals. Raises `BadRequest`."""
         self._has(number)
-        return Keyring(keys=self.keys, primary=number, version=self.version + 1)
+        return GossipKeyring(keys=self.keys, primary=number, version=self.version + 1)
 
-    def removed(self, number: int) -> "Keyring":
+    def removed(self, number: int) -> "GossipKeyring":
         """Raises `BadRequest`, and `Conflict` for the primary."""
         self._has(number)
         if number == self.primary:
             raise Conflict(f"key {number} is the primary; use another one first")
         kept = {each: key for each, key in self.keys.items() if each != number}
-        return Keyring(keys=kept, primary=self.primary, version=self.version + 1)
+        return GossipKeyring(keys=kept, primary=self.primary, version=self.version + 1)
 
     def _has(self, number: int) -> None:
         if number not in self.keys:
             raise BadRequest(f"no key {number} in the keyring; it has {', '.join(map(str, sorted(self.keys)))}")
 
 
-def new_keyring(clock: Clock) -> Keyring:
-    return Keyring(keys={1: clock.token_bytes(KEY_BYTES)}, primary=1)
+def new_keyring(clock: Clock) -> GossipKeyring:
+    return GossipKeyring(keys={1: clock.token_bytes(KEY_BYTES)}, primary=1)
 
 
-def rank_of(keyring: Keyring) -> int:
+def rank_of(keyring: GossipKeyring) -> int:
     """Orders keyrings. Two operators who change the same version at once get one of the two, everywhere the same."""
     content = b"".join(bytes([number]) + key for number, key in sorted(keyring.keys.items()))
     digest = hashlib.blake2b(bytes([keyring.primary]) + content, digest_size=3).digest()
@@ -76,21 +76,21 @@ class StoredKeyring(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, str]
 
 
-def stored(keyring: Keyring) -> StoredKeyring:
+def stored(keyring: GossipKeyring) -> StoredKeyring:
     keys = {str(number): base64.b64encode(key).decode() for number, key in sorted(keyring.keys.items())}
     return StoredKeyring(version=keyring.version, primary=keyring.primary, keys=keys)
 
 
-def loaded(stored: StoredKeyring) -> Keyring:
+def loaded(stored: StoredKeyring) -> GossipKeyring:
     """Raises `BadRequest` for what is no keyring."""
     try:
         keys = {int(number): base64.b64decode(key, validate=True) for number, key in stored.keys.items()}
     except (ValueError, binascii.Error) as error:
         raise BadRequest(f"the keyring cannot be read: {error}") from error
-    return checked(Keyring(keys=keys, primary=stored.primary, version=stored.version))
+    return checked(GossipKeyring(keys=keys, primary=stored.primary, version=stored.version))
 
 
-def checked(keyring: Keyring) -> Keyring:
+def checked(keyring: GossipKeyring) -> GossipKeyring:
     """The same one. Raises `BadRequest` if it is none."""
     numbers = sorted(keyring.keys)
     if not 1 <= len(numbers) <= MOST_KEYS or not all(0 <= number < _IDS for number in numbers):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hawker import log
 from hawker.errors import Fault, HawkerError
 from hawker.gossip.contract import Member, OnForget, OnMember, OnMessage, OnRequest, OnTrouble, Trouble
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
 
 _log = log.bind("hawker.gossip")
@@ -31,7 +31,7 @@ class Listener:
     on_message: OnMessage = _silent
     on_request: OnRequest = _nothing
     on_forget: OnForget = _silent
-    on_keyring: Callable[[Keyring], None] = _silent
+    on_keyring: Callable[[GossipKeyring], None] = _silent
     on_trouble: OnTrouble = _silent
 
     def member(self, member: Member) -> None:
@@ -43,7 +43,7 @@ class Listener:
     def forget(self, node: NodeId, fence: int) -> None:
         _guarded("forget", lambda: self.on_forget(node, fence))
 
-    def keyring(self, keyring: Keyring) -> None:
+    def keyring(self, keyring: GossipKeyring) -> None:
         _guarded("keyring", lambda: self.on_keyring(keyring))
 
     def trouble(self, trouble: Trouble) -> None:

@@ -26,7 +26,7 @@ from hawker.gossip.effects import (
     Troubled,
 )
 from hawker.gossip.frames import MalformedFrame
-from hawker.gossip.keyring import Keyring, checked, rank_of
+from hawker.gossip.keyring import GossipKeyring, checked, rank_of
 from hawker.gossip.listener import Listener
 from hawker.gossip.members import Identity, MemberState
 from hawker.gossip.sealing import Opener, Sealer, new_boot
@@ -53,7 +53,7 @@ class GossipNode:
         *,
         node: NodeId,
         cluster: str,
-        keyring: Keyring,
+        keyring: GossipKeyring,
         transport: MeshTransport,
         advertise: str | None,
         meta: NodeMeta,
@@ -90,7 +90,7 @@ class GossipNode:
         return self._dated(self._swim.me)
 
     @property
-    def keyring(self) -> Keyring:
+    def keyring(self) -> GossipKeyring:
         return self._keyring
 
     @property
@@ -177,7 +177,7 @@ class GossipNode:
         """Everywhere: what this node says in epochs up to `fence` counts no more. It may come back with a newer one."""
         self._act(self._swim.forget(node, fence, self._clock.monotonic()))
 
-    def rekey(self, keyring: Keyring) -> None:
+    def rekey(self, keyring: GossipKeyring) -> None:
         """Everywhere: use this keyring, one step on from `keyring`. Raises `BadRequest`, `Conflict`."""
         if rank_of(checked(keyring)) <= rank_of(self._keyring):
             raise Conflict("the keyring has changed meanwhile; look at it and decide again")
@@ -299,7 +299,7 @@ class GossipNode:
             case _:
                 assert_never(event)
 
-    def _rekeyed(self, keyring: Keyring) -> None:
+    def _rekeyed(self, keyring: GossipKeyring) -> None:
         self._log.warning("keyring changed", extra={"version": keyring.version, "primary": keyring.primary})
         self._keyring = keyring
         self._sealer.use(keyring)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from hawker.clock import Clock
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
 
 WINDOW_COUNTERS = 1024
@@ -91,12 +91,12 @@ def derived(key: bytes, sender: bytes, boot: int) -> AESGCM:
 class Sealer:
     """Seals what one process of one node says."""
 
-    def __init__(self, keyring: Keyring, sender: NodeId, boot: int, cluster: str) -> None:
+    def __init__(self, keyring: GossipKeyring, sender: NodeId, boot: int, cluster: str) -> None:
         self._sender, self._boot, self._mark = sender.encode(), boot, mark_of(cluster)
         self._counter = 0
         self.use(keyring)
 
-    def use(self, keyring: Keyring) -> None:
+    def use(self, keyring: GossipKeyring) -> None:
         """The counter goes on, so a key that comes back never sees a nonce twice."""
         self._number = keyring.primary
         self._key = derived(keyring.keys[keyring.primary], self._sender, self._boot)
@@ -123,7 +123,7 @@ class Opener:
 
     def __init__(
         self,
-        keyring: Keyring,
+        keyring: GossipKeyring,
         cluster: str,
         *,
         senders: int = _SENDERS,
@@ -133,7 +133,7 @@ class Opener:
         self._most, self._window = senders, window
         self._senders: OrderedDict[tuple[bytes, int], _Sender] = OrderedDict()
 
-    def use(self, keyring: Keyring) -> None:
+    def use(self, keyring: GossipKeyring) -> None:
         """Sealed keys that were derived of a number are dropped: another key may have it now."""
         self._keyring = keyring
         for sender in self._senders.values():

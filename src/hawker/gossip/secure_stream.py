@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
 
 RECORD_BYTES = 1 << 20
@@ -67,7 +67,7 @@ class SecureStream:
     """One end of a connection after the hellos."""
 
     def __init__(
-        self, keyring: Keyring, cluster: str, *, caller: StreamHello, answerer: StreamHello, calling: bool
+        self, keyring: GossipKeyring, cluster: str, *, caller: StreamHello, answerer: StreamHello, calling: bool
     ) -> None:
         key = keyring.keys.get(caller.key)
         if key is None or caller.key != answerer.key:

@@ -14,7 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
 from hawker.gossip.contract import MeshTransport
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.secure_stream import (
     HELLO_BYTES,
@@ -75,7 +75,7 @@ class Streams:
         node: NodeId,
         boot: int,
         cluster: str,
-        keyring: Keyring,
+        keyring: GossipKeyring,
         transport: MeshTransport,
         listener: Listener,
         clock: Clock,
@@ -86,7 +86,7 @@ class Streams:
         self._held_bytes = 0
         self._calls = anyio.CapacityLimiter(CALLS)
 
-    def use(self, keyring: Keyring) -> None:
+    def use(self, keyring: GossipKeyring) -> None:
         self._keyring = keyring
 
     # Asking.

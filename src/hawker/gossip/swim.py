@@ -12,7 +12,7 @@ from hawker.gossip.dispatch import FrameDispatcher, FrameSource
 from hawker.gossip.effects import EffectBuffer, Effects, FallbackPing
 from hawker.gossip.failure_detector import ProbeRound
 from hawker.gossip.frames import ForgetNode, Frame, Join, MemberClaim, PingReq, decode
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.members import Identity, MemberState, alive_claim, content_of
 from hawker.gossip.membership import Membership
 from hawker.gossip.packets import Packets
@@ -35,7 +35,7 @@ class Swim:
     def __init__(
         self,
         identity: Identity,
-        keyring: Keyring,
+        keyring: GossipKeyring,
         *,
         now: float,
         chance: Callable[[], float],
@@ -104,7 +104,7 @@ class Swim:
         self.membership.forget(ForgetNode(node=node, fence=fence, at=self.packets.wall_ms()), now)
         return self._done(now)
 
-    def rekey(self, keyring: Keyring, now: float) -> Effects:
+    def rekey(self, keyring: GossipKeyring, now: float) -> Effects:
         """An operator's new keyring, one step on from the one in use. Raises nothing: an older one changes nothing."""
         self.dispatcher.adopt(keyring)
         return self._done(now)

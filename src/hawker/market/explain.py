@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from hawker.api.contract.market import Bid, BidPart, BidShown, Verdict
 from hawker.api.directory import Node
 from hawker.config.placement import Spread
-from hawker.market.ranking import Offer, Part, Ranked
+from hawker.market.ranking import Offer, Ranked, RankPart
 
 _MOST_REASONS = 2
 
@@ -65,12 +65,12 @@ def lost_to(each: Ranked, best: Ranked) -> str:
     return f"{behind:.3f} behind the best: {'; '.join(reasons)}"
 
 
-def _reason(part: Part, other: Part) -> str:
+def _reason(part: RankPart, other: RankPart) -> str:
     mine, others = _told(part), _told(other)
     return f"{part.name} {mine} against {others}"
 
 
-def _told(part: Part) -> str:
+def _told(part: RankPart) -> str:
     match part.name:
         case "image":
             return f"{part.value:.0f} MiB missing"

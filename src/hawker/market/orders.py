@@ -74,7 +74,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatch:
+class Sending:
     """At one node, and what the node calls the order. `number` is that of its claim."""
 
     node: NodeId
@@ -133,13 +133,13 @@ class Orders:
 
     async def undo(self, order: Order, filled: Filled) -> None:
         """Destroy what the order became there, for good. Raises `OrderUncertain` when that is not certain."""
-        attempt = Dispatch(filled.node, await self._name_at(order, filled.node))
+        attempt = Sending(filled.node, await self._name_at(order, filled.node))
         await self._cancel(order, attempt, Fault("it is to be undone"), destroy=True)
 
     async def _name_at(self, order: Order, node: NodeId) -> str:
         return (await self._attempt(order, node, None)).name if order.keyed else f"{order.id}@{node}"
 
-    async def _first(self, order: Order, ahead: list[NodeId]) -> Dispatch | None:
+    async def _first(self, order: Order, ahead: list[NodeId]) -> Sending | None:
         """Where the order is to be sent first: where it may be already."""
         named = _AT.fullmatch(order.id[-9:]) if order.keyed else None
         before = None if named is None else NodeId(named[1])
@@ -147,10 +147,10 @@ class Orders:
             return await self._attempt(order, before, None)
         return await self._attempt(order, ahead[0], None) if ahead else None
 
-    async def _next(self, order: Order, failed: Dispatch, ahead: list[NodeId]) -> Dispatch:
+    async def _next(self, order: Order, failed: Sending, ahead: list[NodeId]) -> Sending:
         return await self._attempt(order, ahead[0], failed.number)
 
-    async def _send(self, order: Order, attempt: Dispatch) -> Machine | Refused | Unheard:
+    async def _send(self, order: Order, attempt: Sending) -> Machine | Refused | Unheard:
         left_s = order.until - self._clock.monotonic()
         if left_s <= 0:
             raise DeadlineExceeded("the time for this call is over: send the order again")
@@ -169,7 +169,7 @@ class Orders:
         except HawkerError as error:
             return Refused(error)
 
-    async def _settle(self, order: Order, attempt: Dispatch, outcome: Refused | Unheard) -> Machine | None:
+    async def _settle(self, order: Order, attempt: Sending, outcome: Refused | Unheard) -> Machine | None:
         """Make sure that the order will not be filled there any more; the machine if it was. With a key, others may be
         sending it there at this moment, so even a refusal has to be made final."""
         if isinstance(outcome, Refused) and not order.keyed:
@@ -177,7 +177,7 @@ class Orders:
         return await self._cancel(order, attempt, outcome.error)
 
     async def _cancel(
-        self, order: Order, attempt: Dispatch, reason: HawkerError, *, destroy: bool = False
+        self, order: Order, attempt: Sending, reason: HawkerError, *, destroy: bool = False
     ) -> Machine | None:
         """Tried until it is confirmed. Raises `OrderUncertain` when it is not, in time."""
         pause_s = _FIRST_PAUSE_S
@@ -196,11 +196,11 @@ class Orders:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         raise _uncertain(order, attempt, reason) from reason
 
-    async def _attempt(self, order: Order, node: NodeId, instead_of: int | None) -> Dispatch:
+    async def _attempt(self, order: Order, node: NodeId, instead_of: int | None) -> Sending:
         """Where the order belongs: at `node`, unless an order with a key is somewhere else already. Raises
         `Unavailable` when the app's home cannot be asked: nothing was sent then."""
         if not order.keyed:
-            return Dispatch(node, f"{order.id}@{node}")
+            return Sending(node, f"{order.id}@{node}")
         app = order.app
         home = self._directory.home_of_app(app)
         if home is None:
@@ -216,7 +216,7 @@ class Orders:
         claimed = NodeId(claim.node)
         if claimed != node and self._directory.node(claimed) is None:
             return await self._attempt(order, node, claim.number)  # that node was forgotten
-        return Dispatch(claimed, _numbered(order.id, claim.number), claim.number)
+        return Sending(claimed, _numbered(order.id, claim.number), claim.number)
 
     def _region(self, node: NodeId) -> str | None:
         found = self._directory.node(node)
@@ -228,7 +228,7 @@ def _numbered(key: str, number: int) -> str:
     return key if not number and NUMBERED not in key else f"{key}{NUMBERED}{number}"
 
 
-def _uncertain(order: Order, attempt: Dispatch, reason: HawkerError) -> OrderUncertain:
+def _uncertain(order: Order, attempt: Sending, reason: HawkerError) -> OrderUncertain:
     key = order.id if order.keyed else attempt.name
     return OrderUncertain(
         f"node {attempt.node} was sent the order and cannot be asked what became of it ({reason}); send the order again"

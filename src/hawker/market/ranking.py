@@ -34,7 +34,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return self.bid.fits - self.filled
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class RankPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one resource adds to a score: `points`, of 1 in all."""
 
     name: str
@@ -55,9 +55,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     terms: tuple[_Term, ...]
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[RankPart, ...]:
         return tuple(
-            Part(name=name, value=value, utility=utility, weight=weight, points=points)
+            RankPart(name=name, value=value, utility=utility, weight=weight, points=points)
             for name, value, utility, weight, points in self.terms
         )
 

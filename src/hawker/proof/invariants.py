@@ -6,7 +6,7 @@ Written once, for crash tests, chaos and the simulator. What clients were promis
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from hawker.config import Container, guest
-from hawker.config.effective_containers import container_restart
+from hawker.config.effective import container_restart
 from hawker.config.gpu_rules import demand_of
 from hawker.fsm import journal
 from hawker.fsm.run import State as RunState

@@ -36,7 +36,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerRetry(msgspec.Struct, frozen=True, kw_only=True):
     """Of a container: its run number `run` is, or is about to be, the `count`-th automatic restart in a row."""
 
     run: int
@@ -51,7 +51,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     started_at: float | None = None
     exit: Exit | None = None
-    retries: dict[str, Retry] = {}
+    retries: dict[str, ContainerRetry] = {}
     memory_mib: int | None = None  # its limit, when that is no longer the config's
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.config import MachineConfig
-from hawker.config.secret_names import in_files, in_processes
+from hawker.config.process_rules import in_files, in_processes
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, Version
 from hawker.record.app import APPS

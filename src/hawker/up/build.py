@@ -54,7 +54,7 @@ from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Rootfs
-from hawker.worker.lifecycle.network import HostNetworks
+from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.scrape import HttpFetch

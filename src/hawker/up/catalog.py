@@ -24,9 +24,9 @@ from hawker.catalog.snapshots import SnapshotExchange
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.errors import CannotStart
-from hawker.fleet.fleet import Forgets
 from hawker.fleet.gossip_bridge import GossipBridge, MembersToMirror, MembersToReplica
 from hawker.fleet.members import Replicates
+from hawker.fleet.membership import Forgets
 from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.place import Place

@@ -25,15 +25,15 @@ from hawker.cluster import USUAL_PEER_PORT, Cluster, found_cluster, read_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover_view import catalog_sight
-from hawker.fleet.fleet import Fleet, ring_of
 from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.fleet.members import Members
+from hawker.fleet.membership import Fleet, ring_of
 from hawker.fleet.publish import Publisher, Source
 from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import follow, worker_sources
 from hawker.gateway.peers import HttpPeers
 from hawker.gossip.contract import Member, NodeMeta
-from hawker.gossip.keyring import Keyring
+from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
@@ -222,7 +222,7 @@ def _gossip(
     kept: NodeCatalog,
     meeting: GossipBridge[SqliteStorage],
     members: Members,
-    remember: Callable[[Keyring], None],
+    remember: Callable[[GossipKeyring], None],
 ) -> GossipNode:
     listener = Listener(
         on_member=members.heard,

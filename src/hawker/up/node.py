@@ -46,8 +46,7 @@ from hawker.store.sqlite import SqliteStore
 from hawker.up.boot_refusal import or_refuse, wrapped_in
 from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
 from hawker.up.fleet import InFleet, in_fleet
-from hawker.up.listeners import Doors, open_doors
-from hawker.up.servers import Front, front_alone, front_of_fleet, revocations_of
+from hawker.up.servers import Doors, Front, front_alone, front_of_fleet, open_doors, revocations_of
 from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
 from hawker.worker.format import enter
 

@@ -1,18 +1,26 @@
 """The addresses of a node and who is answered there: clients, by the broker beside the worker; peers, by the worker."""
 
+import socket
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
+from hawker.api.listener import bind
 from hawker.api.route import AnyRoute
 from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens, load_or_create_token
+from hawker.catalog.http import server as catalog_server
 from hawker.catalog.point_reads import PointReader
+from hawker.clock import Clock
+from hawker.config.placement import parse_labels
+from hawker.errors import CannotStart
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, revoked_row
+from hawker.gateway.alone import NoPeers, OneNode
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
@@ -24,12 +32,90 @@ from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.place import Place
 from hawker.record.app import APPS
+from hawker.record.node import NODE
 from hawker.record.revocation import REVOKED
+from hawker.settings import Settings
 from hawker.store.contract import Reader
-from hawker.up.alone import handlers_alone
-from hawker.up.fleet import InFleet
+from hawker.up.catalog import token_of_agent
+from hawker.up.fleet import InFleet, Seat, take_seat
 from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import AssembledWorker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """`public` is for clients, `seat` has the one for peers, `catalog` is that of the catalog's own API."""
+
+    public: socket.socket | None
+    seat: Seat | None
+    catalog: socket.socket | None
+
+    def close(self) -> None:
+        for each in (self.public, self.catalog, self.seat.listener if self.seat else None):
+            if each is not None:
+                each.close()
+
+
+def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.socket | None, *, public: bool) -> Doors:
+    """`given` is the public one that systemd has handed over. Raises `CannotStart`."""
+    seat = take_seat(settings, place, clock)
+    if seat is None and not public:
+        raise CannotStart("a worker is one of a cluster: give --advertise, or run `hawker join --no-start` first")
+    if seat is None and settings.catalog_listen is not None:
+        raise CannotStart("--catalog-listen is for a node of a cluster: give --advertise, too")
+    if settings.catalog_url is None and settings.catalog_token_file is not None:
+        raise CannotStart("--catalog-token-file is the token of an agent: give --catalog-url, too")
+    token_of_agent(settings.catalog_token_file)
+    if settings.catalog_listen is not None and settings.catalog_url is not None:
+        raise CannotStart("--catalog-listen and --catalog-url exclude each other: the agent answers for its catalog")
+    doors = Doors(public=(given or _bind(settings.listen)) if public else None, seat=seat, catalog=None)
+    if settings.catalog_listen is None:
+        return doors
+    try:
+        return Doors(public=doors.public, seat=seat, catalog=catalog_server.bind(settings.catalog_listen))
+    except CannotStart:
+        doors.close()
+        raise
+
+
+def _bind(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise CannotStart(f"--listen takes HOST:PORT, not {listen!r}")
+    return bind(host.strip("[]"), int(port))
+
+
+# The addresses at which a node is to be reached, all bound before anything is made: one that is taken is a refusal.
+
+
+def handlers_alone(parts: AssembledWorker, own: Handlers, preferences: Preferences) -> Handlers:
+    """All of `ROUTES`: orders by the market, all else by the worker itself, whose answers are `own`."""
+    deps, handlers = parts.deps, Handlers()
+    directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, own, deps.clock)
+    MarketHandlers(directory, peers, preferences, deps.clock, limited=deps.settings.rate_limits).bind(handlers)
+    for route in ROUTES:
+        if handlers.missing((route,)):
+            handlers.adopt(route, own)
+    return handlers
+
+
+def this_node(parts: AssembledWorker) -> Node:
+    """As it is now."""
+    deps = parts.deps
+    record = deps.store.get(NODE, "self") or parts.node
+    return Node(
+        id=parts.node.id,
+        region=parts.node.region,
+        cordoned=record.cordoned,
+        draining=record.draining,
+        drivers=(deps.driver.name,),
+        labels=parse_labels(",".join(deps.settings.labels)),
+        capacity=parts.room(),
+        used=deps.table.used(deps.store),
+    )
+
+
+# A fleet of one: what a node that knows no others answers. Its orders go through the market.
 
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""

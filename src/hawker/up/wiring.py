@@ -11,9 +11,9 @@ from hawker.fleet.app_bundle import AppBundler
 from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.failover import Failover
 from hawker.fleet.failover_view import FailoverView
-from hawker.fleet.fleet import Fleet
 from hawker.fleet.handlers import ClusterHandlers
 from hawker.fleet.members import wrong_clocks
+from hawker.fleet.membership import Fleet
 from hawker.fleet.sources import PublishedState
 from hawker.gossip.contract import Member
 from hawker.ids import NodeId

@@ -5,7 +5,7 @@ always agree. A machine keeps its volume for as long as it exists, whether it ru
 import msgspec
 
 from hawker.config import MachineConfig
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.record.machine import MachineRecord

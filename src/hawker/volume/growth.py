@@ -3,7 +3,7 @@ when so much of it is used, up to `size_gb_limit`. Nothing is stored; a full hos
 """
 
 from hawker.clock import Clock
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.errors import HawkerError
 from hawker.log import bind
 from hawker.machine import State

@@ -46,7 +46,7 @@ class Use(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class VolumeHold:
     """`machine_id` is there unless nobody's volume it is."""
 
     use: Use
@@ -58,22 +58,22 @@ class VolumeUse:
         self._store = store
         self._guests = guests
 
-    async def of(self, volume_id: VolumeId) -> Hold:
+    async def of(self, volume_id: VolumeId) -> VolumeHold:
         """By host and record: an instance that the record has not heard of counts, and so does a launch to come."""
         volume = self._store.get(VOLUMES, volume_id)
         machine = None if volume is None or volume.machine is None else self._store.get(MACHINES, volume.machine)
         if machine is None:
-            return Hold(Use.FREE)
+            return VolumeHold(Use.FREE)
         match (await self._guests.inspect(machine.id)).phase:
             case Phase.SUSPENDED:
-                return Hold(Use.HELD, machine.id)
+                return VolumeHold(Use.HELD, machine.id)
             case Phase.RUNNING if machine.state is State.STARTED:
-                return Hold(Use.GUEST, machine.id)
+                return VolumeHold(Use.GUEST, machine.id)
             case Phase.RUNNING:
-                return Hold(Use.CHANGING, machine.id)
+                return VolumeHold(Use.CHANGING, machine.id)
         now = self._store.get(MACHINES, machine.id)
         off = now is None or now.state in OFF
-        return Hold(Use.FREE if off else Use.CHANGING, machine.id)
+        return VolumeHold(Use.FREE if off else Use.CHANGING, machine.id)
 
 
 # Who has a volume now, where machines have kernels of their own: what the host may do with its file depends on it.
@@ -135,7 +135,7 @@ class GuestDisks(HostDisks):
             inside("grown")
             return True
 
-    async def _grow_in_guest(self, hold: Hold, disk: Disk) -> None:
+    async def _grow_in_guest(self, hold: VolumeHold, disk: Disk) -> None:
         assert hold.machine_id is not None, "a guest is of a machine"
         with _while_it_runs(disk.id):
             await self._guests.grow_volume(hold.machine_id, volume_name(disk.id), disk.size_bytes)

@@ -16,7 +16,7 @@ from hawker.volume.table import VolumeTable
 from hawker.worker.ip_assignments import release_all
 
 
-class Apps:
+class AppTable:
     """Apps of this node. A machine needs one; deleting one that has machines is the caller's business to prevent."""
 
     def __init__(self, store: Store, clock: Clock, volumes: VolumeTable) -> None:

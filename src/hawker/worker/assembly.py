@@ -21,12 +21,12 @@ from hawker.volume.restore import VolumeClones
 from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
 from hawker.worker.admission import Admission
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.calendar import Calendar
 from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.exit_handling import ExitHandler
-from hawker.worker.health import Health, Prober
+from hawker.worker.health import HealthChecks, Prober
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.operations import Operations
@@ -48,12 +48,12 @@ class AssembledWorker:
     deps: FlowDeps
     runner: Runner[FlowDeps]
     operations: Operations
-    apps: Apps
+    apps: AppTable
     volumes: Volumes
     snapshots: Snapshots
     origins: VolumeClones
     soft_deletes: SoftDeletes
-    health: Health
+    health: HealthChecks
     tending: ContainerSupervisors
     changes: Changes
     room: Callable[[], Capacity]
@@ -88,12 +88,12 @@ def assemble(
         deps=deps,
         runner=runner,
         operations=operations_of(deps, runner, room),
-        apps=Apps(store, clock, deps.volumes),
+        apps=AppTable(store, clock, deps.volumes),
         volumes=volumes,
         snapshots=snapshots,
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
-        health=Health(store, clock, changes, prober),
+        health=HealthChecks(store, clock, changes, prober),
         tending=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
         room=room,

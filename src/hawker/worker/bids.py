@@ -40,7 +40,7 @@ _NOWHERE = "sha256:" + "-" * 64
 _MEDIA_TYPE = ""  # of a layer that is only counted
 
 
-class Bids:
+class Bidder:
     """`driver` is the name that an order may ask for."""
 
     def __init__(self, parts: AssembledWorker) -> None:

@@ -4,13 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from hawker.config import (
-    MachineConfig,
-    Persist,
-    guest,
-    persistence,
-)
-from hawker.config.effective_containers import temp_dirs
+from hawker.config import MachineConfig, Persist, guest, persistence
+from hawker.config.effective import temp_dirs
 from hawker.gpu import parse_gpus
 from hawker.host.facts import Facts, disk_of
 from hawker.node import Capacity, Resources

@@ -89,7 +89,7 @@ class NetworkProber:
 _Results: TypeAlias = dict[str, CheckResult]
 
 
-class Health:
+class HealthChecks:
     """Follows the table of machines and runs the checks of those that are started."""
 
     def __init__(self, store: Reader, clock: Clock, changes: Changes, prober: Prober) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 import anyio
 
 from hawker.config import MachineConfig
-from hawker.config.effective_containers import container_image
+from hawker.config.effective import container_image
 from hawker.fsm.verdict import leaf_of
 from hawker.ids import Digest
 from hawker.image.resolve import Resolved

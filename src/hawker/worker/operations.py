@@ -21,7 +21,7 @@ from hawker.fsm.runner import Runner
 from hawker.ids import InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.log import bind
-from hawker.machine import GONE, OFF, SETTLED, Operation, State, Verdict, judge
+from hawker.machine import GONE, OFF, SETTLED, Operation, OperationVerdict, State, judge
 from hawker.node import Resources
 from hawker.record.app import APPS
 from hawker.record.gpu_claim import claimed_by
@@ -37,8 +37,8 @@ from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import START, Launch
-from hawker.worker.lifecycle.stop import STOP, Halt, Restart
-from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, Hold
+from hawker.worker.lifecycle.stop import STOP, Halt, RestartInput
+from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, HoldInput
 from hawker.worker.lifecycle.update import UPDATE
 from hawker.worker.table import Happened, MachineTable
 
@@ -134,7 +134,7 @@ class Operations:
             if record.state is State.SUSPENDED:
                 self._begin(tx, record, RESUME, Happened("start", "starting", "user"), State.STARTING)
                 also(tx)
-            elif verdict is Verdict.GO:
+            elif verdict is OperationVerdict.GO:
                 run = self._launch(True)
                 granted = self._admission.admit(tx, record, record.config)
                 self._table.change(
@@ -165,17 +165,17 @@ class Operations:
             record = self._claim(tx, target)
             if claimed_by(record):
                 raise NotServed("suspending a machine with GPUs is not served: what they hold cannot be saved; stop it")
-            if judge(Operation.SUSPEND, record.state) is Verdict.GO:
+            if judge(Operation.SUSPEND, record.state) is OperationVerdict.GO:
                 self._begin(tx, record, SUSPEND, Happened("suspend", "suspending", "user"), State.SUSPENDING)
 
         await self._commit(SUSPEND, apply)
         return self._suspension
 
-    def _begin(self, tx: Tx, record: MachineRecord, flow: Flow[Hold], event: Happened, state: State) -> None:
+    def _begin(self, tx: Tx, record: MachineRecord, flow: Flow[HoldInput], event: Happened, state: State) -> None:
         """With the instance that it has."""
         assert record.running is not None, "a machine that runs, or is held still, has an instance"
         self._table.change(tx, record, event, state=state)
-        self._accept(tx, flow, record.id, Hold(instance_id=record.running.instance_id))
+        self._accept(tx, flow, record.id, HoldInput(instance_id=record.running.instance_id))
 
     async def stop(
         self,
@@ -190,7 +190,7 @@ class Operations:
         def apply(tx: Tx) -> MachineRecord | None:
             record = self._claim(tx, target)
             also(tx)
-            if judge(Operation.STOP, record.state) is Verdict.NOTHING_TO_DO:
+            if judge(Operation.STOP, record.state) is OperationVerdict.NOTHING_TO_DO:
                 return None
             self._table.change(tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None)
             self._accept(tx, STOP, record.id, _halt(record, signal, timeout_s))
@@ -276,7 +276,7 @@ class Operations:
     async def destroy(self, target: MachineTarget, *, force: bool) -> None:
         def apply(tx: Tx) -> MachineRecord | None:
             record = self._claim(tx, target)
-            if judge(Operation.DESTROY, self._state(tx, record), force=force) is Verdict.NOTHING_TO_DO:
+            if judge(Operation.DESTROY, self._state(tx, record), force=force) is OperationVerdict.NOTHING_TO_DO:
                 return None
             self._table.change(
                 tx, record, Happened("destroy", "destroying", "user"), state=State.DESTROYING, lease=None, awaited=None
@@ -340,9 +340,11 @@ class Operations:
     def _launch(self, launch: bool) -> Launch:
         return Launch(instance_id=InstanceId(new_ulid(self._clock)), launch=launch)
 
-    def _relaunch(self, record: MachineRecord, launch: bool, signal: str | None, timeout_s: float | None) -> Restart:
+    def _relaunch(
+        self, record: MachineRecord, launch: bool, signal: str | None, timeout_s: float | None
+    ) -> RestartInput:
         halt = _halt(record, signal, timeout_s)
-        return Restart(
+        return RestartInput(
             instance_id=InstanceId(new_ulid(self._clock)),
             launch=launch,
             signal=halt.signal,

@@ -32,7 +32,7 @@ from hawker.record.order import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Da
 from hawker.region import accepts
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker import leases
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.bids import closed
 from hawker.worker.capacity import room_for
 from hawker.worker.images import Images, resolve
@@ -219,7 +219,7 @@ class OrderIntake:
         self,
         node: NodeRecord,
         deps: FlowDeps,
-        apps: Apps,
+        apps: AppTable,
         operations: Operations,
         ledger: OrderLedger,
         bundles: AppBundles,

@@ -16,7 +16,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from hawker.config.network import Metrics
+from hawker.config.machine import Metrics
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.observe.metric_relabeling import MetricsPage, one_page, read_page

@@ -1,6 +1,6 @@
 import msgspec
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
 
@@ -27,13 +27,13 @@ def test_a_name_that_is_taken_is_refused(node: FakeNode, hawker: Hawker) -> None
 def test_an_app_is_shown(node: FakeNode, hawker: Hawker) -> None:
     node.add("shop")
     assert ["machines", "0"] in [line.split() for line in hawker("apps", "show", "shop").out.splitlines()]
-    assert hawker("apps", "show", "other").status == Exit.NOT_FOUND
+    assert hawker("apps", "show", "other").status == ExitStatus.NOT_FOUND
 
 
 def test_an_app_is_destroyed_with_its_machines_only_by_force(node: FakeNode, hawker: Hawker) -> None:
     node.add("a")
     node.add("b")
     assert hawker("apps", "destroy", "a").out == "a\n"
-    assert hawker("apps", "destroy", "--force", "b").status == Exit.OK
+    assert hawker("apps", "destroy", "--force", "b").status == ExitStatus.OK
     assert [call.query.force for call in node.calls["delete_app"]] == [False, True]
     assert node.apps == {}

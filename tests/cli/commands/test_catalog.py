@@ -1,6 +1,6 @@
 import json
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.errors import NotServed
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
@@ -28,7 +28,7 @@ def test_rows_as_csv(hawker: Hawker) -> None:
 
 
 def test_one_form_at_a_time(hawker: Hawker) -> None:
-    assert hawker("catalog", "query", "SELECT 1", "--csv", "--json").status == Exit.USAGE
+    assert hawker("catalog", "query", "SELECT 1", "--csv", "--json").status == ExitStatus.USAGE
 
 
 def test_changes_follow_the_rows(hawker: Hawker) -> None:

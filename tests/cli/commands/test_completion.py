@@ -5,14 +5,14 @@ import sys
 import pytest
 
 from hawker.cli.commands.completion import SHELLS
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_has_its_code(hawker: Hawker, shell: str) -> None:
     said = hawker("completion", shell)
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     assert f"_HAWKER_COMPLETE={shell}_complete" in said.out
 
 

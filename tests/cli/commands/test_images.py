@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from hawker.api.contract.image import PullEvent
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.errors import NotFound
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import DIGEST, FakeNode, image
@@ -34,7 +34,7 @@ def test_a_password_is_read_from_stdin(node: FakeNode, hawker: Hawker, monkeypat
 
 def test_an_unknown_image_is_not_found(node: FakeNode, hawker: Hawker) -> None:
     node.failures["pull_image"] = NotFound("image web:9 not found")
-    assert hawker("images", "pull", "web:9").status == Exit.NOT_FOUND
+    assert hawker("images", "pull", "web:9").status == ExitStatus.NOT_FOUND
 
 
 def test_an_archive_is_uploaded_whole(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_archive_is_uploaded_whole(node: FakeNode, hawker: Hawker, tmp_path: 
 
 
 def test_an_archive_that_is_not_there_is_wrong_usage(hawker: Hawker) -> None:
-    assert hawker("images", "import", "nowhere.tar").status == Exit.USAGE
+    assert hawker("images", "import", "nowhere.tar").status == ExitStatus.USAGE
 
 
 def test_pruning_says_what_went_and_what_it_freed(node: FakeNode, hawker: Hawker) -> None:

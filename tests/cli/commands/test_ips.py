@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.ip_assignment import AssignIpRequest
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 
@@ -32,4 +32,4 @@ def test_an_address_is_released(hawker: Hawker, node: FakeNode) -> None:
 
 @pytest.mark.parametrize("kind", ["v5", "egress_v4"])
 def test_a_type_that_there_is_not_is_refused_before_anybody_is_asked(hawker: Hawker, node: FakeNode, kind: str) -> None:
-    assert hawker("ips", "allocate", "-a", "shop", kind).status == Exit.USAGE and not node.calls
+    assert hawker("ips", "allocate", "-a", "shop", kind).status == ExitStatus.USAGE and not node.calls

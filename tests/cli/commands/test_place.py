@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_market import FakeMarket
 
@@ -13,7 +13,7 @@ def node() -> FakeMarket:
 
 def test_a_dry_run_shows_every_bid_and_orders_nothing(node: FakeMarket, hawker: Hawker) -> None:
     said = hawker("place", "--dry-run", "web:3")
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     lines = said.out.splitlines()
     assert lines[0].split() == ["NODE", "REGION", "VERDICT", "SCORE", "FITS", "WHY"]
     assert "best" in lines[1] and "0.910" in lines[1]
@@ -27,7 +27,7 @@ def test_a_dry_run_shows_every_bid_and_orders_nothing(node: FakeMarket, hawker: 
 def test_what_is_filled_is_printed_and_the_rest_is_an_error(node: FakeMarket, hawker: Hawker) -> None:
     node.room = 2
     said = hawker("place", "--count", "3", "--order-id", "o-1", "web:3")
-    assert said.status == Exit.NO_ROOM
+    assert said.status == ExitStatus.NO_ROOM
     assert said.out.splitlines() == ["3d8f0000000000", "3d8f0000000001"]
     assert "2 of 3 filled: no host has room" in said.err
     assert node.call("place").idempotency_key == "o-1"

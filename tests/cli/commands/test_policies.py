@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.network_policy import NetworkPolicyRequest, PolicyMachine, PolicyPort, Rule, Selector
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.policy import Direction, Transport
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
@@ -68,4 +68,4 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
     hawker: Hawker, node: FakeNode, words: tuple[str, ...], said: str
 ) -> None:
     answer = hawker("policies", "set", "-a", "shop", "x", *words)
-    assert answer.status == Exit.USAGE and said in answer.err and not node.calls
+    assert answer.status == ExitStatus.USAGE and said in answer.err and not node.calls

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.run import RunState
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
 
@@ -32,4 +32,4 @@ def test_a_run_is_shown_with_its_steps(node: FakeNode, hawker: Hawker, word: str
 
 
 def test_an_unknown_run_is_not_found(hawker: Hawker) -> None:
-    assert hawker("runs", "show", "nothing").status == Exit.NOT_FOUND
+    assert hawker("runs", "show", "nothing").status == ExitStatus.NOT_FOUND

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 
@@ -46,4 +46,4 @@ def test_secrets_are_listed_and_shown_only_on_request(hawker: Hawker, node: Fake
 @pytest.mark.parametrize("pair", ["A", "=1"])
 def test_what_is_no_pair_is_refused_without_showing_it(hawker: Hawker, pair: str) -> None:
     said = hawker("secrets", "set", "-a", "shop", pair)
-    assert said.status == Exit.USAGE and "is not NAME=VALUE" in said.err
+    assert said.status == ExitStatus.USAGE and "is not NAME=VALUE" in said.err

@@ -4,7 +4,7 @@ import pytest
 
 from hawker.auth.caveat import Actions, Apps, Expires, Holder, Machines, Sources
 from hawker.auth.macaroon import chain, from_text, key_of
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import TOKEN, FakeNode
 
@@ -66,7 +66,7 @@ def test_the_ended_ones_are_listed(hawker: Hawker, node: FakeNode) -> None:
 )
 def test_what_makes_no_sense_is_refused(hawker: Hawker, words: list[str], text: str) -> None:
     said = hawker("tokens", *words)
-    assert said.status == Exit.USAGE and text in said.err
+    assert said.status == ExitStatus.USAGE and text in said.err
 
 
 def test_without_a_token_at_hand_it_says_where_to_get_one(
@@ -75,4 +75,4 @@ def test_without_a_token_at_hand_it_says_where_to_get_one(
     monkeypatch.setenv("HAWKER_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("HAWKER_TOKEN", raising=False)
     said = hawker("--token", "", "tokens", "create", "--app", "a")
-    assert said.status != Exit.OK and "no token found" in said.err
+    assert said.status != ExitStatus.OK and "no token found" in said.err

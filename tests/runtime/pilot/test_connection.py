@@ -12,7 +12,7 @@ from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.channel import connect, pilot_pid
 from hawker.runtime.pilot.connection import ByteStream, Inbox
 from hawker.runtime.pilot.frames import FrameKind
-from hawker.runtime.pilot.requests import StartAnswer
+from hawker.runtime.pilot.requests import PilotStartAnswer
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, hello, pilot
 from tests.waiting import eventually
@@ -93,7 +93,7 @@ async def test_frames_that_only_a_newer_pilot_knows_are_passed_over(run: RunDir)
     with pilot(run, HELLO, unknown, frames.encode(FrameKind.READY)), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             requests.send_spec(connection, b"")
-            assert await requests.started(connection, InstanceId("instance")) is StartAnswer.READY
+            assert await requests.started(connection, InstanceId("instance")) is PilotStartAnswer.READY
 
 
 async def test_nobody_listening_is_unavailable(run: RunDir) -> None:

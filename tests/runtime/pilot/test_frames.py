@@ -1,4 +1,4 @@
-"""Frames and fields: what was encoded comes back however it is cut; hostile bytes give `MalformedFrame` alone."""
+"""Frames and fields: what was encoded comes back however it is cut; hostile bytes give `MalformedPilotFrame` alone."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.runtime.pilot import frames
-from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, MalformedPilotFrame, PayloadReader
 
 FRAMES = st.lists(
     st.builds(
@@ -31,7 +31,7 @@ def test_frames_survive_being_cut_anywhere(sent: list[Frame], size: int) -> None
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_hostile_bytes_are_malformed_or_harmless(pieces: list[bytes]) -> None:
     parser = FrameParser()
-    with contextlib.suppress(MalformedFrame):
+    with contextlib.suppress(MalformedPilotFrame):
         for piece in pieces:
             for frame in parser.feed(piece):
                 assert len(frame.payload) <= frames.PAYLOAD_MAX
@@ -39,7 +39,7 @@ def test_hostile_bytes_are_malformed_or_harmless(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("length", [0, 4, frames.FRAME_MAX + 1, 2**32 - 1])
 def test_a_length_out_of_bounds_is_malformed_at_once(length: int) -> None:
-    with pytest.raises(MalformedFrame):
+    with pytest.raises(MalformedPilotFrame):
         list(FrameParser().feed(length.to_bytes(4, "little")))
 
 
@@ -56,12 +56,12 @@ def test_strings_come_back(texts: list[str]) -> None:
 @given(st.binary(max_size=100))
 def test_hostile_fields_are_malformed_or_values(data: bytes) -> None:
     for read in (PayloadReader.string, PayloadReader.strings, lambda reader: reader.number(8)):
-        with contextlib.suppress(MalformedFrame):
+        with contextlib.suppress(MalformedPilotFrame):
             read(PayloadReader(data))
 
 
 def test_a_list_that_lies_about_its_length_is_malformed() -> None:
-    with pytest.raises(MalformedFrame):
+    with pytest.raises(MalformedPilotFrame):
         PayloadReader(frames.number(2**31, 4)).strings()
 
 

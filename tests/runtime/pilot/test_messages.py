@@ -7,7 +7,7 @@ from hawker.errors import BadRequest
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import ExecSpec, ProcessPhase, ProcessSocket, ProcessState
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, MalformedPilotFrame, PayloadReader
 from hawker.runtime.spec import Ends, FileSpec, InstanceLimits, InstanceSpec, ProcessSpec
 
 
@@ -58,7 +58,7 @@ def test_an_exec_request_that_fits_no_frame_is_refused() -> None:
 
 def test_hello_from_something_else_is_malformed() -> None:
     for payload in (b"", b"HTTP/1.1 400", frames.number(frames.MAGIC, 4) + b"\1\0\x63\0\0\0\0\0"):
-        with pytest.raises(MalformedFrame):
+        with pytest.raises(MalformedPilotFrame):
             messages.read_hello(Frame(FrameKind.HELLO, 0, payload))
 
 
@@ -73,7 +73,7 @@ def test_a_pilot_of_a_newer_version_may_say_more() -> None:
 
 
 def test_a_pilot_that_is_too_old_is_refused() -> None:
-    with pytest.raises(MalformedFrame, match="speaks version 0"):
+    with pytest.raises(MalformedPilotFrame, match="speaks version 0"):
         messages.read_hello(hello(0))
 
 
@@ -172,7 +172,7 @@ def test_a_state_before_the_first_run_has_no_time() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"\0\0", b"\0\4" + bytes(17), b"\0\3" + bytes(16) + b"\1"])
 def test_what_is_no_state_is_malformed(payload: bytes) -> None:
-    with pytest.raises(MalformedFrame):
+    with pytest.raises(MalformedPilotFrame):
         messages.read_state(payload)
 
 

@@ -13,7 +13,7 @@ from hawker.ids import InstanceId
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.frames import FrameKind
-from hawker.runtime.pilot.requests import StartAnswer
+from hawker.runtime.pilot.requests import PilotStartAnswer
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.liar import DEADLINE_S, HELLO, answering, pilot
 
@@ -30,14 +30,14 @@ def run(tmp_path: Path) -> RunDir:
 @pytest.mark.parametrize(
     ("answer", "meaning"),
     [
-        (frames.encode(FrameKind.READY), StartAnswer.READY),
-        (frames.encode(FrameKind.EXIT), StartAnswer.ENDED),
-        (b"", StartAnswer.ENDED),
-        (b"\x06\0\0\0\xfa\0\0\0\0\1" + frames.encode(FrameKind.READY), StartAnswer.READY),
+        (frames.encode(FrameKind.READY), PilotStartAnswer.READY),
+        (frames.encode(FrameKind.EXIT), PilotStartAnswer.ENDED),
+        (b"", PilotStartAnswer.ENDED),
+        (b"\x06\0\0\0\xfa\0\0\0\0\1" + frames.encode(FrameKind.READY), PilotStartAnswer.READY),
     ],
     ids=["ready", "exit", "gone", "unknown frames are passed over"],
 )
-async def test_the_answer_to_a_spec(run: RunDir, answer: bytes, meaning: StartAnswer) -> None:
+async def test_the_answer_to_a_spec(run: RunDir, answer: bytes, meaning: PilotStartAnswer) -> None:
     with pilot(run, HELLO, answer), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             assert await requests.started(connection, INSTANCE) is meaning
@@ -70,7 +70,7 @@ async def test_a_pilot_that_only_ever_says_something_else_does_not_start(run: Ru
 
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
-                assert await requests.started(connection, INSTANCE) is StartAnswer.ENDED
+                assert await requests.started(connection, INSTANCE) is PilotStartAnswer.ENDED
                 group.cancel_scope.cancel()
 
 

@@ -14,7 +14,7 @@ from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.connection import Connection
-from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
 from hawker.runtime.pilot.requests import GuestMemory, freeze, read_memory, read_usage
 from hawker.runtime.pilot.rundir import RunDir
 from tests.runtime.pilot.liar import answering
@@ -179,7 +179,7 @@ async def test_who_is_cancelled_within_lets_go(run: RunDir) -> None:
     ],
 )
 def test_numbers_that_cannot_be_are_malformed(read: Callable[[PayloadReader], object], payload: bytes) -> None:
-    with pytest.raises(MalformedFrame, match="than there is"):
+    with pytest.raises(MalformedPilotFrame, match="than there is"):
         read(PayloadReader(payload))
 
 
@@ -188,7 +188,7 @@ def test_any_bytes_are_malformed_or_sober(data: bytes) -> None:
     for read in (read_memory, read_usage):
         try:
             told = read(PayloadReader(data))
-        except MalformedFrame:
+        except MalformedPilotFrame:
             continue
         if isinstance(told, GuestMemory):
             assert told.available <= told.total < 2**64

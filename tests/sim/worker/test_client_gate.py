@@ -6,7 +6,7 @@ import pytest
 from hawker.errors import NotFound
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.sim.worker.client_gate import ClientGate, ConnectionLost
+from hawker.sim.worker.client_gate import ClientGate, SimConnectionLost
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ async def test_a_call_under_way_is_lost_with_the_daemon(stall: MemoryWorld) -> N
     async def ask() -> None:
         try:
             await gate.call(lambda worker: stall.clock.sleep(100))
-        except ConnectionLost:
+        except SimConnectionLost:
             lost.append(stall.clock.monotonic())
 
     async with anyio.create_task_group() as tasks:

@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.up.commands.broker import command
 
 
@@ -23,5 +23,5 @@ def test_without_a_node_it_says_what_to_do(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert (done.returncode, done.stdout) == (ExitStatus.USAGE, "")
     assert "cluster.json: a broker serves a node in a cluster" in done.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.up.commands.join import command
 from hawker.up.commands.up import HELP
 
@@ -32,10 +32,10 @@ def test_joining_takes_every_option_of_a_node() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (("127.0.0.1:1",), Exit.FAILED, "give the root token of the other node with --token"),
-        (("127.0.0.1:1", "--token", "t"), Exit.UNAVAILABLE, "cannot reach http://127.0.0.1:1"),
-        (("ftp://x", "--token", "t"), Exit.FAILED, "'ftp://x' is no address of a node"),
-        (("127.0.0.1", "--token", "t", "--peer-port", "0"), Exit.USAGE, "peer_port must be at least 1"),
+        (("127.0.0.1:1",), ExitStatus.FAILED, "give the root token of the other node with --token"),
+        (("127.0.0.1:1", "--token", "t"), ExitStatus.UNAVAILABLE, "cannot reach http://127.0.0.1:1"),
+        (("ftp://x", "--token", "t"), ExitStatus.FAILED, "'ftp://x' is no address of a node"),
+        (("127.0.0.1", "--token", "t", "--peer-port", "0"), ExitStatus.USAGE, "peer_port must be at least 1"),
     ],
 )
 def test_wrong_setting_is_one_line(tmp_path: Path, words: tuple[str, ...], status: int, text: str) -> None:

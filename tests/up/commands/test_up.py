@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.settings import Settings
 from hawker.up.commands.up import HELP, SINGULAR, command
 
@@ -22,7 +22,7 @@ def refused(tmp_path: Path, *words: str, **environ: str) -> str:
         text=True,
         timeout=90,
     )
-    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert (done.returncode, done.stdout) == (ExitStatus.USAGE, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     return line

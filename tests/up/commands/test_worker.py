@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.up.commands.worker import command
 from tests.up.commands.test_join import said
 
@@ -11,6 +11,6 @@ def test_a_worker_takes_every_option_of_a_node() -> None:
 
 def test_a_worker_is_one_of_a_cluster(tmp_path: Path) -> None:
     done = said(tmp_path, "worker", "--driver", "process")
-    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert (done.returncode, done.stdout) == (ExitStatus.USAGE, "")
     assert "give --advertise, or run `hawker join --no-start` first" in done.stderr
     assert not (tmp_path / "node").exists()

@@ -5,8 +5,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from hawker.config.containers import TcpHealthcheck
-from hawker.config.effective_containers import Healthcheck
+from hawker.config.effective import Healthcheck
+from hawker.config.machine import TcpHealthcheck
 from hawker.sim.harness.loop import LoopClock
 from hawker.worker.containers.health import Watch
 from hawker.worker.health import ProbeResult

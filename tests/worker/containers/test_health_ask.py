@@ -5,7 +5,7 @@ import pytest
 
 from hawker.clock import ManualClock
 from hawker.config import Container
-from hawker.config.effective_containers import Healthcheck, healthchecks
+from hawker.config.effective import Healthcheck, healthchecks
 from hawker.ids import MachineId
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost

@@ -1,7 +1,7 @@
 import pytest
 
-from hawker.config.containers import TcpHealthcheck
-from hawker.config.effective_containers import Healthcheck
+from hawker.config.effective import Healthcheck
+from hawker.config.machine import TcpHealthcheck
 from hawker.worker.containers.health import Tally
 
 CHECK = Healthcheck("web", "up", 1.0, 1.0, 0.0, 2, 3, True, TcpHealthcheck(port=80))

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from hawker.machine import Policy
 from hawker.runtime.driver import Exit
-from hawker.worker.containers.plan import Condition, Need, Plan, Rules, Seen, Start, plan
+from hawker.worker.containers.plan import Condition, Need, Plan, Rules, SeenContainer, Start, plan
 
-HELD, RUNS = Seen(), Seen(run=1)
+HELD, RUNS = SeenContainer(), SeenContainer(run=1)
 WEB, DB, MIGRATE = Rules("web"), Rules("db"), Rules("migrate", policy=Policy.NO)
 
 
-def ended(code: int = 0, *, at: float = 100.0, **fields: Any) -> Seen:
-    return replace(Seen(run=1, exit=Exit(exit_code=code, exited_at=at)), **fields)
+def ended(code: int = 0, *, at: float = 100.0, **fields: Any) -> SeenContainer:
+    return replace(SeenContainer(run=1, exit=Exit(exit_code=code, exited_at=at)), **fields)
 
 
 def after(condition: Condition, rules: Rules = WEB, on: int = 0) -> Rules:
@@ -44,7 +44,7 @@ def test_nothing_is_done_while_all_run() -> None:
         (Condition.EXITED_SUCCESSFULLY, ended(0), True),
     ],
 )
-def test_a_container_waits_for_what_it_needs(condition: Condition, seen: Seen, met: bool) -> None:
+def test_a_container_waits_for_what_it_needs(condition: Condition, seen: SeenContainer, met: bool) -> None:
     assert (Start(1, 1) in plan([DB, after(condition)], [seen, HELD]).starts) == met
 
 
@@ -139,7 +139,7 @@ def machines(draw: st.DrawFn) -> list[Rules]:
 
 @given(rules=machines(), data=st.data())
 def test_every_machine_comes_to_its_end_and_no_run_begins_twice(rules: list[Rules], data: st.DataObject) -> None:
-    seen = [Seen()] * len(rules)
+    seen = [SeenContainer()] * len(rules)
     found = plan(rules, seen)
     for turn in range(200):
         if found.conclude is not None:
@@ -148,7 +148,7 @@ def test_every_machine_comes_to_its_end_and_no_run_begins_twice(rules: list[Rule
             before = seen[start.container]
             assert start.run == before.run + 1
             assert before.run == 0 or before.exit is not None
-            seen[start.container] = Seen(run=start.run, retries=start.retries)
+            seen[start.container] = SeenContainer(run=start.run, retries=start.retries)
         running = [index for index, each in enumerate(seen) if each.run and each.exit is None]
         assert running or math.isfinite(found.again_in_s), "it stands still"
         for index in running:

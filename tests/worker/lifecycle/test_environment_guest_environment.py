@@ -1,14 +1,14 @@
 import msgspec
 
 from hawker.config import Guest, Init
-from hawker.config.storage import Mount
+from hawker.config.machine import Mount
 from hawker.ids import InstanceId, VolumeId
 from hawker.image.config import ImageConfig
 from hawker.runtime.spec import DiskLimits, GuestLink, RootDisk, VolumeDisk
 from hawker.settings import Settings
 from hawker.sim.node.sim_worker import config_of
 from hawker.volume.attachment import volume_name
-from hawker.worker.lifecycle.environment import Disks, Surroundings, disk_limits, instance_spec, with_kernel
+from hawker.worker.lifecycle.environment import GuestDiskFiles, Surroundings, disk_limits, instance_spec, with_kernel
 from tests.worker.machines import machine
 
 LINK = GuestLink(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))
@@ -25,7 +25,7 @@ def test_a_guest_has_block_files_where_a_container_has_directories() -> None:
     record = machine(config=config)
     spec = instance_spec(record, InstanceId("I1"), ImageConfig(cmd=("serve",)), AROUND)
     assert spec.rootfs == "/layer" and spec.mounts, "as a container would have it"
-    guest = with_kernel(spec, record, Disks("/image", "/layer", "/vol/disk"), LINK, settings())
+    guest = with_kernel(spec, record, GuestDiskFiles("/image", "/layer", "/vol/disk"), LINK, settings())
     assert (guest.rootfs, guest.mounts) == (None, ())
     assert guest.root_disk == RootDisk(image="/image", layer="/layer")
     assert guest.volumes == (VolumeDisk(name="0123456789abcdef", file="/vol/disk", target="/data"),)
@@ -37,7 +37,7 @@ def test_the_kernels_arguments_of_guest_come_before_those_of_init() -> None:
     config = config_of(guest=Guest(kernel_args=("a=1",)), init=Init(kernel_args=("a=2", "b")))
     record = machine(config=config)
     spec = instance_spec(record, InstanceId("I1"), ImageConfig(cmd=("serve",)), AROUND)
-    guest = with_kernel(spec, record, Disks("/image", "/layer"), None, settings())
+    guest = with_kernel(spec, record, GuestDiskFiles("/image", "/layer"), None, settings())
     assert guest.kernel_args == ("a=1", "a=2", "b") and guest.volumes == () and guest.link is None
 
 

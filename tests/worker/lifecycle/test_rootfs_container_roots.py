@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.config.effective_containers import TempDir
+from hawker.config.effective import EffectiveTempDir
 from hawker.host.block import loops
 from hawker.host.mount import is_mounted, mounts, unmount
 from hawker.ids import Digest, InstanceId, MachineId
@@ -19,7 +19,7 @@ from hawker.worker.lifecycle.rootfs import HostRootfs
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.usefixtures("nothing_stray")]
 MACHINE = MachineId("00000000000001")
 FIRST, SECOND = InstanceId("I1"), InstanceId("I2")
-MEMORY, DISK = TempDir("fast", "memory", 1), TempDir("large", "disk", 8)
+MEMORY, DISK = EffectiveTempDir("fast", "memory", 1), EffectiveTempDir("large", "disk", 8)
 MIB = 1 << 20
 
 

@@ -2,7 +2,7 @@
 
 from hawker.api.contract.body import Answer, Request
 from hawker.api.route import NoParams, Tag, Unary
-from hawker.config.guest import Guest
+from hawker.config.machine import Guest
 
 
 class PlacementsRequest(Request, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from hawker.api.contract.machine import (
     MachineParams,
 )
 from hawker.api.contract.node import NODE_INFO, NodeInfo
-from hawker.chaos.fleet.fleet import LabFleet, LabNode
+from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
 from hawker.chaos.fleet.report import OrderAnswer
 from hawker.clock import Clock
 from hawker.config import Guest, MachineConfig

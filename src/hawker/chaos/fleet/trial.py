@@ -15,8 +15,8 @@ from anyio.to_thread import run_sync
 
 from hawker.api.contract.machine import Machine
 from hawker.chaos.fleet.clients import ORDER, FleetClients, ToldOrders, clients_of
-from hawker.chaos.fleet.fleet import LabFleet, LabNode
 from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
 from hawker.chaos.fleet.report import TimedMoment, TrialPhase, TrialReport, phase_of
 from hawker.chaos.sample_image import write_commandless_image
 from hawker.chaos.scenario_context import SampleMachines

@@ -14,8 +14,7 @@ from hawker.api.contract.app import (
     DeleteAppQuery,
 )
 from hawker.cli.connect import talk
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import fields, moment, table
+from hawker.cli.output import Form, fields, moment, output_option, show, table
 
 name_argument = click.argument("name", metavar="NAME")
 

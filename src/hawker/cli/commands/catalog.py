@@ -10,8 +10,7 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, CatalogLine, CatalogStatement
 from hawker.cli.connect import talk
-from hawker.cli.output import line_of_json
-from hawker.cli.tables import table
+from hawker.cli.output import line_of_json, table
 
 sql_argument = click.argument("sql", metavar="SQL")
 params_option = click.option(

@@ -21,11 +21,9 @@ from hawker.api.contract.image import (
     PullRequest,
 )
 from hawker.cli.connect import talk
-from hawker.cli.images import pull
 from hawker.cli.notation import Written, seconds
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.progress import upload_display
-from hawker.cli.tables import local, size, table
+from hawker.cli.output import Form, local, output_option, show, size, table
+from hawker.cli.progress import pull, upload_display
 
 _CHUNK_BYTES = 256 * 1024
 _SHOWN = 19  # of a digest: "sha256:" and twelve

@@ -14,8 +14,7 @@ from hawker.api.contract.ip_assignment import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import local, table
+from hawker.cli.output import Form, local, output_option, show, table
 
 TYPES = ("v4", "v6", "shared_v4", "private_v6")
 

@@ -12,9 +12,8 @@ import click
 import msgspec
 
 from hawker.api.contract.body import instant
-from hawker.cli.exits import Exit, Failure
-from hawker.cli.output import Form, note, output_option, show
-from hawker.cli.tables import local, size, table
+from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.output import Form, local, note, output_option, show, size, table
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound
 from hawker.place import Place
@@ -153,7 +152,7 @@ def _kernel_store(data_dir: Path | None) -> Iterator[KernelStore]:
     try:
         yield KernelStore(place.kernels)
     except NotFound as error:
-        raise Failure(str(error), Exit.NOT_FOUND) from error
+        raise Failure(str(error), ExitStatus.NOT_FOUND) from error
     except OSError as error:
         raise CannotStart(f"cannot change {place.kernels}: {error.strerror}") from error
 

@@ -8,7 +8,7 @@ from hawker.cli.commands.machine.run import image_argument, order_for, ordered_c
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags
 from hawker.cli.machine_options import machine_options
-from hawker.cli.options import Placement, command_argument, placement_options
+from hawker.cli.options import PlacementOptions, command_argument, placement_options
 from hawker.cli.output import Form, as_json, output_option
 from hawker.cli.placed import Count, bids_table, count_options, said_of_the_rest
 
@@ -37,7 +37,7 @@ def command(
     ctx: click.Context,
     image: str | None,
     arguments: tuple[str, ...],
-    placement: Placement,
+    placement: PlacementOptions,
     flags: Flags,
     count: Count,
     explain: bool,

@@ -17,8 +17,7 @@ from hawker.api.contract.network_policy import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.output import Form, output_option, show, table
 from hawker.policy import Direction, Transport
 
 NONE = "none"

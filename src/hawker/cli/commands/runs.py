@@ -18,9 +18,8 @@ from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf
-from hawker.cli.output import Form, output_option, show
+from hawker.cli.output import Form, local, output_option, show, table, took
 from hawker.cli.summary import steps
-from hawker.cli.tables import local, table, took
 
 run_argument = click.argument("run", metavar="RUN")
 

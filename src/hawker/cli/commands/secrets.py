@@ -15,8 +15,7 @@ from hawker.api.contract.secret import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import local, table
+from hawker.cli.output import Form, local, output_option, show, table
 
 
 @click.group("secrets", no_args_is_help=True)

@@ -7,8 +7,7 @@ import msgspec
 
 from hawker.api.contract.node import HEALTH, Health
 from hawker.cli.connect import talk
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import fields
+from hawker.cli.output import Form, fields, output_option, show
 from hawker.errors import HawkerError
 
 

@@ -15,7 +15,7 @@ import anyio
 
 from hawker.errors import Unavailable
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.frames import Frame, FrameParser, MalformedFrame
+from hawker.runtime.pilot.frames import Frame, FrameParser, MalformedPilotFrame
 
 OnData = Callable[[bytes], None]
 OnEnd = Callable[[str], None]  # why: for people
@@ -136,7 +136,7 @@ class ByteStream:
 
 
 class Receiver(Protocol):
-    """The end of a channel. Called in the event loop; `receive` may raise `MalformedFrame`."""
+    """The end of a channel. Called in the event loop; `receive` may raise `MalformedPilotFrame`."""
 
     def receive(self, frame: Frame) -> None: ...
 
@@ -156,7 +156,7 @@ class Inbox:
     def receive(self, frame: Frame) -> None:
         self._bytes += len(frame.payload)
         if len(self._frames) >= _HELD_MAX or self._bytes > _HELD_BYTES_MAX:
-            raise MalformedFrame("more than the credit given")
+            raise MalformedPilotFrame("more than the credit given")
         self._frames.append(frame)
         self._wake()
 
@@ -220,7 +220,7 @@ class Connection:
         """The pilot's first frame. Call it once, before any other `take`. Raises `Unavailable`."""
         try:
             hello = messages.read_hello(await self.take())
-        except MalformedFrame as broken:
+        except MalformedPilotFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
         self.version = min(hello.version, frames.VERSION)
         return hello
@@ -233,7 +233,7 @@ class Connection:
                     receiver.receive(frame)
                 else:
                     self._pass_over()
-        except MalformedFrame as broken:
+        except MalformedPilotFrame as broken:
             self._lose(f"the pilot broke the protocol: {broken}")
             self._stream.abort()
 
@@ -241,7 +241,7 @@ class Connection:
         """What a newer pilot may say, and who asked has stopped listening; but not for ever."""
         self._passed_over += 1
         if self._passed_over > PATIENCE:
-            raise MalformedFrame("it says too much that nobody asked for")
+            raise MalformedPilotFrame("it says too much that nobody asked for")
 
     def _lose(self, why: str) -> None:
         self._lost = self._lost or why

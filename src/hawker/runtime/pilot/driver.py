@@ -35,7 +35,7 @@ from hawker.runtime.pilot.exit import ExitJournal
 from hawker.runtime.pilot.inventory import Inventory
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, PilotLink
 from hawker.runtime.pilot.processes import START_TIMEOUT_S, Processes, refuse_older
-from hawker.runtime.pilot.requests import StartAnswer
+from hawker.runtime.pilot.requests import PilotStartAnswer
 from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.pilot.session import PilotSession
 from hawker.runtime.pilot.technology import Technology
@@ -88,7 +88,7 @@ class PilotDriver:
         await self.prepare(spec)
         run = self._files.run(spec.machine_id)
         try:
-            if await self._begin(run, spec) is StartAnswer.ENDED:
+            if await self._begin(run, spec) is PilotStartAnswer.ENDED:
                 await self._last_words(run, spec)
         except TimeoutError:
             if not self.features.kernel:
@@ -96,15 +96,15 @@ class PilotDriver:
             await self._journal.give_up(run, f"no word from the guest within {BOOT_TIMEOUT_S:g} s")
         return await self.inspect(spec.machine_id)
 
-    async def _begin(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
+    async def _begin(self, run: RunDir, spec: InstanceSpec) -> PilotStartAnswer:
         if run.lives():
             self._link.refuse_suspended(run)
             return await self._begin_again(run, spec)
         if self._journal.has_ended(run, self._journal.read(run)):
-            return StartAnswer.ENDED
+            return PilotStartAnswer.ENDED
         return await self._launch(run, spec)
 
-    async def _launch(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
+    async def _launch(self, run: RunDir, spec: InstanceSpec) -> PilotStartAnswer:
         """The spec is on its way before the pilot exists: it waits in the socket, so nobody waits for anybody."""
         with self._technology.channel.files(run, spec) as fds:
             pilot = self._link.connect(run)
@@ -120,24 +120,24 @@ class PilotDriver:
         async with pilot:
             return await (self._boot(pilot, spec) if self.features.kernel else _started(pilot, spec))
 
-    async def _boot(self, pilot: Connection, spec: InstanceSpec) -> StartAnswer:
+    async def _boot(self, pilot: Connection, spec: InstanceSpec) -> PilotStartAnswer:
         """A guest is told only once it is there: its clock is set by the spec."""
         with anyio.fail_after(BOOT_TIMEOUT_S):
             try:
                 await pilot.hello()
             except Unavailable:
-                return StartAnswer.ENDED
+                return PilotStartAnswer.ENDED
             requests.send_spec(pilot, self._encode(spec))
             return await requests.started(pilot, spec.instance_id)
 
-    async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> StartAnswer:
+    async def _begin_again(self, run: RunDir, spec: InstanceSpec) -> PilotStartAnswer:
         """A pilot runs: an earlier call was cut short, or this one comes twice. It knows its spec again."""
         try:
             async with self._link.connect(run) as pilot:
                 requests.send_spec(pilot, self._encode(spec))
                 return await _started(pilot, spec)
         except Unavailable:
-            return StartAnswer.ENDED
+            return PilotStartAnswer.ENDED
 
     async def _last_words(self, run: RunDir, spec: InstanceSpec) -> None:
         """Only a guest, which may say anything, says that it ends and does not; and a VMM may end before its guest is
@@ -343,6 +343,6 @@ class PilotDriver:
         return messages.run_spec(spec, contained=self._technology.contained, now=self._clock.now())
 
 
-async def _started(pilot: Connection, spec: InstanceSpec) -> StartAnswer:
+async def _started(pilot: Connection, spec: InstanceSpec) -> PilotStartAnswer:
     with anyio.fail_after(START_TIMEOUT_S):
         return await requests.started(pilot, spec.instance_id)

@@ -1,6 +1,6 @@
 """Frames of the pilot protocol (guest/PROTOCOL.md): how they are cut from a byte stream, and fields within a payload.
 
-Pure and bounded: a parser never holds more than one frame, and hostile bytes give `MalformedFrame`, nothing else.
+Pure and bounded: a parser never holds more than one frame, and hostile bytes give `MalformedPilotFrame`, nothing else.
 """
 
 import struct
@@ -59,7 +59,7 @@ class FrameKind(IntEnum):
 KINDS = frozenset(map(int, FrameKind))
 
 
-class MalformedFrame(ValueError):
+class MalformedPilotFrame(ValueError):
     """The other side sent what the protocol does not allow."""
 
 
@@ -99,13 +99,13 @@ class FrameParser:
             return None
         length = int.from_bytes(self._rest[at : at + 4], "little")
         if not 5 <= length <= FRAME_MAX:
-            raise MalformedFrame(f"a frame of {length} bytes")
+            raise MalformedPilotFrame(f"a frame of {length} bytes")
         end = at + 4 + length
         return end if len(self._rest) >= end else None
 
 
 class PayloadReader:
-    """Reads the fields of a payload, in order. Each call raises `MalformedFrame` past the end, and for what is none."""
+    """Reads the fields of a payload, in order. Each call raises `MalformedPilotFrame` past the end, and for what is none."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -118,7 +118,7 @@ class PayloadReader:
         """A string is for people or is compared; bytes that are no UTF-8 are kept as escapes."""
         text = self._take(self.number(4))
         if self._take(1) != b"\0":
-            raise MalformedFrame("a string without its end")
+            raise MalformedPilotFrame("a string without its end")
         return text.decode("utf-8", "backslashreplace")
 
     def words(self) -> str:
@@ -129,7 +129,7 @@ class PayloadReader:
     def strings(self) -> tuple[str, ...]:
         count = self.number(4)
         if count > len(self._data):
-            raise MalformedFrame("a list longer than its payload")
+            raise MalformedPilotFrame("a list longer than its payload")
         return tuple(self.string() for _ in range(count))
 
     @property
@@ -140,7 +140,7 @@ class PayloadReader:
     def _take(self, length: int) -> bytes:
         end = self._at + length
         if end > len(self._data):
-            raise MalformedFrame("a payload that ends too soon")
+            raise MalformedPilotFrame("a payload that ends too soon")
         taken = self._data[self._at : end]
         self._at = end
         return taken

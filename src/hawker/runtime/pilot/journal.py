@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
-from hawker.runtime.pilot.frames import MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import MalformedPilotFrame, PayloadReader
 from hawker.runtime.pilot.messages import read_ending
 
 _HEAD = struct.Struct("<IHBx")
@@ -78,7 +78,7 @@ def replay_journal(data: bytes) -> JournalState:
     for kind, payload in _records(data):
         try:
             state = _continued(state, kind, PayloadReader(payload))
-        except MalformedFrame:
+        except MalformedPilotFrame:
             break
     return state
 

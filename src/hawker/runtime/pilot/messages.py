@@ -8,7 +8,7 @@ from enum import IntEnum
 from hawker.errors import BadRequest
 from hawker.runtime.driver import ExecSpec, Exit, ProcessInfo, ProcessPhase, ProcessSocket, ProcessState
 from hawker.runtime.pilot import frames
-from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
 from hawker.runtime.pilot.guest_spec import encode_guest_spec
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
 from hawker.runtime.spec_rules import container_root
@@ -39,17 +39,17 @@ def hello() -> bytes:
 
 
 def read_hello(frame: Frame) -> PilotHello:
-    """Raises `MalformedFrame` for what is no hello, or one of a version that is not spoken here."""
+    """Raises `MalformedPilotFrame` for what is no hello, or one of a version that is not spoken here."""
     reader = PayloadReader(frame.payload)
     if frame.kind != FrameKind.HELLO or reader.number(4) != frames.MAGIC:
-        raise MalformedFrame("no pilot at the other end")
+        raise MalformedPilotFrame("no pilot at the other end")
     version, state = reader.number(2), reader.number(1)
     if version < frames.OLDEST_VERSION:
-        raise MalformedFrame(f"a pilot that speaks version {version}; spoken here from {frames.OLDEST_VERSION} on")
+        raise MalformedPilotFrame(f"a pilot that speaks version {version}; spoken here from {frames.OLDEST_VERSION} on")
     try:
         return PilotHello(version=version, state=PilotState(state), instance_id=reader.words())
     except ValueError as unknown:
-        raise MalformedFrame(f"a pilot in state {state}") from unknown
+        raise MalformedPilotFrame(f"a pilot in state {state}") from unknown
 
 
 def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
@@ -158,10 +158,10 @@ def conclude_request(channel: int, process: int) -> bytes:
 
 
 def read_ending(reader: PayloadReader) -> Exit:
-    """Raises `MalformedFrame`, also for what cannot be."""
+    """Raises `MalformedPilotFrame`, also for what cannot be."""
     at, code, signal, process = reader.number(8), reader.number(4), reader.number(4), reader.number(1)
     if code > _EXIT_CODE_MAX or signal > _SIGNAL_MAX:
-        raise MalformedFrame(f"an end with code {code} and signal {signal}")
+        raise MalformedPilotFrame(f"an end with code {code} and signal {signal}")
     reason = reader.words()
     oom_killed = reader.more and reader.number(1) == 1  # not said before version 2
     return Exit(
@@ -170,12 +170,12 @@ def read_ending(reader: PayloadReader) -> Exit:
 
 
 def read_state(payload: bytes) -> tuple[int, ProcessState]:
-    """A process's number and its state, without the name. Raises `MalformedFrame`."""
+    """A process's number and its state, without the name. Raises `MalformedPilotFrame`."""
     reader = PayloadReader(payload)
     process, code, run, pid, began = (reader.number(width) for width in (1, 1, 4, 4, 8))
     state = _STATES.get(code)
     if state is None:
-        raise MalformedFrame(f"a process in state {code}")
+        raise MalformedPilotFrame(f"a process in state {code}")
     last_exit = read_ending(reader) if reader.number(1) else None
     started_at = began / 1e9 if run else None
     return process, ProcessState(state=state, run=run, pid=pid or None, started_at=started_at, last_exit=last_exit)

@@ -13,7 +13,7 @@ from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
 from hawker.runtime.pilot.exit import ExitJournal
-from hawker.runtime.pilot.frames import FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import FrameKind, MalformedPilotFrame, PayloadReader
 from hawker.runtime.pilot.journal import JournalState
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, InstanceEnded, PilotLink
 from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
@@ -150,7 +150,7 @@ class ProcessWatch:
                     self._states[index] = msgspec.structs.replace(state, name=self._spec.processes[index].name)
             if frame.kind == FrameKind.REFUSED:
                 raise WrongState(f"machine {self._spec.machine_id}: {PayloadReader(frame.payload).words()}")
-        except MalformedFrame as broken:
+        except MalformedPilotFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
         return frame.kind
 

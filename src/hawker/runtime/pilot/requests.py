@@ -20,7 +20,7 @@ from hawker.runtime.driver import ProcessInfo
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
-from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
 
 _PROCESSES_MAX = 512  # a pilot lists no more
 _PROCESSES_BYTES_MAX = 4 << 20
@@ -31,7 +31,7 @@ _SIZE_MAX = 1 << 63  # bytes
 _T = TypeVar("_T")
 
 
-class StartAnswer(Enum):
+class PilotStartAnswer(Enum):
     READY = "ready"
     ENDED = "ended"
 
@@ -41,24 +41,24 @@ def send_spec(pilot: Connection, encoded: bytes) -> None:
         pilot.send(frame)
 
 
-async def started(pilot: Connection, instance_id: InstanceId) -> StartAnswer:
+async def started(pilot: Connection, instance_id: InstanceId) -> PilotStartAnswer:
     """The answer to `send_spec`: whether the workload was executed, or has ended already. Raises `Conflict` when the
     pilot runs something else."""
     for _ in range(PATIENCE):
         try:
             frame = await pilot.take()
         except Unavailable:
-            return StartAnswer.ENDED
+            return PilotStartAnswer.ENDED
         match frame.kind:
             case FrameKind.READY:
-                return StartAnswer.READY
+                return PilotStartAnswer.READY
             case FrameKind.EXIT:
-                return StartAnswer.ENDED
+                return PilotStartAnswer.ENDED
             case FrameKind.REFUSED:
                 raise Conflict(f"instance {instance_id}: {read_refusal(frame)}")
             case _:
                 pass
-    return StartAnswer.ENDED
+    return PilotStartAnswer.ENDED
 
 
 def request_stop(pilot: Connection, signal: int, timeout_s: float) -> None:
@@ -82,7 +82,7 @@ async def list_processes(pilot: Connection) -> tuple[ProcessInfo, ...]:
             raise Unavailable("the machine runs more processes than can be listed")
         try:
             found.append(messages.read_process(frame.payload))
-        except MalformedFrame as broken:
+        except MalformedPilotFrame as broken:
             raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
     return tuple(found)
 
@@ -91,7 +91,7 @@ def read_refusal(frame: Frame) -> str:
     """Why, for people. Raises `Unavailable` for what says nothing."""
     try:
         return PayloadReader(frame.payload).words()
-    except MalformedFrame as broken:
+    except MalformedPilotFrame as broken:
         raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
 
 
@@ -152,18 +152,18 @@ async def usage(pilot: Connection, target: str) -> VolumeUsage:
 
 
 def read_memory(reader: PayloadReader) -> GuestMemory:
-    """Raises `MalformedFrame`, also for what cannot be."""
+    """Raises `MalformedPilotFrame`, also for what cannot be."""
     total, available, free, swap_total, swap_free = (reader.number(8) for _ in range(5))
     if total + swap_total > _SIZE_MAX or max(available, free) > total or swap_free > swap_total:
-        raise MalformedFrame("more memory than there is")
+        raise MalformedPilotFrame("more memory than there is")
     return GuestMemory(total=total, available=available, free=free, swap_total=swap_total, swap_free=swap_free)
 
 
 def read_usage(reader: PayloadReader) -> VolumeUsage:
-    """Raises `MalformedFrame`, also for what cannot be."""
+    """Raises `MalformedPilotFrame`, also for what cannot be."""
     block_size, blocks, free, available = (reader.number(8) for _ in range(4))
     if not 0 < block_size <= _BLOCK_MAX or block_size * blocks > _SIZE_MAX or max(free, available) > blocks:
-        raise MalformedFrame("more space than there is")
+        raise MalformedPilotFrame("more space than there is")
     return VolumeUsage(block_size=block_size, blocks=blocks, blocks_free=free, blocks_avail=available)
 
 
@@ -186,7 +186,7 @@ async def _ask(
         if frame.kind == FrameKind.REFUSED:
             raise WrongState(f"the machine's pilot refuses: {reader.words()}")
         if frame.kind != answer:
-            raise MalformedFrame(f"an answer of type {frame.kind} to a question of type {kind}")
+            raise MalformedPilotFrame(f"an answer of type {frame.kind} to a question of type {kind}")
         return read(reader)
-    except MalformedFrame as broken:
+    except MalformedPilotFrame as broken:
         raise Unavailable(f"the pilot broke the protocol: {broken}") from broken

@@ -9,7 +9,7 @@ from hawker.errors import Unavailable
 from hawker.runtime.driver import ExecSpec, Exit
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection
-from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedFrame, PayloadReader
+from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
 
 _INPUT_PART = 16 << 10
 
@@ -118,18 +118,18 @@ class PilotSession:
     def _hold(self, stream: int, data: bytes) -> None:
         self._held_bytes += len(data)
         if self._held_bytes > frames.OUT_WINDOW:
-            raise MalformedFrame("more output than the credit given")
+            raise MalformedPilotFrame("more output than the credit given")
         self._held.append((stream, data))
 
     def _take_credit(self, given: int) -> None:
         if not 0 < given <= frames.IN_WINDOW - self._credit:
-            raise MalformedFrame("credit for more input than there was")
+            raise MalformedPilotFrame("credit for more input than there was")
         self._credit += given
 
     def _bear(self) -> None:
         self._idle_frames += 1
         if self._idle_frames > PATIENCE:
-            raise MalformedFrame("it says too much that means nothing")
+            raise MalformedPilotFrame("it says too much that means nothing")
 
     def _send(self, kind: FrameKind, payload: bytes = b"") -> None:
         if not self._over:

@@ -63,7 +63,7 @@ class ApiBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a request. What has no value is not said."""
 
 
-class TokenBucket(ApiBody, frozen=True, kw_only=True):
+class VmmTokenBucket(ApiBody, frozen=True, kw_only=True):
     """`size` is in bytes or operations; so much may be used at once, and comes back in `refill_time` ms."""
 
     size: int
@@ -73,8 +73,8 @@ class TokenBucket(ApiBody, frozen=True, kw_only=True):
 class RateLimiter(ApiBody, frozen=True, kw_only=True):
     """The limits of one disk: bytes and operations, each None for no limit."""
 
-    bandwidth: TokenBucket | None = None
-    ops: TokenBucket | None = None
+    bandwidth: VmmTokenBucket | None = None
+    ops: VmmTokenBucket | None = None
 
 
 def rate_limiter(limits: DiskLimits) -> RateLimiter | None:
@@ -84,8 +84,8 @@ def rate_limiter(limits: DiskLimits) -> RateLimiter | None:
     return RateLimiter(bandwidth=_bucket(limits.bytes_per_s), ops=_bucket(limits.operations_per_s))
 
 
-def _bucket(per_s: int) -> TokenBucket | None:
-    return TokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None
+def _bucket(per_s: int) -> VmmTokenBucket | None:
+    return VmmTokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None
 
 
 @dataclass(frozen=True, slots=True)

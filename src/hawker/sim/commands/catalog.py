@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from hawker.cli.exits import Exit
-from hawker.cli.output import line_of_json
-from hawker.cli.tables import table
+from hawker.cli.exits import ExitStatus
+from hawker.cli.output import line_of_json, table
 from hawker.sim.catalog.kit import SOUND_CATALOG
 from hawker.sim.catalog.planted import PLANTS
 from hawker.sim.catalog.simulation import play
@@ -54,10 +53,10 @@ def command(
     """
     if plants:
         click.echo("\n".join(plant.name for plant in PLANTS))
-        return Exit.OK
+        return ExitStatus.OK
     if sizes:
         _measure([spread(hosts, regions=_regions(hosts), loss=loss, changes=changes) for hosts in sizes], json=json)
-        return Exit.OK
+        return ExitStatus.OK
     kit = kit_of(PLANTS, plant, SOUND_CATALOG)
     broken = 0
     for seed in seeds:
@@ -69,7 +68,7 @@ def command(
             click.echo(f"seed {seed}, {played.plan.nodes} nodes, after {played.seconds:.1f} s: {played.found}")
     if not json:
         click.echo(f"{len(seeds)} seeds played, {broken} with a finding")
-    return Exit.FAILED if broken else Exit.OK
+    return ExitStatus.FAILED if broken else ExitStatus.OK
 
 
 def _regions(hosts: int) -> int:

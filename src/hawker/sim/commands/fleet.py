@@ -4,7 +4,7 @@ import os
 
 import click
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
 from hawker.sim.fleet.kit import SOUND_FLEET
@@ -64,7 +64,7 @@ def command(
     """
     if plants:
         click.echo("\n".join(f"{each.name:18} {each.what}" for each in PLANTS))
-        return Exit.OK
+        return ExitStatus.OK
     kit = kit_of(PLANTS, plant, SOUND_FLEET)
     asked = FleetRequest(minutes=minutes, nodes=nodes, plant=plant, light=light)
     operations = played = 0
@@ -79,12 +79,12 @@ def command(
             if outcome.found:
                 if tries and not (trace or json):
                     _tell_story(shrink(outcome, kit, tries), whole, asked)
-                return Exit.FAILED
+                return ExitStatus.FAILED
     if not json:
         took_s = _cpu_s() - began
         rate = f"{operations} operations in {took_s:.1f} s of one cpu: {operations / took_s:.0f} a second"
         click.echo(f"{played} seeds, {rate}")
-    return Exit.OK
+    return ExitStatus.OK
 
 
 def _tell(outcome: FleetOutcome, *, trace: bool, json: bool) -> None:

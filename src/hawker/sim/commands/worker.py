@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from hawker.cli.exits import Exit, Failure
-from hawker.cli.lazy import LazyGroup, Place
+from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.lazy import CommandModule, LazyGroup
 from hawker.cli.output import line_of_json
 from hawker.sim.harness.planted_bug import kit_of
 from hawker.sim.harness.report import story
@@ -24,7 +24,7 @@ SEEDS = 20
 CHECKOUT = Path(__file__).parents[4]
 
 
-class BenchPlace(Place):
+class BenchPlace(CommandModule):
     """A command in `bench/`, which a checkout of the sources has and a wheel has not."""
 
     def load(self) -> click.Command:
@@ -37,8 +37,8 @@ class BenchPlace(Place):
 
 
 TABLE = {
-    "catalog": Place("hawker.sim.commands.catalog", "Simulate the catalog's replication under faults."),
-    "fleet": Place("hawker.sim.commands.fleet", "Simulate whole fleets under faults."),
+    "catalog": CommandModule("hawker.sim.commands.catalog", "Simulate the catalog's replication under faults."),
+    "fleet": CommandModule("hawker.sim.commands.fleet", "Simulate whole fleets under faults."),
     "schedulers": BenchPlace("bench.schedulers.command", "Compare five schedulers on one workload, in a checkout."),
 }
 
@@ -108,10 +108,10 @@ def command(
       hawker sim --plant no-fsync
     """
     if ctx.invoked_subcommand is not None:
-        return Exit.OK
+        return ExitStatus.OK
     if plants:
         click.echo("\n".join(f"{each.name:22} {each.what}" for each in PLANTS))
-        return Exit.OK
+        return ExitStatus.OK
     wanted = range(seed, seed + 1) if seed is not None else (seeds or range(1, SEEDS + 1))
     plans = (draw(each, minutes) for each in wanted)
     chosen = (plan if only is None else plan.only(only) for plan in plans)
@@ -144,12 +144,12 @@ def _play(plans: Iterator[WorkerPlan], minutes: float, plant: str | None, *, tra
         if outcome.found:
             if not (trace or json):
                 _tell(shrink(outcome, kit), len(plan.operations), minutes, plant)
-            return Exit.FAILED
+            return ExitStatus.FAILED
     if not (json or trace):
         took_s = _cpu_s() - began
         rate = f"{operations} operations in {took_s:.1f} s of one cpu: {operations / took_s:.0f} a second"
         click.echo(f"{seeds} seeds, {rate}")
-    return Exit.OK
+    return ExitStatus.OK
 
 
 def _cpu_s() -> float:

@@ -24,9 +24,9 @@ from hawker.errors import HawkerError
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover import Failover
 from hawker.fleet.failover_view import catalog_sight
-from hawker.fleet.fleet import Fleet, ring_of
 from hawker.fleet.gossip_bridge import GossipBridge, MembersToReplica
 from hawker.fleet.members import Members
+from hawker.fleet.membership import Fleet, ring_of
 from hawker.fleet.publish import Publisher
 from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import follow, worker_sources

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hawker.clock import Clock
-from hawker.config.effective_containers import TempDir
+from hawker.config.effective import EffectiveTempDir
 from hawker.errors import Fault, Unavailable
 from hawker.host.network_policy import PacketFilter
 from hawker.ids import Digest, InstanceId, MachineId
@@ -163,7 +163,7 @@ class FakeRootfs(FakeHostPart):
         machine_id: MachineId,
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
-        volumes: Sequence[TempDir],
+        volumes: Sequence[EffectiveTempDir],
     ) -> ContainerMounts:
         machine = await self.mount(machine_id, instance_id, roots[0].image)
         return ContainerMounts(

@@ -19,7 +19,7 @@ from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.sim.worker.client_gate import ClientGate, ConnectionLost
+from hawker.sim.worker.client_gate import ClientGate, SimConnectionLost
 from hawker.sim.worker.ledger import WorkerLedger
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
 from hawker.volume.retention import DAY_S
@@ -149,7 +149,7 @@ class WorkerClient:
                 machine = await self._call(
                     operation, lambda worker: _order(worker, operation, self._mounts(operation.label))
                 )
-            except ConnectionLost:
+            except SimConnectionLost:
                 continue
             except HawkerError:
                 return
@@ -208,7 +208,7 @@ class WorkerClient:
         ticket = self._ledger.promises.ask(machine_id, ClientCall(operation.verb.value))
         try:
             await self._call(operation, lambda worker: self._changed(worker, operation, machine_id, metadata, ticket))
-        except (Fault, DeadlineExceeded, ConnectionLost):
+        except (Fault, DeadlineExceeded, SimConnectionLost):
             return  # it may have happened
         except HawkerError:
             return ticket.refused()
@@ -251,7 +251,7 @@ class WorkerClient:
         asked = self._clock.now()
         try:
             answer = await self._call(operation, lambda worker: worker.lease(machine_id, ttl_s, nonce))
-        except ConnectionLost:
+        except SimConnectionLost:
             return self._ledger.promises.unleased(machine_id)
         except HawkerError:
             return
@@ -285,7 +285,7 @@ class WorkerClient:
     async def _try(self, operation: WorkerOperation, act: Callable[[SimWorker], Awaitable[Any]]) -> Any:
         try:
             return await self._call(operation, act)
-        except (HawkerError, ConnectionLost):
+        except (HawkerError, SimConnectionLost):
             return None
 
     async def _call(self, operation: WorkerOperation, act: Callable[[SimWorker], Awaitable[Any]]) -> Any:
@@ -299,7 +299,7 @@ class WorkerClient:
             )
             self._answered()
             raise
-        except ConnectionLost:
+        except SimConnectionLost:
             self._ledger.say(Speaker.CLIENT, f"{self._name} hears nothing of {operation.verb.value} {operation.label}")
             raise
         self._ledger.say(

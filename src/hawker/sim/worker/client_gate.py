@@ -11,7 +11,7 @@ from hawker.sim.node.sim_worker import SimWorker
 T = TypeVar("T")
 
 
-class ConnectionLost(Exception):
+class SimConnectionLost(Exception):
     """The connection was cut: whether the call took effect is not known."""
 
 
@@ -19,7 +19,7 @@ class _Reply(Generic[T]):
     def __init__(self) -> None:
         self.came = anyio.Event()
         self.value: T | None = None
-        self.error: HawkerError | ConnectionLost | None = ConnectionLost()
+        self.error: HawkerError | SimConnectionLost | None = SimConnectionLost()
 
 
 class ClientGate:
@@ -41,7 +41,7 @@ class ClientGate:
         self._awaited.clear()
 
     async def call(self, act: Callable[[SimWorker], Awaitable[T]]) -> T:
-        """What the daemon answers, once there is one. Raises what it refuses with, and `ConnectionLost`."""
+        """What the daemon answers, once there is one. Raises what it refuses with, and `SimConnectionLost`."""
         while self.worker is None:
             await self._opened.wait()
         reply: _Reply[object] = _Reply()

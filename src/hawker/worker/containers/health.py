@@ -7,8 +7,8 @@ from typing import assert_never
 import anyio
 
 from hawker.clock import Clock
-from hawker.config.containers import ExecHealthcheck, HttpHealthcheck, TcpHealthcheck
-from hawker.config.effective_containers import Healthcheck
+from hawker.config.effective import Healthcheck
+from hawker.config.machine import ExecHealthcheck, HttpHealthcheck, TcpHealthcheck
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.record.check import CheckResult

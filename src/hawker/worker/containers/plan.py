@@ -41,7 +41,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenContainer:
     """One container as the host has it. `run` is the number of its latest run, 0 before the first; it runs unless
     `exit` is there. `retries` are the automatic restarts in a row that led to this run, `ran_s` is how long it ran and
     `ended_s` how long ago it ended. `ailing`: a check that is to stop it says so."""
@@ -91,7 +91,7 @@ class _Stage(Enum):
     OVER = "over"
 
 
-def plan(rules: Sequence[Rules], seen: Sequence[Seen]) -> Plan:
+def plan(rules: Sequence[Rules], seen: Sequence[SeenContainer]) -> Plan:
     """`rules` and `seen` are of the same containers, in the same order."""
     nexts = [_next(rule, each) for rule, each in zip(rules, seen, strict=True)]
     stages = [_stage(each, next) for each, next in zip(seen, nexts, strict=True)]
@@ -115,7 +115,7 @@ def plan(rules: Sequence[Rules], seen: Sequence[Seen]) -> Plan:
     )
 
 
-def _next(rule: Rules, seen: Seen) -> Restart | None:
+def _next(rule: Rules, seen: SeenContainer) -> Restart | None:
     """What follows its exit, as for a machine; None unless it has ended."""
     if seen.exit is None:
         return None
@@ -123,7 +123,7 @@ def _next(rule: Rules, seen: Seen) -> Restart | None:
     return after_exit(rule.policy, rule.max_retries, exit_code=code, ran_s=seen.ran_s, count=seen.retries)
 
 
-def _stage(seen: Seen, next: Restart | None) -> _Stage:
+def _stage(seen: SeenContainer, next: Restart | None) -> _Stage:
     if seen.run == 0:
         return _Stage.HELD
     if next is None:
@@ -131,13 +131,13 @@ def _stage(seen: Seen, next: Restart | None) -> _Stage:
     return _Stage.OVER if next.delay_s is None else _Stage.RESTS
 
 
-def _released(rules: Sequence[Rules], seen: Sequence[Seen], stages: Sequence[_Stage]) -> Iterator[int]:
+def _released(rules: Sequence[Rules], seen: Sequence[SeenContainer], stages: Sequence[_Stage]) -> Iterator[int]:
     for index, rule in enumerate(rules):
         if stages[index] is _Stage.HELD and all(_holds(need, seen[need.on]) for need in rule.needs):
             yield index
 
 
-def _holds(need: Need, seen: Seen) -> bool:
+def _holds(need: Need, seen: SeenContainer) -> bool:
     match need.condition:
         case Condition.STARTED:
             return seen.run > 0
@@ -149,7 +149,7 @@ def _holds(need: Need, seen: Seen) -> bool:
             assert_never(need.condition)
 
 
-def _blocked(rules: Sequence[Rules], seen: Sequence[Seen], stages: Sequence[_Stage]) -> dict[int, str]:
+def _blocked(rules: Sequence[Rules], seen: Sequence[SeenContainer], stages: Sequence[_Stage]) -> dict[int, str]:
     """Held ones with a need that can no longer be met, and those that wait for them in turn."""
     found: dict[int, str] = {}
     while True:
@@ -166,7 +166,11 @@ def _blocked(rules: Sequence[Rules], seen: Sequence[Seen], stages: Sequence[_Sta
 
 
 def _hopeless(
-    rules: Sequence[Rules], seen: Sequence[Seen], stages: Sequence[_Stage], blocked: dict[int, str], rule: Rules
+    rules: Sequence[Rules],
+    seen: Sequence[SeenContainer],
+    stages: Sequence[_Stage],
+    blocked: dict[int, str],
+    rule: Rules,
 ) -> str | None:
     for need in rule.needs:
         other = rules[need.on].name
@@ -180,7 +184,7 @@ def _hopeless(
     return None
 
 
-def _last_word(seen: Sequence[Seen]) -> int | None:
+def _last_word(seen: Sequence[SeenContainer]) -> int | None:
     """None when nothing ever ran, which acyclic needs exclude."""
     ended = [(each.exit.exited_at, index) for index, each in enumerate(seen) if each.exit is not None]
     failed = [(at, index) for at, index in ended if (exit := seen[index].exit) is not None and exit.exit_code != 0]

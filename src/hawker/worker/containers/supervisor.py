@@ -15,19 +15,19 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.clock import Clock
 from hawker.config import Container
-from hawker.config.effective_containers import container_restart, container_stop, healthchecks
+from hawker.config.effective import container_restart, container_stop, healthchecks
 from hawker.errors import HawkerError, NotFound
 from hawker.fsm.verdict import leaf_of
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
 from hawker.machine import State
 from hawker.record.check import CheckResult
-from hawker.record.machine import MACHINES, Detail, MachineRecord, Retry
+from hawker.record.machine import MACHINES, ContainerRetry, Detail, MachineRecord
 from hawker.runtime.driver import Driver, ProcessPhase, ProcessState
 from hawker.store.contract import Durability, Store, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.containers.health import Asker, Watch
-from hawker.worker.containers.plan import Blocked, Condition, Need, Rules, Seen, Start, plan
+from hawker.worker.containers.plan import Blocked, Condition, Need, Rules, SeenContainer, Start, plan
 from hawker.worker.health import Prober
 from hawker.worker.table import EVENTS_KEPT, Happened, MachineTable
 
@@ -121,7 +121,7 @@ class ContainerSupervisor:
         if before != states:
             self._turned()
 
-    def _seen(self, index: int, state: ProcessState) -> Seen:
+    def _seen(self, index: int, state: ProcessState) -> SeenContainer:
         exit, clock = state.exit, self._clock
         ran_s = ended_s = 0.0
         if exit is not None:
@@ -129,7 +129,7 @@ class ContainerSupervisor:
             ran_s = max(0.0, exit.exited_at - (state.started_at or exit.exited_at))
             ended_s = max(clock.now() - exit.exited_at, clock.monotonic() - first)  # the wall clock may be set back
         watched = self._watches.get(index)
-        return Seen(
+        return SeenContainer(
             run=state.run,
             exit=exit,
             ran_s=ran_s,
@@ -182,7 +182,7 @@ class ContainerSupervisor:
     def _note_retry(self, tx: Tx, start: Start) -> None:
         record = self._still(tx)
         assert record.running is not None
-        note = {self._rules[start.container].name: Retry(run=start.run, count=start.retries)}
+        note = {self._rules[start.container].name: ContainerRetry(run=start.run, count=start.retries)}
         running = msgspec.structs.replace(record.running, retries=record.running.retries | note)
         self._table.change(tx, record, running=running)
 

@@ -9,7 +9,7 @@ from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
 from hawker.worker.assembly import AssembledWorker, reconciler_of
-from hawker.worker.bids import Bids
+from hawker.worker.bids import Bidder
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.doctor import DoctorHandlers
@@ -115,7 +115,7 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     PlacementHandlers(deps.store, deps.table, deps.driver, deps.settings, worker.node, worker.room).bind(handlers)
     ledger = OrderLedger(deps.store, deps.clock, deps.table)
     intake, show = intake_of(worker, ledger, side.bundles), MachineHandlers(worker).show
-    OrderHandlers(intake, ledger, Bids(worker), worker.operations, show).bind(handlers)
+    OrderHandlers(intake, ledger, Bidder(worker), worker.operations, show).bind(handlers)
     MetricsHandlers(
         deps.store, deps.table, deps.archive, runner, worker.room, worker.metrics, worker.scraper, side.fleet
     ).bind(handlers)

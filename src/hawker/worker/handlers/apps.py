@@ -26,7 +26,7 @@ from hawker.record import views
 from hawker.record.app import AppRecord
 from hawker.record.machine import MachineTarget, machine_resource
 from hawker.store.contract import Store
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable
@@ -36,7 +36,7 @@ _DESTROY_TIMEOUT_S = 60.0
 
 class AppHandlers:
     def __init__(
-        self, store: Store, table: MachineTable, runner: Runner[Any], operations: Operations, apps: Apps
+        self, store: Store, table: MachineTable, runner: Runner[Any], operations: Operations, apps: AppTable
     ) -> None:
         self._store = store
         self._table = table

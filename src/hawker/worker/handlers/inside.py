@@ -33,7 +33,7 @@ from hawker.api.contract.node import LogChunk
 from hawker.api.handlers import SocketChannel, answers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
-from hawker.config.signals import signal_number
+from hawker.config.process_rules import signal_number
 from hawker.errors import BadRequest, DeadlineExceeded, Unavailable
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge

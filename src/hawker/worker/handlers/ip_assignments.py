@@ -17,12 +17,12 @@ from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
 from hawker.record.ip_assignment import IpRecord
 from hawker.store.contract import Store
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.ip_assignments import IpAllocator, IpRequest
 
 
 class IpHandlers:
-    def __init__(self, store: Store, apps: Apps, ips: IpAllocator) -> None:
+    def __init__(self, store: Store, apps: AppTable, ips: IpAllocator) -> None:
         self._store = store
         self._apps = apps
         self._ips = ips

@@ -24,13 +24,13 @@ from hawker.netpolicy.enforcement import Fences
 from hawker.netpolicy.policies import Policies
 from hawker.record.network_policy import PolicyRecord, PolicyRule, PolicySelector, PortRule
 from hawker.store.contract import Store
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 
 MAX_RULES, MAX_PORTS, MAX_MACHINES, MAX_PAIRS, MAX_NAME = 64, 256, 256, 32, 63
 
 
 class PolicyHandlers:
-    def __init__(self, store: Store, fences: Fences, apps: Apps, policies: Policies) -> None:
+    def __init__(self, store: Store, fences: Fences, apps: AppTable, policies: Policies) -> None:
         self._store = store
         self._apps = apps
         self._policies, self._fences = policies, fences

@@ -47,7 +47,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
 from hawker.config.duration import parse_seconds
-from hawker.config.signals import LONGEST_STOP_S, signal_name, signal_number
+from hawker.config.process_rules import LONGEST_STOP_S, signal_name, signal_number
 from hawker.errors import BadRequest, NotFound, Unavailable, Unprocessable, WrongState
 from hawker.machine import GONE, Operation, State, judge
 from hawker.record import views

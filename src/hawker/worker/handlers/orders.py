@@ -28,7 +28,7 @@ from hawker.ids import AppName, NodeId, OrderId
 from hawker.machine import GONE
 from hawker.record.machine import MachineRecord, MachineTarget
 from hawker.worker.bids import MOST_AT_ONCE
-from hawker.worker.bids import Bids as Bidding
+from hawker.worker.bids import Bidder as Bidding
 from hawker.worker.operations import Operations
 from hawker.worker.order import OrderIntake, OrderLedger
 

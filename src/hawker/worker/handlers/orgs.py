@@ -22,12 +22,12 @@ from hawker.ids import AppName
 from hawker.permission import Action, Attempt
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
 from hawker.store.contract import Reader, Store
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.handlers.paging import page_of
 
 
 class OrgHandlers:
-    def __init__(self, store: Store, apps: Apps) -> None:
+    def __init__(self, store: Store, apps: AppTable) -> None:
         self._store = store
         self._apps = apps
 
@@ -48,7 +48,7 @@ class OrgHandlers:
         )
 
 
-def readable_apps(apps: Apps, org: str, grant: Grant) -> frozenset[AppName]:
+def readable_apps(apps: AppTable, org: str, grant: Grant) -> frozenset[AppName]:
     """Those of the organization that the caller may read."""
     named = (record.name for record in apps.list(org) if record.org == org)
     return frozenset(name for name in named if grant.permits(Attempt(Action.READ, org=org, app=name)))

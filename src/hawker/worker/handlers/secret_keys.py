@@ -37,11 +37,13 @@ from hawker.secret.keyring import Key, key_type
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Store
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 
 
 class SecretKeyHandlers:
-    def __init__(self, store: Store, clock: Clock, secrets: Secrets, secret_keys: SecretKeyStore, apps: Apps) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, secrets: Secrets, secret_keys: SecretKeyStore, apps: AppTable
+    ) -> None:
         self._store = store
         self._clock = clock
         self._secrets = secrets

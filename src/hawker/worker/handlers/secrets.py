@@ -25,11 +25,11 @@ from hawker.permission import Action, Attempt
 from hawker.record.secret import SecretRecord
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Store
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 
 
 class SecretHandlers:
-    def __init__(self, store: Store, secrets: Secrets, apps: Apps) -> None:
+    def __init__(self, store: Store, secrets: Secrets, apps: AppTable) -> None:
         self._store = store
         self._apps = apps
         self._secrets = secrets

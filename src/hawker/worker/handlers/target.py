@@ -5,7 +5,7 @@ from hawker.api.contract.metadata import MetadataKeyParams
 from hawker.ids import AppName
 from hawker.record.machine import MachineRecord, MachineTarget
 from hawker.store.contract import Reader
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.table import MachineTable
 
@@ -18,7 +18,7 @@ def target_of(params: MachineParams, nonce: str | None) -> MachineTarget:
 class MachineFinder:
     """Finds the machine that a call names."""
 
-    def __init__(self, store: Reader, table: MachineTable, apps: Apps) -> None:
+    def __init__(self, store: Reader, table: MachineTable, apps: AppTable) -> None:
         self._store = store
         self._table = table
         self._apps = apps

@@ -53,7 +53,7 @@ from hawker.volume.restore import VolumeClones, VolumeOrigin, completed, origin_
 from hawker.volume.snapshots import Snapshots
 from hawker.volume.soft_delete import SoftDeletes
 from hawker.volume.table import VolumeTable
-from hawker.worker.apps import Apps
+from hawker.worker.apps import AppTable
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.handlers.paging import page_of
 from hawker.worker.order import serves_region
@@ -72,7 +72,7 @@ class VolumeHandlers:
         disks: Disks | None,
         volume_keys: VolumeKeys | None,
         node: NodeRecord,
-        apps: Apps,
+        apps: AppTable,
         volumes: Volumes,
         origins: VolumeClones,
         soft_deletes: SoftDeletes,

@@ -7,7 +7,7 @@ import msgspec
 
 from hawker.config import Container, File, MachineConfig, MachineProcess, file_contents, guest, stop_config
 from hawker.config.dns import host_names, resolver_file
-from hawker.config.effective_containers import container_image
+from hawker.config.effective import container_image
 from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
@@ -274,7 +274,7 @@ _BYTES_PER_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Disks:
+class GuestDiskFiles:
     """Block files of the host: the image's, the machine's own layer, and that of its volume if it has one."""
 
     image: str
@@ -283,7 +283,7 @@ class Disks:
 
 
 def with_kernel(
-    spec: InstanceSpec, record: MachineRecord, disks: Disks, link: GuestLink | None, settings: Settings
+    spec: InstanceSpec, record: MachineRecord, disks: GuestDiskFiles, link: GuestLink | None, settings: Settings
 ) -> InstanceSpec:
     """The same instance with block files where it had directories of the host."""
     return msgspec.structs.replace(

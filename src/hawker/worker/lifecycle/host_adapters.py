@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from hawker.config.effective_containers import TempDir
+from hawker.config.effective import EffectiveTempDir
 from hawker.config.gpu_rules import demand_of
 from hawker.gpu import assigned
 from hawker.ids import Digest, InstanceId, MachineId
@@ -46,7 +46,7 @@ class Rootfs(Protocol):
         machine_id: MachineId,
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
-        volumes: Sequence[TempDir],
+        volumes: Sequence[EffectiveTempDir],
     ) -> ContainerMounts:
         """The same for a machine with containers, and the volumes that they share."""
 

@@ -2,6 +2,6 @@
 
 from hawker.fsm.contract import Flow
 from hawker.worker.lifecycle.start import LAUNCHING, mark_failed
-from hawker.worker.lifecycle.stop import HALT, Restart
+from hawker.worker.lifecycle.stop import HALT, RestartInput
 
-RESTART = Flow(name="restart", input=Restart, steps=(HALT, *LAUNCHING), on_end=mark_failed)
+RESTART = Flow(name="restart", input=RestartInput, steps=(HALT, *LAUNCHING), on_end=mark_failed)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from hawker.config.effective_containers import TempDir
+from hawker.config.effective import EffectiveTempDir
 from hawker.errors import CannotStart, NotServed, WrongState
 from hawker.failpoint import inside
 from hawker.host import ext4, sparse
@@ -86,7 +86,7 @@ class DiskRootfs:
         machine_id: MachineId,
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
-        volumes: Sequence[TempDir],
+        volumes: Sequence[EffectiveTempDir],
     ) -> ContainerMounts:
         raise NotServed("machines with a kernel of their own hold one container")
 

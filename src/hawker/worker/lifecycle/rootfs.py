@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from hawker.config.effective_containers import TempDir
+from hawker.config.effective import EffectiveTempDir
 from hawker.errors import WrongState
 from hawker.failpoint import inside
 from hawker.host.block import detach_loop, loops
@@ -50,14 +50,18 @@ class ContainerRoots:
         self._trash = trash
         self._lower = lower
 
-    def find(self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[TempDir]) -> ContainerMounts | None:
+    def find(
+        self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[EffectiveTempDir]
+    ) -> ContainerMounts | None:
         """What is there of this instance, if it is whole."""
         targets = [*map(self._root, (each.name for each in roots)), *map(self._volume, (each.name for each in volumes))]
         if not (layer / ".made").exists() or not all(map(is_mounted, targets)):
             return None
         return self._mounted(layer, roots, volumes)
 
-    async def mount(self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[TempDir]) -> ContainerMounts:
+    async def mount(
+        self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[EffectiveTempDir]
+    ) -> ContainerMounts:
         """Make all of it, where nothing of it is."""
         (layer / "machine").mkdir(parents=True, exist_ok=True)
         os.chmod(layer / "machine", 0o755)
@@ -87,7 +91,7 @@ class ContainerRoots:
             if (self._machine / kind).is_dir():
                 yield from sorted((self._machine / kind).iterdir())
 
-    async def _make_volume(self, layer: Path, volume: TempDir) -> None:
+    async def _make_volume(self, layer: Path, volume: EffectiveTempDir) -> None:
         target = self._volume(volume.name)
         target.mkdir(parents=True, exist_ok=True)
         if volume.storage == "memory":
@@ -101,7 +105,9 @@ class ContainerRoots:
         (target / "lost+found").rmdir()
         os.chmod(target, _OPEN_TO_ALL)
 
-    def _mounted(self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[TempDir]) -> ContainerMounts:
+    def _mounted(
+        self, layer: Path, roots: Sequence[ContainerRoot], volumes: Sequence[EffectiveTempDir]
+    ) -> ContainerMounts:
         return ContainerMounts(
             machine=str(layer / "machine"),
             roots={each.name: str(self._root(each.name)) for each in roots},
@@ -152,7 +158,7 @@ class HostRootfs:
         machine_id: MachineId,
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
-        volumes: Sequence[TempDir],
+        volumes: Sequence[EffectiveTempDir],
     ) -> ContainerMounts:
         containers, layer = self._containers(machine_id), self._layers(machine_id) / instance_id
         found = containers.find(layer, roots, volumes)

@@ -6,7 +6,7 @@ A launch that the machine no longer awaits, because it was stopped or begun anew
 import anyio
 import msgspec
 
-from hawker.config.effective_containers import temp_dirs
+from hawker.config.effective import temp_dirs
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.host.uplink import nameservers
 from hawker.ids import InstanceId
@@ -23,7 +23,13 @@ from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
-from hawker.worker.lifecycle.environment import Disks, Surroundings, containers_spec, instance_spec, with_kernel
+from hawker.worker.lifecycle.environment import (
+    GuestDiskFiles,
+    Surroundings,
+    containers_spec,
+    instance_spec,
+    with_kernel,
+)
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, gpus_of, take_gpus
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
@@ -140,7 +146,7 @@ def _with_kernel(
 ) -> InstanceSpec:
     deps, image = context.deps, str(context.deps.images.block_path(record.image.digest))
     assert around.rootfs is not None, "where machines have kernels of their own they have root filesystems"
-    disks = Disks(image=image, layer=around.rootfs, volume=around.volume)
+    disks = GuestDiskFiles(image=image, layer=around.rootfs, volume=around.volume)
     link = deps.networks.link(record.id, record.network) if deps.networks is not None else None
     return with_kernel(spec, record, disks, link, deps.settings)
 

@@ -7,8 +7,8 @@ import anyio
 import msgspec
 
 from hawker.config import stop_config
-from hawker.config.effective_containers import container_stop
-from hawker.config.signals import LONGEST_STOP_S
+from hawker.config.effective import container_stop
+from hawker.config.process_rules import LONGEST_STOP_S
 from hawker.errors import HawkerError, NotFound, SnapshotLost, WrongState
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Step
 from hawker.ids import MachineId
@@ -58,14 +58,14 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float
 
 
-class Restart(Launch, frozen=True, kw_only=True):
+class RestartInput(Launch, frozen=True, kw_only=True):
     """The same for a flow that then launches a new instance."""
 
     signal: str
     timeout_s: float
 
 
-async def halt(context: Context[Halt | Restart]) -> Outcome:
+async def halt(context: Context[Halt | RestartInput]) -> Outcome:
     """End the instance if one runs, and record its exit."""
     record = machine_of(context)
     if record.running is None or record.running.exit is not None:
@@ -90,7 +90,7 @@ async def undo_halt(context: Context[msgspec.Struct]) -> None:
         await (driver.suspend if back else driver.resume)(record.id)
 
 
-async def _stop_or_find_gone(context: Context[Halt | Restart], record: MachineRecord) -> Exit:
+async def _stop_or_find_gone(context: Context[Halt | RestartInput], record: MachineRecord) -> Exit:
     driver, how = context.deps.driver, context.input
     await stop_containers(driver, record, how.signal, how.timeout_s)
     try:
@@ -99,7 +99,7 @@ async def _stop_or_find_gone(context: Context[Halt | Restart], record: MachineRe
         return Exit(exit_code=137, signal=9, exited_at=context.clock.now(), reason="the instance was gone")
 
 
-def _record(tx: Tx, context: Context[Halt | Restart], exit: Exit) -> None:
+def _record(tx: Tx, context: Context[Halt | RestartInput], exit: Exit) -> None:
     record = machine_in(tx, context)
     assert record.running is not None
     record_exit(tx, context.deps.table, record, record.running.instance_id, exit)

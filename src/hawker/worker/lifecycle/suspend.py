@@ -22,13 +22,13 @@ from hawker.worker.table import Happened
 _ENDED_FIRST = "the instance ended before it was suspended"
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
+class HoldInput(msgspec.Struct, frozen=True, kw_only=True):
     """Which instance is meant; another one is none of the run's business."""
 
     instance_id: InstanceId
 
 
-async def freeze(context: Context[Hold]) -> Outcome:
+async def freeze(context: Context[HoldInput]) -> Outcome:
     if find_meant(context.deps.store, context, State.SUSPENDING) is None:
         return Done()
     try:
@@ -38,13 +38,13 @@ async def freeze(context: Context[Hold]) -> Outcome:
     return Done(commit=lambda tx: _suspended(tx, context))
 
 
-def _suspended(tx: Tx, context: Context[Hold]) -> None:
+def _suspended(tx: Tx, context: Context[HoldInput]) -> None:
     record = find_meant(tx, context, State.SUSPENDING)
     if record is not None:
         context.deps.table.change(tx, record, Happened("suspend", "suspended"), state=State.SUSPENDED)
 
 
-def _go_on(tx: Tx, ended: Context[Hold] | EndedRun[Hold], why: str) -> None:
+def _go_on(tx: Tx, ended: Context[HoldInput] | EndedRun[HoldInput], why: str) -> None:
     deps: FlowDeps = ended.deps
     record = find_meant(tx, ended, State.SUSPENDING)
     if record is not None:
@@ -52,13 +52,13 @@ def _go_on(tx: Tx, ended: Context[Hold] | EndedRun[Hold], why: str) -> None:
         deps.table.change(tx, record, happened, state=State.STARTED)
 
 
-def keep_running(tx: Tx, ended: EndedRun[Hold]) -> None:
+def keep_running(tx: Tx, ended: EndedRun[HoldInput]) -> None:
     """It could not be suspended, and its history says why."""
     if ended.ending is not Ending.DONE:
         _go_on(tx, ended, ended.error or "cancelled")
 
 
-def find_meant(reader: Reader, run: Context[Hold] | EndedRun[Hold], state: State) -> MachineRecord | None:
+def find_meant(reader: Reader, run: Context[HoldInput] | EndedRun[HoldInput], state: State) -> MachineRecord | None:
     """The machine, if it still is in the state that the run was accepted with, and has that instance."""
     record = reader.get(MACHINES, run.resource.id)
     if record is None or record.state is not state or not runs(record):
@@ -74,7 +74,7 @@ FREEZE = Step("freeze", freeze, timeout_s=LONGEST_S, points=("frozen", "saved", 
 """Without an undo: a driver that fails lets the instance go on, whoever overtakes this ends it, and what is left over
 by an operator's abort is mended by the reconciler."""
 
-SUSPEND = Flow(name="suspend", input=Hold, steps=(FREEZE,), on_end=keep_running)
+SUSPEND = Flow(name="suspend", input=HoldInput, steps=(FREEZE,), on_end=keep_running)
 
 
 # Flow `resume`: a suspended machine is started. Its instance goes on where it was held still; no new one is made.
@@ -82,7 +82,7 @@ SUSPEND = Flow(name="suspend", input=Hold, steps=(FREEZE,), on_end=keep_running)
 # follows with a cold start.
 
 
-async def plug(context: Context[Hold]) -> Outcome:
+async def plug(context: Context[HoldInput]) -> Outcome:
     """What a reboot of the host took from a machine that outlived it: its network. It is as it was before."""
     deps, record = context.deps, find_meant(context.deps.store, context, State.STARTING)
     if record is not None and deps.networks is not None and deps.driver.features.suspend is Suspension.SNAPSHOT:
@@ -91,7 +91,7 @@ async def plug(context: Context[Hold]) -> Outcome:
     return Done()
 
 
-async def thaw(context: Context[Hold]) -> Outcome:
+async def thaw(context: Context[HoldInput]) -> Outcome:
     """An instance that has ended counts as resumed for the moment: the supervisor records its end and says what is
     next. But not one whose memory was lost: nobody is told that it goes on."""
     if find_meant(context.deps.store, context, State.STARTING) is None:
@@ -107,13 +107,13 @@ async def thaw(context: Context[Hold]) -> Outcome:
     return Done(commit=lambda tx: _resumed(tx, context, pid))
 
 
-async def _was_lost(context: Context[Hold]) -> bool:
+async def _was_lost(context: Context[HoldInput]) -> bool:
     """Also by an earlier try."""
     seen = await context.deps.driver.inspect(machine_id_of(context))
     return seen.exit is not None and bool(seen.exit.fault)
 
 
-def _resumed(tx: Tx, context: Context[Hold], pid: int | None) -> None:
+def _resumed(tx: Tx, context: Context[HoldInput], pid: int | None) -> None:
     record = find_meant(tx, context, State.STARTING)
     if record is not None and record.running is not None:
         event = Happened("start", "started", detail=Detail(resumed=True))
@@ -121,7 +121,7 @@ def _resumed(tx: Tx, context: Context[Hold], pid: int | None) -> None:
         context.deps.table.change(tx, record, event, state=State.STARTED, running=running)
 
 
-def stay_suspended(tx: Tx, ended: EndedRun[Hold]) -> None:
+def stay_suspended(tx: Tx, ended: EndedRun[HoldInput]) -> None:
     """It could not be resumed, and its history says why."""
     deps: FlowDeps = ended.deps
     record = find_meant(tx, ended, State.STARTING)
@@ -133,4 +133,4 @@ def stay_suspended(tx: Tx, ended: EndedRun[Hold]) -> None:
 PLUG = Step("plug", plug, timeout_s=30, backoff=PATIENT)
 THAW = Step("thaw", thaw, timeout_s=LONGEST_S, points=("thawed", "restored", "forgotten"), backoff=PATIENT)
 
-RESUME = Flow(name="resume", input=Hold, steps=(PLUG, THAW), on_end=stay_suspended)
+RESUME = Flow(name="resume", input=HoldInput, steps=(PLUG, THAW), on_end=stay_suspended)

@@ -11,17 +11,17 @@ from hawker.record.machine import MACHINES, Detail
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.start import LAUNCHING, have_image, mark_failed, runs
-from hawker.worker.lifecycle.stop import HALT, Restart, keep
+from hawker.worker.lifecycle.stop import HALT, RestartInput, keep
 from hawker.worker.table import Happened
 
 
-async def image(context: Context[Restart]) -> Outcome:
+async def image(context: Context[RestartInput]) -> Outcome:
     """Nothing of the running machine is touched before this is done."""
     await have_image(context)
     return Done()
 
 
-def fall_back(tx: Tx, ended: EndedRun[Restart]) -> None:
+def fall_back(tx: Tx, ended: EndedRun[RestartInput]) -> None:
     """Return to the old version if its instance was never touched, else mark the machine failed. If the update was
     overtaken, by a stop, that goes on with the new version."""
     deps: FlowDeps = ended.deps
@@ -54,4 +54,4 @@ def fall_back(tx: Tx, ended: EndedRun[Restart]) -> None:
 
 IMAGE = Step("image", image, undo=keep, timeout_s=3600, backoff=Backoff(attempts=2), points=("child_accepted",))
 
-UPDATE = Flow(name="update", input=Restart, steps=(IMAGE, HALT, *LAUNCHING), on_end=fall_back)
+UPDATE = Flow(name="update", input=RestartInput, steps=(IMAGE, HALT, *LAUNCHING), on_end=fall_back)

@@ -30,7 +30,7 @@ class Entry:
     wanted: MachineId | VolumeId | None
 
 
-class Holder(Protocol):
+class CapacityHolder(Protocol):
     """A record of a machine, or of a volume."""
 
     @property
@@ -41,7 +41,7 @@ def volumes_of(reader: Reader) -> list[VolumeRecord]:
     return [record for _, record in reader.scan(VOLUMES)]
 
 
-def sum_of(holders: Iterable[Holder]) -> Resources:
+def sum_of(holders: Iterable[CapacityHolder]) -> Resources:
     """Added up by name: thousands of values in between would be made for nothing."""
     totals = dict.fromkeys(Resources.__struct_fields__, 0)
     for record in holders:

@@ -6,7 +6,7 @@ import termios
 
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.errors import WrongState
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import TOKEN, FakeNode, machine
@@ -44,12 +44,12 @@ def test_a_command_that_is_not_there_is_said_to_be_so(hawker: Hawker) -> None:
 def test_a_machine_that_does_not_run_refuses(node: FakeNode, hawker: Hawker) -> None:
     node.failures["machine_terminal"] = WrongState("unable to exec machine from current state: 'stopped'")
     said = hawker("machine", "exec", "--no-stdin", "web", "cat")
-    assert said.status == Exit.FAILED
+    assert said.status == ExitStatus.FAILED
     assert "unable to exec machine from current state" in said.err
 
 
 def test_a_node_that_goes_away_is_unavailable(hawker: Hawker) -> None:
-    assert hawker("machine", "exec", "--no-stdin", "web", "lost").status == Exit.UNAVAILABLE
+    assert hawker("machine", "exec", "--no-stdin", "web", "lost").status == ExitStatus.UNAVAILABLE
 
 
 def test_it_works_in_a_pipe(url: str) -> None:

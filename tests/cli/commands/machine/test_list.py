@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.machine import State
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
@@ -46,4 +46,4 @@ def test_nothing_is_no_line_for_programs_and_a_head_for_people(node: FakeNode, h
 
 
 def test_an_unknown_app_is_not_found(hawker: Hawker) -> None:
-    assert hawker("machine", "list", "-a", "nothing").status == Exit.NOT_FOUND
+    assert hawker("machine", "list", "-a", "nothing").status == ExitStatus.NOT_FOUND

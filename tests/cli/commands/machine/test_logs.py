@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, chunk, machine
 
@@ -14,7 +14,7 @@ def _machine(node: FakeNode) -> None:
 
 def test_output_goes_to_the_stream_that_it_came_from(hawker: Hawker) -> None:
     said = hawker("machine", "logs", "web")
-    assert (said.status, said.out, said.err) == (Exit.OK, "out\nno line end", "err\n")
+    assert (said.status, said.out, said.err) == (ExitStatus.OK, "out\nno line end", "err\n")
 
 
 def test_following_and_the_number_of_lines_are_the_nodes_to_do(node: FakeNode, hawker: Hawker) -> None:

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
 
@@ -19,7 +19,7 @@ def test_memory_is_shown(hawker: Hawker) -> None:
 
 
 def test_a_limit_is_written_as_everywhere(node: FakeNode, hawker: Hawker) -> None:
-    assert hawker("machine", "memory", "set", "web", "1g").status == Exit.OK
+    assert hawker("machine", "memory", "set", "web", "1g").status == ExitStatus.OK
     assert node.call("set_memory").body.limit_mb == 1024
 
 
@@ -30,4 +30,4 @@ def test_what_was_reclaimed_is_told(node: FakeNode, hawker: Hawker) -> None:
 
 
 def test_a_size_that_is_none_is_wrong_usage(hawker: Hawker) -> None:
-    assert hawker("machine", "memory", "set", "web", "much").status == Exit.USAGE
+    assert hawker("machine", "memory", "set", "web", "much").status == ExitStatus.USAGE

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.config import MachineConfig
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
@@ -19,12 +19,12 @@ def test_metadata_is_shown_in_order(hawker: Hawker) -> None:
 
 
 def test_keys_are_set_and_removed_together(node: FakeNode, hawker: Hawker) -> None:
-    assert hawker("machine", "metadata", "set", "web", "a=1=2", "c=").status == Exit.OK
+    assert hawker("machine", "metadata", "set", "web", "a=1=2", "c=").status == ExitStatus.OK
     assert node.call("update_metadata").body.metadata == {"a": "1=2", "c": ""}
     node.calls.clear()
-    assert hawker("machine", "metadata", "remove", "web", "a", "b").status == Exit.OK
+    assert hawker("machine", "metadata", "remove", "web", "a", "b").status == ExitStatus.OK
     assert node.call("update_metadata").body.metadata == {"a": None, "b": None}
 
 
 def test_a_pair_without_a_sign_is_wrong_usage(hawker: Hawker) -> None:
-    assert hawker("machine", "metadata", "set", "web", "a").status == Exit.USAGE
+    assert hawker("machine", "metadata", "set", "web", "a").status == ExitStatus.USAGE

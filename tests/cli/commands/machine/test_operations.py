@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.errors import WrongState
 from hawker.machine import State
 from tests.cli.conftest import Hawker
@@ -32,7 +32,7 @@ def test_each_operation_is_its_call_and_prints_the_id(
     node: FakeNode, hawker: Hawker, words: tuple[str, ...], call: str
 ) -> None:
     said = hawker("machine", *words)
-    assert (said.status, said.out, said.err) == (Exit.OK, f"{OTHER}\n", "")
+    assert (said.status, said.out, said.err) == (ExitStatus.OK, f"{OTHER}\n", "")
     assert node.call(call).params.machine_id == OTHER
 
 
@@ -49,31 +49,31 @@ def test_how_a_machine_is_stopped_goes_with_the_call(node: FakeNode, hawker: Haw
 
 @pytest.mark.parametrize("operation", ["start", "stop", "restart"])
 def test_waiting_may_be_left_out(node: FakeNode, hawker: Hawker, operation: str) -> None:
-    assert hawker("machine", operation, "--no-wait", "web").status == Exit.OK
+    assert hawker("machine", operation, "--no-wait", "web").status == ExitStatus.OK
     assert "wait_machine" not in node.calls
 
 
 def test_a_running_machine_is_destroyed_only_by_force(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "destroy", "web")
-    assert (said.status, said.out) == (Exit.FAILED, "")
+    assert (said.status, said.out) == (ExitStatus.FAILED, "")
     assert "not currently stopped" in said.err
     assert hawker("machine", "rm", "-f", "web").out == f"{ID}\n"
 
 
 def test_what_fails_does_not_keep_the_others_from_being_done(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "stop", "nothing", "web")
-    assert (said.status, said.out) == (Exit.NOT_FOUND, f"{ID}\n")
+    assert (said.status, said.out) == (ExitStatus.NOT_FOUND, f"{ID}\n")
     assert "machine 'nothing' not found" in said.err
 
 
 def test_the_first_failure_gives_the_status(node: FakeNode, hawker: Hawker) -> None:
     node.failures["start_machine"] = WrongState("unable to start")
-    assert hawker("machine", "start", "nothing", "web").status == Exit.NOT_FOUND
-    assert hawker("machine", "start", "web", "nothing").status == Exit.FAILED
+    assert hawker("machine", "start", "nothing", "web").status == ExitStatus.NOT_FOUND
+    assert hawker("machine", "start", "web", "nothing").status == ExitStatus.FAILED
 
 
 def test_a_machine_that_does_not_start_is_a_failure(node: FakeNode, hawker: Hawker) -> None:
     node.fate = (State.STOPPED, (exit_event(3), LAUNCHED))
     said = hawker("machine", "start", "job", "web")
-    assert (said.status, said.out) == (Exit.FAILED, "")
+    assert (said.status, said.out) == (ExitStatus.FAILED, "")
     assert said.err.count("it exited with status 3") == 2

@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.errors import NoRoom
 from hawker.machine import State
@@ -15,7 +15,7 @@ NEW = "3d8f00000000ff"
 
 def test_a_machine_is_ordered_and_shown_once_it_runs(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "run", "web:3", "--name", "front", "-e", "A=1", "--", "sh", "-c", "x")
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     assert ["address", "fdaa::3"] in [line.split() for line in said.out.splitlines()]
     body = node.call("create_machine").body
     assert body.name == "front"
@@ -75,20 +75,20 @@ def test_attached_a_machine_goes_once_its_output_was_read(node: FakeNode, hawker
 def test_a_machine_that_does_not_start_says_why_and_fails(node: FakeNode, hawker: Hawker) -> None:
     node.fate = (State.STOPPED, (exit_event(127, reason="exec /nope: no such file"), LAUNCHED))
     said = hawker("machine", "run", "web:3", "--", "/nope")
-    assert (said.status, said.out) == (Exit.FAILED, "")
+    assert (said.status, said.out) == (ExitStatus.FAILED, "")
     assert said.err.startswith(f"error: machine {NEW} does not start: exec /nope: no such file; see")
 
 
 def test_no_room_has_a_status_of_its_own(node: FakeNode, hawker: Hawker) -> None:
     node.failures["create_machine"] = NoRoom("no host has room", scope="host", shortfall={"cpus": 1})
     said = hawker("machine", "run", "web:3")
-    assert said.status == Exit.NO_ROOM
+    assert said.status == ExitStatus.NO_ROOM
     assert said.err.splitlines()[0] == "error: no host has room"
 
 
 def test_a_whole_config_may_come_from_a_file(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
     (tmp_path / "web.json").write_text('{"config": {"image": "web:7", "env": {"A": "1"}}}')
-    assert hawker("machine", "run", "--config", str(tmp_path / "web.json"), "--memory", "1g").status == Exit.OK
+    assert hawker("machine", "run", "--config", str(tmp_path / "web.json"), "--memory", "1g").status == ExitStatus.OK
     config = node.call("create_machine").body.config
     assert (config.image, config.env, config.guest.memory_mb) == ("web:7", {"A": "1"}, 1024)
 
@@ -104,7 +104,7 @@ def test_a_whole_config_may_come_from_a_file(node: FakeNode, hawker: Hawker, tmp
 )
 def test_wrong_usage_orders_nothing(node: FakeNode, hawker: Hawker, words: tuple[str, ...], text: str) -> None:
     said = hawker("machine", *words)
-    assert said.status == Exit.USAGE
+    assert said.status == ExitStatus.USAGE
     assert text in said.err
     assert node.calls == {}
 
@@ -112,14 +112,14 @@ def test_wrong_usage_orders_nothing(node: FakeNode, hawker: Hawker, words: tuple
 def test_a_config_of_containers_needs_no_image(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"containers": [{"name": "web", "image": "nginx"}, {"name": "db", "image": "redis"}]}')
-    assert hawker("machine", "run", "-d", "--config", str(file)).status == Exit.OK
+    assert hawker("machine", "run", "-d", "--config", str(file)).status == ExitStatus.OK
     assert [each.name for each in node.call("create_machine").body.config.containers] == ["web", "db"]
 
 
 def test_a_spare_is_created_for_machines_by_name(node: FakeNode, hawker: Hawker) -> None:
     node.add("default", machine("3d8f0000000001"))
     said = hawker("machine", "create", "--name", "spare", "--standby-for", "name-1", "web:3")
-    assert said.status == Exit.OK, said.err
+    assert said.status == ExitStatus.OK, said.err
     body = node.call("create_machine").body
     assert (body.config.standbys, body.skip_launch, body.name) == (("3d8f0000000001",), True, "spare")
-    assert hawker("machine", "create", "--standby-for", "nobody", "web:3").status == Exit.NOT_FOUND
+    assert hawker("machine", "create", "--standby-for", "nobody", "web:3").status == ExitStatus.NOT_FOUND

@@ -1,7 +1,7 @@
 import msgspec
 
 from hawker.api.contract.run import RunList
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, check, machine
 
@@ -25,5 +25,5 @@ def test_a_machine_whose_runs_are_forgotten_has_none(node: FakeNode, hawker: Haw
     node.add("shop", machine(name="web"))
     node.runs = RunList(runs=())
     said = hawker("machine", "status", "web")
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     assert "rootfs" not in said.out

@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.config import Guest, MachineConfig
 from hawker.errors import Conflict
 from hawker.machine import State
@@ -19,7 +19,7 @@ def _machine(node: FakeNode) -> None:
 
 def test_flags_change_what_they_name_and_the_rest_stays(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "update", "web", "-e", "A=3", "--memory", "1g")
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     body = node.call("update_machine").body
     assert body.config == MachineConfig(
         image="web:3", env={"A": "3", "B": "2"}, guest=Guest(cpus=1, cpu_kind="shared", memory_mb=1024)
@@ -38,13 +38,13 @@ def test_a_new_image_is_pulled_before(node: FakeNode, hawker: Hawker) -> None:
 def test_an_updated_machine_may_be_left_stopped(node: FakeNode, hawker: Hawker) -> None:
     node.fate = (State.STOPPED, (UPDATED,))
     said = hawker("machine", "update", "web", "--skip-launch")
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     assert "stopped" in said.out
     assert node.call("update_machine").body.skip_launch is True
 
 
 def test_waiting_may_be_left_out(node: FakeNode, hawker: Hawker) -> None:
-    assert hawker("machine", "update", "web", "--no-wait").status == Exit.OK
+    assert hawker("machine", "update", "web", "--no-wait").status == ExitStatus.OK
     assert "wait_machine" not in node.calls
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.machine import WaitState
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.machine import State
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
@@ -19,6 +19,6 @@ def test_the_state_that_was_reached_is_printed(node: FakeNode, hawker: Hawker) -
 
 def test_a_wait_that_takes_too_long_fails(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "wait", "web", "--timeout", "0")
-    assert said.status == Exit.FAILED
+    assert said.status == ExitStatus.FAILED
     assert "currently stopped" in said.err
     assert node.calls["wait_machine"][0].query.state == (WaitState.STARTED,)

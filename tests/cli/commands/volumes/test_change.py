@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.volume import UpdateVolumeRequest
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_volumes import volume
@@ -32,5 +32,5 @@ def test_how_snapshots_are_kept_is_changed(node: FakeNode, hawker: Hawker) -> No
 
 
 def test_an_update_that_says_nothing_is_refused(node: FakeNode, hawker: Hawker) -> None:
-    assert hawker("volumes", "update", "data").status == Exit.USAGE
+    assert hawker("volumes", "update", "data").status == ExitStatus.USAGE
     assert node.calls == {}

@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.api.contract.volume import CreateVolumeRequest
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_volumes import NEW, volume
@@ -11,7 +11,7 @@ SOURCE = "vol_00000000000000aa"
 
 def test_a_volume_is_created_in_the_default_app_and_shown(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("volumes", "create", "data")
-    assert said.status == Exit.OK and said.err == ""
+    assert said.status == ExitStatus.OK and said.err == ""
     assert ["id", NEW] in [line.split() for line in said.out.splitlines()]
     assert list(node.apps) == ["default"]
     assert node.call("create_volume").body == CreateVolumeRequest(name="data")
@@ -37,7 +37,7 @@ def test_what_is_said_goes_with_the_order(node: FakeNode, hawker: Hawker) -> Non
 
 @pytest.mark.parametrize("size", ["0", "-1", "+3", "ten", "1.5"])
 def test_what_is_no_size_is_refused(hawker: Hawker, size: str) -> None:
-    assert hawker("volumes", "create", "data", f"--size={size}").status == Exit.USAGE
+    assert hawker("volumes", "create", "data", f"--size={size}").status == ExitStatus.USAGE
 
 
 def test_who_waits_hears_what_is_being_done(node: FakeNode, hawker: Hawker) -> None:
@@ -50,14 +50,14 @@ def test_who_waits_hears_what_is_being_done(node: FakeNode, hawker: Hawker) -> N
 def test_one_that_could_not_be_made_is_a_failure(node: FakeNode, hawker: Hawker) -> None:
     node.stages = ["creating", "gone"]
     said = hawker("volumes", "create", "data")
-    assert said.status == Exit.FAILED
+    assert said.status == ExitStatus.FAILED
     assert f"hawker runs list --volume {NEW}" in said.err
 
 
 def test_one_that_takes_too_long_is_a_failure(node: FakeNode, hawker: Hawker) -> None:
     node.stages = ["restoring", "restoring"]
     said = hawker("volumes", "create", "data", "--timeout", "0")
-    assert said.status == Exit.FAILED and "still restoring after 0 s" in said.err
+    assert said.status == ExitStatus.FAILED and "still restoring after 0 s" in said.err
 
 
 def test_nothing_is_waited_for_on_request(node: FakeNode, hawker: Hawker) -> None:

@@ -1,4 +1,4 @@
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_volumes import volume
@@ -10,7 +10,7 @@ def test_volumes_are_destroyed_and_taken_back(node: FakeNode, hawker: Hawker) ->
     node.add("shop")
     node.keep("shop", volume(FIRST, name="one"), volume(SECOND, name="two"))
     said = hawker("volumes", "destroy", "one", "two")
-    assert (said.status, said.out.split()) == (Exit.OK, [FIRST, SECOND])
+    assert (said.status, said.out.split()) == (ExitStatus.OK, [FIRST, SECOND])
     assert "hawker volumes undelete" in said.err
     assert hawker("volumes", "undelete", "one").out == f"{FIRST}\n"
     assert [each.state for each in node.disks["shop"].values()] == ["created", "pending_destroy"]
@@ -20,5 +20,5 @@ def test_what_fails_is_said_and_the_rest_is_done(node: FakeNode, hawker: Hawker)
     node.add("shop")
     node.keep("shop", volume(FIRST, name="one", attached_machine_id="3d8f0000000001"), volume(SECOND, name="two"))
     said = hawker("volumes", "destroy", "one", "two")
-    assert (said.status, said.out) == (Exit.FAILED, f"{SECOND}\n")
+    assert (said.status, said.out) == (ExitStatus.FAILED, f"{SECOND}\n")
     assert "is attached" in said.err and "undelete" not in said.err

@@ -1,6 +1,6 @@
 import msgspec
 
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_volumes import volume
@@ -40,7 +40,7 @@ def test_a_volume_is_shown_by_its_name_or_the_beginning_of_its_id(node: FakeNode
     shelve(node)
     for reference in ("logs", "vol_00000000000000ab", LEFT[:19]):
         said = hawker("volumes", "show", reference)
-        assert said.status == Exit.OK
+        assert said.status == ExitStatus.OK
         shown = dict(line.split(maxsplit=1) for line in said.out.splitlines())
         assert shown["id"] in (USED, LEFT)
         assert (shown["used"], shown["snapshots"]) == ("5.0 MiB of 3.0 GiB", "one a day, kept for 5 days")
@@ -50,4 +50,4 @@ def test_what_could_be_several_or_is_none_is_said(node: FakeNode, hawker: Hawker
     shelve(node)
     assert " matches vol_" in hawker("volumes", "show", "vol_00000000000000a").err
     said = hawker("volumes", "show", "nothing")
-    assert said.status == Exit.NOT_FOUND and "hawker volumes list" in said.err
+    assert said.status == ExitStatus.NOT_FOUND and "hawker volumes list" in said.err

@@ -1,5 +1,5 @@
 from hawker.api.contract.volume import CreateVolumeRequest
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_volumes import TAKEN, volume
@@ -21,7 +21,7 @@ def test_a_snapshot_is_waited_for_and_its_id_printed(node: FakeNode, hawker: Haw
     shelve(node)
     node.stages = ["waiting", "running"]
     said = hawker("volumes", "snapshots", "create", "data")
-    assert (said.status, said.out) == (Exit.OK, f"{TAKEN}\n")
+    assert (said.status, said.out) == (ExitStatus.OK, f"{TAKEN}\n")
     assert said.err.splitlines() == [f"snapshot {TAKEN}: waiting", f"snapshot {TAKEN}: running"]
 
 
@@ -29,7 +29,7 @@ def test_a_snapshot_that_fails_is_a_failure(node: FakeNode, hawker: Hawker) -> N
     shelve(node)
     node.stages = ["failed"]
     said = hawker("volumes", "snapshot", "create", "data")
-    assert said.status == Exit.FAILED and "hawker runs list --volume vol_0000000000000001" in said.err
+    assert said.status == ExitStatus.FAILED and "hawker runs list --volume vol_0000000000000001" in said.err
 
 
 def test_a_snapshot_that_takes_too_long_is_a_failure(node: FakeNode, hawker: Hawker) -> None:
@@ -46,5 +46,5 @@ def test_nobody_has_to_wait_for_a_snapshot(node: FakeNode, hawker: Hawker) -> No
 
 def test_a_snapshot_is_restored_into_a_new_volume(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("volumes", "snapshots", "restore", TAKEN, "--size", "9")
-    assert said.status == Exit.OK
+    assert said.status == ExitStatus.OK
     assert node.call("create_volume").body == CreateVolumeRequest(name="restored", size_gb=9, snapshot_id=TAKEN)

@@ -10,7 +10,7 @@ from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
 from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, command_argument, machine_argument, wait_option, within_option
-from hawker.cli.ordering import Order
+from hawker.cli.ordering import ClientOrder
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.summary import started
 from hawker.clock import SystemClock
@@ -55,7 +55,7 @@ def command(
         first = await caller.call(GET_MACHINE, params=found.params)
         config = configured(first.config or MachineConfig(), flags, sources(), command=arguments)
         request = CreateMachineRequest(config=config, name=name, region=region or first.region)
-        order = Order(app=to_app or found.app, request=request)
+        order = ClientOrder(app=to_app or found.app, request=request)
         if wait:
             return Owned(order.app_name, await ordering.start(caller, order, SystemClock(), within_s))
         return Owned(order.app_name, await ordering.place(caller, order))

@@ -8,7 +8,7 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, TerminalRequest
 from hawker.cli.connect import talk
-from hawker.cli.exits import Exit, Failure
+from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Variable, Written, variable
 from hawker.cli.options import app_option, machine_argument
@@ -68,7 +68,7 @@ def command(
     )
     exited = talk(ctx, lambda caller: _converse(caller, machine, app, request, ends))
     if exited.reason:
-        raise Failure(f"cannot run {arguments[0]!r}: {exited.reason}", exited.exit_code or Exit.NOT_RUN)
+        raise Failure(f"cannot run {arguments[0]!r}: {exited.reason}", exited.exit_code or ExitStatus.NOT_RUN)
     return exited.exit_code
 
 

@@ -16,8 +16,7 @@ from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Written, memory_mib
 from hawker.cli.options import app_option, machine_argument
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.output import Form, output_option, show, table
 
 
 @click.group("memory")

@@ -8,8 +8,7 @@ from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Written, pair
 from hawker.cli.options import app_option, machine_argument
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.output import Form, output_option, show, table
 
 
 @click.group("metadata")

@@ -20,7 +20,7 @@ from hawker.api.contract.machine_operation import (
 )
 from hawker.cli import waiting
 from hawker.cli.connect import talk
-from hawker.cli.exits import Exit, Failure, report
+from hawker.cli.exits import ExitStatus, Failure, report
 from hawker.cli.machines import Owned, find_machine
 from hawker.cli.notation import Written, duration, seconds
 from hawker.cli.options import app_option, machines_argument, wait_option, within_option
@@ -38,7 +38,7 @@ def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Ac
     """Prints the id of each machine that `act` did."""
 
     async def act_on_all(caller: Caller) -> int:
-        status: int = Exit.OK
+        status: int = ExitStatus.OK
         for reference in references:
             try:
                 owned = await find_machine(caller, reference, app)

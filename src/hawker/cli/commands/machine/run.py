@@ -7,13 +7,12 @@ from hawker.api.caller import Caller
 from hawker.api.contract.machine import CreateMachineRequest, Machine, MachineParams
 from hawker.cli import ordering
 from hawker.cli.attach import destroy, stay
-from hawker.cli.candidates import complete_machine
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
-from hawker.cli.machines import find_machine
-from hawker.cli.options import Placement, command_argument, placement_options, within_option
-from hawker.cli.ordering import Order, one_off
+from hawker.cli.machines import complete_machine, find_machine
+from hawker.cli.options import PlacementOptions, command_argument, placement_options, within_option
+from hawker.cli.ordering import ClientOrder, one_off
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.placed import Count, count_options, filled, show_placed
 from hawker.cli.summary import started
@@ -63,7 +62,7 @@ def command(
     ctx: click.Context,
     image: str | None,
     arguments: tuple[str, ...],
-    placement: Placement,
+    placement: PlacementOptions,
     flags: Flags,
     detach: bool,
     attach: bool,
@@ -109,7 +108,7 @@ def create(
     ctx: click.Context,
     image: str | None,
     arguments: tuple[str, ...],
-    placement: Placement,
+    placement: PlacementOptions,
     flags: Flags,
     watched: tuple[str, ...],
     form: Form,
@@ -131,14 +130,14 @@ def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) 
     return config
 
 
-def order_for(config: MachineConfig, placement: Placement, skip_launch: bool) -> Order:
+def order_for(config: MachineConfig, placement: PlacementOptions, skip_launch: bool) -> ClientOrder:
     request = CreateMachineRequest(
         config=placement.within(config), name=placement.name, region=placement.region, skip_launch=skip_launch or None
     )
-    return Order(app=placement.app, request=request, order_id=placement.order_id)
+    return ClientOrder(app=placement.app, request=request, order_id=placement.order_id)
 
 
-async def _attached(caller: Caller, config: MachineConfig, placement: Placement) -> int:
+async def _attached(caller: Caller, config: MachineConfig, placement: PlacementOptions) -> int:
     """A machine that shall go when it ends is destroyed from here, once its last words were read: with the machine
     goes its output."""
     order = order_for(msgspec.structs.replace(config, auto_destroy=None), placement, False)

@@ -16,7 +16,7 @@ from hawker.cli.summary import status, steps
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenMachine:
     owned: Owned
     run: Run | None
 
@@ -45,10 +45,10 @@ def command(ctx: click.Context, machine: str, app: str | None, form: Form) -> No
         click.echo(f"\n{steps(seen.run)}")
 
 
-async def look(caller: Caller, reference: str, app: str | None) -> Seen:
+async def look(caller: Caller, reference: str, app: str | None) -> SeenMachine:
     found = await find_machine(caller, reference, app)
     machine = await caller.call(GET_MACHINE, params=found.params, query=GetMachineQuery(include_leases=True))
-    return Seen(Owned(found.app, machine), await last_run(caller, machine.id))
+    return SeenMachine(Owned(found.app, machine), await last_run(caller, machine.id))
 
 
 async def last_run(caller: Caller, machine_id: str) -> Run | None:

@@ -8,12 +8,12 @@ from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine, UpdateMachineRequest
 from hawker.cli import waiting
 from hawker.cli.connect import talk
-from hawker.cli.images import pull_if_missing
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
 from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, command_argument, machine_argument, wait_option, within_option
 from hawker.cli.output import Form, output_option, show
+from hawker.cli.progress import pull_if_missing
 from hawker.cli.summary import started
 from hawker.clock import SystemClock
 from hawker.config import MachineConfig

@@ -9,8 +9,7 @@ from hawker.api.contract.machine import LIST_VERSIONS, MachineVersion
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.output import Form, output_option, show, table
 from hawker.config.effective import guest
 
 

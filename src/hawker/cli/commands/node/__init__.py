@@ -1,22 +1,22 @@
 """`hawker node`: the nodes of the fleet, what each has and how it is; backups."""
 
-from hawker.cli.lazy import LazyGroup, Place
+from hawker.cli.lazy import CommandModule, LazyGroup
 
 _IN = "hawker.cli.commands.node"
 _SHOW = "Show a node: its driver, version, capacity and use."
 
 TABLE = {
-    "list": Place(f"{_IN}.list", "List the nodes of the fleet: region, state and capacity."),
-    "show": Place(f"{_IN}.show", _SHOW),
-    "status": Place(f"{_IN}.show", _SHOW, hidden=True),
-    "cordon": Place(f"{_IN}.cordon", "Disable scheduling on a node.", attribute="cordon"),
-    "uncordon": Place(f"{_IN}.cordon", "Enable scheduling on a node.", attribute="uncordon"),
-    "drain": Place(f"{_IN}.drain", "Move a node's machines to other nodes."),
-    "forget": Place(f"{_IN}.forget", "Remove a node that will not come back."),
-    "keys": Place(f"{_IN}.keys", "List and rotate the keys that encrypt messages between nodes."),
-    "doctor": Place(f"{_IN}.doctor", "Compare store and host, report differences, and repair them on request."),
-    "backup": Place(f"{_IN}.backup", "Copy the store of a running node to a local file."),
-    "restore": Place(f"{_IN}.restore", "Replace a stopped node's store with a backup."),
+    "list": CommandModule(f"{_IN}.list", "List the nodes of the fleet: region, state and capacity."),
+    "show": CommandModule(f"{_IN}.show", _SHOW),
+    "status": CommandModule(f"{_IN}.show", _SHOW, hidden=True),
+    "cordon": CommandModule(f"{_IN}.cordon", "Disable scheduling on a node.", attribute="cordon"),
+    "uncordon": CommandModule(f"{_IN}.cordon", "Enable scheduling on a node.", attribute="uncordon"),
+    "drain": CommandModule(f"{_IN}.drain", "Move a node's machines to other nodes."),
+    "forget": CommandModule(f"{_IN}.forget", "Remove a node that will not come back."),
+    "keys": CommandModule(f"{_IN}.keys", "List and rotate the keys that encrypt messages between nodes."),
+    "doctor": CommandModule(f"{_IN}.doctor", "Compare store and host, report differences, and repair them on request."),
+    "backup": CommandModule(f"{_IN}.backup", "Copy the store of a running node to a local file."),
+    "restore": CommandModule(f"{_IN}.restore", "Replace a stopped node's store with a backup."),
 }
 
 command = LazyGroup(

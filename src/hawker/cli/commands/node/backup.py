@@ -10,7 +10,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.doctor import BACK_UP
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
-from hawker.cli.tables import size
+from hawker.cli.output import size
 from hawker.errors import Fault
 
 _HELP = """Copy the store of a running node to FILE. The node keeps running; the copy is of one moment.

@@ -5,9 +5,8 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, FindingInfo, FindingList, RepairRequest
 from hawker.cli.connect import talk
-from hawker.cli.exits import Exit
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.exits import ExitStatus
+from hawker.cli.output import Form, output_option, show, table
 
 _HELP = """Compare the node's store with its host, and report what is wrong. Without --repair nothing is changed.
 
@@ -32,7 +31,7 @@ def command(ctx: click.Context, repair: bool, end_foreign: bool, as_json: bool, 
         raise click.UsageError("--end-foreign needs --repair")
     answer = talk(ctx, lambda caller: _ask(caller, RepairRequest(end_foreign=end_foreign or None) if repair else None))
     show(answer, Form.JSON if as_json else form, findings_table)
-    return Exit.FAILED if any(finding.outcome != "mended" for finding in answer.findings) else Exit.OK
+    return ExitStatus.FAILED if any(finding.outcome != "mended" for finding in answer.findings) else ExitStatus.OK
 
 
 async def _ask(caller: Caller, request: RepairRequest | None) -> FindingList:

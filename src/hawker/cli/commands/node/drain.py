@@ -6,11 +6,10 @@ from hawker.api.caller import Caller
 from hawker.api.contract.cluster import DRAIN_NODE, DrainAnswer, NodeParams
 from hawker.cli.connect import talk
 from hawker.cli.draining import Moved, Mover, Resident
-from hawker.cli.exits import Exit
+from hawker.cli.exits import ExitStatus
 from hawker.cli.nodes import find_fleet_node
 from hawker.cli.options import within_option
-from hawker.cli.output import Form, note, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.output import Form, note, output_option, show, table
 from hawker.clock import SystemClock
 from hawker.ids import NodeId
 
@@ -48,7 +47,7 @@ def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Fo
 
     moved = talk(ctx, drain)
     show(moved, form, moved_table)
-    return Exit.FAILED if any(map(_stays, moved)) else Exit.OK
+    return ExitStatus.FAILED if any(map(_stays, moved)) else ExitStatus.OK
 
 
 def _stays(each: Moved) -> bool:

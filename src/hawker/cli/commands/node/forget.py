@@ -5,8 +5,7 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import FORGET_NODE, ForgetQuery, ForgottenNode, NodeParams
 from hawker.cli.connect import talk
-from hawker.cli.loss import loss_of, said_of
-from hawker.cli.nodes import find_fleet_node
+from hawker.cli.nodes import find_fleet_node, loss_of, said_of
 from hawker.cli.output import note
 
 _HELP = """Remove a node that will not come back. Every node drops its rows from the catalog: its machines are no longer

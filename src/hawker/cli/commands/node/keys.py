@@ -8,8 +8,7 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import ADD_KEY, LIST_KEYS, REMOVE_KEY, USE_KEY, AddKeyRequest, ClusterKeys, KeyParams
 from hawker.cli.connect import talk
-from hawker.cli.output import Form, note, output_option, show
-from hawker.cli.tables import table
+from hawker.cli.output import Form, note, output_option, show, table
 
 _HELP = """The keys that nodes seal their messages with. A key is replaced while the fleet goes on:
 

@@ -7,8 +7,7 @@ from hawker.api.contract.cluster import GET_NODE, FleetNode, NodeParams
 from hawker.api.contract.node import NODE_INFO, DriverInfo, NodeInfo
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node, node_fields
-from hawker.cli.output import Form, output_option, show
-from hawker.cli.tables import fields, local, table
+from hawker.cli.output import Form, fields, local, output_option, show, table
 
 
 @click.command("show")

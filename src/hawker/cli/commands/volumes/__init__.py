@@ -1,22 +1,22 @@
 """The `hawker volumes` group: its table of commands, in the order of their lives."""
 
-from hawker.cli.lazy import LazyGroup, Place
+from hawker.cli.lazy import CommandModule, LazyGroup
 
 _IN = "hawker.cli.commands.volumes"
 
 TABLE = {
-    "list": Place(f"{_IN}.list", "List volumes."),
-    "ls": Place(f"{_IN}.list", "The same as list.", hidden=True),
-    "create": Place(f"{_IN}.create", "Create a volume."),
-    "show": Place(f"{_IN}.list", "Show a volume.", attribute="show_volume"),
-    "update": Place(f"{_IN}.change", "Set daily snapshots and their retention.", attribute="update"),
-    "extend": Place(f"{_IN}.change", "Make a volume larger.", attribute="extend"),
-    "fork": Place(f"{_IN}.create", "Fork a volume: create one with its content.", attribute="fork"),
-    "destroy": Place(f"{_IN}.end", "Destroy volumes; undelete works for a day.", attribute="destroy"),
-    "rm": Place(f"{_IN}.end", "The same as destroy.", hidden=True, attribute="destroy"),
-    "undelete": Place(f"{_IN}.end", "Undelete destroyed volumes.", attribute="undelete"),
-    "snapshots": Place(f"{_IN}.snapshots", "List, take and restore snapshots."),
-    "snapshot": Place(f"{_IN}.snapshots", "The same as snapshots.", hidden=True),
+    "list": CommandModule(f"{_IN}.list", "List volumes."),
+    "ls": CommandModule(f"{_IN}.list", "The same as list.", hidden=True),
+    "create": CommandModule(f"{_IN}.create", "Create a volume."),
+    "show": CommandModule(f"{_IN}.list", "Show a volume.", attribute="show_volume"),
+    "update": CommandModule(f"{_IN}.change", "Set daily snapshots and their retention.", attribute="update"),
+    "extend": CommandModule(f"{_IN}.change", "Make a volume larger.", attribute="extend"),
+    "fork": CommandModule(f"{_IN}.create", "Fork a volume: create one with its content.", attribute="fork"),
+    "destroy": CommandModule(f"{_IN}.end", "Destroy volumes; undelete works for a day.", attribute="destroy"),
+    "rm": CommandModule(f"{_IN}.end", "The same as destroy.", hidden=True, attribute="destroy"),
+    "undelete": CommandModule(f"{_IN}.end", "Undelete destroyed volumes.", attribute="undelete"),
+    "snapshots": CommandModule(f"{_IN}.snapshots", "List, take and restore snapshots."),
+    "snapshot": CommandModule(f"{_IN}.snapshots", "The same as snapshots.", hidden=True),
 }
 
 _EPILOG = """\b

@@ -9,7 +9,7 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.volume import DELETE_VOLUME, UNDELETE_VOLUME
 from hawker.cli.connect import talk
-from hawker.cli.exits import Exit, Failure, report
+from hawker.cli.exits import ExitStatus, Failure, report
 from hawker.cli.options import app_option
 from hawker.cli.output import note
 from hawker.cli.volume_options import volumes_argument
@@ -27,7 +27,7 @@ def destroy(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> in
     """Destroy volumes that no machine has. `hawker volumes undelete` works for 24 hours; their snapshots are kept for
     their own retention."""
     status = _each(ctx, volumes, app, lambda caller, owned: caller.call(DELETE_VOLUME, params=owned.params))
-    if status == Exit.OK:
+    if status == ExitStatus.OK:
         note("undelete within 24 hours: hawker volumes undelete VOLUME")
     return status
 
@@ -45,7 +45,7 @@ def _each(ctx: click.Context, references: Sequence[str], app: str | None, act: A
     """Prints the id of each volume that `act` did."""
 
     async def act_on_all(caller: Caller) -> int:
-        status: int = Exit.OK
+        status: int = ExitStatus.OK
         for reference in references:
             try:
                 owned = await find_volume(caller, reference, app)

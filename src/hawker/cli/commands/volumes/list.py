@@ -15,7 +15,7 @@ from hawker.cli.volumes import LEAVING, OwnedVolume, find_volume, list_volumes
 from hawker.clock import SystemClock
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedVolume(msgspec.Struct, frozen=True, kw_only=True):
     """A volume as JSON says it, with its app: the API's answers are about one app and leave that out."""
 
     app: str
@@ -40,7 +40,7 @@ def _as_text(volumes: list[OwnedVolume], quiet: bool, form: Form) -> str:
     if quiet:
         return "\n".join(owned.volume.id for owned in volumes)
     if form is Form.JSON:
-        return as_json([Listed(app=owned.app, volume=owned.volume) for owned in volumes])
+        return as_json([ListedVolume(app=owned.app, volume=owned.volume) for owned in volumes])
     return listing(volumes, instant(SystemClock().now()))
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hawker.config import MachineConfig
-from hawker.config.served import NOT_SERVED, NotServed, not_served
+from hawker.config.rules import NOT_SERVED, UnservedField, not_served
 
 SAMPLES: dict[str, Any] = {
     "mounts": [{"path": "/data", "add_size_percent": 10, "min_add_size_gb": 1}],
@@ -18,7 +18,7 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def _ask(entry: NotServed) -> dict[str, Any]:
+def _ask(entry: UnservedField) -> dict[str, Any]:
     """A config that asks for one row of the table."""
     top, _, rest = entry.path.partition(".")
     name = top.rstrip("[]{}")
@@ -36,7 +36,7 @@ def _value(field: str) -> Any:
 
 
 @pytest.mark.parametrize("entry", NOT_SERVED, ids=lambda entry: entry.path)
-def test_asking_for_what_is_not_served_is_found_by_its_path(entry: NotServed) -> None:
+def test_asking_for_what_is_not_served_is_found_by_its_path(entry: UnservedField) -> None:
     config = msgspec.convert(_ask(entry), MachineConfig)
     found = [path for path, reason in not_served(config) if reason == entry.reason]
     assert found, "the row finds nothing"

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.transport_errors import lost, overdue, unreachable
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, Unauthorized, Unavailable
-from hawker.gateway.reach import Reach
+from hawker.gateway.fan_out import Reach
 from tests.gateway.town import HERE, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 

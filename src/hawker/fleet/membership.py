@@ -19,7 +19,7 @@ from hawker.cluster import KEY_BYTES, MAX_PEERS, Cluster, Keyring, Peer, name_of
 from hawker.errors import BadRequest, Conflict, NotFound, Unavailable, WrongState
 from hawker.fleet.view import NODES, fleet_nodes, one_of
 from hawker.gossip.contract import Fate, Member, Mesh
-from hawker.gossip.keyring import Keyring as Ring
+from hawker.gossip.keyring import GossipKeyring as Ring
 from hawker.ids import NodeId
 from hawker.log import bind
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from hawker.config import MachineCheck
-from hawker.config.check_rules import check_complaints
-from hawker.config.services import ServiceCheck
+from hawker.config.machine import ServiceCheck
+from hawker.config.service_rules import check_complaints
 
 WEB = {"type": "http", "port": 80}
 TCP = {"type": "tcp", "port": 1}

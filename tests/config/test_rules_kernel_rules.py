@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.config import Guest, Init, MachineConfig
-from hawker.config.kernel_rules import MAX_ARGS, MAX_CHARS, kernel_args
+from hawker.config.rules import MAX_ARGS, MAX_CHARS, kernel_args
 
 
 def complaints(*args: str, of_init: tuple[str, ...] = ()) -> list[str]:

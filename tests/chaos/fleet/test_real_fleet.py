@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.cluster import LIST_NODES
-from hawker.chaos.fleet.fleet import LabFleet
 from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.clock import SystemClock
 from tests.waiting import eventually
 

@@ -18,7 +18,7 @@ from hawker.market.preferences import preferences
 from hawker.record.node import NODE
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.alone import handlers_alone
+from hawker.up.servers import handlers_alone
 from hawker.up.wiring import node_handlers
 from tests.worker.hourglass import in_virtual_time
 

@@ -5,9 +5,9 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.cluster import MAX_PEERS, Cluster, Peer, found_cluster
 from hawker.errors import WrongState
-from hawker.fleet.fleet import Fleet, keyring_of, ring_of
+from hawker.fleet.membership import Fleet, keyring_of, ring_of
 from hawker.gossip.contract import Fate, Member
-from hawker.gossip.keyring import Keyring as Ring
+from hawker.gossip.keyring import GossipKeyring as Ring
 from hawker.ids import NodeId
 from tests.fleet.desk import ME, OTHER, Crowd, Desk, Forgetful
 

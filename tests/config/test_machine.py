@@ -1,3 +1,7 @@
+""""""
+
+from typing import Any
+
 import msgspec
 
 from hawker.config import MachineCheck, MachineConfig, StopConfig
@@ -27,3 +31,10 @@ def test_integer_nanoseconds_become_the_string_that_clients_read() -> None:
 def test_a_stored_config_with_a_field_of_a_newer_program_is_read() -> None:
     config = msgspec.json.decode(b'{"image":"nginx","invented_later":{"a":1}}', type=MachineConfig)
     assert config.image == "nginx"
+
+
+def test_autostop_is_kept_as_clients_read_it() -> None:
+    spellings: dict[Any, Any] = {"off": False, "stop": True, "suspend": "suspend", False: False, True: True}
+    for given, kept in spellings.items():
+        config = msgspec.convert({"services": [{"internal_port": 1, "autostop": given}]}, MachineConfig)
+        assert config.services and config.services[0].autostop == kept

@@ -12,7 +12,7 @@ from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId, NodeId, new_node_id
 from hawker.record.machine import Network
-from hawker.worker.lifecycle.network import HostNetworks
+from hawker.worker.lifecycle.machine_networks import HostNetworks
 
 pytestmark = pytest.mark.anyio
 MACHINE = MachineId("00000000000001")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hawker.config import MachineConfig
-from hawker.config.mount_rules import mounts
+from hawker.config.rules import mounts
 
 GOOD = {"volume": "vol_0123456789abcdef", "path": "/data"}
 
