@@ -20,7 +20,7 @@ from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps, is_resumption
 from hawker.proof.snapshots import of_snapshots, snapshots_at_rest
 from hawker.proof.violation import Invariant, Violation
-from hawker.proof.volumes import held_by_volumes, of_volumes, volumes_at_rest
+from hawker.proof.volume_checks import held_by_volumes, of_volumes, volumes_at_rest
 from hawker.record.capacity import USED
 from hawker.record.gpu_claim import claimed_by
 from hawker.record.machine import (

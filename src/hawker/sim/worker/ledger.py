@@ -7,7 +7,7 @@ from hawker.ids import MachineId, SnapshotId, VolumeId
 from hawker.proof import invariants
 from hawker.proof.promises import Promises
 from hawker.proof.snapshots import SnapshotPromises
-from hawker.proof.volumes import VolumePromises
+from hawker.proof.volume_checks import VolumePromises
 from hawker.sim.harness.ledger import RunLedger
 from hawker.sim.harness.trace import Trace
 from hawker.store.contract import Reader

@@ -10,7 +10,7 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.proof.violation import Invariant
-from hawker.proof.volumes import VolumePromises, held_by_volumes, of_volumes, volumes_at_rest
+from hawker.proof.volume_checks import VolumePromises, held_by_volumes, of_volumes, volumes_at_rest
 from hawker.record.volume import VOLUMES, VOLUMES_BY_APP
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
