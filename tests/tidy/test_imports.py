@@ -1,8 +1,10 @@
+import re
+
 import pytest
 
 from tests.tidy import imports
 from tests.tidy.rules import Rule
-from tests.tidy.tree import tree_of
+from tests.tidy.tree import ROOT, tree_of
 
 
 def lines(rule: Rule, **sources: str) -> list[str]:
@@ -117,3 +119,13 @@ def test_where_a_program_begins_is_alive() -> None:
     project = '[project.scripts]\nhawker = "hawker.cli.main:main"\n'
     tree = tree_of({"src/hawker/cli/main.py": "", "src/hawker/__main__.py": "", "pyproject.toml": project})
     assert list(imports.alive(tree)) == []
+
+
+def test_architecture_draws_the_rooms_that_the_imports_have() -> None:
+    drawing = (ROOT / "ARCHITECTURE.md").read_text().split("```\n4  up", 1)[1].split("```")[0]
+    built = {path.stem for path in (ROOT / "src/hawker").iterdir() if path.name != "__pycache__"}
+    words = [set(re.findall(r"[a-z_]+", line)) for line in re.split(r"\n(?=[0-9])", "4  up" + drawing)]
+    for drawn, rung in zip(words, reversed(imports.RUNGS), strict=True):
+        assert rung & built <= drawn, f"ARCHITECTURE.md does not draw {sorted(rung & built - drawn)}"
+        elsewhere = imports.ROOMS - rung - {"store", "host", "catalog", "api"}
+        assert not drawn & elsewhere, f"ARCHITECTURE.md draws {sorted(drawn & elsewhere)} on another rung"

@@ -105,7 +105,7 @@ class FrameParser:
 
 
 class PayloadReader:
-    """Reads the fields of a payload, in order. Each call raises `MalformedPilotFrame` past the end, and for what is none."""
+    """Reads the fields of a payload, in order. A call raises `MalformedPilotFrame` past the end, or for a bad field."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

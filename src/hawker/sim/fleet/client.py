@@ -2,7 +2,7 @@
 several machines at once, and volumes with machines on them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from hawker.api.contract.machine import (
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
-from hawker.api.transport_errors import Unreachable
+from hawker.api.transport_errors import ConnectionLost, Unreachable
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId, VolumeId
@@ -33,6 +33,15 @@ from hawker.sim.node.sim_worker import config_of, params
 PATIENCE_S = 12.0
 _PAUSE_S = 0.3
 _ORDER = "order"
+
+
+_WORDS: Mapping[type, str] = {ConnectionLost: "Lost"}
+"""What a trace calls an error. A seed's digest is of its trace, so a word here outlives the name of a class."""
+
+
+def told_of(error: HawkerError | None) -> str:
+    """An error as a trace has it: its word and its text."""
+    return f"{_WORDS.get(type(error), type(error).__name__)}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ class FleetClient:
             if answer.machine is not None:
                 self._told(operation, order, answer.machine)
                 return
-            self._say(operation, f"{order.label}: {type(answer.error).__name__}: {answer.error}")
+            self._say(operation, f"{order.label}: {told_of(answer.error)}")
             if isinstance(answer.error, OrderUncertain):
                 order.key = answer.error.order
             elif isinstance(answer.error, NoRoom) or (order.key is None and not answer.sure):
@@ -154,7 +163,7 @@ class FleetClient:
             else:
                 await self._call(broker, START_MACHINE, params=target)
         except HawkerError as error:
-            self._say(operation, f"{operation.verb} {order.label}: {type(error).__name__}: {error}")
+            self._say(operation, f"{operation.verb} {order.label}: {told_of(error)}")
             if isinstance(error, NotFound) and not gone and not self._is_new(machine_id):
                 what = f"the answer to {order.label}; a broker says: {error}"
                 self._ledger.find([Violation(Invariant.KEPT, machine_id, what)])
@@ -205,7 +214,7 @@ class Buyer(FleetClient):
             try:
                 answer = await self._placed(broker, order)
             except HawkerError as error:
-                self._say(operation, f"{operation.label}: {type(error).__name__}: {error}")
+                self._say(operation, f"{operation.label}: {told_of(error)}")
                 order.refused = whole and isinstance(error, NoRoom) and broker == operation.nodes[0]
                 if isinstance(error, NoRoom | OrderUncertain):
                     return
@@ -236,7 +245,7 @@ class Buyer(FleetClient):
         try:
             made = await self._call(broker, CREATE_VOLUME, params=AppParams(app_name=self.app), body=body)
         except HawkerError as error:
-            return self._say(operation, f"{operation.label}: {type(error).__name__}: {error}")
+            return self._say(operation, f"{operation.label}: {told_of(error)}")
         self._ledger.volumes[operation.label] = VolumeId(made.id)
         self._say(operation, f"{operation.label} is {made.id}")
         await self._order(operation, f"key of {operation.label}")

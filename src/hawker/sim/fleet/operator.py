@@ -9,6 +9,7 @@ from hawker.ids import MachineId
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.app import APPS
 from hawker.record.machine import MACHINES
+from hawker.sim.fleet.client import told_of
 from hawker.sim.fleet.host import FleetHost
 from hawker.sim.fleet.ledger import FleetLedger
 from hawker.sim.fleet.network import CallNetwork, SimCaller
@@ -48,7 +49,7 @@ class Operator:
         try:
             await self._call(broker, host, operation.verb)
         except HawkerError as error:
-            return self._say(operation, f"{operation.verb} {host.id}: {type(error).__name__}: {error}")
+            return self._say(operation, f"{operation.verb} {host.id}: {told_of(error)}")
         self._say(operation, f"{operation.verb} {host.id}: done")
         if operation.verb in (FleetVerb.CORDON, FleetVerb.DRAIN):
             self._ledger.cordoned.setdefault(host.id, _machines(host))
