@@ -9,7 +9,8 @@ import pytest
 
 from hawker.api.caller import Caller
 from hawker.api.contract.node import HEALTH
-from hawker.cli.connect import Access, find_node, talk
+from hawker.cli.access import Access
+from hawker.cli.connect import find_node, talk
 from hawker.cli.exits import Failure
 from hawker.errors import NotFound, Unauthorized, Unavailable
 from hawker.log import Secret

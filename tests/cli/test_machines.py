@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from hawker.cli.connect import Access
+from hawker.cli.access import Access
 from hawker.cli.machines import Owned, chosen, complete_machine
 from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.log import Secret

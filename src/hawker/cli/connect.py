@@ -12,18 +12,12 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.client import Client
 from hawker.api.retry import RateLimitRetry
+from hawker.cli.access import Access
 from hawker.cli.exits import Failure, sole_error
 from hawker.clock import SystemClock
 from hawker.errors import HawkerError, Unauthorized, Unavailable
 from hawker.log import Secret
 from hawker.settings import default_data_dir
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    url: str | None = None
-    token: Secret | None = None
-
 
 # What the command line says about the node to talk to. Apart from `connect`, which imports a whole HTTP client.
 

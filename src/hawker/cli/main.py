@@ -3,7 +3,7 @@ of its room, which this file names and does not import."""
 
 import click
 
-from hawker.cli.connect import Access
+from hawker.cli.access import Access
 from hawker.cli.exits import ExitStatus, Failure, report, say_error
 from hawker.cli.lazy import CommandModule, LazyGroup
 from hawker.errors import HawkerError

@@ -10,7 +10,8 @@ from hawker.api.contract.body import instant
 from hawker.api.contract.token import LIST_REVOKED, REVOKE_TOKEN, RevokedToken, RevokedTokens, RevokeTokenRequest
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs, Sources
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, chain, from_text, is_token_id, key_of, mint, narrow, to_text
-from hawker.cli.connect import Access, talk, token_at_hand
+from hawker.cli.access import Access
+from hawker.cli.connect import talk, token_at_hand
 from hawker.cli.output import Form, fields, local, output_option, show, table
 from hawker.clock import SystemClock
 from hawker.config.duration import parse_duration

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from hawker import up
-from hawker.cli.connect import Access
+from hawker.cli.access import Access
 from hawker.cli.exits import Failure
 from hawker.cli.output import note
 from hawker.log import Secret
