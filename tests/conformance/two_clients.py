@@ -18,9 +18,8 @@ from hawker.api.server import Server
 from hawker.errors import Unauthorized
 from hawker.sim.harness.loop import VirtualTimeLoop
 from hawker.sim.node.kit import SOUND, WorkerKit
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.sim_worker import SimWorker, handlers_of_one
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.wiring import node_handlers
 
 T = TypeVar("T")
 CLIENTS = ("ann", "bob")
@@ -80,7 +79,7 @@ class Both:
     async def _live(self, ready: asyncio.Event) -> None:
         async with self._stall.open() as worker:
             self._worker: SimWorker = worker
-            handlers = node_handlers(worker.parts)
+            handlers = handlers_of_one(worker.parts)
             served = [route for route in ROUTES if not handlers.missing((route,))]
             self._server = Server(handlers, _authenticate, self._stall.clock, routes=served)
             ready.set()

@@ -79,7 +79,7 @@ def changed() -> Iterator[tuple[Stored, int]]:
     known = newest()
     for stored in everything():
         last = known.get(stored.name)
-        if last is None or last.read().shape != specimen.shape(stored.type):
+        if last is None or specimen.anonymous(last.read().shape) != specimen.anonymous(specimen.shape(stored.type)):
             yield stored, 1 if last is None else last.number + 1
 
 

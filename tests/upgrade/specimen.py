@@ -1,6 +1,7 @@
 """Values of any stored type, made from the type alone: one with every field set, one with no more than must be there.
 And the type's shape, as text that changes when what is written changes."""
 
+import re
 from typing import Any
 
 from msgspec import inspect
@@ -72,6 +73,26 @@ def shape(type_: Any) -> dict[str, Any]:
     """The type, and of each struct and enum in it what is written of it."""
     parts: dict[str, Any] = {}
     return {"type": _say(inspect.type_info(type_), parts), "parts": dict(sorted(parts.items()))}
+
+
+def anonymous(shape: dict[str, Any]) -> list[Any]:
+    """A shape without the names of its types, which nobody writes: each part stands where it is first spoken of."""
+    parts, order = shape["parts"], list[str]()
+
+    def say(text: str) -> str:
+        for word in re.findall(r"\w+", text):
+            if word in parts and word not in order:
+                order.append(word)
+        return re.sub(r"\w+", lambda found: f"part {order.index(found[0])}" if found[0] in order else found[0], text)
+
+    said: list[Any] = [say(shape["type"])]
+    for name in order:  # which grows meanwhile
+        part = parts[name]
+        is_struct = isinstance(part, dict)
+        said.append(
+            {field: say(text) if isinstance(text, str) else text for field, text in part.items()} if is_struct else part
+        )
+    return said
 
 
 def _say(info: inspect.Type, parts: dict[str, Any]) -> str:

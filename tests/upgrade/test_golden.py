@@ -6,6 +6,7 @@ import pytest
 
 from tests.upgrade import specimen
 from tests.upgrade.golden import File, bytes_of, changed, files, golden, newest
+from tests.upgrade.specimen import anonymous
 from tests.upgrade.stored import Stored, everything
 
 STORED = {stored.name: stored for stored in everything()}
@@ -45,7 +46,8 @@ def test_the_newest_golden_file_is_what_this_version_writes(stored: Stored) -> N
     """So a file says nothing that is not so, and what is made for it sets every field."""
     last = newest()[stored.name].read()
     made = golden(stored)
-    assert (last.full, last.least, last.shape) == (made.full, made.least, made.shape)
+    assert (last.full, last.least) == (made.full, made.least)
+    assert anonymous(last.shape) == anonymous(made.shape)
 
 
 def test_a_field_that_is_lost_is_noticed() -> None:

@@ -40,6 +40,7 @@ from hawker.up.catalog import token_of_agent
 from hawker.up.fleet import InFleet, Seat, take_seat
 from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import AssembledWorker
+from hawker.worker.order import HomeOfAll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences) 
 
     revocations = Revocations(store, clock)
     tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, org_of)
-    own = node_handlers(parts)
+    own = node_handlers(parts, bundles=HomeOfAll())
     TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(own)
     handlers = handlers_alone(parts, own, preferences)
     limiter = _limiter(parts)

@@ -20,6 +20,7 @@ from hawker.ids import NodeId
 from hawker.node import labels_of
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers import FleetSide, node_info_of, worker_handlers
+from hawker.worker.order import AppBundles
 
 
 def node_handlers(
@@ -28,10 +29,14 @@ def node_handlers(
     fleet: Fleet | None = None,
     catalog: Catalog | None = None,
     bundler: AppBundler | None = None,
+    bundles: AppBundles | None = None,
 ) -> Handlers:
-    """Everything that a node answers by itself. A node that is alone has no fleet, no catalog and no bundler."""
+    """Everything that a node answers by itself. A node that is alone has no fleet, no catalog and no bundler; `bundles`
+    is then what it does with the apps of its orders."""
     deps = worker.deps
-    side = FleetSide(catalog=catalog, fleet=fleet, bundles=bundler, wrong_clocks=partial(_wrong_clocks, fleet))
+    side = FleetSide(
+        catalog=catalog, fleet=fleet, bundles=bundler or bundles, wrong_clocks=partial(_wrong_clocks, fleet)
+    )
     handlers = worker_handlers(worker, side)
     labels = labels_of(deps.settings.labels)
     ClusterHandlers(worker.node, deps.store, labels, node_info_of(worker), fleet).bind(handlers)

@@ -202,12 +202,20 @@ class AppBundles(Protocol):
 
 
 class NoAppBundles:
-    """For a node of no cluster: it is the home of all its apps, so one that is not here was deleted."""
+    """Apps are no more than their records."""
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
         return b""
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        return None
+
+
+class HomeOfAll(NoAppBundles):
+    """For a node alone, which is the home of all its apps: one that is not here was deleted meanwhile."""
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        """Raises `NotFound`."""
         if tx.get(APPS, app.name) is None:
             raise NotFound("app not found")
 

@@ -22,7 +22,8 @@ async def test_a_cordoned_node_is_looked_at_until_that_ends(tmp_path: Path) -> N
         await node.worker.app()
         await operator.work((FleetOperation(1, 0.1, OPERATOR, FleetVerb.CORDON, nodes=(0, 1)),), clock.monotonic())
         assert set(ledger.cordoned) == {hosts[1].id} and ledger.found == []
-        await node.worker.started()  # past the broker, and past what asks whether it is cordoned
+        await node.worker.store.write(lambda tx: tx.put(NODE, "self", node.worker.parts.node))
+        await node.worker.started()  # past what asks whether it is cordoned
         operator.look()
         assert [each.invariant for each in ledger.found] == [Invariant.CORDONED]
         await operator.work((FleetOperation(2, 0.1, OPERATOR, FleetVerb.UNCORDON, nodes=(0, 1)),), clock.monotonic())

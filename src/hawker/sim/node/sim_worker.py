@@ -72,7 +72,7 @@ from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers import intake_of
 from hawker.worker.handlers.machines import MachineHandlers
-from hawker.worker.order import OrderLedger
+from hawker.worker.order import HomeOfAll, OrderLedger
 from hawker.worker.reconcile import Reconciler
 
 APP = "stall"
@@ -84,7 +84,7 @@ class _DirectOrders:
     def __init__(self, parts: AssembledWorker) -> None:
         deps = parts.deps
         self._parts = parts
-        self._intake = intake_of(parts, OrderLedger(deps.store, deps.clock, deps.table))
+        self._intake = intake_of(parts, OrderLedger(deps.store, deps.clock, deps.table), HomeOfAll())
         self._show = MachineHandlers(parts).show
         self._given = 0
 
@@ -96,7 +96,8 @@ class _DirectOrders:
         return self._show(made, nonce=made.lease.nonce if made.lease and call.body.lease_ttl else None)
 
 
-def _handlers(parts: AssembledWorker) -> Handlers:
+def handlers_of_one(parts: AssembledWorker) -> Handlers:
+    """All that a simulated node answers, which is a worker and nothing around it."""
     handlers = node_handlers(parts)
     handlers.on(CREATE_MACHINE, _DirectOrders(parts).create)
     return handlers
@@ -112,7 +113,7 @@ class SimWorker:
         self.host = host
         self.store = parts.deps.store
         self.reconciler = reconciler
-        self.api = InProcessCaller(_handlers(parts), parts.deps.clock, "ann")
+        self.api = InProcessCaller(handlers_of_one(parts), parts.deps.clock, "ann")
 
     async def app(self, name: str = APP) -> None:
         try:
