@@ -48,10 +48,10 @@ async def rehearsals(kill_runner: KillRunner) -> Rehearsals:
     return {scenario.name: await kill_runner.rehearse(scenario) for scenario in SCENARIOS}
 
 
-async def test_a_create_survives_death_at_a_place_of_each_kind(siege: KillRunner) -> None:
+async def test_a_create_survives_death_at_a_place_of_each_kind(kill_runner: KillRunner) -> None:
     """Around the commit that acknowledges it, before a step, inside one and after one."""
-    create = next(scene for scene in SCENARIOS if scene.name == "create")
-    outcomes = [outcome async for outcome in deaths(siege, create, EACH_KIND, in_a_row=True)]
+    create = next(scenario for scenario in SCENARIOS if scenario.name == "create")
+    outcomes = [outcome async for outcome in deaths(kill_runner, create, EACH_KIND, in_a_row=True)]
     assert [(outcome.places, outcome.findings) for outcome in outcomes] == [(EACH_KIND, ())]
 
 
