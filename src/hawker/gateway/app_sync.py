@@ -15,7 +15,7 @@ from hawker.ids import AppName, NodeId
 class AppSync:
     def __init__(self, owners: Owners, asking: FanOut) -> None:
         self._owners = owners
-        self._asking = asking
+        self._fan_out = asking
 
     async def to(self, app: AppName, node: NodeId, behalf: str) -> None:
         """Where its home cannot be asked, a node that knows the app goes on with what it has. Raises `NotFound`, and
@@ -27,7 +27,7 @@ class AppSync:
         if packed is None:
             return
         params = AppParams(app_name=app)
-        reach = self._asking.reach
+        reach = self._fan_out.reach
         with reach.errors(node, harmless=True):
             await reach.caller(node, behalf).call(CARRY_APP, params=params, body=packed)
         self._owners.remember("app", app, node)
@@ -42,7 +42,7 @@ class AppSync:
             assert packed is not None
             return await caller.call(CARRY_APP, params=AppParams(app_name=app), body=packed)
 
-        return await self._asking.every(nodes if packed else (), behalf, one)
+        return await self._fan_out.every(nodes if packed else (), behalf, one)
 
     async def _packed(self, app: AppName, behalf: str, *, only_home: bool) -> OrderedApp | None:
         """As its home has it, else as anybody has it who knows it."""
@@ -52,14 +52,14 @@ class AppSync:
         async def one(caller: Caller) -> OrderedApp:
             return await caller.call(EXPORT_APP, params=AppParams(app_name=app))
 
-        asked = await self._asking.first((home,) if home is not None else (), behalf, one)
+        asked = await self._fan_out.first((home,) if home is not None else (), behalf, one)
         if not asked.answers and home is not None and not asked.silent:
             raise NotFound("app not found")
         if not asked.answers and only_home:
             return None
         for _, packed in asked.answers:
             return packed
-        others = await self._asking.first([node for node in nodes if node != home], behalf, one)
+        others = await self._fan_out.first([node for node in nodes if node != home], behalf, one)
         for _, packed in others.answers:
             return packed
         for _, why in (*asked.silent, *others.silent):

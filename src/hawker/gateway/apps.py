@@ -55,16 +55,16 @@ class FleetApps:
         asking: FanOut,
         index: AppIndex,
         names: NameQuorum,
-        carrying: AppSync,
+        app_sync: AppSync,
         own: NodeId,
         new_claim: Callable[[], str],
     ) -> None:
-        self._passing = passing
+        self._forwarding = passing
         self._owners: Owners = passing.owners
-        self._asking = asking
+        self._fan_out = asking
         self._index = index
         self._names = names
-        self._carrying = carrying
+        self._app_sync = app_sync
         self._own = own
         self._new_claim = new_claim
 
@@ -90,7 +90,7 @@ class FleetApps:
             return PagePart(items=items, upto=after_of(page.next_cursor) or None)
 
         nodes = dict.fromkeys([self._own, *(each.node for each in known)])
-        asked = await self._asking.every(nodes, call.caller, one)
+        asked = await self._fan_out.every(nodes, call.caller, one)
         asked.some("apps")
         call.metadata.missing_regions = asked.regions
         parts = [part for _, part in asked.answers]
@@ -120,7 +120,7 @@ class FleetApps:
         home, claim = self._home(), key or self._new_claim()
         await self._names.keep(name, claim, home, call.caller)
         try:
-            made = await self._passing.unary_at(home, CREATE_APP, call)
+            made = await self._forwarding.unary_at(home, CREATE_APP, call)
         except Fault:
             raise  # it may be made: the name stays kept until that is known
         except HawkerError:
@@ -145,26 +145,26 @@ class FleetApps:
         home = self._owners.home_of_app(name)
         for node, _ in sorted(asked.answers, key=lambda pair: pair[0] == home):
             try:
-                await self._passing.unary_at(node, DELETE_APP, call)
+                await self._forwarding.unary_at(node, DELETE_APP, call)
             except NotFound:
                 continue
         await self._names.release(name, "", call.caller)
 
     async def put_policy(self, call: Call[AppParams, NoQuery, NetworkPolicyRequest]) -> NetworkPolicy:
         """Kept at the app's home, then in force at every node that has machines of the app."""
-        home = await self._passing.to_home(call)
-        made = await self._passing.unary_at(home, PUT_POLICY, call)
+        home = await self._forwarding.to_home(call)
+        made = await self._forwarding.unary_at(home, PUT_POLICY, call)
         await self._in_force(call.params.app_name, call.caller)
         return made
 
     async def delete_policy(self, call: Call[PolicyParams, NoQuery, None]) -> None:
-        home = await self._passing.to_home(call)
-        await self._passing.unary_at(home, DELETE_POLICY, call)
+        home = await self._forwarding.to_home(call)
+        await self._forwarding.unary_at(home, DELETE_POLICY, call)
         await self._in_force(call.params.app_name, call.caller)
 
     async def _in_force(self, app: str, behalf: str) -> None:
         try:
-            told = await self._carrying.everywhere(AppName(app), behalf)
+            told = await self._app_sync.everywhere(AppName(app), behalf)
         except HawkerError as error:
             raise Fault(f"what you asked for is kept and not in force at other nodes yet: {error}") from error
         for _, why in told.silent:
@@ -177,10 +177,10 @@ class FleetApps:
         home = self._owners.home_of_app(name)
         if key is None or home is None:
             raise NameTaken(TAKEN)
-        return await self._passing.unary_at(home, CREATE_APP, call)
+        return await self._forwarding.unary_at(home, CREATE_APP, call)
 
     def _home(self) -> NodeId:
-        reach = self._asking.reach
+        reach = self._fan_out.reach
         if reach.alive(self._own):
             return self._own
         alive = [node.id for node in self._owners.directory.nodes() if node.alive]
@@ -196,7 +196,7 @@ class FleetApps:
         async def one(caller: Caller) -> App:
             return await caller.call(GET_APP, params=params)
 
-        asked = await self._asking.every(nodes, behalf, one)
+        asked = await self._fan_out.every(nodes, behalf, one)
         asked.some(f"app '{app}'")
         if not asked.answers:
             raise NotFound("app not found")

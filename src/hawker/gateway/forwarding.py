@@ -26,9 +26,9 @@ Before: TypeAlias = Callable[[AnyCall, NodeId], Awaitable[None]]
 class Forwarding:
     """`own` is the node that the broker stands beside."""
 
-    def __init__(self, owners: Owners, reach: Reach, own: NodeId, heirs: HomeElection) -> None:
+    def __init__(self, owners: Owners, reach: Reach, own: NodeId, home_election: HomeElection) -> None:
         self.owners = owners
-        self._heirs = heirs
+        self._home_election = home_election
         self.reach = reach
         self._own = own
 
@@ -58,7 +58,7 @@ class Forwarding:
         """Of the app that the path names; another node becomes that if it was forgotten."""
         app = AppName(call.params.app_name)
         hint = await self.owners.hint(call.version)
-        home = await self._heirs.home(app, call.caller)
+        home = await self._home_election.home(app, call.caller)
         if home is not None:
             return home
         if self.owners.directory.nodes_of_app(app):

@@ -38,8 +38,8 @@ from hawker.permission import Action, Attempt
 
 class FleetRuns:
     def __init__(self, passing: Forwarding, asking: FanOut) -> None:
-        self._passing = passing
-        self._asking = asking
+        self._forwarding = passing
+        self._fan_out = asking
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(GET_RUN, self.get)
@@ -58,14 +58,14 @@ class FleetRuns:
 
     async def _at(self, route: Unary[RunParams, NoQuery, None, Run], call: Call[RunParams, NoQuery, None]) -> Run:
         node, _ = await self._found(call)
-        return await self._passing.unary_at(node, route, call)
+        return await self._forwarding.unary_at(node, route, call)
 
     async def _found(self, call: Call[RunParams, NoQuery, None]) -> tuple[NodeId, Run]:
         async def one(caller: Caller) -> Run:
             return await caller.call(GET_RUN, params=call.params)
 
-        nodes = [node.id for node in self._passing.owners.directory.nodes()]
-        asked = await self._asking.first(nodes, call.caller, one)
+        nodes = [node.id for node in self._forwarding.owners.directory.nodes()]
+        asked = await self._fan_out.first(nodes, call.caller, one)
         for found in asked.answers:
             return found
         if asked.silent:
@@ -125,14 +125,14 @@ class Gateway:
         self._beside = beside
         self._market, self._tokens = market, tokens
         reach = Reach(directory, peers)
-        self._asking = FanOut(reach, patience)
-        self._owners = Owners(directory, self._asking, clock)
-        self._heirs = HomeElection(self._owners, self._asking, directory.forgotten)
-        self._passing = Forwarding(self._owners, reach, beside.node, self._heirs)
-        self._carrying = AppSync(self._owners, self._asking)
-        names = NameQuorum(directory, self._asking)
+        self._fan_out = FanOut(reach, patience)
+        self._owners = Owners(directory, self._fan_out, clock)
+        self._home_election = HomeElection(self._owners, self._fan_out, directory.forgotten)
+        self._forwarding = Forwarding(self._owners, reach, beside.node, self._home_election)
+        self._app_sync = AppSync(self._owners, self._fan_out)
+        names = NameQuorum(directory, self._fan_out)
         self._apps = FleetApps(
-            self._passing, self._asking, directory, names, self._carrying, beside.node, lambda: new_ulid(clock)
+            self._forwarding, self._fan_out, directory, names, self._app_sync, beside.node, lambda: new_ulid(clock)
         )
 
     def handlers(self) -> Handlers:
@@ -140,9 +140,9 @@ class Gateway:
         answered: tuple[Answers, ...] = (
             self._tokens,
             self._apps,
-            Lists(self._owners, self._asking, self._directory),
-            FleetVolumes(self._passing, self._carrying),
-            FleetRuns(self._passing, self._asking),
+            Lists(self._owners, self._fan_out, self._directory),
+            FleetVolumes(self._forwarding, self._app_sync),
+            FleetRuns(self._forwarding, self._fan_out),
         )
         for answers in answered:
             answers.bind(handlers)
@@ -177,7 +177,7 @@ class Gateway:
             alive = [each.id for each in self._directory.nodes() if each.alive]
             found = await self._owners.ask("machine", name, alive, call.caller)
             node = self._beside.node if found is None else NodeId(found.node)
-        told = await self._passing.unary_at(node, MACHINE_HISTORY, call)
+        told = await self._forwarding.unary_at(node, MACHINE_HISTORY, call)
         if not call.grant.permits(self._reading(told)):
             raise NotFound("machine not found")
         return told
@@ -191,7 +191,7 @@ class Gateway:
 
     async def find_home(self, app: AppName, caller: str) -> None:
         """Raises `Unavailable` when the app's home is away, and no other node may become it."""
-        await self._heirs.home(app, caller)
+        await self._home_election.home(app, caller)
 
     def note_order(self, app: AppName, machine_id: str, version: str) -> None:
         """Where a new machine is, is known here at once, whatever the catalog says yet."""
@@ -204,12 +204,12 @@ class Gateway:
         named = set(route.params.__struct_fields__)
         for kind in _KINDS:
             if f"{kind}_id" in named:
-                return self._passing.bind_owned(handlers, route, kind, self._before(route))
+                return self._forwarding.bind_owned(handlers, route, kind, self._before(route))
         if "app_name" in named:
-            return self._passing.bind(handlers, route, self._passing.to_home, self._before(route))
+            return self._forwarding.bind(handlers, route, self._forwarding.to_home, self._before(route))
         if self._beside.handlers is not None:
             return handlers.adopt(route, self._beside.handlers)  # with the caller's own token
-        return self._passing.bind(handlers, route, self._passing.to_own, self._before(route))
+        return self._forwarding.bind(handlers, route, self._forwarding.to_own, self._before(route))
 
     def _before(self, route: AnyRoute) -> Before | None:
         """What a worker would ask the caller's token, which does not travel; and what an update needs to be there."""
@@ -224,7 +224,7 @@ class Gateway:
         return None
 
     async def _carry(self, call: AnyCall, node: NodeId) -> None:
-        await self._carrying.to(AppName(call.params.app_name), node, call.caller)
+        await self._app_sync.to(AppName(call.params.app_name), node, call.caller)
 
     async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
         known = self._directory.app(AppName(call.params.app_name))

@@ -24,7 +24,7 @@ class HomeElection:
 
     def __init__(self, owners: Owners, asking: FanOut, forgotten: Callable[[NodeId], bool]) -> None:
         self._owners = owners
-        self._asking = asking
+        self._fan_out = asking
         self._forgotten = forgotten
 
     async def home(self, app: AppName, behalf: str) -> NodeId | None:
@@ -40,7 +40,7 @@ class HomeElection:
         async def one(caller: Caller) -> AppCopy:
             return await caller.call(SETTLE_HOME, params=AppParams(app_name=app), body=HomeRequest())
 
-        asked = await self._asking.every(nodes, behalf, one)
+        asked = await self._fan_out.every(nodes, behalf, one)
         copies = sorted(asked.answers, key=lambda pair: (*_freshness(pair[1]), pair[0]))
         if not copies:
             return None
@@ -51,7 +51,7 @@ class HomeElection:
 
     async def _take(self, app: AppName, heir: NodeId, old: NodeId, behalf: str) -> NodeId | None:
         """Returns once this broker can read it."""
-        metadata, reach = CallMetadata(), self._asking.reach
+        metadata, reach = CallMetadata(), self._fan_out.reach
         body, params = HomeRequest(old=old, take=True), AppParams(app_name=app)
         try:
             with reach.errors(heir, harmless=True):

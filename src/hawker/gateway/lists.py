@@ -93,7 +93,7 @@ MOST_ROUNDS = 20
 class Lists:
     def __init__(self, owners: Owners, asking: FanOut, index: AppIndex) -> None:
         self._owners = owners
-        self._asking = asking
+        self._fan_out = asking
         self._index = index
 
     def bind(self, handlers: Handlers) -> None:
@@ -149,7 +149,7 @@ class Lists:
             page = await caller.call(LIST_RUNS, query=query)
             return PagePart(items=page.runs, upto=page.next_cursor)
 
-        asked = await self._asking.every(self._run_nodes(query.resource_id), call.caller, ask)
+        asked = await self._fan_out.every(self._run_nodes(query.resource_id), call.caller, ask)
         asked.some("runs")
         call.metadata.missing_regions = asked.regions
         whole = merged((part for _, part in asked.answers), lambda run: run.id, query.limit, newest_first=True)
@@ -179,7 +179,7 @@ class Lists:
             page = await caller.call(route, params=call.params, query=call.query)
             return PagePart(items=page.items, upto=after_of(page.next_cursor) or None)
 
-        asked = await self._asking.every(self._in_region(nodes, region), call.caller, ask)
+        asked = await self._fan_out.every(self._in_region(nodes, region), call.caller, ask)
         asked.some(f"app '{app}'")
         if not asked.answers and region is None:
             raise NotFound("app not found")
@@ -202,7 +202,7 @@ class Lists:
         items, missing, cursor = list[T](), set[str](), call.query.cursor or ""
         upto: str | None = None
         for _ in range(MOST_ROUNDS):
-            asked = await self._asking.every(nodes, call.caller, partial(ask, cursor))
+            asked = await self._fan_out.every(nodes, call.caller, partial(ask, cursor))
             asked.some(f"organization '{org}'")
             missing.update(asked.regions)
             whole = self._whole(asked, kind, None)
@@ -216,7 +216,7 @@ class Lists:
         return Whole(items=tuple(items), upto=upto), tuple(sorted(missing))
 
     def _in_region(self, nodes: Iterable[NodeId], region: str | None) -> list[NodeId]:
-        return [node for node in nodes if not region or self._asking.reach.region_of(node) == region]
+        return [node for node in nodes if not region or self._fan_out.reach.region_of(node) == region]
 
     def _whole(self, asked: Asked[PagePart[T]], kind: Kind, limit: int | None) -> Whole[T]:
         """Of one that two nodes show, as may be while it moves, its owner's word counts."""

@@ -37,7 +37,7 @@ def keepers(name: str, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
 class NameQuorum:
     def __init__(self, directory: Directory, asking: FanOut) -> None:
         self._directory = directory
-        self._asking = asking
+        self._fan_out = asking
 
     async def keep(self, name: AppName, claim: str, home: NodeId, behalf: str) -> None:
         """For this claim alone, from now on. Raises `NameTaken`, and `Unavailable` when too few keepers answer: then
@@ -65,7 +65,7 @@ class NameQuorum:
         async def one(caller: Caller) -> None:
             await caller.call(RELEASE_NAME, params=AppParams(app_name=name), query=ReleaseQuery(claim=claim))
 
-        await self._asking.every(self.keepers(name), behalf, one)
+        await self._fan_out.every(self.keepers(name), behalf, one)
 
     def keepers(self, name: AppName) -> tuple[NodeId, ...]:
         return keepers(name, [node.id for node in self._directory.nodes()])
@@ -81,7 +81,7 @@ class NameQuorum:
         async def one(caller: Caller) -> NameKept:
             return await caller.call(KEEP_NAME, params=AppParams(app_name=name), body=request)
 
-        asked = await self._asking.every((node,), behalf, one)
+        asked = await self._fan_out.every((node,), behalf, one)
         for _, kept in asked.answers:
             return kept
         raise asked.silent[0][1] if asked.silent else Unavailable(f"node {node} keeps no names")
@@ -94,7 +94,7 @@ class NameQuorum:
         if self._directory.node(home) is None:
             return True  # it was forgotten
         try:
-            await self._asking.reach.caller(home, behalf).call(GET_APP, params=AppParams(app_name=name))
+            await self._fan_out.reach.caller(home, behalf).call(GET_APP, params=AppParams(app_name=name))
         except NotFound:
             return True
         except HawkerError:

@@ -27,7 +27,7 @@ _IDS = {"machine": is_machine_id, "volume": is_volume_id, "snapshot": is_snapsho
 class Owners:
     def __init__(self, directory: Directory, asking: FanOut, clock: Clock) -> None:
         self.directory = directory
-        self._asking = asking
+        self._fan_out = asking
         self._clock = clock
         self._seen: OrderedDict[tuple[str, str], tuple[NodeId, float]] = OrderedDict()
 
@@ -75,7 +75,7 @@ class Owners:
         async def one(caller: Caller) -> Owner:
             return await caller.call(GET_OWNER, params=params)
 
-        asked = await self._asking.first(left, behalf, one)
+        asked = await self._fan_out.first(left, behalf, one)
         for _, found in asked.answers:
             self.remember(kind, name, NodeId(found.node))
             return found
@@ -86,7 +86,7 @@ class Owners:
 
     def _abroad_first(self, nodes: Iterable[NodeId]) -> list[NodeId]:
         """One that is alive of each other region before all others."""
-        reach, first, rest = self._asking.reach, dict[str, NodeId](), list[NodeId]()
+        reach, first, rest = self._fan_out.reach, dict[str, NodeId](), list[NodeId]()
         for node in nodes:
             region = reach.region_of(node)
             if region != self.directory.region and region not in first and reach.alive(node):

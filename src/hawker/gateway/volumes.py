@@ -20,10 +20,10 @@ MOST_TRIED = 5
 
 
 class FleetVolumes:
-    def __init__(self, passing: Forwarding, carrying: AppSync) -> None:
-        self._passing = passing
+    def __init__(self, passing: Forwarding, app_sync: AppSync) -> None:
+        self._forwarding = passing
         self._owners = passing.owners
-        self._carrying = carrying
+        self._app_sync = app_sync
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(CREATE_VOLUME, self.create)
@@ -49,8 +49,8 @@ class FleetVolumes:
         raise Unprocessable(f"region: no node of {body.region!r:.40} takes volumes now; there are {', '.join(regions)}")
 
     async def _at(self, node: NodeId, app: AppName, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
-        await self._carrying.to(app, node, call.caller)
-        made = await self._passing.unary_at(node, CREATE_VOLUME, call)
+        await self._app_sync.to(app, node, call.caller)
+        made = await self._forwarding.unary_at(node, CREATE_VOLUME, call)
         self._owners.remember("volume", made.id, node)
         self._owners.remember("app", app, node)
         return made
