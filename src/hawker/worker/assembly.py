@@ -54,7 +54,7 @@ class AssembledWorker:
     origins: VolumeClones
     soft_deletes: SoftDeletes
     health: HealthChecks
-    tending: ContainerSupervisors
+    container_supervisors: ContainerSupervisors
     changes: Changes
     room: Callable[[], Capacity]
     ips: IpAllocator
@@ -94,7 +94,7 @@ def assemble(
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
         health=HealthChecks(store, clock, changes, prober),
-        tending=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
+        container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
         room=room,
         policies=Policies(store, clock),
@@ -194,7 +194,7 @@ async def begin(
     await tasks.start(supervisor.serve)
     await tasks.start(parts.runner.serve)
     await tasks.start(parts.health.serve)
-    await tasks.start(parts.tending.serve)
+    await tasks.start(parts.container_supervisors.serve)
     await tasks.start(Calendar(deps.store, deps.clock, parts.operations, parts.changes).serve)
     if deps.copies is not None:
         keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.soft_deletes)

@@ -38,7 +38,7 @@ async def test_containers_start_in_their_order_and_end_with_the_last(worker: Sim
     machine_id = await worker.started(containers=containers(), restart={"policy": "no"})
     record = worker.record(machine_id)
     await stall.clock.sleep(60)
-    shown = dict(worker.parts.tending.containers(record))
+    shown = dict(worker.parts.container_supervisors.containers(record))
     assert shown == {"web": "running", "db": "running", "init": "exited", "job": "exited"}
     assert invariants.at_rest(worker.store, stall.seen()) == []
     for index in (0, 1):

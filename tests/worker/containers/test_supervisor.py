@@ -246,11 +246,11 @@ CHECKED = container("web", healthchecks=[{"name": "up", "tcp": {"port": 80}}])
 
 
 def containers(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
-    return list(worker.parts.tending.containers(worker.record(machine_id)))
+    return list(worker.parts.container_supervisors.containers(worker.record(machine_id)))
 
 
 def checks(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
-    return [(each.name, each.status) for each in worker.parts.tending.checks(worker.record(machine_id))]
+    return [(each.name, each.status) for each in worker.parts.container_supervisors.checks(worker.record(machine_id))]
 
 
 async def test_a_machine_that_is_off_has_its_containers_stopped(worker: SimWorker, stall: MemoryWorld) -> None:

@@ -162,9 +162,9 @@ class MachineHandlers:
         lease_at = self._parts.deps.clock.now() if with_lease else None
         reader = reader or self._parts.deps.store
         events = self._events(reader, record, _EVENTS_IN_MACHINE)
-        tending = self._parts.tending
-        checks = (*self._parts.health.of(record), *tending.checks(record))
-        containers = tending.containers(record)
+        container_supervisors = self._parts.container_supervisors
+        checks = (*self._parts.health.of(record), *container_supervisors.checks(record))
+        containers = container_supervisors.containers(record)
         whole = msgspec.structs.replace(record, config=attachment.shown(reader, record))
         return views.machine(whole, events, checks, nonce=nonce, lease_at=lease_at, containers=containers)
 
